@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.messages import Prompt, Reply, Request, UserMessage
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 
 REQUEST = Request(Prompt("Be brief."), (UserMessage("hi"),))
 
@@ -23,7 +23,7 @@ class Calls(Struct, frozen=True):
     times: int
 
 
-async def ask(speaker: Speaker, credential: Credential) -> None:
+async def ask(speaker: WireClient, credential: Credential) -> None:
     """Hear one answer to its end."""
     chunks = [chunk async for chunk in speaker.stream(REQUEST, credential)]
     assert isinstance(chunks[-1], Reply)
@@ -32,7 +32,7 @@ async def ask(speaker: Speaker, credential: Credential) -> None:
 async def main() -> int:
     speakers = []
     for calls in msgspec.json.decode(sys.stdin.buffer.read(), type=list[Calls]):
-        speaker: Speaker = import_module(calls.module).open_speaker(calls.endpoint)
+        speaker: WireClient = import_module(calls.module).open_speaker(calls.endpoint)
         speakers.append(speaker)
         for _ in range(calls.times):
             await ask(speaker, calls.credential)

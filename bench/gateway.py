@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.table import Figure
-from hermes_agent.core.gateway import Arrived, Bond, Chat, Outgoing, Person
-from hermes_agent.core.records import Inbound, NewSession
-from hermes_agent.gateway.channel import Manifest, Settings, Surroundings
-from hermes_agent.gateway.registry import Book
+from hermes_agent.core.gateway import Chat, ChatBinding, InboundMessage, OutboundMessage, Person
+from hermes_agent.core.records import NewSession, SessionMessage
+from hermes_agent.gateway.channel import ChannelContext, Manifest, Settings
+from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.runtime import Runtime
 
@@ -32,7 +32,7 @@ ECHO = {"turns": [{"when": "", "replies": [{"echo": True}]}]}
 class Wire:
     """A platform without a network."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: ChannelContext) -> None:
         self._around = surroundings
         self.sent = 0
 
@@ -41,9 +41,11 @@ class Wire:
 
     async def say(self, number: int, chat: int) -> None:
         place = Chat(NAME, f"c{chat}")
-        await self._around.receive(Arrived(f"m{number}", place, Person("p"), f"hi {number}"), "")
+        await self._around.receive(
+            InboundMessage(f"m{number}", place, Person("p"), f"hi {number}"), ""
+        )
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         self.sent += outgoing.text.count("hi ")  # one answer may be to several messages
         return key
 
@@ -52,7 +54,7 @@ class Wire:
     async def close(self) -> None: ...
 
 
-def make(settings: Settings, surroundings: Surroundings) -> Wire:  # noqa: ARG001 - needs none
+def make(settings: Settings, surroundings: ChannelContext) -> Wire:  # noqa: ARG001 - needs none
     return Wire(surroundings)
 
 
@@ -113,7 +115,7 @@ async def _run(home: Path, what: str) -> dict[str, float]:
     faces: list[Gateway] = []
 
     def face(runtime: Runtime) -> Gateway:
-        faces.append(Gateway(runtime, book=Book({NAME: MANIFEST})))
+        faces.append(Gateway(runtime, book=ChannelRegistry({NAME: MANIFEST})))
         return faces[0]
 
     runtime = Runtime(home, {}, faces=(face,))
@@ -173,7 +175,7 @@ async def _bind(runtime: Runtime, home: Path) -> None:
         new = NewSession(str(home.parent), "sandbox", session.model, NAME)
         opened = await runtime.store.open_session(new, prompt)
         told = await runtime.store.last_number(opened.id)
-        bond = Bond(f"{number:020x}", opened.id, Chat(NAME, f"c{number}"), told)
+        bond = ChatBinding(f"{number:020x}", opened.id, Chat(NAME, f"c{number}"), told)
         await runtime.store.gateway.keep_bond(bond)
 
     for first in range(0, IDLE_CHATS, AT_ONCE):
@@ -185,7 +187,7 @@ async def _directly(runtime: Runtime, home: Path) -> float:
 
     async def chat(number: int) -> None:
         for message in range(MESSAGES // BUSY_CHATS):
-            await runtime.submit(sessions[number], Inbound(f"m{message}", f"hi {message}"))
+            await runtime.submit(sessions[number], SessionMessage(f"m{message}", f"hi {message}"))
             await runtime.at_rest(sessions[number].id)
 
     began = time.perf_counter()

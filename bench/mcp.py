@@ -15,7 +15,12 @@ from mcp import Client, StdioServerParameters, stdio_client
 from bench.table import Figure
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.core.tools import Permit
-from hermes_agent.tools.mcp.catalogue_cache import Facts, Shelf, settings_key, tool_facts
+from hermes_agent.tools.mcp.catalogue_cache import (
+    CatalogueCache,
+    ServerFacts,
+    settings_key,
+    tool_facts,
+)
 from hermes_agent.tools.mcp.provider import Servers
 from tests.support.calls import caller
 from tests.support.mcp_servers import odd
@@ -79,14 +84,14 @@ async def _search(folder: Path) -> float:
         f"server{number}": McpServerSettings(command=("false", str(number)))
         for number in range(SERVERS)
     }
-    shelf = Shelf(folder / "mcp")
+    shelf = CatalogueCache(folder / "mcp")
     schema = {"type": "object", "properties": {"query": {"type": "string"}}}
     tools = tuple(
         tool_facts(f"tool{number}", f"Does the thing number {number}. " * 10, schema, {})
         for number in range(TOOLS)
     )
     for name, one in settings.items():
-        shelf.put(name, Facts(settings_key(one), 0.0, "a server", "2025-11-25", tools))
+        shelf.put(name, ServerFacts(settings_key(one), 0.0, "a server", "2025-11-25", tools))
     servers = Servers(lambda: settings, folder, str, os.environ, time.time)
     times = []
     for _ in range(SEARCHES):

@@ -15,7 +15,7 @@ from hermes_agent.core.knowledge import Doc
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.recall.embeddings import TOKENS, model_folder
 from hermes_agent.learning.recall.recall import Recall
-from hermes_agent.learning.skills.prompt_index import Entry, index
+from hermes_agent.learning.skills.prompt_index import SkillIndexEntry, index
 from hermes_agent.store.store import Store
 from tests.support.retrieval import RetrievalSet, filled, measured
 
@@ -139,7 +139,9 @@ def prompt_cost() -> list[Figure]:
     for number in range(INDEX_SKILLS):
         skill = data.skills[number % len(data.skills)]
         name = f"{skill.name}-{number // len(data.skills)}"
-        entries.append(Entry(name, skill.description, f"group-{number % 12}", "given", ""))
+        entries.append(
+            SkillIndexEntry(name, skill.description, f"group-{number % 12}", "given", "")
+        )
     tokens = len(count(index(entries)).ids)
     lines = [
         f"skill {skill.name}: {skill.description.partition('. ')[0]}." for skill in data.skills

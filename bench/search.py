@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from bench.table import Figure, show
-from hermes_agent.core.events.journal import (
+from hermes_agent.core.events import (
     CallFinished,
     Event,
     MessageTaken,
@@ -23,8 +23,8 @@ from hermes_agent.core.events.journal import (
     TurnFinished,
 )
 from hermes_agent.core.messages import Prompt, ToolCall, Usage
-from hermes_agent.core.records import Inbound, NewSession, SearchFilter
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.core.records import NewSession, SearchFilter, SessionMessage
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.store import Store
 
 COUNT = 1_000_000
@@ -96,7 +96,7 @@ async def build(store: Store, corpus: Corpus, count: int) -> int:
     async def one(events: Sequence[Event]) -> None:
         new = NewSession("/work", "careful", "openai/m")
         session = await store.open_session(new, Prompt("You are Hermes."))
-        await store.receive(session.id, Inbound("first", "begin"))
+        await store.receive(session.id, SessionMessage("first", "begin"))
         turn = await store.start_turn(session.id)
         assert turn is not None
         await store.append(turn, *events, TurnFinished(turn.id, "done"))
@@ -185,7 +185,7 @@ async def measure_search(store: Store, corpus: Corpus, floor: float) -> list[Fig
 
 def lookup_floor(path: Path, count: int, seed: int) -> float:
     """The p99 of finding one message by its number and decoding its JSON, in milliseconds."""
-    bodies = Bodies(path.parent / "blobs")
+    bodies = BlobStore(path.parent / "blobs")
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     pick = random.Random(seed)
     times = []
@@ -213,7 +213,7 @@ def disk_floor(folder: Path, count: int) -> list[float]:
 async def measure_appends(store: Store, corpus: Corpus, folder: Path) -> list[Figure]:
     """Appends one by one to a full store, and the reading of the long session they make."""
     session = await store.open_session(NewSession("/work", "careful", "m"), Prompt("Hermes"))
-    await store.receive(session.id, Inbound("first", "begin"))
+    await store.receive(session.id, SessionMessage("first", "begin"))
     turn = await store.start_turn(session.id)
     assert turn is not None
     events, _ = corpus.events(APPENDS)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.table import Figure
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.records import Inbound
+from hermes_agent.core import events as ev
+from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
@@ -100,7 +100,7 @@ async def _turn(folder: Path, model: str, tools: Sequence[Tool] | None, name: st
     with runtime.bus.listen() as listener:
         await runtime.start()
         session = await runtime.open_session(workspace=str(folder), model=model, policy="sandbox")
-        await runtime.submit(session, Inbound("1", "go"))
+        await runtime.submit(session, SessionMessage("1", "go"))
         while (heard := await listener.next()) is not None:
             match heard.event:
                 case ev.Replied():

@@ -16,14 +16,14 @@ from typing import Any
 
 from bench.commands import HERMES, environment, model_server
 from bench.table import Figure
-from hermes_agent.agent.budgets.reservations import Purse
-from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.budgets.reservations import BudgetReservations
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.turn import TurnWorker
-from hermes_agent.cli.client.api import Api
-from hermes_agent.core.events import journal as ev
+from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Prompt, Reply, Request, ToolCall
-from hermes_agent.core.records import Inbound, NewSession
+from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.scripted import ScriptedModel
@@ -107,17 +107,17 @@ async def _calls(folder: Path) -> list[float]:
             case ev.CallFinished():
                 taken.append(time.perf_counter() - asked)
 
-    parts = Parts(
+    parts = TurnDependencies(
         journal=store, route=lambda _use, _name: model, tools=tools,
         gate=Policies.of_home(folder, folder).gate("sandbox"),
         terminals={"local": terminal}, settings=settings, publish=publish, redact=Redactor({}),
         results=folder / "results", clock=time.time,
-        purse=Purse(),
+        purse=BudgetReservations(),
     )  # fmt: skip
-    await store.receive(session.id, Inbound("1", "go"))
+    await store.receive(session.id, SessionMessage("1", "go"))
     turn = await store.start_turn(session.id)
     assert turn is not None
-    talk = Conversation(session.id, prompt).apply_all(await store.events(session.id))
+    talk = ConversationState(session.id, prompt).apply_all(await store.events(session.id))
     end = await TurnWorker(parts, turn, talk).run()
     assert end is not None
     assert end.reason == "done"
@@ -150,10 +150,10 @@ async def _resume(folder: Path) -> tuple[float, float]:
     session = await store.open_session(
         NewSession(str(folder), "sandbox", f"scripted/{script}"), prompt
     )
-    await store.receive(session.id, Inbound("1", "go"))
+    await store.receive(session.id, SessionMessage("1", "go"))
     turn = await store.start_turn(session.id)
     assert turn is not None
-    talk = Conversation(session.id, prompt).apply_all(await store.events(session.id))
+    talk = ConversationState(session.id, prompt).apply_all(await store.events(session.id))
     for step in range(STEPS):
         request = ev.ModelRequested(step + 1, "bench", len(talk.messages), talk.digest)
         call = ToolCall.of(f"c{step}", "look", what=str(step))
@@ -207,7 +207,7 @@ def many_sessions() -> Iterator[Figure]:
     ):
         env = environment(Path(folder, "home"), url)
         subprocess.run([HERMES, "up"], env=env, capture_output=True, check=True)
-        api = Api(env["HERMES_HOME"])
+        api = RuntimeClient(env["HERMES_HOME"])
         began = time.perf_counter()
         ends = [_ask(api, folder) for _ in range(SESSIONS)]
         one_by_one = time.perf_counter() - began
@@ -223,7 +223,7 @@ def many_sessions() -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def _all_at_once(api: Api, folder: str) -> list[tuple[str, str]]:
+def _all_at_once(api: RuntimeClient, folder: str) -> list[tuple[str, str]]:
     ends: list[tuple[str, str]] = []
     threads = [
         threading.Thread(target=lambda: ends.append(_ask(api, folder))) for _ in range(SESSIONS)
@@ -235,7 +235,7 @@ def _all_at_once(api: Api, folder: str) -> list[tuple[str, str]]:
     return ends
 
 
-def _ask(api: Api, folder: str) -> tuple[str, str]:
+def _ask(api: RuntimeClient, folder: str) -> tuple[str, str]:
     message: dict[str, object] = {
         "text": "go", "workspace": folder, "model": "openai/bench", "policy": "sandbox",
     }  # fmt: skip

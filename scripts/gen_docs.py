@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
-from hermes_agent.core.events import journal
+from hermes_agent.core import events
 from hermes_agent.core.settings import root, services, terminals
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.catalogue.services import SERVICES
@@ -145,9 +145,9 @@ def event_entry(kind: type[Struct], said: Mapping[tuple[str, str], str]) -> str:
 
 
 def events_page() -> str:
-    said = sentences(journal)
-    kept = [event_entry(kind, said) for kind in get_args(journal.Event)]
-    passing = [event_entry(kind, said) for kind in get_args(journal.Passing)]
+    said = sentences(events)
+    kept = [event_entry(kind, said) for kind in get_args(events.Event)]
+    passing = [event_entry(kind, said) for kind in get_args(events.TransientEvent)]
     opening = (
         "# Events\n\nEverything a turn tells, as JSON objects whose `kind` is the heading. "
         "The event stream of the local API and the library give these and no others."

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.effects import Consent, Effect, Verdict
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import ApprovalRequirement, Effect, Verdict
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tools import Permit, Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
@@ -135,11 +135,13 @@ async def test_a_tool_cannot_be_run_without_a_permit_for_this_very_call() -> Non
 async def test_two_different_people_must_agree_where_a_rule_says_so(tmp_path: Path) -> None:
     purse = Purse()
     async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
-        b.gate = Says(Verdict("ask", "dear", "r", Consent(("ann", "b*"), 2), grants=("k",)))
+        b.gate = Says(
+            Verdict("ask", "dear", "r", ApprovalRequirement(("ann", "b*"), 2), grants=("k",))
+        )
         told = await answered(
             b, ("yes", "eve"), ("yes", "ann"), ("yes", "ann"), ("session", "bob"), ("yes", "bob")
         )
-        last = (await b.events(ev.Answered))[-1]
+        last = (await b.events(ev.QuestionAnswered))[-1]
     assert [type(one).__name__ for one in told] == [
         "UsageError", "NoneType", "UsageError", "UsageError", "NoneType",
     ]  # fmt: skip
@@ -150,7 +152,7 @@ async def test_two_different_people_must_agree_where_a_rule_says_so(tmp_path: Pa
 async def test_people_who_agree_at_the_same_moment_are_both_counted(tmp_path: Path) -> None:
     purse = Purse()
     async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
-        b.gate = Says(Verdict("ask", "dear", "r", Consent(count=2)))
+        b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(count=2)))
         await b.receive("go", interactive=True)
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
@@ -165,7 +167,7 @@ async def test_people_who_agree_at_the_same_moment_are_both_counted(tmp_path: Pa
 async def test_one_no_refuses_though_somebody_has_agreed(tmp_path: Path) -> None:
     purse = Purse()
     async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
-        b.gate = Says(Verdict("ask", "dear", "r", Consent(count=2)))
+        b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(count=2)))
         await answered(b, ("yes", "ann"), ("no", "bob"))
     assert purse.paid == []
 
@@ -173,7 +175,7 @@ async def test_one_no_refuses_though_somebody_has_agreed(tmp_path: Path) -> None
 async def test_an_agreement_survives_the_death_of_the_runtime(tmp_path: Path) -> None:
     purse = Purse()
     async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
-        b.gate = Says(Verdict("ask", "dear", "r", Consent(count=2)))
+        b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(count=2)))
         await b.receive("go", interactive=True)
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
@@ -196,7 +198,7 @@ async def test_an_agreement_survives_the_death_of_the_runtime(tmp_path: Path) ->
 async def test_whom_a_rule_names_is_asked_though_the_sender_is_not_there(tmp_path: Path) -> None:
     purse = Purse()
     async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
-        b.gate = Says(Verdict("ask", "dear", "r", Consent(("ann",), seconds=60.0)))
+        b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(("ann",), seconds=60.0)))
         await b.receive("go", interactive=False)
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
@@ -213,7 +215,7 @@ async def test_a_question_expires_closed_after_the_time_that_the_rule_gives(
 ) -> None:
     purse = Purse()
     async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
-        b.gate = Says(Verdict("ask", "dear", "r", Consent(seconds=0.05)))
+        b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(seconds=0.05)))
         await b.say("go", interactive=True)
         (finished,) = await b.events(ev.CallFinished)
     assert "nobody answered in time" in finished.text

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.agent.turn import TurnWorker
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Fenced
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.messages import Chunk, Media, ModelFacts, Request, Usage, Wasted
-from hermes_agent.core.records import Inbound, NewSession, Turn
+from hermes_agent.core.messages import Chunk, FailedAttemptUsage, Media, ModelFacts, Request, Usage
+from hermes_agent.core.records import NewSession, SessionMessage, Turn
 from hermes_agent.core.settings.root import BudgetSettings, LoopSettings, Settings
 from hermes_agent.store.store import Store
 from tests.support.awake_loop import pass_time
@@ -77,7 +77,9 @@ async def test_a_day_of_one_dollar_is_not_overshot_by_many_at_once(
         benches = [b, *[await beside(b) for _ in range(sessions - 1)]]
         for number, one in enumerate(benches):
             files = (IMAGE,) if number % 3 == 0 else ()
-            await b.store.receive(one.session.id, Inbound("m", "go " * 300, "test", False, files))
+            await b.store.receive(
+                one.session.id, SessionMessage("m", "go " * 300, "test", False, files)
+            )
         workers = [await one.worker() for one in benches]
         async with asyncio.timeout(PATIENCE):
             ends = await asyncio.gather(*(worker.run() for worker in workers))
@@ -118,7 +120,9 @@ class Watching:
 
     async def append(self, turn: Turn, *events: ev.Event) -> Sequence[ev.Recorded]:
         recorded = await self._store.append(turn, *events)
-        paid = [one for one in events if isinstance(one, ev.Replied | ev.Charged | ev.Compacted)]
+        paid = [
+            one for one in events if isinstance(one, ev.Replied | ev.CostCharged | ev.Compacted)
+        ]
         self.seen += [(ev.kind_of(one), bool(self._purse._out)) for one in paid]
         return recorded
 
@@ -134,7 +138,7 @@ async def test_what_is_set_aside_is_given_back_after_the_payment_is_written(
     async with bench(tmp_path, model, tools=[LOOK], settings=chosen) as b:
         b.uses["vision"] = Paid(facts(1.0, 1.0, sees=True), name="paid/eyes")
         store, b.store = b.store, Watching(b)
-        await store.receive(b.session.id, Inbound("m", "go", "test", False, (IMAGE,)))
+        await store.receive(b.session.id, SessionMessage("m", "go", "test", False, (IMAGE,)))
         await (await b.worker()).run()
         seen, b.store = b.store.seen, store
     assert {kind for kind, _ in seen} == {"replied", "charged", "compacted"}
@@ -276,14 +280,14 @@ async def test_near_the_limit_replies_are_made_shorter_and_said_to_be_cut(tmp_pa
     model = Paid(facts(0.0, 100.0, max_output=2_000), steps=9)
     async with bench(tmp_path, model, tools=[LOOK], settings=budget(turn_dollars=0.5)) as b:
         end = await b.say("go")
-        notes = await b.events(ev.Noted)
+        notes = await b.events(ev.NoticeIssued)
     assert end.reason == "budget"
     wanted = [request.max_output for request in model.requests]
     assert wanted == pytest.approx([2_000, 2_000, 1_000], abs=1)
     async with bench(tmp_path, Paid(facts(0.0, 100.0), most=9_000)) as b:
         b.settings = budget(turn_dollars=0.06)
         end = await b.say("go")
-        notes = await b.events(ev.Noted)
+        notes = await b.events(ev.NoticeIssued)
     assert end.reason == "done"
     assert [note.text for note in notes] == ["the reply was cut at its limit of 600 tokens"]
 
@@ -293,7 +297,7 @@ async def test_the_user_extends_a_budget_or_does_not(tmp_path: Path) -> None:
     async with bench(tmp_path, model, tools=[LOOK], settings=budget(turn_dollars=0.25)) as b:
         await b.receive("go", interactive=True)
         end = await answered(await b.worker(), "yes", "no")
-        asked = await b.events(ev.Asked)
+        asked = await b.events(ev.QuestionAsked)
     assert end is not None
     assert end.reason == "budget"
     assert model.dollars == pytest.approx(0.5, abs=0.001)
@@ -311,7 +315,7 @@ async def test_one_yes_is_enough_for_a_call_that_takes_several_times_the_budget(
     async with bench(tmp_path, model, settings=budget(day_dollars=0.02)) as b:
         await b.receive("go", interactive=True)
         end = await answered(await b.worker(), "yes")
-        (asked,) = await b.events(ev.Asked)
+        (asked,) = await b.events(ev.QuestionAsked)
     assert end is not None
     assert end.reason == "done"
     assert asked.text.endswith("0 used of 0.02, and the next call may take 0.0512. "
@@ -324,7 +328,7 @@ async def test_a_budget_of_nothing_lets_free_models_work_and_asks_nobody(tmp_pat
         assert (await b.say("go", interactive=True)).reason == "done"
         b.model = Paid(facts(1.0, 1.0))
         assert (await b.say("go", interactive=True)).reason == "budget"
-        assert await b.events(ev.Asked) == []
+        assert await b.events(ev.QuestionAsked) == []
 
 
 async def test_an_extension_of_the_day_holds_for_the_turn_that_was_asked(tmp_path: Path) -> None:
@@ -410,7 +414,7 @@ async def test_what_an_interrupted_call_can_have_cost_is_counted_and_the_rest_gi
     async with bench(tmp_path, model, settings=budget(day_dollars=0.5)) as b:
         end, _ = await interrupted(b, model)
         (replied,) = await b.events(ev.Replied)
-        (charged,) = await b.events(ev.Charged)
+        (charged,) = await b.events(ev.CostCharged)
         spent = await b.store.spent(0.0)
     assert (end.reason, replied.text, replied.stop) == ("interrupted", "word", "interrupted")
     assert charged.reason == "interrupted: the most it can have cost"
@@ -423,7 +427,7 @@ async def test_without_a_budget_an_interrupted_call_is_estimated(tmp_path: Path)
     model = Paid(facts(10.0, 100.0), pause=never)
     async with bench(tmp_path, model) as b:
         end, _ = await interrupted(b, model)
-        charged = await b.events(ev.Charged)
+        charged = await b.events(ev.CostCharged)
         (replied,) = await b.events(ev.Replied)
     assert charged == []
     assert end.usage == replied.usage
@@ -440,7 +444,7 @@ async def test_an_interrupted_summary_is_paid_for(tmp_path: Path) -> None:
     async with bench(tmp_path, quick, tools=[LOOK], settings=chosen) as b:
         b.uses["compaction"] = slow
         end, _ = await interrupted(b, slow)
-        (charged,) = await b.events(ev.Charged)
+        (charged,) = await b.events(ev.CostCharged)
         spent = await b.store.spent(0.0)
     assert end.reason == "interrupted"
     assert (charged.use, charged.model) == ("compaction", "paid/slow")
@@ -492,7 +496,7 @@ async def test_tries_that_failed_are_counted_and_end_the_call_when_they_have_use
     model = Paid(facts(0.0, 100.0, max_output=1_000), fails=2)
     async with bench(tmp_path, model) as b:
         end = await b.say("go")
-        charged = await b.events(ev.Charged)
+        charged = await b.events(ev.CostCharged)
         assert (end.reason, end.cost) == ("done", pytest.approx(0.3))
         assert [(one.use, one.again, one.reason) for one in charged] == [
             ("main", True, "a try failed")
@@ -530,7 +534,7 @@ async def test_a_runtime_that_dies_in_a_call_counts_it_once(tmp_path: Path) -> N
             await asyncio.sleep(0.002)
         running.cancel()
         store = b.store
-        for kind in (ev.Charged, ev.ModelRequested):
+        for kind in (ev.CostCharged, ev.ModelRequested):
             (turn,) = await store.take_over()
             b.store = DiesBefore(store, kind)
             assert await (await b.worker(turn)).run() is None
@@ -539,7 +543,7 @@ async def test_a_runtime_that_dies_in_a_call_counts_it_once(tmp_path: Path) -> N
         running = asyncio.create_task((await b.worker(turn)).run())
         while len(model.requests) < 2:
             await asyncio.sleep(0.002)
-        (charged,) = await b.events(ev.Charged)
+        (charged,) = await b.events(ev.CostCharged)
         first, _ = await b.events(ev.ModelRequested)
         spent = await b.store.spent(0.0)
         running.cancel()
@@ -620,7 +624,7 @@ async def test_a_call_that_takes_longer_than_the_turn_may_is_ended(tmp_path: Pat
     model = Paid(facts(1.0, 1.0), pause=late)
     async with bench(tmp_path, model, settings=budget(turn_seconds=900.0), clock=clock) as b:
         end = await b.say("go")
-        charged = await b.events(ev.Charged)
+        charged = await b.events(ev.CostCharged)
         replied = await b.events(ev.Replied)
     assert (end.reason, end.steps) == ("budget", 0)
     assert "seconds of this turn" in end.error
@@ -637,7 +641,7 @@ async def test_waiting_for_room_is_told(tmp_path: Path) -> None:
         while not slow.under_way:
             await asyncio.sleep(0.005)
         second = asyncio.create_task(other.say("two"))
-        while not (told := await other.events(ev.Noted)):
+        while not (told := await other.events(ev.NoticeIssued)):
             await asyncio.sleep(0.02)
         release.set()
         await asyncio.gather(first, second)
@@ -650,7 +654,7 @@ class Unknown(Paid):
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         most = Usage(self.count(request), request.max_output or 0)
         self.dollars += self.facts.cost(most) or 0.0
-        yield Wasted(self.name, Usage(), 0.0, most)
+        yield FailedAttemptUsage(self.name, Usage(), 0.0, most)
         async for chunk in super().stream(request):
             yield chunk
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from hermes_agent.agent.tools.execute_code import execute_code
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.settings.root import CodeSettings, LoopSettings, Settings
-from hermes_agent.core.tool_services import Lent
+from hermes_agent.core.tool_services import ToolServices
 from hermes_agent.core.tools import Permit, Tool, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.tools.builtin import load_tools
-from hermes_agent.terminals.code_sandbox.runner import Workshop
+from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.support.calls import Caller, caller
 from tests.support.turns import Bench, bench
@@ -32,7 +32,7 @@ class Coder:
 
     def __init__(self, here: Caller, folder: Path) -> None:
         self.here = here
-        self.workshop = Workshop(folder, os.environ)
+        self.workshop = CodeSandboxRunner(folder, os.environ)
         self.called: list[tuple[str, dict[str, Any]]] = []
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -42,7 +42,7 @@ class Coder:
     async def run(self, code: str, **settings: Any) -> ToolResult:
         context = replace(
             self.here.context("effect-1"),
-            lent=Lent(workers=self.workshop, tools=OFFERED),
+            lent=ToolServices(workers=self.workshop, tools=OFFERED),
             call=self.call,
             settings=Settings(code=CodeSettings(**{"memory_mb": 128, **settings})),
         )
@@ -129,7 +129,7 @@ async def at_work(
     model = ScriptedModel(Reply("", (call,), stop="calls"), Reply("done"))
     chosen = [*load_tools(("terminal", "files", "code")), *tools]
     async with bench(folder, model, tools=chosen, settings=settings) as b:
-        b.lent = Lent(workers=Workshop(folder / "workers", os.environ))
+        b.lent = ToolServices(workers=CodeSandboxRunner(folder / "workers", os.environ))
         yield b
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     ModelFacts,
     Reply,
@@ -113,7 +113,7 @@ async def test_a_summary_that_fails_is_said_and_does_not_end_the_turn(tmp_path: 
 
     async with bench(tmp_path, Always(answer, facts=SMALL), tools=[READ], settings=SETTINGS) as b:
         end = await b.say("read all parts, please")
-        notes = await b.events(ev.Noted)
+        notes = await b.events(ev.NoticeIssued)
     assert end.reason == "done"
     assert len(notes) == 1
     assert "could not be summarised" in notes[0].text

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from hermes_agent.agent.tools.executor import NESTED
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.records import Parked
 from hermes_agent.core.settings.root import LoopSettings, Settings
-from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, tool
+from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, ToolResult, tool
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.tools.builtin import load_tools
 from tests.support.awake_loop import stand_still
@@ -26,7 +26,7 @@ Plan = Sequence[Sequence[Step]]
 """Rounds of calls: those of a round are made at once."""
 
 
-async def _again(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+async def _again(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> RecoveryResult:
     return "again"
 
 
@@ -497,7 +497,7 @@ async def test_a_call_under_way_of_which_something_is_known_is_taken_up(
 ) -> None:
     ran: list[str] = []
 
-    async def look(_context: ToolContext, _note: dict[str, Any], line: str) -> Recovered:
+    async def look(_context: ToolContext, _note: dict[str, Any], line: str) -> RecoveryResult:
         return ToolResult(f"{line} was done before") if how == "found" else "not-run"
 
     options = {"repeatable": True} if how == "repeatable" else {"recover": look}
@@ -681,7 +681,7 @@ async def test_a_program_whose_runtime_dies_makes_each_call_once(
             await asyncio.Event().wait()
         return f"did {line}"
 
-    async def look(_context: ToolContext, _note: dict[str, Any], line: str) -> Recovered:
+    async def look(_context: ToolContext, _note: dict[str, Any], line: str) -> RecoveryResult:
         return ToolResult(f"did {line}") if line in ran else "not-run"
 
     plan = [[("act", {"line": str(4 * at + place)}) for place in range(4)] for at in range(3)]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.agent.journal_redaction import call_to_keep, thoughts_to_keep
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.messages import Reply, Request, Thought, ToolCall
+from hermes_agent.core import events as ev
+from hermes_agent.core.messages import ReasoningBlock, Reply, Request, ToolCall
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.redaction.redactor import Redactor
 from tests.support.turns import bench
@@ -54,7 +54,10 @@ def test_a_name_that_no_service_takes_back_is_kept_as_one_that_it_does(
 
 
 def test_a_thought_that_held_a_secret_loses_its_seal(redact: Redactor) -> None:
-    thoughts = (Thought("a/b", f"it is {SECRET}", '"seal"'), Thought("a/b", "plain", '"seal"'))
+    thoughts = (
+        ReasoningBlock("a/b", f"it is {SECRET}", '"seal"'),
+        ReasoningBlock("a/b", "plain", '"seal"'),
+    )
     kept = thoughts_to_keep(Reply("x", thoughts=thoughts), redact)
     assert [thought.body for thought in kept] == ["", '"seal"']
     assert SECRET not in "".join(thought.text for thought in kept)

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.agent.budgets.reservations import LEAST_OUTPUT, Account, Bill, Held, Purse, Short
+from hermes_agent.agent.budgets.reservations import (
+    LEAST_OUTPUT,
+    Budget,
+    BudgetExceeded,
+    BudgetReservations,
+    CostEstimate,
+    Reservation,
+)
 from hermes_agent.core.messages import ModelFacts, Rates
 from tests.support.patience import PATIENCE
 
@@ -32,21 +39,23 @@ class Ledger:
             await look()
         return spent
 
-    def account(self, key: str = "day", *, shared: bool = False) -> Account:
-        return Account("dollars of this day", key, self.limit, "dollars", self.used, shared)
+    def account(self, key: str = "day", *, shared: bool = False) -> Budget:
+        return Budget("dollars of this day", key, self.limit, "dollars", self.used, shared)
 
 
-def bill(input: int = 10, output: int = 20, price: float = CENT) -> Bill:
-    return Bill([(ModelFacts(rates=(Rates(price, price),)), input)], output)
+def bill(input: int = 10, output: int = 20, price: float = CENT) -> CostEstimate:
+    return CostEstimate([(ModelFacts(rates=(Rates(price, price),)), input)], output)
 
 
-async def held(purse: Purse, account: Account, wanted: Bill) -> Held:
+async def held(purse: BudgetReservations, account: Budget, wanted: CostEstimate) -> Reservation:
     found = await purse.hold([account], wanted)
-    assert isinstance(found, Held)
+    assert isinstance(found, Reservation)
     return found
 
 
-async def waiting(purse: Purse, account: Account, wanted: Bill) -> asyncio.Task[Held | Short]:
+async def waiting(
+    purse: BudgetReservations, account: Budget, wanted: CostEstimate
+) -> asyncio.Task[Reservation | BudgetExceeded]:
     """A hold that cannot be had yet."""
     task = asyncio.create_task(purse.hold([account], wanted))
     for _ in range(20):
@@ -56,50 +65,50 @@ async def waiting(purse: Purse, account: Account, wanted: Bill) -> asyncio.Task[
 
 
 async def test_without_budgets_nothing_is_set_aside() -> None:
-    found = await Purse().hold([], bill())
-    assert isinstance(found, Held)
+    found = await BudgetReservations().hold([], bill())
+    assert isinstance(found, Reservation)
     assert (found.output, found.dollars) == (None, None)
     found.release()
 
 
 async def test_a_call_waits_for_what_others_hold_and_takes_what_they_left() -> None:
-    purse, ledger = Purse(), Ledger()
+    purse, ledger = BudgetReservations(), Ledger()
     first = await held(purse, ledger.account(), bill(10, 60))
     second = await waiting(purse, ledger.account(), bill(10, 60))
     ledger.spent = 0.1
     first.release()
     found = await second
-    assert isinstance(found, Held)
+    assert isinstance(found, Reservation)
     assert (found.output, found.dollars) == (60, pytest.approx(0.7))
 
 
 async def test_near_the_limit_a_call_is_made_shorter_and_then_refused() -> None:
-    purse = Purse()
+    purse = BudgetReservations()
     price, output = 100.0, 2_000
     most = bill(1_000, output, price).most("dollars", output)
     for room, expected in ((most, output), (0.25, 1_500), (0.1512, LEAST_OUTPUT), (0.15, None)):
         ledger = Ledger(limit=room + 0.5, spent=0.5)
         found = await purse.hold([ledger.account()], bill(1_000, output, price))
         if expected is None:
-            assert isinstance(found, Short)
+            assert isinstance(found, BudgetExceeded)
             assert found.needed == pytest.approx(0.1512)
         else:
-            assert isinstance(found, Held)
+            assert isinstance(found, Reservation)
             assert found.output == pytest.approx(expected, abs=1)
             found.release()
 
 
 async def test_who_cannot_fit_whatever_comes_back_is_told_at_once() -> None:
-    purse, ledger = Purse(), Ledger(spent=0.5)
+    purse, ledger = BudgetReservations(), Ledger(spent=0.5)
     await held(purse, ledger.account(), bill(10, 20))
     found = await purse.hold([ledger.account()], bill(60, 20))
-    assert isinstance(found, Short)
+    assert isinstance(found, BudgetExceeded)
     assert (found.used, found.needed) == (0.5, pytest.approx(0.8))
 
 
 async def test_what_comes_back_during_a_look_is_not_missed() -> None:
     """Nobody holds anything any more, so nobody would wake the one who waits."""
-    purse, ledger, other = Purse(), Ledger(), Ledger()
+    purse, ledger, other = BudgetReservations(), Ledger(), Ledger()
     first = await held(purse, ledger.account(), bill(10, 60))
 
     async def give_back() -> None:
@@ -109,12 +118,12 @@ async def test_what_comes_back_during_a_look_is_not_missed() -> None:
     accounts = [ledger.account(), other.account("session")]
     async with asyncio.timeout(PATIENCE):
         found = await purse.hold(accounts, bill(10, 60))
-    assert isinstance(found, Held)
+    assert isinstance(found, Reservation)
 
 
 async def test_a_call_that_is_paid_for_during_a_look_is_not_overlooked() -> None:
     """What is used is read before the payment, what is held after it was given back."""
-    purse, ledger = Purse(), Ledger()
+    purse, ledger = BudgetReservations(), Ledger()
     first = await held(purse, ledger.account(), bill(10, 60))
 
     async def pay() -> None:
@@ -123,44 +132,44 @@ async def test_a_call_that_is_paid_for_during_a_look_is_not_overlooked() -> None
 
     ledger.look = pay
     found = await purse.hold([ledger.account()], bill(10, 40))
-    assert isinstance(found, Short)
+    assert isinstance(found, BudgetExceeded)
     assert (found.used, found.needed) == (0.7, pytest.approx(0.5))
 
 
 async def test_small_calls_do_not_overtake_a_large_one() -> None:
-    purse, ledger = Purse(), Ledger()
+    purse, ledger = BudgetReservations(), Ledger()
     first = await held(purse, ledger.account(), bill(10, 40))
     large = await waiting(purse, ledger.account(), bill(10, 80))
     small = await waiting(purse, ledger.account(), bill(1, 1))
     first.release()
     taken = await large
-    assert isinstance(taken, Held)
+    assert isinstance(taken, Reservation)
     taken.release()
-    assert isinstance(await small, Held)
+    assert isinstance(await small, Reservation)
 
 
 async def test_one_who_stops_waiting_lets_the_next_go_on() -> None:
-    purse, ledger = Purse(), Ledger()
+    purse, ledger = BudgetReservations(), Ledger()
     await held(purse, ledger.account(), bill(10, 40))
     large = await waiting(purse, ledger.account(), bill(10, 80))
     small = await waiting(purse, ledger.account(), bill(1, 1))
     large.cancel()
     async with asyncio.timeout(PATIENCE):
-        assert isinstance(await small, Held)
+        assert isinstance(await small, Reservation)
 
 
 async def test_calls_of_free_models_leave_nothing_behind() -> None:
-    purse, ledger = Purse(), Ledger(limit=0.0)
-    free = Bill([(FREE, 1_000)], 1_000)
+    purse, ledger = BudgetReservations(), Ledger(limit=0.0)
+    free = CostEstimate([(FREE, 1_000)], 1_000)
     calls = [await held(purse, ledger.account(), free) for _ in range(3)]
     for call in calls:
         call.release()
         call.release()
-    assert isinstance(await purse.hold([ledger.account()], bill()), Short)
+    assert isinstance(await purse.hold([ledger.account()], bill()), BudgetExceeded)
 
 
 async def test_a_try_that_was_lost_may_leave_too_little_for_another() -> None:
-    purse, ledger = Purse(), Ledger()
+    purse, ledger = BudgetReservations(), Ledger()
     call = await held(purse, ledger.account(), bill(10, 30))
     ledger.spent = 0.4
     assert await purse.covers(call)
@@ -172,7 +181,7 @@ async def test_a_try_that_was_lost_may_leave_too_little_for_another() -> None:
 
 
 async def test_marks_are_passed_once_even_when_a_call_jumps_over_both() -> None:
-    purse, own = Purse(), Ledger().account()
+    purse, own = BudgetReservations(), Ledger().account()
     assert purse.passed(own, 0.1, 0.49) is None
     assert purse.passed(own, 0.49, 0.5) == 0.5
     assert purse.passed(own, 0.5, 0.79) is None
@@ -182,7 +191,7 @@ async def test_marks_are_passed_once_even_when_a_call_jumps_over_both() -> None:
 
 async def test_marks_of_a_shared_budget_are_told_once_whoever_passes_them() -> None:
     """Two calls are paid for before either is looked at; each sees what both have used."""
-    purse, ledger = Purse(), Ledger(spent=0.4)
+    purse, ledger = BudgetReservations(), Ledger(spent=0.4)
     for _ in range(2):
         (await held(purse, ledger.account(shared=True), bill(1, 1))).release()
     shared = ledger.account(shared=True)
@@ -194,7 +203,7 @@ async def test_marks_of_a_shared_budget_are_told_once_whoever_passes_them() -> N
 
 
 async def test_what_another_process_has_told_is_not_told_again() -> None:
-    purse = Purse()
+    purse = BudgetReservations()
     assert purse.passed(Ledger().account(shared=True), 0.6, 0.7) is None
     assert purse.passed(Ledger().account(shared=True), 0.7, 0.8) == 0.8
 
@@ -214,10 +223,10 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
 
-    async def call(purse: Purse, input: int, output: int, pauses: int) -> None:
+    async def call(purse: BudgetReservations, input: int, output: int, pauses: int) -> None:
         ledger.look = breathe
         found = await purse.hold([ledger.account()], bill(input, output))
-        if isinstance(found, Short):
+        if isinstance(found, BudgetExceeded):
             return
         try:
             for _ in range(pauses):
@@ -227,7 +236,7 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
             found.release()
 
     async def all_of_them() -> None:
-        purse = Purse()
+        purse = BudgetReservations()
         tasks = [asyncio.create_task(call(purse, *one)) for one in wanted]
         for task in tasks:
             await breathe()
@@ -237,6 +246,6 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
             await asyncio.gather(*tasks, return_exceptions=True)
         assert ledger.spent <= ledger.limit + 1e-9
         left = await purse.hold([Ledger(100.0).account()], bill(9_000, 900))
-        assert isinstance(left, Held), "nothing is held any more"
+        assert isinstance(left, Reservation), "nothing is held any more"
 
     asyncio.run(all_of_them())

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tools import Tool, ToolContext, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
@@ -43,9 +43,9 @@ async def stop_before(b: Bench, stage: str) -> None:
 
 
 async def digest(b: Bench) -> str:
-    from hermes_agent.agent.conversation import Conversation
+    from hermes_agent.agent.conversation import ConversationState
 
-    talk = Conversation(b.session.id, await b.store.prompt(b.session.prompt))
+    talk = ConversationState(b.session.id, await b.store.prompt(b.session.prompt))
     return talk.apply_all(await b.store.events(b.session.id)).digest
 
 
@@ -182,10 +182,10 @@ async def test_an_answer_given_before_the_runtime_died_is_not_asked_for_again(
             await asyncio.sleep(0.005)
         running.cancel()
         await b.store.append(
-            first.turn, ev.Answered(next(iter(first.talk.questions)), "yes", "test")
+            first.turn, ev.QuestionAnswered(next(iter(first.talk.questions)), "yes", "test")
         )
         end = await (await resume(b))
-        asked = await b.events(ev.Asked)
+        asked = await b.events(ev.QuestionAsked)
         (result,) = await b.events(ev.CallFinished)
     assert end is not None
     assert len(asked) == 1

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall
 from hermes_agent.core.settings.root import LoopSettings, ModelSettings, Price, Settings
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 from hermes_agent.core.tools import Tool
-from hermes_agent.models.registry import Models
+from hermes_agent.models.registry import ModelRegistry
 from tests.support.openai_server import OpenAIServer
 from tests.support.routes import Time
 from tests.support.turns import bench
@@ -26,7 +26,7 @@ FAILURES = ("429", "cut", "500", "stall", "midway", "reset")
 SILENCE_SECONDS = 1.0
 ONE_BY_ONE = Settings(loop=LoopSettings(parallel_calls=1))
 """In the order of the script, so that the journals can be compared."""
-ROUTING = ev.ModelRetried | ev.ModelRouted | ev.Charged
+ROUTING = ev.ModelRetried | ev.ModelRouted | ev.CostCharged
 
 
 def script() -> list[Reply | Any]:
@@ -75,7 +75,7 @@ async def work(folder: Path, *, disturbed: bool) -> Worked:
             return f"noted {number // 2}"
 
         services = {
-            name.partition("/")[0]: Service(url=server.url, needs_key=False)
+            name.partition("/")[0]: ModelService(url=server.url, needs_key=False)
             for name, server in zip(NAMES, servers, strict=True)
         }
         settings = ModelSettings(
@@ -84,7 +84,9 @@ async def work(folder: Path, *, disturbed: bool) -> Worked:
             silence_seconds=SILENCE_SECONDS if disturbed else 60.0,
             retries=20,
         )
-        models = Models(settings, {}, folder, clock=time, sleep=time.sleep, random=lambda: 0.5)
+        models = ModelRegistry(
+            settings, {}, folder, clock=time, sleep=time.sleep, random=lambda: 0.5
+        )
         stack.push_async_callback(models.close)
         tool = Tool(name="note", function=note, description="Note something")
         b = await stack.enter_async_context(
@@ -140,7 +142,7 @@ async def test_a_turn_over_three_failing_providers_ends_as_an_undisturbed_one(
     assert troubles >= {"rate_limit", "broken_stream", "overload", "timeout"}
     steps = {event.step for event in decided if isinstance(event, ev.ModelRouted)}
     assert steps == {"model", "skipped", "opened", "closed"}
-    charged = [event for event in wild.routing if isinstance(event, ev.Charged)]
+    charged = [event for event in wild.routing if isinstance(event, ev.CostCharged)]
     assert {event.model for event in charged} == set(NAMES), "what broke midway was not free"
     assert all(event.cost and event.again for event in charged)
 
@@ -150,14 +152,14 @@ async def test_pieces_of_a_try_that_failed_are_void(tmp_path: Path, how: str) ->
     async with OpenAIServer([Reply("first")]) as one, OpenAIServer([Reply("second")]) as two:
         one.fail_next(how, times=2)
         services = {
-            "one": Service(url=one.url, needs_key=False),
-            "two": Service(url=two.url, needs_key=False),
+            "one": ModelService(url=one.url, needs_key=False),
+            "two": ModelService(url=two.url, needs_key=False),
         }
         # Only where nothing is going to come: a loaded machine may be slow with any answer.
         silence = 3.0 if how == "stall" else 60.0
         settings = ModelSettings(services=services, silence_seconds=silence, retries=0)
         time = Time()
-        models = Models(settings, {}, tmp_path, clock=time, sleep=time.sleep)
+        models = ModelRegistry(settings, {}, tmp_path, clock=time, sleep=time.sleep)
         async with bench(tmp_path, models.open(["one/m", "two/m"])) as b:
             end = await b.say("hi")
             (routed,) = await b.events(ev.ModelRouted)

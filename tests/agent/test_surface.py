@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hermes_agent.cli.decide.policy.simulate import effect_of
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, Retry, ToolError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     Message,
     ModelFacts,
@@ -20,7 +20,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.settings.root import LoopSettings, Settings
-from hermes_agent.core.tool_services import Lent, Listed
+from hermes_agent.core.tool_services import ToolListing, ToolServices
 from hermes_agent.core.tools import ADVICE, Tool, ToolContext, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.files.loader import Policies
@@ -434,12 +434,12 @@ class Shelf:
     def about(self) -> str:
         return f"{len(self.tools)} more tools"
 
-    async def search(self, query: str) -> Sequence[Listed]:
+    async def search(self, query: str) -> Sequence[ToolListing]:
         if self.trouble:
             raise HermesError(self.trouble)
         words = query.lower().split()
         return [
-            Listed(tool.name, tool.description)
+            ToolListing(tool.name, tool.description)
             for tool in self.tools.values()
             if all(word in f"{tool.name} {tool.description}".lower() for word in words)
         ]
@@ -466,7 +466,7 @@ def use(name: str, /, **given: Any) -> tuple[str, dict[str, Any]]:
 
 
 def lend(b: Bench, *sources: Shelf) -> None:
-    b.lent = replace(Lent(), sources=sources)
+    b.lent = replace(ToolServices(), sources=sources)
 
 
 async def test_tools_are_found_by_words_described_by_name_and_called(tmp_path: Path) -> None:

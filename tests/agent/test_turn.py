@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Verdict
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     Reply,
     Request,
@@ -313,7 +313,7 @@ class InterruptedWrites:
 async def test_an_interrupt_during_any_write_leaves_a_journal_that_can_be_folded(
     tmp_path: Path,
 ) -> None:
-    from hermes_agent.agent.conversation import Conversation
+    from hermes_agent.agent.conversation import ConversationState
 
     def answer(request: Request) -> Reply:
         last = request.messages[-1]
@@ -337,7 +337,7 @@ async def test_an_interrupt_during_any_write_leaves_a_journal_that_can_be_folded
             b.store = store
             ended = [event.effect for event in await b.events(ev.CallFinished)]
             assert len(ended) == len(set(ended)), "a call ended twice"
-            folded = Conversation(b.session.id, worker.talk.prompt)
+            folded = ConversationState(b.session.id, worker.talk.prompt)
             folded.apply_all(await store.events(b.session.id))
             assert folded.messages == worker.talk.messages
             assert not folded.calls
@@ -422,7 +422,7 @@ async def test_two_answers_at_once_count_as_one(tmp_path: Path) -> None:
             return_exceptions=True,
         )
         await running
-        answers = await b.events(ev.Answered)
+        answers = await b.events(ev.QuestionAnswered)
     assert [type(one).__name__ for one in told] == ["NoneType", "NotFound"]
     assert [answer.answer for answer in answers] == ["no"]
     assert not (tmp_path / "work" / "made").exists()
@@ -444,13 +444,17 @@ async def test_the_time_of_a_second_question_begins_when_it_is_put(tmp_path: Pat
         worker = await b.worker_for("go", interactive=True)
         running = asyncio.create_task(worker.run())
         for number in (1, 2):
-            while len(await b.events(ev.Asked)) < number:
+            while len(await b.events(ev.QuestionAsked)) < number:
                 await asyncio.sleep(0.005)
             clock.now += 600.0
             await pass_time(600.0)
         await running
         recorded = await b.store.events(b.session.id)
-    asked = [(one.event.expires - one.time) for one in recorded if isinstance(one.event, ev.Asked)]
+    asked = [
+        (one.event.expires - one.time)
+        for one in recorded
+        if isinstance(one.event, ev.QuestionAsked)
+    ]
     assert asked == [600.0, 600.0]
 
 

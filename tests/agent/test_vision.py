@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.agent.trajectory import trajectories
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Media, ModelFacts, Reply, Request, UserMessage
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.settings.root import BudgetSettings, Settings
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.store.store import Store
@@ -42,7 +42,7 @@ class Listens(ScriptedModel):
 
 async def show(b: Bench, text: str, *files: Media) -> ev.TurnFinished:
     b.sent += 1
-    await b.store.receive(b.session.id, Inbound(f"m{b.sent}", text, "test", False, files))
+    await b.store.receive(b.session.id, SessionMessage(f"m{b.sent}", text, "test", False, files))
     end = await (await b.worker()).run()
     assert end is not None
     return end
@@ -64,8 +64,8 @@ async def test_one_that_cannot_see_gets_words_and_the_names_of_the_rest(tmp_path
         b.uses["vision"] = eyes
         await show(b, "what is this?", SHOT, REPORT, PHOTO)
         await show(b, "and now?")
-        (described,) = await b.events(ev.Described)
-        (charged,) = await b.events(ev.Charged)
+        (described,) = await b.events(ev.ImageDescribed)
+        (charged,) = await b.events(ev.CostCharged)
         uses = {cost.name for cost in await b.store.costs("use")}
     words = (
         "[shot.png, cat.jpg, as one/eyes describes it]\na red error\n"
@@ -83,7 +83,7 @@ async def test_without_a_model_for_it_nothing_is_described(tmp_path: Path) -> No
     model = Listens("I am told that there is an image", "one/blind")
     async with bench(tmp_path, model) as b:
         assert (await show(b, "what is this?", SHOT)).reason == "done"
-        assert await b.events(ev.Described) == []
+        assert await b.events(ev.ImageDescribed) == []
     assert model.sent[0].messages[0].files == (SHOT,)
 
 
@@ -116,12 +116,12 @@ async def test_what_cannot_be_described_is_said_once_and_the_turn_goes_on(tmp_pa
         b.uses["vision"] = eyes
         end = await show(b, "look", SHOT, PHOTO)
         assert (end.reason, end.steps) == ("done", 3)
-        notes = await b.events(ev.Noted)
+        notes = await b.events(ev.NoticeIssued)
         assert [note.text for note in notes] == [
             "the images could not be described: the eyes are busy"
         ]
         await show(b, "try again")
-        assert len(await b.events(ev.Described)) == 1
+        assert len(await b.events(ev.ImageDescribed)) == 1
     assert len(eyes.sent) == 2
 
 
@@ -136,7 +136,7 @@ async def test_a_description_that_no_budget_is_left_for_is_said_once(
     async with bench(tmp_path, model, tools=[LOOK], settings=settings) as b:
         b.uses["vision"] = eyes
         end = await show(b, "look", SHOT)
-        (note,) = await b.events(ev.Noted)
+        (note,) = await b.events(ev.NoticeIssued)
     assert end.reason == "done"
     assert eyes.sent == []
     expected = "no budget left for vision: dollars of this day" if prices else "no price is known"

@@ -11,7 +11,7 @@ import pytest
 
 from hermes_agent.agent.authored_tools.service import make_tool
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.tool_services import Workers
+from hermes_agent.core.tool_services import CodeSandbox
 from hermes_agent.core.tools import ToolResult, failure
 from tests.support.calls import caller
 from tests.support.patience import PATIENCE
@@ -26,7 +26,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield Bench(tmp_path, session.terminal)
 
 
-def nobody() -> Workers:
+def nobody() -> CodeSandbox:
     raise AssertionError("nothing is to run")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.authored_tools.store import Seen, Shelf
+from hermes_agent.agent.authored_tools.store import AuthoredToolStore, ToolSnapshot
 from hermes_agent.core.errors import HermesError, NotFound
 
 CHANGES = {
@@ -63,11 +63,11 @@ while not ended:
 """
 
 
-def shelf_in(folder: Path) -> Shelf:
-    return Shelf(folder, lambda: 2.0)
+def shelf_in(folder: Path) -> AuthoredToolStore:
+    return AuthoredToolStore(folder, lambda: 2.0)
 
 
-def look(shelf: Shelf) -> Seen | None:
+def look(shelf: AuthoredToolStore) -> ToolSnapshot | None:
     seen = shelf.look("tool")
     again = shelf.look("tool")
     assert seen == again  # nothing is left to be put right

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.talk.chat.view import View
+from hermes_agent.cli.talk.chat.view import ChatView
 from tests.support.cli import House
 from tests.support.openai_server import OpenAIServer
 from tests.support.served import ANSWER, served
@@ -117,7 +117,7 @@ def test_a_large_file_is_refused_before_it_is_sent(house: House, tmp_path: Path)
 
 
 def test_thoughts_are_one_quiet_line_that_goes_when_the_answer_comes() -> None:
-    view = View(lambda _key: False, lambda: 0.0)
+    view = ChatView(lambda _key: False, lambda: 0.0)
     for piece in ("First I\nlook. ", "Then I\u001b[2J think about " + "it " * 50):
         assert view.apply({"kind": "thought_arrived", "text": piece}) == []
     (line,) = view.live()

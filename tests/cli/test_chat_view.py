@@ -6,7 +6,7 @@ from typing import Any
 from hermes_agent.cli.output.formatting import span
 from hermes_agent.cli.output.turn_printer import Printer
 from hermes_agent.cli.talk.chat.screen import render
-from hermes_agent.cli.talk.chat.view import Blocks, Piece, View, answer_to
+from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece, answer_to
 
 
 class Time:
@@ -16,12 +16,12 @@ class Time:
         return self.now
 
 
-def view(*own: str) -> tuple[View, Time]:
+def view(*own: str) -> tuple[ChatView, Time]:
     clock = Time()
-    return View(lambda key: key in own, clock), clock
+    return ChatView(lambda key: key in own, clock), clock
 
 
-def arrive(shown: View, text: str) -> list[str]:
+def arrive(shown: ChatView, text: str) -> list[str]:
     return [piece.text for piece in shown.apply({"kind": "text_arrived", "text": text})]
 
 
@@ -107,7 +107,7 @@ def test_a_running_command_shows_its_last_lines_and_then_one_line() -> None:
         {"kind": "call_finished", "effect": "e", "call_id": "1", "tool": "terminal",
          "text": text, "ok": True, "seconds": 3.0}
     )  # fmt: skip
-    assert piece == Piece("quiet", "✓ $ make  3.0 s")
+    assert piece == ViewPiece("quiet", "✓ $ make  3.0 s")
     assert shown.live() == []
 
 
@@ -126,7 +126,7 @@ def test_a_message_to_a_busy_agent_is_shown_as_queued_until_it_is_taken() -> Non
 def test_a_message_from_elsewhere_is_printed() -> None:
     shown, _ = view("mine")
     taken = {"kind": "message_taken", "key": "theirs", "text": "hello"}
-    assert shown.apply(taken) == [Piece("user", "hello")]
+    assert shown.apply(taken) == [ViewPiece("user", "hello")]
 
 
 def test_the_state_says_what_is_going_on() -> None:
@@ -169,7 +169,9 @@ def test_what_a_model_prints_cannot_drive_the_terminal() -> None:
 
 
 def test_marks_say_what_colours_say() -> None:
-    shown = render([Piece("warning", "careful"), Piece("user", "me"), Piece("quiet", "✓ x")], 80)
+    shown = render(
+        [ViewPiece("warning", "careful"), ViewPiece("user", "me"), ViewPiece("quiet", "✓ x")], 80
+    )
     assert [words in shown for words in ("! careful", "> me", "✓ x")] == [True] * 3
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.cli.watch.incidents.narration import Telling, entry_said
-from hermes_agent.cli.watch.incidents.view import TONES, Said, View, cells, cut
+from hermes_agent.cli.watch.incidents.narration import IncidentNarrator, entry_said
+from hermes_agent.cli.watch.incidents.view import TONES, IncidentLine, IncidentView, cells, cut
 from tests.support.patience import PATIENCE
 from tests.support.source import ROOT
 
@@ -47,9 +47,9 @@ def judged(effect: str, tool: str, action: str = "allow") -> dict[str, object]:
     return {"session": "s1", "number": 9, "time": 2.0, "event": event}
 
 
-def drawn(said: Said, **how: object) -> str:
+def drawn(said: IncidentLine, **how: object) -> str:
     out = io.StringIO()
-    View(out, 0.0, **how).say(said)  # type: ignore[arg-type]
+    IncidentView(out, 0.0, **how).say(said)  # type: ignore[arg-type]
     return out.getvalue()
 
 
@@ -94,7 +94,7 @@ def test_commands_that_only_look_are_one_line_and_one_that_acts_has_its_rule() -
         reply(8, ("terminal", {"command": "supervisorctl restart web"})),
         judged("s1-8-0", "terminal"),
     ]
-    looked, acted = Telling().events(rows)
+    looked, acted = IncidentNarrator().events(rows)
     assert (looked.word, looked.text) == ("looks", "$ df -h · $ ps aux")
     assert (acted.word, acted.text) == ("acts", "$ supervisorctl restart web")
     assert acted.details == ("allowed by drill/restart: in a box",)
@@ -110,7 +110,7 @@ def test_a_refusal_children_skills_and_a_new_runtime_are_told() -> None:
         reply(7, ("skill", {"name": "disk-full-web"})),
         judged("s1-7-0", "skill"),
     ]
-    said = list(Telling().events(rows))
+    said = list(IncidentNarrator().events(rows))
     assert [one.word for one in said] == ["refused", "splits up", "goes on", "follows"]
     assert said[1].details == ("look at the service web", "look at the service db")
 
@@ -122,7 +122,7 @@ def test_of_a_child_only_what_it_found_is_told() -> None:
         judged("s1-5-0", "terminal"),
         {"session": "s1", "number": 9, "time": 3.0, "event": end},
     ]
-    assert [(one.word, one.text) for one in Telling("web").events(rows)] == [
+    assert [(one.word, one.text) for one in IncidentNarrator("web").events(rows)] == [
         ("found", "[web] it is full · and slow")
     ]
 
@@ -134,7 +134,7 @@ def test_what_is_said_stands_with_what_is_done() -> None:
         reply(8, ("terminal", {"command": "kill 7"}), text="It eats all"),
         judged("s1-8-0", "terminal"),
     ]
-    looked, acted = Telling().events(rows)
+    looked, acted = IncidentNarrator().events(rows)
     assert (looked.text, looked.details) == ("I look", ("$ df",))
     assert acted.details == ("It eats all", "allowed by drill/restart: in a box")
 
@@ -142,12 +142,12 @@ def test_what_is_said_stands_with_what_is_done() -> None:
 def test_a_check_that_is_run_by_hand_is_a_look() -> None:
     check = "curl -X PUT -d x http://127.0.0.1:8080/items/x"
     rows = [reply(5, ("terminal", {"command": f"sleep 1; {check}"})), judged("s1-5-0", "terminal")]
-    assert [one.word for one in Telling("", [check]).events(rows)] == ["looks"]
-    assert [one.word for one in Telling().events(rows)] == ["acts"]
+    assert [one.word for one in IncidentNarrator("", [check]).events(rows)] == ["looks"]
+    assert [one.word for one in IncidentNarrator().events(rows)] == ["acts"]
 
 
 def test_nothing_is_wider_than_the_terminal_and_colour_is_only_an_addition() -> None:
-    long = Said(61.0, "acts", "word " * 40 + "日本語" * 20, "act", ("because " * 30,))
+    long = IncidentLine(61.0, "acts", "word " * 40 + "日本語" * 20, "act", ("because " * 30,))
     for width in (24, 40, 59, 80, 200):
         assert all(cells(line) <= width for line in drawn(long, width=width).splitlines())
     plain, coloured = drawn(long, width=80, colour=False), drawn(long, width=80, colour=True)
@@ -159,7 +159,7 @@ def test_nothing_is_wider_than_the_terminal_and_colour_is_only_an_addition() -> 
 
 def test_a_pipe_gets_no_colour_and_no_line_that_changes() -> None:
     out = io.StringIO()
-    view = View(out, 0.0)
+    view = IncidentView(out, 0.0)
     view.status("working", 3.0)
     view.heading("One")
     view.table(("", "first", "second"), [("replies", "14", "5")])
@@ -174,7 +174,7 @@ def test_a_pipe_gets_no_colour_and_no_line_that_changes() -> None:
 @settings(max_examples=100, deadline=None)
 def test_a_text_is_cut_to_its_columns_and_drives_no_terminal(text: str, most: int) -> None:
     assert cells(cut(text, most)) <= most
-    assert "\x1b" not in drawn(Said(0.0, "says", text), width=40, colour=False)
+    assert "\x1b" not in drawn(IncidentLine(0.0, "says", text), width=40, colour=False)
 
 
 def test_a_recording_is_a_cast_and_a_picture(tmp_path: Path) -> None:

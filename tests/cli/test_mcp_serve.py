@@ -11,10 +11,10 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult, Implementation, TextResourceContents
 
-from hermes_agent.cli.client.follower import Following
+from hermes_agent.cli.client.follower import TurnFollower
 from hermes_agent.cli.mcp.serve.server import TokenOnly
 from hermes_agent.cli.mcp.serve.text import answer_of
-from hermes_agent.cli.mcp.serve.turn import Live
+from hermes_agent.cli.mcp.serve.turn import LiveEvents
 from tests.support.cli import PATIENCE, House
 from tests.support.mcp_client import (
     COMMAND,
@@ -241,7 +241,7 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_no_longer_listened_to(
     house: House,
 ) -> None:
     session = await asyncio.to_thread(house.send, "which colour", interactive=True)
-    live = Live(Following(house.api, session, "another", 0))
+    live = LiveEvents(TurnFollower(house.api, session, "another", 0))
     while (item := await live.next()) is not None and item[0]["kind"] != "asked":
         pass
     live.leave()  # nothing more happens in the session

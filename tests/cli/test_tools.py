@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.authored_tools.store import Shelf
+from hermes_agent.agent.authored_tools.store import AuthoredToolStore
 from tests.support.cli import House
 from tests.support.written import ADD
 
@@ -13,15 +13,15 @@ CHANGED = ADD.replace("Sums", "More sums")
 
 
 @pytest.fixture
-def shelf(house: House) -> Shelf:
+def shelf(house: House) -> AuthoredToolStore:
     """Two versions of a tool."""
-    made = Shelf(house.home / "tools", lambda: 1_000.0)
+    made = AuthoredToolStore(house.home / "tools", lambda: 1_000.0)
     for code in (ADD, CHANGED):
         made.keep("add", code.encode(), "session-1", "changed")
     return made
 
 
-def test_all_tools_are_listed_with_how_they_stand(house: House, shelf: Shelf) -> None:
+def test_all_tools_are_listed_with_how_they_stand(house: House, shelf: AuthoredToolStore) -> None:
     (house.home / "tools/dropped.py").write_text(ADD)
     (house.home / "tools/terminal.py").write_text(ADD)
     (house.home / "tools/elsewhere.py").symlink_to("add.py")
@@ -48,7 +48,7 @@ def test_all_tools_are_listed_with_how_they_stand(house: House, shelf: Shelf) ->
     assert "version 1, removed" in house.good("tools", "list")
 
 
-def test_one_tool_is_shown_with_its_code(house: House, shelf: Shelf) -> None:
+def test_one_tool_is_shown_with_its_code(house: House, shelf: AuthoredToolStore) -> None:
     assert CHANGED in house.good("tools", "show", "add")
     assert house.json("tools", "show", "add")["code"] == CHANGED
     told = house.good("tools", "show", "terminal")
@@ -56,7 +56,7 @@ def test_one_tool_is_shown_with_its_code(house: House, shelf: Shelf) -> None:
     assert "Run a bash command" in told
 
 
-def test_versions_are_compared(house: House, shelf: Shelf) -> None:
+def test_versions_are_compared(house: House, shelf: AuthoredToolStore) -> None:
     told = house.good("tools", "diff", "add")
     assert '-"""Sums."""\n+"""More sums."""' in told
     back = house.json("tools", "diff", "add", "2", "1")
@@ -69,7 +69,9 @@ def test_versions_are_compared(house: House, shelf: Shelf) -> None:
     assert "there are: 1, 2" in house.run("tools", "diff", "add", "1", "9").stderr
 
 
-def test_a_version_is_brought_back_and_the_log_tells(house: House, shelf: Shelf) -> None:
+def test_a_version_is_brought_back_and_the_log_tells(
+    house: House, shelf: AuthoredToolStore
+) -> None:
     assert "add is version 1 again" in house.good("tools", "rollback", "add")
     assert (house.home / "tools/add.py").read_text() == ADD
     assert house.json("tools", "rollback", "add", "2") == {"name": "add", "version": 2}
@@ -84,14 +86,16 @@ def test_a_version_is_brought_back_and_the_log_tells(house: House, shelf: Shelf)
     assert "rolled back" in house.good("tools", "log", "add")
 
 
-def test_a_tool_is_disabled_and_enabled(house: House, shelf: Shelf) -> None:
+def test_a_tool_is_disabled_and_enabled(house: House, shelf: AuthoredToolStore) -> None:
     house.good("tools", "disable", "add")
     assert shelf.record("add").disabled == "person"
     assert house.json("tools", "enable", "add") == {"name": "add", "enabled": True}
     assert shelf.record("add").disabled == ""
 
 
-def test_a_tool_and_a_file_are_checked_for_real(house: House, shelf: Shelf, tmp_path: Path) -> None:
+def test_a_tool_and_a_file_are_checked_for_real(
+    house: House, shelf: AuthoredToolStore, tmp_path: Path
+) -> None:
     assert "add is well: version 2" in house.good("tools", "check", "add")
     (house.home / "tools/add.py").write_text(CHANGED + "# by hand\n")
     assert house.json("tools", "check", "add")["version"] == 3

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Command, CommandState, Terminal
+from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
 from tests.support.apptainer import apptainer_way
 from tests.support.cluster import kubernetes_way
 from tests.support.dockerd import docker_place
@@ -218,7 +218,7 @@ LONG = 600.0
 
 
 async def beyond_its_limit(
-    place: Place, terminal: Terminal, command: Command, printed: str
+    place: Place, terminal: Terminal, command: ShellCommand, printed: str
 ) -> CommandState:
     """Run a command whose limit is over as soon as it has printed this, and not before: another
     terminal hands the same in with a short one, which counts from its true start."""
@@ -368,7 +368,7 @@ async def test_an_unknown_command_is_named_in_the_error(terminal: Terminal) -> N
 @pytest.mark.parametrize("id", ["", "a/b", "a b", "a\nb", "$(x)", "x" * 201, "é"])
 async def test_a_strange_id_is_refused(terminal: Terminal, id: str) -> None:
     with pytest.raises(ToolError, match="cannot be the id"):
-        await terminal.run(Command(id, "true"))
+        await terminal.run(ShellCommand(id, "true"))
 
 
 @pytest.mark.parametrize("text", ["echo \0", "echo \ud800"])
@@ -528,12 +528,12 @@ SECRET = "s3cr3t value 'with' \"signs\"\nand lines"
 
 async def test_a_secret_is_seen_by_its_command_alone(terminal: Terminal, shell: Shell) -> None:
     show = 'printf "%s" "$TOKEN"; sh -c \'printf "%s" "$TOKEN"\''
-    state = await terminal.run(Command("with-1", show, 60, secrets={"TOKEN": SECRET, "B": ""}))
+    state = await terminal.run(ShellCommand("with-1", show, 60, secrets={"TOKEN": SECRET, "B": ""}))
     assert state.stdout == SECRET * 2
     assert await shell.says('echo "[${TOKEN-none}${B-none}]"; env | grep -c TOKEN || :') == (
         "[nonenone]\n0\n"
     )
-    job = Command("with-2", f"read; {show}", 60, background=True, secrets={"TOKEN": SECRET})
+    job = ShellCommand("with-2", f"read; {show}", 60, background=True, secrets={"TOKEN": SECRET})
     await terminal.run(job)
     folder = str(Path(state.spool).parent)
     assert await shell.says(f"grep -l 's3cr3[t]' {folder}/*.[csv] {folder}/state.? || :") == ""
@@ -546,7 +546,7 @@ async def test_a_secret_does_not_outlive_a_shell_that_ends(
     terminal: Terminal, shell: Shell, end: str
 ) -> None:
     await shell.says("kept=yes")
-    state = await terminal.run(Command("with-1", end, 60, secrets={"TOKEN": SECRET}))
+    state = await terminal.run(ShellCommand("with-1", end, 60, secrets={"TOKEN": SECRET}))
     assert await shell.says('set +e; echo "$kept ${TOKEN-none}"') == "yes none\n"
     folder = str(Path(state.spool).parent)
     assert await shell.says(f"grep -l 's3cr3[t]' {folder}/state.? || :") == ""
@@ -556,7 +556,7 @@ async def test_a_secret_does_not_outlive_a_shell_that_ends(
 @pytest.mark.parametrize("name", ["", "A-B", "1A", "A B", "__hermes_id", "A="])
 async def test_a_secret_that_no_shell_could_hold_is_refused(terminal: Terminal, name: str) -> None:
     with pytest.raises(ToolError, match="variable"):
-        await terminal.run(Command("a", "true", secrets={name: "x"}))
+        await terminal.run(ShellCommand("a", "true", secrets={name: "x"}))
 
 
 async def test_where_the_shell_stands_is_known_also_when_it_has_ended(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.terminals.transport import Channel
+from hermes_agent.terminals.transport import ByteStream
 from tests.support.apptainer import apptainer_way
 from tests.support.boxes import box_way
 from tests.support.cluster import kubernetes_way
@@ -201,13 +201,13 @@ async def test_a_place_can_be_destroyed_twice_and_by_somebody_else(way: Way) -> 
     assert later is not way.transport
 
 
-async def started(way: Way, *argv: str) -> Channel | None:
+async def started(way: Way, *argv: str) -> ByteStream | None:
     channel = await way.transport.start(list(argv))
     assert (channel is not None) == way.channels
     return channel
 
 
-async def exactly(channel: Channel, size: int) -> bytes:
+async def exactly(channel: ByteStream, size: int) -> bytes:
     data = b""
     while len(data) < size:
         part = await channel.read()
@@ -216,7 +216,7 @@ async def exactly(channel: Channel, size: int) -> bytes:
     return data
 
 
-async def rest(channel: Channel) -> bytes:
+async def rest(channel: ByteStream) -> bytes:
     data = b""
     while part := await channel.read():
         data += part

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from tests.support.patience import PATIENCE
 
@@ -145,7 +145,7 @@ class Case:
         self.work = self.site.work or self.near
         (self.home / "config.yaml").write_text(self.site.config)
         self.script = script(folder, self.work, turns)
-        self.api = Api(str(self.home))
+        self.api = RuntimeClient(str(self.home))
         self.nursery = nursery
         self.pid = 0
         self.session = ""
@@ -176,7 +176,7 @@ class Case:
         """Hand a message in; True when it was acknowledged."""
         try:
             return self.send_plainly(key, f"message {key}")
-        except (Gone, Degraded):  # it died, or is stopping
+        except (RuntimeGone, Degraded):  # it died, or is stopping
             return False
 
     def send_plainly(self, key: str, text: str, **more: object) -> bool:
@@ -221,7 +221,7 @@ class Case:
             self.finish()
             wait_until(lambda: self.died or self._has_learned(), "what comes after the turns")
             self.finish()
-        except Gone:
+        except RuntimeGone:
             return self.has_died()
         return self.died
 

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.client.api import Gone
+from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import PATIENCE, Case, Nursery
 
@@ -72,7 +72,7 @@ class Storm(Case):
         try:
             if action():
                 self.done[action.__name__] += 1
-        except Gone:
+        except RuntimeGone:
             self.revive()
         except HermesError:
             self.done["refused"] += 1  # answered elsewhere, ended meanwhile, nothing to do

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client.api import Gone
+from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, Event, Nursery, case, wait_until
 from tests.support.families import call, delegated, say, shell
@@ -65,7 +65,7 @@ def send(one: Case) -> bool:
     """Give the parent its task; True when that was acknowledged."""
     try:
         return one.send_plainly("m1", "plan")
-    except Gone:
+    except RuntimeGone:
         return False
 
 
@@ -179,7 +179,7 @@ def interrupted(one: Case) -> bool:
     """Ask for it; True when that was acknowledged."""
     try:
         one.api.post(f"/v1/sessions/{one.session}/interrupt")
-    except Gone:
+    except RuntimeGone:
         return False
     return True
 
@@ -204,7 +204,7 @@ def test_a_family_that_is_killed_while_it_is_interrupted_ends_interrupted(
         acknowledged = interrupted(one)
         try:
             wait_until(lambda: one.died or is_idle(one), "the end of all, or the kill")
-        except (Gone, HermesError):
+        except (RuntimeGone, HermesError):
             one.has_died()
         if one.died:
             one.start()

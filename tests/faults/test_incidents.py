@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client.api import Gone
+from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, wait_until
 from tests.faults.learner import Learners
@@ -67,7 +67,7 @@ def reported(one: Case) -> bool:
     """Whether it is over, or the runtime dead."""
     try:
         found = one.api.get("/v1/incidents/inc-1")
-    except Gone:
+    except RuntimeGone:
         return one.has_died()
     except HermesError:  # it is not declared yet
         return False

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client.api import Gone
+from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.faults.learner import Learners
@@ -64,7 +64,7 @@ def add(one: Case) -> bool:
     }  # fmt: skip
     try:
         one.api.post("/v1/jobs", {"spec": spec, "when": "every 100d", "key": "k"})
-    except Gone:
+    except RuntimeGone:
         return not one.has_died()
     return True
 
@@ -74,7 +74,7 @@ def ask(one: Case) -> bool:
     try:
         if not one.api.get("/v1/runs"):
             one.api.post("/v1/jobs/rounds/run")
-    except Gone:
+    except RuntimeGone:
         return not one.has_died()
     return True
 
@@ -83,7 +83,7 @@ def ended(one: Case) -> bool:
     """Whether the run is over, or the runtime dead."""
     try:
         return one.api.get("/v1/runs")[0]["state"] in ("done", "failed", "parked")
-    except Gone:
+    except RuntimeGone:
         return one.has_died()
     except HermesError:
         return False

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client.api import Gone
+from hermes_agent.cli.client.api import RuntimeGone
 from tests.faults.harness import Case, Event, wait_until
 from tests.faults.learner import Learners
 from tests.support.curve import DESCRIPTION, FIX, SKILL
@@ -58,7 +58,7 @@ def until_dead(one: Case, begin: Any) -> None:
     """Do something that the runtime dies of."""
     try:
         begin()
-    except Gone:
+    except RuntimeGone:
         pass
     assert one.has_died()
 

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError
 from tests.gateway.nursery import CHANNELS, FORGETFUL
 from tests.support.loop_platform import LoopPlatform
@@ -38,7 +38,7 @@ class Chaos:
         self.said: dict[tuple[str, str], list[str]] = {}
         self.kills = 0
         self.pid = 0
-        self.api = Api(str(self.home))
+        self.api = RuntimeClient(str(self.home))
         script = folder / "echo.json"
         script.write_text(json.dumps(ECHO))
         accounts = {

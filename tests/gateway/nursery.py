@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 
 from hermes_agent.gateway.delivery import publisher  # noqa: F401
-from hermes_agent.gateway.registry import Book
+from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import Gateway
 
 # What a runtime with channels needs is imported before it is forked.
@@ -21,7 +21,7 @@ KNOWING = ("alpha", "beta", "gamma")
 """Channels whose platform knows a key that comes again."""
 FORGETFUL = "delta"
 CHANNELS = (*KNOWING, FORGETFUL)
-BOOK = Book({name: manifest(name, knows_twice=name != FORGETFUL) for name in CHANNELS})
+BOOK = ChannelRegistry({name: manifest(name, knows_twice=name != FORGETFUL) for name in CHANNELS})
 
 
 def run(home: Path) -> None:

@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.channels.matrix.rooms import Rooms
-from hermes_agent.gateway.channels.matrix.wire import MatrixError, Wire
-from hermes_agent.gateway.channels.shared import Marks, Progress
+from hermes_agent.gateway.channels.matrix.wire import MatrixClient, MatrixError
+from hermes_agent.gateway.channels.shared import MultipartSend, ReadCursors
 from tests.support.platforms import platform
 from tests.support.platforms.discord import DiscordPlatform
 from tests.support.platforms.slack import SlackPlatform
@@ -93,12 +93,12 @@ async def test_the_token_of_slack_is_shown_to_slack_only(tmp_path: Path) -> None
 
 
 def test_marks_keep_the_furthest_of_each_chat() -> None:
-    marks = Marks()
+    marks = ReadCursors()
     for chat, id in (("a", "9"), ("b", "10"), ("a", "8")):
         marks.seen(chat, id)
-    again = Marks(str(marks))
+    again = ReadCursors(str(marks))
     assert (again.of("a"), again.before("c"), again.chats()) == ("9", "10", ["a", "b"])
-    assert Marks("rubbish").chats() == []
+    assert ReadCursors("rubbish").chats() == []
 
 
 async def test_a_message_of_parts_goes_on_after_the_last_that_went_out() -> None:
@@ -111,7 +111,7 @@ async def test_a_message_of_parts_goes_on_after_the_last_that_went_out() -> None
         went.append(name)
         return name
 
-    progress = Progress()
+    progress = MultipartSend()
     parts: list[Callable[[], Awaitable[str]]] = [partial(part, name) for name in "abc"]
     with pytest.raises(OSError, match="cut"):
         await progress.send("key", parts)
@@ -145,7 +145,7 @@ async def test_a_room_of_matrix_that_cannot_be_asked_does_not_pass_for_a_private
     app = web.Application()
     app.router.add_get("/_matrix/client/v3/rooms/{room}/joined_members", members)
     async with TestServer(app) as server:
-        wire = Wire(str(server.make_url("")), "token")
+        wire = MatrixClient(str(server.make_url("")), "token")
         rooms = Rooms(wire)
         with pytest.raises(MatrixError) as raised:
             await rooms.is_group("!r:x")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.gateway import Chat
 from hermes_agent.gateway.channels.email.quoting import own_words, text_of
-from hermes_agent.gateway.channels.email.reading import Malformed, body_of, head_of
+from hermes_agent.gateway.channels.email.reading import MalformedMail, body_of, head_of
 from hermes_agent.gateway.channels.email.servers import place_of
 from hermes_agent.gateway.channels.email.trust import doubt
 from tests.support.mailserver import HERE, PASSWORD, PEOPLE
@@ -181,7 +181,7 @@ def test_what_passed_must_be_about_who_says_to_have_written(text: str, believed:
     ],
 )
 def test_a_sender_that_can_be_read_in_two_ways_is_nobody(sender: str) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMail):
         head_of(f"From: {sender}\r\nSubject: x\r\n\r\n".encode())
 
 
@@ -266,7 +266,7 @@ def test_whatever_a_mail_is_it_is_read_or_malformed(cuts: list[tuple[int, int, b
     raw = SOUND
     for place, length, put in cuts:
         raw = raw[:place] + put + raw[place + length :]
-    with suppress(Malformed):
+    with suppress(MalformedMail):
         head = head_of(raw)
         said = [head.subject, head.name, body_of(raw, head).text]
         assert "".join(said).encode().decode() == "".join(said)
@@ -278,7 +278,7 @@ def test_a_mail_of_a_thousand_layers_is_read_or_malformed() -> None:
         for n in range(3_000)
     )
     raw = b"From: ada@people.test\r\n" + layers
-    with suppress(Malformed):
+    with suppress(MalformedMail):
         assert body_of(raw, head_of(raw)).files == ()
 
 

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.cli.manage.gateway.command import status_lines
-from hermes_agent.core.gateway import Arrived, Chat, NewDelivery, Outgoing, Person
-from hermes_agent.gateway.channel import Field, Manifest, Settings, Surroundings
-from hermes_agent.gateway.registry import Book
+from hermes_agent.core.gateway import Chat, InboundMessage, NewDelivery, OutboundMessage, Person
+from hermes_agent.gateway.channel import ChannelContext, Manifest, SettingField, Settings
+from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.api.app import build_app
 from hermes_agent.runtime.doctor import channels
@@ -27,10 +27,10 @@ from tests.support.loop_platform import LoopPlatform
 from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 
-SECRET = Field("token", "what it is let in with", secret=True, required=True)
+SECRET = SettingField("token", "what it is let in with", secret=True, required=True)
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "CalledChannel":
+def make(settings: Settings, surroundings: ChannelContext) -> "CalledChannel":
     return CalledChannel(settings, surroundings)
 
 
@@ -41,12 +41,12 @@ class CalledChannel(LoopChannel):
         return Response(f"{request.method} {rest}")
 
 
-def book() -> Book:
+def book() -> ChannelRegistry:
     lacking = replace(manifest("lacking"), packages=("no_such_package",), extra="lacking")
     secret = manifest("secret", fields=(*manifest("x").fields, SECRET))
     called = replace(manifest("called"), module=__name__)
     plain = [manifest(name) for name in ("alpha", "beta")]
-    return Book({one.name: one for one in (*plain, lacking, secret, called)})
+    return ChannelRegistry({one.name: one for one in (*plain, lacking, secret, called)})
 
 
 class Desk:
@@ -83,7 +83,7 @@ class Desk:
     async def set_aside(self, channel: str) -> int:
         """The number of a message that could not be dealt with; nobody looks for new ones
         meanwhile, and deals with it."""
-        arrived = Arrived("m", Chat(channel, "c1"), Person("p1"), "aside")
+        arrived = InboundMessage("m", Chat(channel, "c1"), Person("p1"), "aside")
         with no_time():
             kept = await self.gateway.ledger.arrive(arrived)
             assert kept is not None
@@ -95,7 +95,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(tmp_path: Path, *channels: str, made_of: Book | None = None) -> AsyncIterator[Desk]:
+async def desk(
+    tmp_path: Path, *channels: str, made_of: ChannelRegistry | None = None
+) -> AsyncIterator[Desk]:
     home = tmp_path / "home"
     home.mkdir()
     async with LoopPlatform() as platform:
@@ -223,7 +225,7 @@ async def test_routes_show_prove_and_try_again(tmp_path: Path) -> None:
             tested = (await api.post("/v1/gateway/beta/test")).json()
             assert (tested["proven_now"], tested["state"]) == (False, "refused")
             assert (await api.get("/v1/gateway")).json()["channels"]["beta"]["state"] == "refused"
-            ledger, hi = one.gateway.ledger, Outgoing(Chat("alpha", "c"), "hi")
+            ledger, hi = one.gateway.ledger, OutboundMessage(Chat("alpha", "c"), "hi")
             with no_time():  # else alpha may look, and send it
                 (row,) = await ledger.enqueue(NewDelivery("k/1", hi))
                 await ledger.sending(row.id, 0)
@@ -270,7 +272,7 @@ async def test_a_channel_whose_proof_is_old_is_not_called_well(tmp_path: Path) -
         assert "1 d ago" in late["says"] or "24 h ago" in late["says"]
 
 
-class CountingBook(Book):
+class CountingBook(ChannelRegistry):
     asked = 0
 
     def manifest(self, name: str) -> Manifest:
@@ -298,7 +300,10 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
         await until(lambda: one.gateway.channel("alpha") is None)
         ledger = one.gateway.ledger
         first, second = await ledger.enqueue(
-            *(NewDelivery(f"k/{at}", Outgoing(Chat("alpha", "c"), f"hi {at}")) for at in (1, 2))
+            *(
+                NewDelivery(f"k/{at}", OutboundMessage(Chat("alpha", "c"), f"hi {at}"))
+                for at in (1, 2)
+            )
         )
         await ledger.not_sent(first.id, "no such chat", None, doubtful=False)
         status = await one.gateway.runtime.status()

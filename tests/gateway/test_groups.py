@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.gateway.approvals.routing import ASKED, NOBODY
 from tests.gateway.test_telling import asking, rule
 from tests.support.house import until
@@ -34,7 +34,9 @@ async def test_where_nobody_of_a_group_may_answer_the_owners_are_asked_at_home(
         await r.rest()
         assert not any(one.buttons for one in r.pad.sent.values())
         (session,) = await r.runtime.store.sessions()
-        answers = [one for one in await r.house.journal(session) if isinstance(one, ev.Answered)]
+        answers = [
+            one for one in await r.house.journal(session) if isinstance(one, ev.QuestionAnswered)
+        ]
         assert len(answers) == 1
 
 
@@ -61,7 +63,7 @@ async def test_who_comes_later_is_asked_then(tmp_path: Path) -> None:
         await r.say("/queue")
         await r.say("who decides?", "bob", chat="g", group=True)
         r.runtime.bus.publish(
-            ev.Recorded("nobody", 0, 0.0, ev.Agreed("nothing", "nobody"))
+            ev.Recorded("nobody", 0, 0.0, ev.ApprovalGiven("nothing", "nobody"))
         )  # anything that is decided makes it look again
         await r.hears("touch made", "with-ada")
         assert (await r.press("Yes", "ada")).state == "done"

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hermes_agent.core.errors import Degraded, HermesError
-from hermes_agent.core.gateway import Arrived, ArrivedState, Chat, Kept, Person
+from hermes_agent.core.gateway import ArrivedState, Chat, InboundMessage, InboxEntry, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.inbound import inbox as inboxes
 from hermes_agent.gateway.inbound.inbox import TRIES, Inbox
@@ -33,7 +33,7 @@ class Desk:
             store.gateway, self.handle, sleep=time.sleep, random=lambda: 0.5, most_bytes=most_bytes
         )
 
-    async def handle(self, kept: Kept) -> tuple[ArrivedState, str]:
+    async def handle(self, kept: InboxEntry) -> tuple[ArrivedState, str]:
         await self.gate.wait()
         text = kept.arrived.text
         if failures := self.failing.get(text):
@@ -43,7 +43,7 @@ class Desk:
 
     async def brings(self, chat: str, *texts: str) -> None:
         for text in texts:
-            await self.ledger.arrive(Arrived(text, Chat("loop", chat), Person("p"), text))
+            await self.ledger.arrive(InboundMessage(text, Chat("loop", chat), Person("p"), text))
         self.inbox.wake()
 
     async def has_dealt(self, count: int) -> None:
@@ -87,7 +87,7 @@ async def test_more_than_fits_in_memory_is_dealt_with_too(tmp_path: Path) -> Non
         one.gate.clear()
         count = inboxes.MOST_IN_MEMORY + 300
         arriving = [
-            one.ledger.arrive(Arrived(f"{n:04}", Chat("loop", "c"), Person("p"), f"{n:04}"))
+            one.ledger.arrive(InboundMessage(f"{n:04}", Chat("loop", "c"), Person("p"), f"{n:04}"))
             for n in range(count)
         ]
         await asyncio.gather(*arriving)
@@ -103,7 +103,9 @@ async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
         for number in range(45):
             memo = Media("audio/ogg", bytes([number]) * 1_000_000, "memo.ogg")
             await one.ledger.arrive(
-                Arrived(f"m{number}", Chat("loop", "c"), Person("p"), f"{number:03}", voice=(memo,))
+                InboundMessage(
+                    f"m{number}", Chat("loop", "c"), Person("p"), f"{number:03}", voice=(memo,)
+                )
             )
         one.inbox.wake()
         await until(lambda: one.inbox.held[0] and one.time.sleepers, "it to rest")
@@ -188,7 +190,7 @@ async def test_whatever_a_platform_sends_can_be_kept(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         for number in range(200):
             pick = lambda: chance.choice(odd)  # noqa: E731
-            arrived = Arrived(
+            arrived = InboundMessage(
                 f"{number}{pick()}",
                 Chat("loop", pick(), pick()),
                 Person(pick(), pick()),

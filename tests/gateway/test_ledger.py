@@ -8,20 +8,20 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.gateway import (
-    Arrived,
-    Bond,
     Button,
+    ChannelHealth,
     Chat,
-    Counts,
+    ChatBinding,
     Identity,
+    InboundMessage,
     NewDelivery,
-    Outgoing,
+    OutboundMessage,
     Pairing,
     Person,
-    Proof,
+    QueueDepths,
 )
 from hermes_agent.core.messages import Media
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from tests.store.helpers import Clock, a_session, a_turn, opened
 
 HERE = Chat("tele", "chat-4711")
@@ -31,12 +31,12 @@ PICTURE = Media("image/png", bytes(range(256)) * 600, "a.png")
 MEMO = Media("audio/ogg", b"\xff\xfeshort", "memo.ogg")
 
 
-def said(id: str, text: str = "hello", chat: Chat = HERE, **more: object) -> Arrived:
-    return Arrived(id, chat, ANNA, text, **more)  # type: ignore[arg-type]
+def said(id: str, text: str = "hello", chat: Chat = HERE, **more: object) -> InboundMessage:
+    return InboundMessage(id, chat, ANNA, text, **more)  # type: ignore[arg-type]
 
 
 def to(key: str, text: str = "hi", chat: Chat = HERE, **more: object) -> NewDelivery:
-    return NewDelivery(key, Outgoing(chat, text, **more))  # type: ignore[arg-type]
+    return NewDelivery(key, OutboundMessage(chat, text, **more))  # type: ignore[arg-type]
 
 
 async def test_what_arrives_twice_under_one_id_is_kept_once(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_files_come_back_as_they_were_and_large_ones_lie_beside_the_databa
         await store.gateway.arrive(arrived)
         (kept,) = await store.gateway.new()
         assert kept.arrived == arrived
-        sent = Outgoing(HERE, "see", (PICTURE,), ((Button("yes", "y:1"),),), edit="5")
+        sent = OutboundMessage(HERE, "see", (PICTURE,), ((Button("yes", "y:1"),),), edit="5")
         for number in range(3):
             await store.gateway.enqueue(NewDelivery(f"k{number}", sent))
         (due,) = await store.gateway.due("tele", 2e9)
@@ -140,7 +140,7 @@ async def test_what_is_given_up_does_not_block_and_can_be_tried_again(tmp_path: 
         assert [due.id for due in await ledger.due("tele", 2e9)] == [two.id]
         (dead,) = await ledger.deliveries(channel="tele", state="dead")
         assert (dead.key, dead.error) == ("s/1/0", "no such chat")
-        counted = {"tele": Counts(waiting=1, dead=1, oldest=two.created)}
+        counted = {"tele": QueueDepths(waiting=1, dead=1, oldest=two.created)}
         assert await ledger.counts() == counted
         again = await ledger.again(one.id, 60.0)
         assert (again.state, again.attempts, again.due) == ("waiting", 0, 60.0)
@@ -164,7 +164,7 @@ async def test_telling_and_how_far_was_told_are_one(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session = await a_session(store)
         await a_turn(store, session)
-        await store.gateway.keep_bond(Bond("key", session.id, HERE))
+        await store.gateway.keep_bond(ChatBinding("key", session.id, HERE))
         (behind,) = await store.gateway.bonds(behind=True)
         assert behind.session == session.id
         last = await store.last_number(session.id)
@@ -172,7 +172,7 @@ async def test_telling_and_how_far_was_told_are_one(tmp_path: Path) -> None:
         assert await store.gateway.bonds(behind=True) == []
         await store.gateway.tell(behind, last - 1)
         bond = await store.gateway.bond("key")
-        assert bond == Bond("key", session.id, HERE, told=last)
+        assert bond == ChatBinding("key", session.id, HERE, told=last)
         assert await store.gateway.bond_of(session.id) == bond
         assert await store.gateway.bond("other") is None
 
@@ -184,9 +184,9 @@ async def test_a_chat_that_turned_to_another_session_misses_nothing_of_either(
         first, second = await a_session(store), await a_session(store)
         for session in (first, second):
             await a_turn(store, session)
-        await store.gateway.keep_bond(Bond("key", first.id, HERE))
+        await store.gateway.keep_bond(ChatBinding("key", first.id, HERE))
         (behind,) = await store.gateway.bonds(behind=True)
-        await store.gateway.keep_bond(Bond("key", second.id, HERE))
+        await store.gateway.keep_bond(ChatBinding("key", second.id, HERE))
         assert {one.session for one in await store.gateway.bonds(behind=True)} == {
             first.id,
             second.id,
@@ -194,7 +194,7 @@ async def test_a_chat_that_turned_to_another_session_misses_nothing_of_either(
         await store.gateway.tell(behind, 400, to("a"))
         (left,) = await store.gateway.bonds(behind=True)
         assert (left.key, left.session, left.told) == ("key", second.id, 0)
-        await store.gateway.keep_bond(Bond("other", second.id, THERE))
+        await store.gateway.keep_bond(ChatBinding("other", second.id, THERE))
         assert [one.key for one in await store.gateway.bonds() if one.session == second.id] == [
             "other"
         ]
@@ -227,7 +227,7 @@ async def test_people_pairings_and_proofs(tmp_path: Path) -> None:
         assert await ledger.use_pairing("tele", "CODE-1", 50.0, let_in) is None
         await ledger.keep_pairing(pairing)
         assert await ledger.use_pairing("tele", "CODE-1", 100.0, let_in) is None
-        proof = Proof("tele", proven=4.0, failures=2, error="deaf")
+        proof = ChannelHealth("tele", proven=4.0, failures=2, error="deaf")
         await ledger.keep_proof(proof)
         assert await ledger.proofs() == {"tele": proof}
 
@@ -274,7 +274,7 @@ async def test_names_of_people_and_places_do_not_outlive_the_rows_that_need_them
     clock = Clock(100.0)
     async with opened(tmp_path, clock=clock) as store:
         ledger = store.gateway
-        ids = Ids.open(tmp_path)
+        ids = PseudonymHasher.open(tmp_path)
         await ledger.keep_identity(Identity("tele", ids("tele", ANNA.id), "Anna"))
         await ledger.keep_pairing(Pairing("SECRET-CODE", "tele", expires=2e9))
         kept = await ledger.arrive(said("message-1234567"))
@@ -295,8 +295,8 @@ async def test_names_of_people_and_places_do_not_outlive_the_rows_that_need_them
 
 
 def test_hashes_are_of_one_home_and_parts_do_not_run_together(tmp_path: Path) -> None:
-    one, two = Ids.open(tmp_path / "one"), Ids.open(tmp_path / "two")
-    assert one("a", "b") == Ids.open(tmp_path / "one")("a", "b")
+    one, two = PseudonymHasher.open(tmp_path / "one"), PseudonymHasher.open(tmp_path / "two")
+    assert one("a", "b") == PseudonymHasher.open(tmp_path / "one")("a", "b")
     assert one("a", "b") != two("a", "b")
     assert len({one("ab"), one("a", "b"), one("", "ab"), one("ab", "")}) == 4
     assert (tmp_path / "one/credentials/gateway.key").stat().st_mode & 0o077 == 0

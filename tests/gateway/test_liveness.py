@@ -9,10 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Gateway, Proof
+from hermes_agent.core.gateway import ChannelHealth, GatewayStore, InboundMessage
 from hermes_agent.core.settings.root import GatewaySettings
-from hermes_agent.gateway.channel import Channel, Refused, Surroundings
-from hermes_agent.gateway.supervision.connection import REFUSED_SECONDS, Line
+from hermes_agent.gateway.channel import Channel, ChannelContext, CredentialsRejected
+from hermes_agent.gateway.supervision.connection import REFUSED_SECONDS, ChannelConnection
 from hermes_agent.gateway.supervision.health import Liveness, in_words
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
@@ -27,7 +27,7 @@ INTERVAL = 60.0
 class Watched:
     """A ledger that knows whether somebody waits for it."""
 
-    def __init__(self, ledger: Gateway) -> None:
+    def __init__(self, ledger: GatewayStore) -> None:
         self._ledger = ledger
         self.asked = 0
 
@@ -55,7 +55,7 @@ class Bench:
         self.settings = GatewaySettings(probe_seconds=INTERVAL, restarts=1)
         self.announced: list[tuple[str, str]] = []
         self.lives = 0
-        self.line = Line(
+        self.line = ChannelConnection(
             "loop", self._make, monotonic=time, sleep=time.sleep, random=lambda: 1.0,
             came_up=lambda: None,
         )  # fmt: skip
@@ -68,11 +68,11 @@ class Bench:
         self.lives += 1
         return make(self.platform.settings("loop"), self.around())
 
-    def around(self) -> Surroundings:
-        async def receive(arrived: Arrived, mark: str) -> None:
+    def around(self) -> ChannelContext:
+        async def receive(arrived: InboundMessage, mark: str) -> None:
             await self.ledger.arrive(arrived, mark)
 
-        return Surroundings(
+        return ChannelContext(
             receive, lambda: self.ledger.mark("loop"),
             lambda mark: self.ledger.keep_mark("loop", mark),
             lambda name: name, self.time, self.time.sleep,
@@ -85,7 +85,7 @@ class Bench:
         return ["other"]
 
     @property
-    def proof(self) -> Proof:
+    def proof(self) -> ChannelHealth:
         return self.liveness.proof
 
     async def reaches(self, met: Any, what: str) -> float:
@@ -119,7 +119,7 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def kept_proof(one: Bench) -> Proof:
+async def kept_proof(one: Bench) -> ChannelHealth:
     while (kept := (await one.store.gateway.proofs()).get("loop")) != one.proof:
         await asyncio.sleep(0.005)
     assert kept is not None
@@ -241,7 +241,7 @@ class Torn(LoopChannel):
 
     async def run(self) -> None:
         await self.closed.wait()
-        raise Refused("the account is not accepted")
+        raise CredentialsRejected("the account is not accepted")
 
     async def probe(self) -> None:
         self.closed.set()
@@ -254,7 +254,7 @@ async def test_a_channel_that_is_refused_under_the_proof_says_so(tmp_path: Path)
         await proven(one)
         channel = Torn(one.platform.settings("loop"), one.around())
         channel.closed = asyncio.Event()
-        line = Line(
+        line = ChannelConnection(
             "torn", lambda: channel, monotonic=one.time, sleep=one.time.sleep, random=lambda: 1.0,
             came_up=lambda: None,
         )  # fmt: skip
@@ -287,7 +287,7 @@ async def test_a_channel_that_did_not_hear_that_it_is_to_end_is_told_again(tmp_p
     async with bench(tmp_path) as one:
         channel = Distracted(one.platform.settings("loop"), one.around())
         channel.ended = asyncio.Event()
-        line = Line(
+        line = ChannelConnection(
             "distracted", lambda: channel, monotonic=one.time, sleep=one.time.sleep,
             random=lambda: 1.0, came_up=lambda: None,
         )  # fmt: skip
@@ -318,7 +318,7 @@ async def test_a_test_that_stood_still_until_its_time_was_over_tries_once_more(
         await proven(one)
         channel = Overslept(one.platform.settings("loop"), one.around())
         channel.time = one.time
-        line = Line(
+        line = ChannelConnection(
             "slept", lambda: channel, monotonic=one.time, sleep=one.time.sleep, random=lambda: 1.0,
             came_up=lambda: None,
         )  # fmt: skip
@@ -383,7 +383,7 @@ async def test_a_proof_that_the_channel_breaks_off_is_asked_for_again(tmp_path: 
     async with LoopPlatform() as platform, opened(tmp_path, clock=time) as store:
         one = Bench(store, platform, time)
         channel = Fickle(platform.settings("loop"), one.around())
-        line = Line(
+        line = ChannelConnection(
             "loop", lambda: channel, monotonic=time, sleep=time.sleep, random=lambda: 1.0,
             came_up=lambda: None,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.gateway import Chat, Delivery, NewDelivery, Outgoing
+from hermes_agent.core.gateway import Chat, NewDelivery, OutboundMessage, OutboxEntry
 from hermes_agent.gateway.channel import Manifest, SendError
 from hermes_agent.gateway.delivery.outbox import ATTEMPTS, Outbox
 from hermes_agent.store.store import Store
@@ -20,7 +20,7 @@ from tests.support.patience import PATIENCE
 HERE = Chat("loop", "here")
 THERE = Chat("loop", "there")
 
-Answer = Callable[[Outgoing, str], str]
+Answer = Callable[[OutboundMessage, str], str]
 
 
 class Wire:
@@ -29,12 +29,12 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
         self.keys: list[str] = []
-        self.whole: list[Outgoing] = []
-        self.answer: Callable[[Outgoing], None] = lambda _outgoing: None
+        self.whole: list[OutboundMessage] = []
+        self.answer: Callable[[OutboundMessage], None] = lambda _outgoing: None
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         await self.gate.wait()
         self.keys.append(key)
         self.answer(outgoing)
@@ -78,7 +78,7 @@ class Post:
     async def put(self, *texts: str, chat: Chat = HERE, **more: Any) -> None:
         count = len(await self.ledger.deliveries())
         rows = [
-            NewDelivery(f"k{count + at}", Outgoing(chat, text, **more))
+            NewDelivery(f"k{count + at}", OutboundMessage(chat, text, **more))
             for at, text in enumerate(texts)
         ]
         await self.ledger.enqueue(*rows)
@@ -94,7 +94,7 @@ class Post:
     async def reaches(self, count: int) -> None:
         await until(lambda: len(self.wire.sent) >= count, f"{count} messages: {self.wire.sent}")
 
-    async def becomes(self, *states: str) -> Sequence[Delivery]:
+    async def becomes(self, *states: str) -> Sequence[OutboxEntry]:
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             rows = (await self.ledger.deliveries())[::-1]
@@ -123,7 +123,7 @@ async def test_order_is_kept_in_a_chat_and_chats_do_not_wait_for_each_other(
     async with post(tmp_path) as one:
         first = iter([SendError("busy")])
 
-        def fail_once(outgoing: Outgoing) -> None:
+        def fail_once(outgoing: OutboundMessage) -> None:
             if outgoing.text == "a1" and (error := next(first, None)):
                 raise error
 
@@ -146,7 +146,7 @@ async def test_a_chat_waits_as_long_as_the_platform_asks_and_no_attempt_is_burnt
     async with post(tmp_path) as one:
         asked = iter([SendError("slow down", after=30.0)] * 3)
 
-        def slow(outgoing: Outgoing) -> None:
+        def slow(outgoing: OutboundMessage) -> None:
             if error := next(asked, None):
                 raise error
 
@@ -180,7 +180,7 @@ async def test_one_chat_gets_no_more_a_second_than_it_bears(tmp_path: Path) -> N
 async def test_an_outage_of_days_loses_nothing_and_burns_no_attempts(tmp_path: Path) -> None:
     async with post(tmp_path) as one:
 
-        def unreachable(_outgoing: Outgoing) -> None:
+        def unreachable(_outgoing: OutboundMessage) -> None:
             raise SendError("unreachable", channel=True)
 
         one.wire.answer = unreachable
@@ -202,7 +202,7 @@ async def test_an_outage_of_days_loses_nothing_and_burns_no_attempts(tmp_path: P
 async def test_while_the_channel_is_deaf_failures_do_not_count(tmp_path: Path) -> None:
     async with post(tmp_path) as one:
 
-        def breaks(_outgoing: Outgoing) -> None:
+        def breaks(_outgoing: OutboundMessage) -> None:
             raise SendError("500")
 
         one.wire.answer = breaks
@@ -218,7 +218,7 @@ async def test_while_the_channel_is_deaf_failures_do_not_count(tmp_path: Path) -
 async def test_what_fails_again_and_again_is_given_up_and_the_next_goes(tmp_path: Path) -> None:
     async with post(tmp_path) as one:
 
-        def refuses_one(outgoing: Outgoing) -> None:
+        def refuses_one(outgoing: OutboundMessage) -> None:
             if outgoing.text == "bad":
                 raise SendError("500")
 
@@ -243,7 +243,7 @@ async def test_a_clock_that_is_set_back_does_not_lengthen_a_pause(tmp_path: Path
         one.time.now += 90_000.0
         troubles = [SendError("away", channel=True)]
 
-        def answer(_outgoing: Outgoing) -> None:
+        def answer(_outgoing: OutboundMessage) -> None:
             if troubles:
                 raise troubles.pop()
 
@@ -259,7 +259,7 @@ async def test_a_clock_that_is_set_back_does_not_lengthen_a_pause(tmp_path: Path
 async def test_what_is_refused_for_good_is_dead_at_once(tmp_path: Path) -> None:
     async with post(tmp_path) as one:
 
-        def gone(outgoing: Outgoing) -> None:
+        def gone(outgoing: OutboundMessage) -> None:
             if outgoing.text == "bad":
                 raise SendError("no such chat", again=False)
 
@@ -273,7 +273,7 @@ async def test_what_is_refused_for_good_is_dead_at_once(tmp_path: Path) -> None:
 async def test_an_edit_that_is_refused_is_said_anew(tmp_path: Path) -> None:
     async with post(tmp_path) as one:
 
-        def no_edits(outgoing: Outgoing) -> None:
+        def no_edits(outgoing: OutboundMessage) -> None:
             if outgoing.edit:
                 raise SendError("too old to be edited", again=False)
 
@@ -287,7 +287,7 @@ async def test_what_breaks_unexpectedly_is_tried_again_and_marked_doubtful(tmp_p
     async with post(tmp_path, knows_twice=False) as one:
         failing = iter([ValueError("what is this")])
 
-        def breaks_once(_outgoing: Outgoing) -> None:
+        def breaks_once(_outgoing: OutboundMessage) -> None:
             if error := next(failing, None):
                 raise error
 
@@ -306,7 +306,7 @@ async def test_an_attempt_cut_by_a_death_is_made_again_with_its_key(
     tmp_path: Path, knows: bool
 ) -> None:
     async with opened(tmp_path) as store:
-        (row,) = await store.gateway.enqueue(NewDelivery("k0", Outgoing(HERE, "a")))
+        (row,) = await store.gateway.enqueue(NewDelivery("k0", OutboundMessage(HERE, "a")))
         assert await store.gateway.sending(row.id, 0)
     async with post(tmp_path, knows_twice=knows) as one:
         one.time.now = row.created + 1
@@ -323,7 +323,7 @@ async def test_a_platform_that_knows_a_key_for_minutes_is_believed_for_minutes(
     async with post(tmp_path, knows_for=120.0) as one:
         one.time.now += 10.0
 
-        def lost(_outgoing: Outgoing) -> None:
+        def lost(_outgoing: OutboundMessage) -> None:
             one.up = False
             raise SendError("the answer got lost", doubtful=True)
 
@@ -347,7 +347,7 @@ async def test_an_attempt_cut_long_ago_is_doubtful_where_the_platform_forgets(
 ) -> None:
     clock = MovedTime()
     async with opened(tmp_path, clock=clock) as store:
-        (row,) = await store.gateway.enqueue(NewDelivery("k0", Outgoing(HERE, "a")))
+        (row,) = await store.gateway.enqueue(NewDelivery("k0", OutboundMessage(HERE, "a")))
         assert await store.gateway.sending(row.id, 0)
     async with post(tmp_path, knows_for=120.0) as one:
         one.time.now = clock.now + after
@@ -392,7 +392,7 @@ async def test_what_is_too_long_goes_in_parts_that_are_not_sent_twice(tmp_path: 
     async with post(tmp_path, longest=200) as one:
         failing = iter([None, None, SendError("busy")])
 
-        def fails_in_the_middle(_outgoing: Outgoing) -> None:
+        def fails_in_the_middle(_outgoing: OutboundMessage) -> None:
             if error := next(failing, None):
                 raise error
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.gateway.registry import Book
+from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.moved_time import until
@@ -182,7 +182,7 @@ def test_a_manifest_that_is_none_is_passed_over_and_a_bundled_name_is_not_taken(
     for name, text in (("telegram", DATA), ("bad", "- a list"), ("Worse!", DATA), ("odd", "a: 1")):
         (tmp_path / "channels" / name).mkdir(parents=True)
         (tmp_path / "channels" / name / "manifest.yaml").write_text(text)
-    book = Book(home=tmp_path)
+    book = ChannelRegistry(home=tmp_path)
     assert book.manifests()["telegram"].title == "Telegram"
     assert not {"bad", "Worse!", "odd"} & set(book.manifests())
     with pytest.raises(HermesError, match="no channel called 'spool'"):

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core import events as ev
+from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.gateway.inbound.commands import AGAIN
 from tests.support.house import script
 from tests.support.pad import Room, room
@@ -77,7 +77,7 @@ async def test_a_retry_that_is_handled_twice_is_one(tmp_path: Path) -> None:
         await r.know("ada")
         await r.say("how is it?")
         await r.rest()
-        again = Arrived("again", Chat("pad", "with-ada"), Person("ada", "Ada"), "/retry")
+        again = InboundMessage("again", Chat("pad", "with-ada"), Person("ada", "Ada"), "/retry")
         kept, _ = await r.arrive(again)
         await r.router.handle(kept)
         await r.rest()

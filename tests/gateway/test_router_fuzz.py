@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.supervision.connection import clean
 from tests.support.house import script
@@ -22,7 +22,7 @@ TEXT = st.one_of(
 )  # fmt: skip
 MEDIA = st.builds(Media, ODD, st.binary(max_size=40), ODD)
 ARRIVED = st.builds(
-    Arrived,
+    InboundMessage,
     st.integers(0, 40).map(str) | ODD,
     st.builds(Chat, st.just("pad"), st.sampled_from(["a", "b"]) | ODD, ODD),
     st.builds(Person, st.sampled_from(["ada", "bob"]) | ODD, ODD),
@@ -42,7 +42,7 @@ ARRIVED = st.builds(
 )
 @given(st.lists(ARRIVED, min_size=30, max_size=40))
 async def test_nothing_that_arrives_breaks_the_router(
-    tmp_path_factory: pytest.TempPathFactory, many: list[Arrived]
+    tmp_path_factory: pytest.TempPathFactory, many: list[InboundMessage]
 ) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
     model = script(folder, "m", {"say": "Hello"})

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from tests.support.house import script
 from tests.support.pad import room
 

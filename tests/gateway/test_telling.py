@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
-from hermes_agent.gateway.approvals.routing import Asking
+from hermes_agent.core import events as ev
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
+from hermes_agent.gateway.approvals.routing import ApprovalRouter
 from hermes_agent.gateway.channel import SendError
 from tests.support.house import script, until
 from tests.support.pad import HELD, MANIFEST, Room, room
@@ -203,7 +203,9 @@ async def test_consent_is_given_by_words_where_there_are_no_buttons(tmp_path: Pa
         await r.say(f"/deny {id}")
         await r.hears("It is made")  # what the script says next
         (session,) = await r.runtime.store.sessions()
-        answers = [one for one in await r.house.journal(session) if isinstance(one, ev.Answered)]
+        answers = [
+            one for one in await r.house.journal(session) if isinstance(one, ev.QuestionAnswered)
+        ]
         assert [one.answer for one in answers] == ["no"]
         await r.rest()
         closed = [one for one in r.texts() if one.startswith("no: ") and "noted" not in one]
@@ -239,7 +241,7 @@ async def test_owners_are_asked_in_their_own_chats_where_there_is_no_home(tmp_pa
     model = asking(tmp_path)
     given = {"owners": ["eve"], "allow": ["bob"]}
     async with room(tmp_path, model, policy="chats", channel=given, telling=False) as r:
-        asks = Asking(r.runtime, r.pad, r.router.ids)
+        asks = ApprovalRouter(r.runtime, r.pad, r.router.ids)
         await r.know("carl", role="member")
         await r.say("make it", "bob")
 
@@ -306,7 +308,10 @@ async def test_a_question_of_the_agents_is_answered_by_a_message(tmp_path: Path)
         await r.hears("Thanks")
         (session,) = await r.runtime.store.sessions()
         events = await r.house.journal(session)
-        assert [one.answer for one in events if isinstance(one, ev.Answered)] == ["blue", "big"]
+        assert [one.answer for one in events if isinstance(one, ev.QuestionAnswered)] == [
+            "blue",
+            "big",
+        ]
         assert [one.text for one in events if isinstance(one, ev.MessageTaken)] == ["paint it"]
 
 
@@ -320,7 +325,7 @@ async def test_a_message_beside_the_answer_is_not_taken_for_it_when_handled_agai
         await r.say("paint it")
         await r.hears("Which colour?")
         (session,) = await r.runtime.store.sessions()
-        beside = Arrived("m9", Chat("pad", "with-ada"), Person("ada"), "and green")
+        beside = InboundMessage("m9", Chat("pad", "with-ada"), Person("ada"), "and green")
         kept = await r.runtime.store.gateway.arrive(beside)
         assert kept is not None
         await r.say("blue")
@@ -347,7 +352,7 @@ async def test_a_draft_that_hangs_holds_up_no_other_chat(tmp_path: Path) -> None
         session = await talk(r)
         released, hangs = asyncio.Event(), asyncio.Event()
 
-        async def hang(outgoing: Outgoing) -> None:
+        async def hang(outgoing: OutboundMessage) -> None:
             if outgoing.text.endswith(" …") and outgoing.chat.chat == "with-ada":
                 hangs.set()
                 await released.wait()

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Media
 from hermes_agent.core.settings.root import GatewaySettings, ModelSettings
 from hermes_agent.core.settings.services import ServiceSettings

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Chat, Person
-from hermes_agent.core.pseudonyms import Ids
-from hermes_agent.gateway.access.identities import People
+from hermes_agent.core.gateway import Chat, InboundMessage, Person
+from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.gateway.access.identities import IdentityResolver
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
 from tests.support.house import house
@@ -92,13 +92,13 @@ async def test_a_short_token_is_no_token(tmp_path: Path) -> None:
 async def test_nobody_decides_by_webhook(tmp_path: Path) -> None:
     channels = {"webhook": {"owners": ["ann"], "allow": ["bob"]}}
     async with house(tmp_path, channels=channels) as made:
-        people = People(made.runtime, Ids.open(tmp_path))
+        people = IdentityResolver(made.runtime, PseudonymHasher.open(tmp_path))
         chat = Chat("webhook", "x")
         for person, role in (
             (Person("ann"), "owner"),
             (Person("ann", vouched=False), "member"),
             (Person("bob", vouched=False), "member"),
         ):
-            known = await people.known(Arrived("1", chat, person))
+            known = await people.known(InboundMessage("1", chat, person))
             assert known is not None
             assert known.role == role

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes_agent.core.command_results import Seen
-from hermes_agent.incidents.response.candidates import Candidate, candidates_in
+from hermes_agent.core.command_results import CommandOutcome
+from hermes_agent.incidents.response.candidates import RunbookCandidate, candidates_in
 from hermes_drills.box.box import TooLong
 from hermes_drills.compose import Case, cases
 from hermes_drills.episode import Episode
@@ -38,8 +38,8 @@ class Result(Struct, frozen=True):
     machine: str
     causes: tuple[str, ...] = ()
     """Any of them is right; empty where nothing is wrong."""
-    fitting: tuple[Candidate, ...] = ()
-    others: tuple[Candidate, ...] = ()
+    fitting: tuple[RunbookCandidate, ...] = ()
+    others: tuple[RunbookCandidate, ...] = ()
     discarded: str = ""
     """Why the machine could not be tried."""
 
@@ -75,15 +75,15 @@ class Figures(Struct, frozen=True):
     discarded: int
 
 
-async def find_candidates(episode: Episode, service: str) -> tuple[Candidate, ...]:
-    async def look(command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109 the box has it
+async def find_candidates(episode: Episode, service: str) -> tuple[RunbookCandidate, ...]:
+    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109 the box has it
         try:
             ran = await asyncio.to_thread(
                 episode.box.run, command, check=False, seconds=timeout or LOOK_SECONDS
             )
         except TooLong as error:
-            return Seen(None, error.message)
-        return Seen(ran.code, ran.stdout + ran.stderr)
+            return CommandOutcome(None, error.message)
+        return CommandOutcome(ran.code, ran.stdout + ran.stderr)
 
     return await candidates_in(SKILLS, [service], look)
 

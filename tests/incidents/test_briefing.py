@@ -6,15 +6,21 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import CheckHour, CheckState, Diagnosis, Incident, Signal
-from hermes_agent.incidents.monitoring.scheduler import Standing
-from hermes_agent.incidents.reports.daily import Briefing, Facts, audit_text, briefing_text, risks
+from hermes_agent.core.incidents import CheckHourStats, CheckState, Diagnosis, Incident, Signal
+from hermes_agent.incidents.monitoring.scheduler import CheckStatus
+from hermes_agent.incidents.reports.daily import (
+    Briefing,
+    BriefingFacts,
+    audit_text,
+    briefing_text,
+    risks,
+)
 from tests.store.helpers import Clock
 from tests.support.watchers import Post, post
 
 NOON = time.mktime((2026, 11, 15, 12, 0, 0, 0, 0, -1))
 HOUR, DAY = 3_600.0, 86_400.0
-WEB = Standing(
+WEB = CheckStatus(
     "web", "shop", "curl x", 300.0, False, "P1", "check", "", "", "a.yaml",
     CheckState("web", False, NOON - 600, NOON - 60, 3, "exit code 7, not 0\nmore"), NOON, 2,
 )  # fmt: skip
@@ -24,13 +30,13 @@ FULL = Incident(
 )  # fmt: skip
 
 
-def facts(**more: object) -> Facts:
+def facts(**more: object) -> BriefingFacts:
     hours = [
-        CheckHour("web", NOON - HOUR, 12, 3, 24.0),
-        *(CheckHour("web", NOON - day * DAY, 10, 0, 5.0) for day in range(2, 7)),
+        CheckHourStats("web", NOON - HOUR, 12, 3, 24.0),
+        *(CheckHourStats("web", NOON - day * DAY, 10, 0, 5.0) for day in range(2, 7)),
     ]
     given = {"now": NOON, "checks": [WEB], "hours": hours, "incidents": [FULL], **more}
-    return Facts(**given)  # type: ignore[arg-type]  # as the test says
+    return BriefingFacts(**given)  # type: ignore[arg-type]  # as the test says
 
 
 def test_an_audit_says_what_was_checked_in_the_hour() -> None:
@@ -64,7 +70,7 @@ def test_practice_is_no_risk_and_nothing_is_made_up() -> None:
 
 
 def writer(here: Post, folder: Path) -> Briefing:
-    async def standings() -> Sequence[Standing]:
+    async def standings() -> Sequence[CheckStatus]:
         return [WEB]
 
     return Briefing(folder, here.store, standings=standings, troubles=lambda: (), clock=here.clock)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from hermes_agent.core.command_results import Seen
-from hermes_agent.core.incidents import Incident, Service
-from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.incidents.backend import Known
+from hermes_agent.core.command_results import CommandOutcome
+from hermes_agent.core.incidents import Incident, MonitoredService
+from hermes_agent.core.skills import Check, Expectation, Runbook, RunStep
+from hermes_agent.incidents.backend import SkillOption
 from hermes_agent.incidents.response.candidates import (
     apart,
     dependency_chain,
@@ -20,8 +20,8 @@ STEP = (RunStep("mend"),)
 CHAIN = {"shop": 0, "store": 1}
 
 
-def known(name: str, state: str = "given", record: int = 0) -> Known:
-    return Known(name, state, "", incident=name, shipped=state == "given", record=record)  # type: ignore[arg-type]
+def known(name: str, state: str = "given", record: int = 0) -> SkillOption:
+    return SkillOption(name, state, "", incident=name, shipped=state == "given", record=record)  # type: ignore[arg-type]
 
 
 def book(*when: str, verify: str = "") -> Runbook:
@@ -36,14 +36,14 @@ class Machine:
         self.holding = holding
         self.ran: list[str] = []
 
-    async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+    async def look(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         if command.startswith("{ cat <&10"):
-            return Seen(None, "refused")  # each is run by itself then
+            return CommandOutcome(None, "refused")  # each is run by itself then
         self.ran.append(command)
-        return Seen(0 if command in self.holding else 1, "")
+        return CommandOutcome(0 if command in self.holding else 1, "")
 
 
-async def tried(machine: Machine, books: Mapping[str, Runbook], *skills: Known) -> list[str]:
+async def tried(machine: Machine, books: Mapping[str, Runbook], *skills: SkillOption) -> list[str]:
     """As `skill/service`, with `+` where it fits and `~` where a part of its signs is there."""
 
     async def open(name: str, service: str, _: Mapping[str, str]) -> Runbook | None:
@@ -91,11 +91,11 @@ async def test_what_is_done_already_does_not_fit() -> None:
 
 
 async def test_a_check_that_cannot_be_run_does_not_hold() -> None:
-    async def look(command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
-        return Seen(None, "refused by policy")
+    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+        return CommandOutcome(None, "refused by policy")
 
     async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
-        return Runbook(STEP, (Check("x", Expect(None)),))
+        return Runbook(STEP, (Check("x", Expectation(None)),))
 
     (one,) = await try_skills([known("a")], {"shop": 0}, {}, open, look)
     assert not one.fits
@@ -104,7 +104,7 @@ async def test_a_check_that_cannot_be_run_does_not_hold() -> None:
 
 def test_the_chain_is_what_topology_and_configuration_say() -> None:
     facts = {"store": ServiceFacts("store", needs=("database",))}
-    topology = [Service("shop", ("store",)), Service("other", ("shop",))]
+    topology = [MonitoredService("shop", ("store",)), MonitoredService("other", ("shop",))]
     assert dependency_chain(["shop"], topology, facts) == {"shop": 0, "store": 1, "database": 2}
 
 
@@ -112,7 +112,10 @@ async def test_commands_run_side_by_side_in_one_shell_each_with_its_own_end() ->
     asked = [("echo one; exit 3", 9.0), ("printf 'two\\n\\n'", 9.0), ("sleep 9", 0.2), ("cat", 9.0)]
     seen = await local_look()(together(asked), None)
     assert apart(seen.output) == {
-        0: Seen(3, "one\n"), 1: Seen(0, "two\n\n"), 2: Seen(None, ""), 3: Seen(0, "")
+        0: CommandOutcome(3, "one\n"),
+        1: CommandOutcome(0, "two\n\n"),
+        2: CommandOutcome(None, ""),
+        3: CommandOutcome(0, ""),
     }  # fmt: skip
 
 

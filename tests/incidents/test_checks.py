@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core.incidents import Service, WatchedCheck
-from hermes_agent.core.skills import Check, Expect
+from hermes_agent.core.incidents import MonitoredService, WatchedCheck
+from hermes_agent.core.skills import Check, Expectation
 from hermes_agent.incidents.monitoring.config import CheckFiles, LogPattern, Watched, read
 
 FULL = """
@@ -38,7 +38,9 @@ def test_everything_that_can_be_said_of_a_check_is_read() -> None:
     loaded = read("a.yaml", FULL)
     assert loaded.problems == ()
     first, quick, nightly, slow = loaded.checks
-    check = Check("curl -fsS http://127.0.0.1:8080/healthz", Expect(None, "ok", "error|trace"), 5.0)
+    check = Check(
+        "curl -fsS http://127.0.0.1:8080/healthz", Expectation(None, "ok", "error|trace"), 5.0
+    )
     assert first == Watched(
         WatchedCheck("shop-answers", check, "shop", "web-1", "P1", "ann"), 3600.0, False, 3,
         "observe", "check", ("database", "cache"), {"team": "shop", "learning": "off"}, "a.yaml",
@@ -50,7 +52,7 @@ def test_everything_that_can_be_said_of_a_check_is_read() -> None:
         LogPattern("out-of-memory", "/var/log/kern.log", "Out of memory: .* killed", "shop", "P0",
                    file="a.yaml"),
     )  # fmt: skip
-    assert loaded.services == (Service("shop", ("database", "cache"), terminal="web-1"),)
+    assert loaded.services == (MonitoredService("shop", ("database", "cache"), terminal="web-1"),)
 
 
 @pytest.mark.parametrize(

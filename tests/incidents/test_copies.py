@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.incidents import Entry
+from hermes_agent.core.incidents import TimelineEntry
 from hermes_agent.incidents.response.copies import (
     Copy,
     copies_made,
@@ -85,8 +85,8 @@ def test_paths_that_cannot_be_kept_are_refused(paths: list[str]) -> None:
         keep_script("inc-1", 1, paths)
 
 
-def _entry(data: dict[str, object]) -> Entry:
-    return Entry("inc-1", 1, 0.0, "note", "", data)
+def _entry(data: dict[str, object]) -> TimelineEntry:
+    return TimelineEntry("inc-1", 1, 0.0, "note", "", data)
 
 
 def _row(one: Copy) -> dict[str, object]:

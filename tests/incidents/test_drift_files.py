@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.incidents.drift.audit import Known
+from hermes_agent.incidents.drift.audit import AuditBaseline
 from hermes_agent.incidents.drift.patterns import learned_from
 from tests.support.drifting import ShellLive, audited, declare, git, looked
 
@@ -246,7 +246,7 @@ async def test_accepting_a_mode_does_not_excuse_a_dangerous_one(tmp_path: Path) 
     repository, live = world(tmp_path)
     (live / "run.sh").chmod(0o644)
     (first,) = (await audited(repository)).values()
-    known = Known([learned_from(first, "accepted", "it is never run", "ann", time.time())])
+    known = AuditBaseline([learned_from(first, "accepted", "it is never run", "ann", time.time())])
     again = (await audited(repository, known=known))["run.sh", "mode"]
     assert (again.weight, again.why, again.advice.do) == ("harmless", "it is never run", "leave")
     assert "accepted by ann: it is never run" in again.history[0]

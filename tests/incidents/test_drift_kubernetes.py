@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_agent.incidents.drift.audit import Known
+from hermes_agent.incidents.drift.audit import AuditBaseline
 from hermes_agent.incidents.drift.cluster.fields import ABSENT, differences, same, written
 from hermes_agent.incidents.drift.patterns import learned_from
-from hermes_agent.incidents.drift.values import Finding
+from hermes_agent.incidents.drift.values import DriftFinding
 from tests.support.drifting import Cluster, ShellLive, audited, declare, looked
 
 WEB = {
@@ -121,9 +121,10 @@ def cluster(tmp_path: Path) -> Iterator[Asked]:
     made: list[Cluster] = []
 
     async def ask(
-        *objects: Mapping[str, Any], known: Known | None = None, entry: Mapping[str, Any] = {},
+        *objects: Mapping[str, Any], known: AuditBaseline | None = None,
+        entry: Mapping[str, Any] = {},
         manifests: Mapping[str, Any] | None = None,
-    ) -> dict[str, Finding]:  # fmt: skip
+    ) -> dict[str, DriftFinding]:  # fmt: skip
         made.append(Cluster(objects))
         files = manifests or {"web.yaml": WEB}
         texts = {f"k8s/{name}": yaml.safe_dump(one) for name, one in files.items()}
@@ -268,12 +269,12 @@ async def test_what_is_said_of_one_object_holds_for_its_kind_where_a_controller_
     )
     assert (said.object, said.manager) == (("Deployment **",), ("fleet-operator",))
     declared, live = scaled("api", "fleet-operator")
-    found = await cluster(live, known=Known([said]), manifests={"api.yaml": declared})
+    found = await cluster(live, known=AuditBaseline([said]), manifests={"api.yaml": declared})
     again = found["api spec.replicas"]
     assert again.weight == "harmless"
     assert again.history[0].startswith("as on 3 Nov 2025, accepted by ann: the fleet scales")
     _, live = scaled("api", "kubectl-edit")
-    found = await cluster(live, known=Known([said]), manifests={"api.yaml": declared})
+    found = await cluster(live, known=AuditBaseline([said]), manifests={"api.yaml": declared})
     assert found["api spec.replicas"].weight == "look"
 
 

@@ -18,7 +18,7 @@ from hermes_agent.incidents.drift.report import markdown
 from hermes_agent.incidents.drift.scopes.compose_file import resolved
 from hermes_agent.incidents.drift.scopes.packages import declared
 from hermes_agent.incidents.drift.scopes.unit_file import settings_of
-from hermes_agent.incidents.drift.values import Audit, Finding, Looked
+from hermes_agent.incidents.drift.values import Audit, DriftFinding, ScopeResult
 from tests.support.drifting import git
 
 LOGGED = st.lists(
@@ -70,8 +70,12 @@ def test_a_glob_of_plain_text_fits_itself(glob: str, text: str) -> None:
 
 @given(st.text(max_size=60))
 def test_a_report_is_made_of_any_text(text: str) -> None:
-    finding = Finding("files", text, text, text, text, text, why=text, history=(text,), id="d.1")
-    audit = Audit("d", 0.0, text, text, text, (Looked("files", 1, (finding,), (text,), (text,)),))
+    finding = DriftFinding(
+        "files", text, text, text, text, text, why=text, history=(text,), id="d.1"
+    )
+    audit = Audit(
+        "d", 0.0, text, text, text, (ScopeResult("files", 1, (finding,), (text,), (text,)),)
+    )
     assert "\x1b" not in markdown(audit).replace(text, "")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.incidents.drift.scopes.packages import declared
-from hermes_agent.incidents.drift.values import Answer
+from hermes_agent.incidents.drift.values import CommandAnswer
 from tests.support.drifting import ShellLive, audited, declare, looked
 
 HISTORY = """\
@@ -69,7 +69,7 @@ async def test_packages_of_a_virtual_environment_are_read_from_its_folders(tmp_p
 
 async def test_a_manager_that_is_not_there_is_said(tmp_path: Path) -> None:
     class Without(ShellLive):
-        async def ask(self, command: str) -> Answer:
+        async def ask(self, command: str) -> CommandAnswer:
             return await super().ask("rpm-that-is-not")
 
     (scope,) = await looked(repository(tmp_path, "bash\n", manager="rpm"), Without())

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.incidents.drift.scopes.unit_file import settings_of
-from hermes_agent.incidents.drift.values import Answer
+from hermes_agent.incidents.drift.values import CommandAnswer
 from tests.support.drifting import ShellLive, audited, declare, looked
 
 UNIT = """\
@@ -108,11 +108,11 @@ async def test_what_the_manager_has_loaded_is_compared(tmp_path: Path) -> None:
     """The answer of a manager, as systemd 252 gives it."""
 
     class Managed(ShellLive):
-        async def ask(self, command: str) -> Answer:
+        async def ask(self, command: str) -> CommandAnswer:
             if not command.startswith("systemctl show"):
                 return await super().ask(command)
             self.asked.append(command)
-            return Answer(
+            return CommandAnswer(
                 0,
                 "Id=shop.service\nLoadState=loaded\nActiveState=failed\n"
                 f"FragmentPath={live}/shop.service\nUnitFileState=enabled\n"
@@ -137,9 +137,11 @@ async def test_a_system_without_a_manager_is_said(tmp_path: Path) -> None:
     declare(repository, {"units": [{"declared": "units", "live": str(live)}]}, {})
 
     class Offline(ShellLive):
-        async def ask(self, command: str) -> Answer:
+        async def ask(self, command: str) -> CommandAnswer:
             if command.startswith("systemctl"):
-                return Answer(1, "", "System has not been booted with systemd as init system")
+                return CommandAnswer(
+                    1, "", "System has not been booted with systemd as init system"
+                )
             return await super().ask(command)
 
     (scope,) = await looked(repository, Offline())

@@ -7,21 +7,23 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Evidence
-from hermes_agent.incidents.response.evidence import Call, Transcript
+from hermes_agent.incidents.response.evidence import EvidenceCall, IncidentTranscript
 from hermes_agent.incidents.response.side_effects import did
 
 LINE = "open /var/lib/web/items: No space left on device"
 
 
-def call(number: int, command: str, text: str, tool: str = "terminal", session: str = "s1") -> Call:
-    return Call(
+def call(
+    number: int, command: str, text: str, tool: str = "terminal", session: str = "s1"
+) -> EvidenceCall:
+    return EvidenceCall(
         session, f"{session}-{number}", number, float(number), tool, {"command": command}, text,
         True, began=number - 0.5, did=did(tool, {"command": command}),
     )  # fmt: skip
 
 
-def seen(*calls: Call, results: Path = Path("nowhere")) -> Transcript:
-    return Transcript("s1", calls, results)
+def seen(*calls: EvidenceCall, results: Path = Path("nowhere")) -> IncidentTranscript:
+    return IncidentTranscript("s1", calls, results)
 
 
 async def test_a_quote_leads_to_the_call_that_showed_it() -> None:
@@ -56,7 +58,7 @@ async def test_a_result_that_was_cut_is_searched_whole(tmp_path: Path) -> None:
         seen(call(1, "", LINE, tool="skill")),
     ],
 )
-async def test_what_no_tool_has_shown_is_no_evidence(transcript: Transcript) -> None:
+async def test_what_no_tool_has_shown_is_no_evidence(transcript: IncidentTranscript) -> None:
     with pytest.raises(ToolError, match="in no result"):
         await transcript.find(LINE)
 
@@ -69,7 +71,7 @@ async def test_what_no_tool_has_shown_is_no_evidence(transcript: Transcript) -> 
         seen(call(1, f"grep '{LINE}' log", LINE)),
     ],
 )
-async def test_what_the_model_wrote_itself_is_no_evidence(transcript: Transcript) -> None:
+async def test_what_the_model_wrote_itself_is_no_evidence(transcript: IncidentTranscript) -> None:
     with pytest.raises(ToolError, match="wrote yourself"):
         await transcript.find(LINE)
 

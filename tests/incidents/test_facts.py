@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from hermes_agent.core.command_results import Seen
+from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
 from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
 from tests.support.local_looks import local_look
@@ -74,12 +74,14 @@ THERE = ["/etc/shop/shop.conf", "/srv/shop/data/", "/var/log/store.out"]
 
 
 def machine(survey: str, texts: Mapping[str, str] = TEXTS) -> object:
-    async def look(command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         if "#@stat" in command:
-            return Seen(0, survey + PROCESSES)
+            return CommandOutcome(0, survey + PROCESSES)
         if command.startswith("grep -Ihs"):
-            return Seen(0, "".join(text for path, text in texts.items() if path in command))
-        return Seen(0, "\n".join(one for one in THERE if one.rstrip("/") in command))
+            return CommandOutcome(
+                0, "".join(text for path, text in texts.items() if path in command)
+            )
+        return CommandOutcome(0, "\n".join(one for one in THERE if one.rstrip("/") in command))
 
     return look
 
@@ -106,8 +108,8 @@ async def test_how_a_service_runs_is_known(survey: str, init: str, restart: str,
 
 
 async def test_a_container_is_restarted_by_its_engine() -> None:
-    async def look(command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
-        return Seen(0, CONTAINER if "#@stat" in command else "")
+    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+        return CommandOutcome(0, CONTAINER if "#@stat" in command else "")
 
     found = (await service_facts(["shop"], look))["shop"]
     assert (found.init, found.restart) == ("container", "docker restart shop")

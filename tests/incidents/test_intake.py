@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import Diagnosis, Service, Signal
+from hermes_agent.core.incidents import Diagnosis, MonitoredService, Signal
 from tests.store.helpers import Clock
 from tests.support.watchers import post
 
@@ -69,7 +69,7 @@ async def test_a_long_fingerprint_still_tells_one_trouble_from_another(tmp_path:
 
 async def test_the_owner_comes_from_the_signal_a_label_or_the_topology(tmp_path: Path) -> None:
     async with post(tmp_path) as here:
-        here.services = (Service("web", owner="ann", terminal="web-1"),)
+        here.services = (MonitoredService("web", owner="ann", terminal="web-1"),)
         bare = replace(WEB, fingerprint="1")
         await here.raise_signal(bare)
         assert (await here.store.incident("inc-1")).owner == "ann"

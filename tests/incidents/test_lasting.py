@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check
 from hermes_agent.incidents.response.facts import ServiceFacts
-from hermes_agent.incidents.response.stability import Sample, Watch, _spinning, not_lasting
+from hermes_agent.incidents.response.stability import Sample, StabilityWatch, _spinning, not_lasting
 from tests.support.local_looks import local_look
 
 GROWS = "import time\nk = []\nwhile True: k.append(bytearray(2_000_000)); time.sleep(0.02)"
@@ -40,14 +40,14 @@ async def hurried(seconds: float) -> None:
     await asyncio.sleep(seconds / 10)
 
 
-def watched(pid: int | str = 0, *, check: str = "true", **more: Any) -> Watch:
+def watched(pid: int | str = 0, *, check: str = "true", **more: Any) -> StabilityWatch:
     facts = ServiceFacts("web", find_pid=str(pid), **more.pop("facts", {}))
     given = {
         "checks": [WatchedCheck("web", Check(check))], "facts": {"web": facts},
         "category": "service-crash", "quotes": (), "look": local_look(ALONE), "ask": local_look(),
         "sleep": hurried,
     }  # fmt: skip
-    return Watch(**{**given, **more})
+    return StabilityWatch(**{**given, **more})
 
 
 async def test_a_process_that_takes_more_and_more_memory_is_not_mended() -> None:
@@ -108,7 +108,7 @@ async def test_what_was_quoted_and_is_said_again_and_again_is_not_mended(tmp_pat
     assert "it is still said in the logs" in told
 
 
-def job(folder: Path, line: str) -> tuple[Path, Watch]:
+def job(folder: Path, line: str) -> tuple[Path, StabilityWatch]:
     """A product, and a check of its age; a crontab with this line."""
     product = folder / "spool" / "report.csv"
     product.parent.mkdir()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core.incidents import LogPlace
+from hermes_agent.core.incidents import LogCursor
 from hermes_agent.incidents.monitoring.config import LogPattern
-from hermes_agent.incidents.monitoring.logs import MOST_BYTES, Logs, fitting, read_on
+from hermes_agent.incidents.monitoring.logs import MOST_BYTES, LogReader, fitting, read_on
 from tests.store.helpers import Clock
 from tests.support.watchers import Post, post
 
@@ -20,7 +20,7 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.touch()
-        self.place: LogPlace | None = None
+        self.place: LogCursor | None = None
         self.text = ""
         self.on()
 
@@ -133,8 +133,8 @@ async def nothing(_pattern: LogPattern) -> str:
     return ""
 
 
-def logs_of(here: Post, *patterns: LogPattern) -> Logs:
-    return Logs(
+def logs_of(here: Post, *patterns: LogPattern) -> LogReader:
+    return LogReader(
         here.store, patterns=lambda: patterns, raise_signal=here.raise_signal, refusal=nothing,
         clock=here.clock,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.incidents.manifests.check import Checked, check, manifest_files, read
+from hermes_agent.incidents.manifests.check import CheckedManifests, check, manifest_files, read
 from hermes_agent.incidents.manifests.documents import documents
 from hermes_agent.incidents.manifests.objects import POD_AT
 from hermes_agent.incidents.manifests.policy import SHIPPED, Policy, load
@@ -44,12 +44,12 @@ def manifest(kind: str = "Deployment", name: str = "web", **more: object) -> dic
     return {"apiVersion": "apps/v1", "kind": kind, **whole, "metadata": about}
 
 
-def found(text: str | dict[str, object], policy: Policy | None = None) -> Checked:
+def found(text: str | dict[str, object], policy: Policy | None = None) -> CheckedManifests:
     written = text if isinstance(text, str) else json.dumps(text)
     return check([("web.yaml", written)], policy or load())
 
 
-def rules(checked: Checked) -> set[str]:
+def rules(checked: CheckedManifests) -> set[str]:
     return {finding.rule for finding in checked.findings}
 
 

@@ -12,20 +12,20 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
     NEVER,
     Diagnosis,
-    Entry,
     Hypothesis,
     Incident,
     Notice,
     Signal,
+    TimelineEntry,
 )
 from hermes_agent.incidents import notification_sinks
 from hermes_agent.incidents.notification_sinks import (
-    Channel,
     LogChannel,
+    NotificationSink,
     TerminalChannel,
     WebhookChannel,
 )
-from hermes_agent.incidents.notifications import TRIES, Notices, backoff
+from hermes_agent.incidents.notifications import TRIES, IncidentNotifications, backoff
 from tests.store.helpers import Clock
 from tests.support.model_server import ModelServer, Raw
 from tests.support.watchers import Post, post
@@ -33,13 +33,13 @@ from tests.support.watchers import Post, post
 WEB = Signal("check", "check:web", "web does not answer", service="web")
 
 
-def ledger(here: Post, **ways: Channel) -> Notices:
-    return Notices(
+def ledger(here: Post, **ways: NotificationSink) -> IncidentNotifications:
+    return IncidentNotifications(
         here.store, ways, notices=here.notices, clock=here.clock, random=lambda: 0.5
     )  # fmt: skip
 
 
-def ways(folder: Path, told: list[Notice]) -> Mapping[str, Channel]:
+def ways(folder: Path, told: list[Notice]) -> Mapping[str, NotificationSink]:
     return {"log": LogChannel(folder / "notices.log"), "terminal": TerminalChannel(told.append)}
 
 
@@ -265,5 +265,5 @@ def test_every_notice_says_what_it_is_about() -> None:
     assert len(notification_sinks.resolved_text(incident)) < 600
     unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
     assert "cause: not known" in notification_sinks.resolved_text(unknown)
-    entry = Entry("inc-4", 1, 0.0, "action", "restarted it")
+    entry = TimelineEntry("inc-4", 1, 0.0, "action", "restarted it")
     assert "last: restarted it" in notification_sinks.progress_text(unknown, entry, 5.0)

@@ -2,20 +2,20 @@
 
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import Diagnosis, Entry
+from hermes_agent.core.incidents import Diagnosis, TimelineEntry
 from hermes_agent.incidents.reports.markdown import markdown
-from hermes_agent.incidents.reports.report import Action, Pointer, Report
+from hermes_agent.incidents.reports.report import IncidentReport, Pointer, ReportedAction
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2Jgone"
 
 
-def report(state: str) -> Report:
-    return Report(
+def report(state: str) -> IncidentReport:
+    return IncidentReport(
         "inc-1", f"web {ESCAPE}", "P1", state, "check", "web", "", 1_000.0, 1_060.0, 60.0,
         "web", Diagnosis("web", "disk-full", ESCAPE, ESCAPE),
         (Pointer(ESCAPE, "s", 3, "call", "terminal", f"cat {ESCAPE}"),), (),
-        (Action(1_010.0, f"rm {ESCAPE}", True, ESCAPE, "s", 4, "call"),), (),
-        (Entry("inc-1", 1, 1_000.0, "declared", ESCAPE, {}),), (ESCAPE,),
+        (ReportedAction(1_010.0, f"rm {ESCAPE}", True, ESCAPE, "s", 4, "call"),), (),
+        (TimelineEntry("inc-1", 1, 1_000.0, "declared", ESCAPE, {}),), (ESCAPE,),
     )  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def test_a_false_alarm_has_no_time_to_recover() -> None:
 
 
 def test_a_long_command_is_shown_in_short() -> None:
-    long = Action(1_010.0, f"terminal: {'x' * 900}", True, "", "s", 4, "call")
+    long = ReportedAction(1_010.0, f"terminal: {'x' * 900}", True, "", "s", 4, "call")
     text = markdown(replace(report("resolved"), actions=(long,)))
     (line,) = [line for line in text.splitlines() if "terminal: xxx" in line]
     assert "x … x" in line

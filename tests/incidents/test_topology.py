@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.incidents import Service
+from hermes_agent.core.incidents import MonitoredService
 from hermes_agent.incidents.monitoring.topology import load, load_drill, named, read, together
 
 TEXT = """
@@ -21,11 +21,11 @@ def test_services_are_read_with_what_is_known_of_them(tmp_path: Path) -> None:
     services, problems = load(tmp_path)
     assert problems == ()
     assert services == (
-        Service("shop", ("database",), "ann", "nginx, 8080"),
-        Service("database", terminal="db-1"),
-        Service("mail"),
+        MonitoredService("shop", ("database",), "ann", "nginx, 8080"),
+        MonitoredService("database", terminal="db-1"),
+        MonitoredService("mail"),
     )
-    assert named(services, "mail") == Service("mail")
+    assert named(services, "mail") == MonitoredService("mail")
     assert named(services, "nothing") is None
 
 
@@ -50,17 +50,17 @@ def test_a_drill_has_services_of_its_own(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "topology.yaml").write_text("services: {shop: {needs: [cache]}}")
     assert load(tmp_path) == ((), ())
-    assert load_drill(tmp_path, "drill-a1") == (Service("shop", ("cache",)),)
+    assert load_drill(tmp_path, "drill-a1") == (MonitoredService("shop", ("cache",)),)
     assert load_drill(tmp_path, "drill-b2") == load_drill(tmp_path, "drill-../../etc") == ()
 
 
 def test_what_people_wrote_counts_before_what_was_learned() -> None:
-    written = Service("shop", ("database",), "ann")
-    learned = Service("shop", ("cache", "database"), "bob", "nginx", learned=True)
-    assert together([written], [learned], [Service("cache", learned=True)]) == (
-        Service("shop", ("database", "cache"), "ann", "nginx"),
-        Service("cache", learned=True),
+    written = MonitoredService("shop", ("database",), "ann")
+    learned = MonitoredService("shop", ("cache", "database"), "bob", "nginx", learned=True)
+    assert together([written], [learned], [MonitoredService("cache", learned=True)]) == (
+        MonitoredService("shop", ("database", "cache"), "ann", "nginx"),
+        MonitoredService("cache", learned=True),
     )
-    assert together([Service("shop", owner="ann")], [Service("shop", owner="bob")]) == (
-        Service("shop", owner="ann"),
-    )
+    assert together(
+        [MonitoredService("shop", owner="ann")], [MonitoredService("shop", owner="bob")]
+    ) == (MonitoredService("shop", owner="ann"),)

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import Degraded, NotFound
-from hermes_agent.core.incidents import CheckState, Signal, Taken, WatchedCheck
+from hermes_agent.core.incidents import CheckState, IngestResult, Signal, WatchedCheck
 from hermes_agent.core.skills import Check
 from hermes_agent.incidents.monitoring.config import CheckFiles, Watched
-from hermes_agent.incidents.monitoring.scheduler import Outcome, Watching, morning_after, next_due
+from hermes_agent.incidents.monitoring.scheduler import (
+    CheckOutcome,
+    CheckScheduler,
+    morning_after,
+    next_due,
+)
 from tests.store.helpers import Clock
 from tests.support.watchers import Post, post
 
@@ -23,10 +28,10 @@ class Bench:
     def __init__(self, here: Post, folder: Path) -> None:
         self.here = here
         self.ran: list[tuple[str, str]] = []
-        self.next = Outcome(True)
+        self.next = CheckOutcome(True)
         self.checks = folder / "checks"
         self.checks.mkdir(exist_ok=True)
-        self.watching = Watching(
+        self.watching = CheckScheduler(
             CheckFiles(self.checks),
             here.store,
             run=self._run,
@@ -37,16 +42,16 @@ class Bench:
         self.refuses = False
         """Whether signals cannot be kept now."""
 
-    async def _raise(self, signal: Signal) -> Taken:
+    async def _raise(self, signal: Signal) -> IngestResult:
         if self.refuses:
             raise Degraded("the disk is full")
         return await self.here.raise_signal(signal)
 
-    async def _run(self, check: WatchedCheck, policy: str) -> Outcome:
+    async def _run(self, check: WatchedCheck, policy: str) -> CheckOutcome:
         self.ran.append((check.name, policy))
         return self.next
 
-    async def round(self, seconds: float = 0.0, outcome: Outcome | None = None) -> int:
+    async def round(self, seconds: float = 0.0, outcome: CheckOutcome | None = None) -> int:
         """So much later: how many checks were run."""
         self.here.clock.now += seconds
         self.next = outcome or self.next
@@ -57,7 +62,7 @@ class Bench:
         return len(self.ran) - before
 
 
-BAD = Outcome(False, "exit code 7, not 0", 7)
+BAD = CheckOutcome(False, "exit code 7, not 0", 7)
 
 
 async def test_a_check_runs_at_once_and_then_in_its_time(tmp_path: Path) -> None:
@@ -90,7 +95,7 @@ async def test_it_signals_when_it_is_certain_and_says_when_it_is_over(tmp_path: 
         for _ in range(8):
             await bench.round(15)
         assert (await here.store.incident("inc-1")).signals == 3
-        await bench.round(15, Outcome(True))
+        await bench.round(15, CheckOutcome(True))
         assert await here.store.firing("inc-1") == []
         assert len(await here.store.incidents()) == 1
 
@@ -103,7 +108,7 @@ async def test_what_could_not_be_said_is_said_by_the_next_run(tmp_path: Path) ->
         await bench.round(15)
         bench.refuses = True
         with pytest.raises(Degraded):
-            await bench.round(15, Outcome(True))
+            await bench.round(15, CheckOutcome(True))
         assert await here.store.firing("inc-1") != []
         assert await bench.round(14) == 0, "nor is it run all the time meanwhile"
         bench.refuses = False
@@ -115,7 +120,7 @@ async def test_one_failure_that_passes_signals_nothing(tmp_path: Path) -> None:
     async with post(tmp_path) as here:
         bench = Bench(here, tmp_path)
         (bench.checks / "a.yaml").write_text(TEXT)
-        for outcome in (BAD, Outcome(True), BAD, Outcome(True)):
+        for outcome in (BAD, CheckOutcome(True), BAD, CheckOutcome(True)):
             await bench.round(60, outcome)
         assert await here.store.signals() == []
         assert await here.store.check_hours(0.0) != []
@@ -126,7 +131,7 @@ async def test_what_cannot_be_run_is_said_and_counts_as_failing(tmp_path: Path) 
         bench = Bench(here, tmp_path)
         (bench.checks / "a.yaml").write_text("{name: web, run: 'rm x', after: 1, policy: observe}")
         why = f"the gate refuses: {here.secret}"
-        await bench.round(0, Outcome(False, why, refused=True))
+        await bench.round(0, CheckOutcome(False, why, refused=True))
         assert await here.titles() == ["web: the check web cannot be run"]
         assert bench.ran == [("web", "observe")]
         (state,) = await here.store.check_states()
@@ -150,7 +155,7 @@ async def test_failures_are_counted_on_after_a_restart(tmp_path: Path) -> None:
         assert (await here.store.incident("inc-1")).signals == 2
     async with post(tmp_path, clock) as here:
         bench = Bench(here, tmp_path)
-        await bench.round(15, Outcome(True))
+        await bench.round(15, CheckOutcome(True))
         assert await here.store.firing("inc-1") == []
         assert len([one for one in await here.store.notices() if one.kind == "declared"]) == 2
 
@@ -181,7 +186,7 @@ async def test_failures_by_hand_are_shown_and_do_not_count(tmp_path: Path) -> No
     async with post(tmp_path) as here:
         bench = Bench(here, tmp_path)
         (bench.checks / "a.yaml").write_text(TEXT)
-        await bench.round(0, Outcome(True))
+        await bench.round(0, CheckOutcome(True))
         bench.next = BAD
         for _ in range(3):
             await bench.watching.run("web")
@@ -192,7 +197,7 @@ async def test_failures_by_hand_are_shown_and_do_not_count(tmp_path: Path) -> No
         assert await here.titles() == []
         await bench.round(15, BAD)
         assert await here.titles() == ["shop: the check web fails"]
-        bench.next = Outcome(True)
+        bench.next = CheckOutcome(True)
         await bench.watching.run("web")
         assert await here.store.firing("inc-1") == []
 

@@ -201,11 +201,11 @@ async def test_what_a_killed_process_left_is_sorted_out(tmp_path: Path, exchange
         await memory.store.lore.edit_notes([NoteEdit("two")], "agent", "test")
         draft = files.draft("memory", b"- one\n- two\n")
         after = ViewState(
-            memory_files.Base(
+            memory_files.MergeBase(
                 memory_files.digest_of(b"- one\n- two\n"),
-                (*before.base.entries, memory_files.Entry(2, "two")),
+                (*before.base.entries, memory_files.FileEntry(2, "two")),
             ),
-            out=(memory_files.Out(draft, before.base),),
+            out=(memory_files.DetachedFile(draft, before.base),),
         )
         files.save({**files.load(), "memory": after})
         if exchanged:
@@ -239,8 +239,12 @@ def test_a_replacement_that_was_cut_short_is_finished(tmp_path: Path, done: bool
     if done:
         (tmp_path / draft).unlink()
     state = ViewState(
-        memory_files.Base(memory_files.digest_of(b"new")),
-        out=(memory_files.Out(draft, memory_files.Base(memory_files.digest_of(b"old"))),),
+        memory_files.MergeBase(memory_files.digest_of(b"new")),
+        out=(
+            memory_files.DetachedFile(
+                draft, memory_files.MergeBase(memory_files.digest_of(b"old"))
+            ),
+        ),
     )
     look = files.look("memory", state)
     assert look.unplaced is not done

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hermes_agent.core.knowledge import Author, Note, NoteEdit
-from hermes_agent.learning.memory.files import Base, Entry
+from hermes_agent.learning.memory.files import FileEntry, MergeBase
 from hermes_agent.learning.memory.merge import based_on, choose, merge
 
 DAY = 86_400.0
@@ -27,11 +27,11 @@ def a_note(
     )  # fmt: skip
 
 
-def base(*entries: tuple[int, str], digest: str = "x", saved: bool = False) -> Base:
-    return Base(digest, tuple(Entry(id, text) for id, text in entries), saved=saved)
+def base(*entries: tuple[int, str], digest: str = "x", saved: bool = False) -> MergeBase:
+    return MergeBase(digest, tuple(FileEntry(id, text) for id, text in entries), saved=saved)
 
 
-def merged(texts: Sequence[str], before: Base, *notes: Note) -> tuple[NoteEdit, ...]:
+def merged(texts: Sequence[str], before: MergeBase, *notes: Note) -> tuple[NoteEdit, ...]:
     return merge(texts, before, {note.id: note for note in notes}, "memory").edits
 
 

@@ -13,7 +13,7 @@ import pytest
 from hermes_agent.core.knowledge import NoteChange, NoteEdit, View
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.files import FILES, VIEWS
-from hermes_agent.learning.memory.memory import MemoryBook
+from hermes_agent.learning.memory.memory import Memory
 from hermes_agent.learning.memory.text import entries, page
 from hermes_agent.store.store import Store
 
@@ -53,7 +53,7 @@ class Run:
     def text(self, dice: random.Random) -> str:
         return " ".join("".join(dice.choices(LETTERS, k=7)) for _ in range(4))
 
-    async def writer(self, book: MemoryBook, seed: str) -> None:
+    async def writer(self, book: Memory, seed: str) -> None:
         """As the command line, a job or a child: adds, changes and removes its own notes."""
         dice = random.Random(seed)
         mine: list[tuple[int, str, View]] = []
@@ -112,8 +112,8 @@ class Outcome(NamedTuple):
 async def play(home: Path, seed: int) -> Outcome:
     limits = MemorySettings(memory_chars=100_000, user_chars=100_000)
 
-    def book(store: Store) -> MemoryBook:
-        return MemoryBook(
+    def book(store: Store) -> Memory:
+        return Memory(
             home / "memories",
             store.lore,
             limits=lambda: limits,

@@ -5,24 +5,26 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.knowledge import Case, SkillUse
+from hermes_agent.core.knowledge import EvaluationCase, SkillUse
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.evaluation.cases import cases_for
-from hermes_agent.learning.evaluation.evaluator import Prover
-from hermes_agent.learning.review.transcript import Transcript
+from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
+from hermes_agent.learning.review.transcript import ReviewTranscript
 from tests.support.learned import Learned, Ring, Scripted, as_json, cases, learned, skill_files
 from tests.support.told import call, turn
 
 SETTINGS = LearningSettings(cases=8, rounds=2)
-TURN = Transcript("s1", 1, turn("clear the disk of web-3", call("terminal", "9 GB freed")))
+TURN = ReviewTranscript("s1", 1, turn("clear the disk of web-3", call("terminal", "9 GB freed")))
 
 
 def idea(n: int, **more: str) -> dict[str, str]:
     return {"task": f"Clear folder {n}", "setup": f"mkdir d{n}", "check": f"! test -e d{n}"} | more
 
 
-def prover(bench: Learned, ring: Ring, ask: Scripted | None = None) -> Prover:
-    return Prover(ask=ask or Scripted(), lore=bench.lore, arena=ring, settings=lambda: SETTINGS)
+def prover(bench: Learned, ring: Ring, ask: Scripted | None = None) -> SkillEvaluator:
+    return SkillEvaluator(
+        ask=ask or Scripted(), lore=bench.lore, arena=ring, settings=lambda: SETTINGS
+    )
 
 
 async def candidate(bench: Learned, name: str = "clear-disk", many: int = 8) -> str:
@@ -32,15 +34,15 @@ async def candidate(bench: Learned, name: str = "clear-disk", many: int = 8) -> 
     return kept.digest
 
 
-def helps(case: Case, skill: str, round: int) -> tuple[bool, int]:
+def helps(case: EvaluationCase, skill: str, round: int) -> tuple[bool, int]:
     return True, (4 if skill else 10) + len(case.id) % 2 + round
 
 
-def does_nothing(case: Case, skill: str, round: int) -> tuple[bool, int]:
+def does_nothing(case: EvaluationCase, skill: str, round: int) -> tuple[bool, int]:
     return True, 10
 
 
-def harms(case: Case, skill: str, round: int) -> tuple[bool, int]:
+def harms(case: EvaluationCase, skill: str, round: int) -> tuple[bool, int]:
     return not skill, 10
 
 
@@ -147,7 +149,7 @@ async def test_each_arm_goes_first_every_other_time(tmp_path: Path) -> None:
 
 
 async def test_cases_that_are_no_good_make_room_for_others(tmp_path: Path) -> None:
-    def some_are_broken(case: Case, skill: str, round: int) -> tuple[bool, int] | None:
+    def some_are_broken(case: EvaluationCase, skill: str, round: int) -> tuple[bool, int] | None:
         return None if case.task in {"task 2", "task 4"} else helps(case, skill, round)
 
     async with learned(tmp_path) as bench:
@@ -158,7 +160,7 @@ async def test_cases_that_are_no_good_make_room_for_others(tmp_path: Path) -> No
 
 
 async def test_a_case_that_breaks_in_a_later_round_counts_in_none(tmp_path: Path) -> None:
-    def breaks(case: Case, skill: str, round: int) -> tuple[bool, int] | None:
+    def breaks(case: EvaluationCase, skill: str, round: int) -> tuple[bool, int] | None:
         return None if (case.task, round) == ("task 3", 1) else helps(case, skill, round)
 
     async with learned(tmp_path) as bench:
@@ -188,7 +190,7 @@ async def test_asking_again_does_not_throw_the_dice_again(tmp_path: Path) -> Non
 
 
 async def test_an_improvement_must_beat_what_it_would_replace(tmp_path: Path) -> None:
-    def both_help(case: Case, skill: str, round: int) -> tuple[bool, int]:
+    def both_help(case: EvaluationCase, skill: str, round: int) -> tuple[bool, int]:
         return True, 4 if skill else 10
 
     async with learned(tmp_path) as bench:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.core.events.journal import MessageTaken, TurnFinished
+from hermes_agent.core.events import MessageTaken, TurnFinished
 from hermes_agent.core.knowledge import Doc, DocKind, NoteEdit
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.records import Inbound, NewSession, Session
+from hermes_agent.core.records import NewSession, Session, SessionMessage
 from hermes_agent.core.settings.root import LearningSettings
-from hermes_agent.core.skills import Recalled
+from hermes_agent.core.skills import RecallResult
 from hermes_agent.learning.recall.embeddings import Embedder, NoSemantics
 from hermes_agent.learning.recall.formatting import offered
 from hermes_agent.learning.recall.recall import SESSION_CHARS, Recall
@@ -49,7 +49,7 @@ async def a_session(store: Store, parent: str = "") -> Session:
 
 async def said(store: Store, *texts: str) -> Session:
     session = await a_session(store)
-    await store.receive(session.id, Inbound("first", texts[0]))
+    await store.receive(session.id, SessionMessage("first", texts[0]))
     turn = await store.start_turn(session.id)
     assert turn is not None
     others = [MessageTaken(f"k{at}", text) for at, text in enumerate(texts[1:])]
@@ -83,21 +83,21 @@ async def test_a_fitting_skill_and_a_past_session_are_offered_in_few_words(store
 )
 async def test_nothing_is_offered_when_nothing_fits(store: Store, text: str) -> None:
     await store.lore.put_docs([NGINX, BOOKS])
-    assert await recalling(store).offer(text, skills={"nginx-502": "given"}) == Recalled()
+    assert await recalling(store).offer(text, skills={"nginx-502": "given"}) == RecallResult()
 
 
 async def test_nothing_is_offered_when_recall_is_off(store: Store) -> None:
     await store.lore.put_docs([NGINX])
     recall = recalling(store, LearningSettings(recall=False))
-    assert await recall.offer(MESSAGE, skills={"nginx-502": "given"}) == Recalled()
+    assert await recall.offer(MESSAGE, skills={"nginx-502": "given"}) == RecallResult()
 
 
 async def test_a_skill_that_the_session_may_not_have_is_not_offered(store: Store) -> None:
     await store.lore.put_docs([NGINX])
     recall = recalling(store)
-    assert await recall.offer(MESSAGE, skills={}) == Recalled()
+    assert await recall.offer(MESSAGE, skills={}) == RecallResult()
     has_it = await recall.offer(MESSAGE, skills={"nginx-502": "given"}, exclude={"nginx-502"})
-    assert has_it == Recalled()
+    assert has_it == RecallResult()
 
 
 async def test_at_most_three_skills_and_two_sessions_are_offered(store: Store) -> None:
@@ -129,7 +129,7 @@ async def test_a_session_that_was_deleted_is_not_offered(store: Store) -> None:
     past = await a_session(store)
     await recall.index_session(past.id, "nginx answers 502", ["bad gateway in the shop"], "")
     await store.delete_session(past.id)
-    assert await recall.offer(MESSAGE, skills={}) == Recalled()
+    assert await recall.offer(MESSAGE, skills={}) == RecallResult()
 
 
 async def test_candidates_are_held_back_in_half_of_the_sessions(store: Store) -> None:
@@ -167,7 +167,7 @@ async def test_notes_that_are_not_shown_are_offered_and_their_use_is_counted(sto
     assert found.notes == (made[0].id,)
     assert "note: The shop's nginx answers 502" in found.text
     assert [note.used for note in await store.lore.notes()] == [1, 0]
-    assert await recall.offer(MESSAGE, skills={}, exclude={str(made[0].id)}) == Recalled()
+    assert await recall.offer(MESSAGE, skills={}, exclude={str(made[0].id)}) == RecallResult()
 
 
 async def test_a_long_message_with_a_log_still_finds_its_skill(store: Store) -> None:

@@ -11,7 +11,7 @@ from hermes_agent.core.knowledge import SkillRecord, SkillUse
 from hermes_agent.learning.evaluation.chart import (
     ASCII,
     UNICODE,
-    Dot,
+    ChartPoint,
     Plot,
     chart,
     image,
@@ -158,7 +158,11 @@ def test_the_rows_that_are_measured_are_the_rows_that_are_shown() -> None:
 
 
 def test_a_chart_has_a_mark_for_each_use_at_its_height() -> None:
-    shown = [Dot(START, 8, False), Dot(START + DAY, 8, True, bad=True), Dot(START + DAY, 4, True)]
+    shown = [
+        ChartPoint(START, 8, False),
+        ChartPoint(START + DAY, 8, True, bad=True),
+        ChartPoint(START + DAY, 4, True),
+    ]
     lines = chart(Plot("name", "note", shown, usual=6.0))
     assert lines[:2] == ["name", "note"]
     assert lines[2].startswith("8 ┤○ ✗")
@@ -170,14 +174,14 @@ def test_a_chart_has_a_mark_for_each_use_at_its_height() -> None:
 
 
 def test_a_chart_can_be_drawn_without_unicode() -> None:
-    plot = Plot("name", "", [Dot(START, 3, True), Dot(START, 5, False)], 5.0)
+    plot = Plot("name", "", [ChartPoint(START, 3, True), ChartPoint(START, 5, False)], 5.0)
     drawn = "\n".join([*chart(plot, plain=True), key(plain=True), spark([1, 2, 3], plain=True)])
     assert drawn.isascii()
     assert all(mark in drawn for mark in "*o.|+-")
 
 
 def test_a_chart_keeps_to_its_width_and_shows_the_last_uses() -> None:
-    many = [Dot(START + n * DAY, 3, n % 2 == 0) for n in range(500)]
+    many = [ChartPoint(START + n * DAY, 3, n % 2 == 0) for n in range(500)]
     lines = chart(Plot("name", "", many), width=60)
     assert max(map(len, lines)) <= 60
     assert lines[-1].split()[1] == "2027-05-15"
@@ -233,6 +237,6 @@ def test_higher_values_are_drawn_higher() -> None:
 
 def test_names_are_escaped_in_the_image() -> None:
     odd = 'a<b>&"\x1b\x00\ud800'
-    drawn = ET.fromstring(image(odd, [Plot(odd, odd, [Dot(START, 1, True)])], odd))
+    drawn = ET.fromstring(image(odd, [Plot(odd, odd, [ChartPoint(START, 1, True)])], odd))
     texts = ["".join(one.itertext()) for one in drawn.iter(f"{SVG}text")]
     assert texts.count('a<b>&"') == 4

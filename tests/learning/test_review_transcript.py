@@ -1,13 +1,15 @@
 """Turns as a model is shown them: numbered, shortened, and referred to by line."""
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.learning.review.transcript import Transcript, cut, evidence, shown
+from hermes_agent.learning.review.transcript import ReviewTranscript, cut, evidence, shown
 from tests.support.told import call, recorded, turn
 
 
-def one_turn(session: str = "s1", **more: object) -> Transcript:
-    return Transcript(session, 1, turn("look", call("terminal", "ok"), session=session), **more)
+def one_turn(session: str = "s1", **more: object) -> ReviewTranscript:
+    return ReviewTranscript(
+        session, 1, turn("look", call("terminal", "ok"), session=session), **more
+    )
 
 
 def test_lines_are_numbered_over_all_transcripts() -> None:
@@ -22,7 +24,7 @@ def test_each_line_knows_its_event_and_turn() -> None:
         ev.TurnStarted(7), ev.MessageTaken("a", "first"), ev.TurnStarted(9),
         ev.MessageTaken("b", "second"),
     )  # fmt: skip
-    lines = shown([Transcript("s1", 9, events)]).lines
+    lines = shown([ReviewTranscript("s1", 9, events)]).lines
     assert [(line.event, line.turn, line.text) for line in lines] == [
         (2, 7, "user: first"),
         (4, 9, "user: second"),
@@ -33,9 +35,9 @@ def test_what_was_done_and_how_it_ended_is_told() -> None:
     inner = ev.CallMade("e.1", "e", ToolCall.of("i", "read_file", path="/a"))
     events = turn(
         "look", call("terminal", "no", ok=False, command="ls"), inner,
-        ev.Answered("q", "yes, do it"), answer="", reason="failed", error="stuck",
+        ev.QuestionAnswered("q", "yes, do it"), answer="", reason="failed", error="stuck",
     )  # fmt: skip
-    assert [line.text for line in shown([Transcript("s1", 1, events)]).lines] == [
+    assert [line.text for line in shown([ReviewTranscript("s1", 1, events)]).lines] == [
         "user: look",
         'call: terminal {"command":"ls"}',
         "failed: terminal: no",
@@ -48,7 +50,7 @@ def test_what_was_done_and_how_it_ended_is_told() -> None:
 def test_a_long_session_loses_its_middle() -> None:
     steps = [call("terminal", f"result {n} " + "x" * 300) for n in range(100)]
     events = turn("the wish at the beginning", *steps, answer="the answer at the end")
-    seen = shown([Transcript("s1", 1, events)], 6_000)
+    seen = shown([ReviewTranscript("s1", 1, events)], 6_000)
     assert len(seen.text) < 6_500
     assert "the wish at the beginning" in seen.text
     assert "the answer at the end" in seen.text

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
+from hermes_agent.core.skills import Check, Expectation, Runbook, RunStep
 from hermes_agent.learning.runbooks.parse import load
 
 WHOLE = r"""
@@ -32,7 +32,7 @@ def test_a_runbook_is_read_with_its_placeholders_filled() -> None:
         steps=(
             RunStep(
                 "systemctl restart 'a b.service'",
-                Expect(None, "", "error"),
+                Expectation(None, "", "error"),
                 60.0,
                 Check("systemctl is-active 'a b.service'"),
                 "restart a b.service",
@@ -40,9 +40,9 @@ def test_a_runbook_is_read_with_its_placeholders_filled() -> None:
             RunStep("docker inspect -f '{{.State.Status}}' web"),
         ),
         when=(
-            Check("systemctl is-failed 'a b.service'", Expect(0, r"failed|a\ b\.service")),
+            Check("systemctl is-failed 'a b.service'", Expectation(0, r"failed|a\ b\.service")),
         ),
-        verify=(Check("test -e /run/'a b.service'.pid", Expect(1), 2.5),),
+        verify=(Check("test -e /run/'a b.service'.pid", Expectation(1), 2.5),),
     )  # fmt: skip
 
 

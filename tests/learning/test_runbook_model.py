@@ -6,7 +6,7 @@ from time import thread_time
 import msgspec
 import pytest
 
-from hermes_agent.core.command_results import Seen, difference, seen
+from hermes_agent.core.command_results import CommandOutcome, difference, seen
 from hermes_agent.core.messages import (
     AssistantMessage,
     Message,
@@ -19,7 +19,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.protocols import Model
-from hermes_agent.core.skills import Expect, Runbook
+from hermes_agent.core.skills import Expectation, Runbook
 from hermes_agent.learning.runbooks.model import OPENING, RunbookModel
 from hermes_agent.learning.runbooks.parse import load
 from hermes_agent.models.scripted import ScriptedModel
@@ -219,23 +219,27 @@ async def test_where_the_beginning_was_summarised_the_model_goes_on() -> None:
 @pytest.mark.parametrize(
     ("text", "ok", "expected"),
     [
-        ("[no output]", True, Seen(0, "")),
-        ("a\n[stderr]\nb", True, Seen(0, "a\n[stderr]\nb")),
-        ("a\n[exit code 3]", True, Seen(0, "a\n[exit code 3]")),
-        ("a\n[exit code 3]", False, Seen(3, "a")),
-        ("[exit code 130]", False, Seen(130, "")),
-        ("[exit code 3]\nb", False, Seen(None, "[exit code 3]\nb")),
-        ("[timed out after 1.0 s, stopped]", False, Seen(None, "[timed out after 1.0 s, stopped]")),
+        ("[no output]", True, CommandOutcome(0, "")),
+        ("a\n[stderr]\nb", True, CommandOutcome(0, "a\n[stderr]\nb")),
+        ("a\n[exit code 3]", True, CommandOutcome(0, "a\n[exit code 3]")),
+        ("a\n[exit code 3]", False, CommandOutcome(3, "a")),
+        ("[exit code 130]", False, CommandOutcome(130, "")),
+        ("[exit code 3]\nb", False, CommandOutcome(None, "[exit code 3]\nb")),
+        (
+            "[timed out after 1.0 s, stopped]",
+            False,
+            CommandOutcome(None, "[timed out after 1.0 s, stopped]"),
+        ),
         (
             "[running in the background, id x]",
             True,
-            Seen(None, "[running in the background, id x]"),
+            CommandOutcome(None, "[running in the background, id x]"),
         ),
-        ('[a rule changed this call to {"command":"x"}]\na', True, Seen(0, "a")),
+        ('[a rule changed this call to {"command":"x"}]\na', True, CommandOutcome(0, "a")),
     ],
 )
 def test_results_of_commands_are_read_as_they_are_shown(
-    text: str, ok: bool, expected: Seen
+    text: str, ok: bool, expected: CommandOutcome
 ) -> None:
     assert seen(ToolMessage("1", "terminal", text, ok)) == expected
 
@@ -243,23 +247,27 @@ def test_results_of_commands_are_read_as_they_are_shown(
 @pytest.mark.parametrize(
     ("expect", "found", "told"),
     [
-        (Expect(), Seen(0, "x"), ""),
-        (Expect(exit=2), Seen(2, ""), ""),
-        (Expect(exit=None), Seen(7, ""), ""),
-        (Expect(exit=None), Seen(None, "x"), "it did not come to its end: x"),
-        (Expect(output=r"^b\d$"), Seen(0, "a\nb1\nc"), ""),
-        (Expect(output="z"), Seen(0, "a"), "saw no such output: exit 0, a"),
-        (Expect(no_output=r"a\nb"), Seen(0, "x\na\nb"), "saw 'x\\na\\nb' in the output"),
-        (Expect(no_output="err"), Seen(0, "ok\nan error\nok"), "saw 'an error' in the output"),
+        (Expectation(), CommandOutcome(0, "x"), ""),
+        (Expectation(exit=2), CommandOutcome(2, ""), ""),
+        (Expectation(exit=None), CommandOutcome(7, ""), ""),
+        (Expectation(exit=None), CommandOutcome(None, "x"), "it did not come to its end: x"),
+        (Expectation(output=r"^b\d$"), CommandOutcome(0, "a\nb1\nc"), ""),
+        (Expectation(output="z"), CommandOutcome(0, "a"), "saw no such output: exit 0, a"),
+        (Expectation(no_output=r"a\nb"), CommandOutcome(0, "x\na\nb"),
+         "saw 'x\\na\\nb' in the output"),
+        (Expectation(no_output="err"), CommandOutcome(0, "ok\nan error\nok"),
+         "saw 'an error' in the output"),
         (
-            Expect(no_output="err"),
-            Seen(0, "a\n[… 12 characters left out; read_on(result=\"e\") shows the whole …]\nb"),
+            Expectation(no_output="err"),
+            CommandOutcome(
+                0, "a\n[… 12 characters left out; read_on(result=\"e\") shows the whole …]"
+                "\nb"),
             "the output is too long to be sure what is not in it",
         ),
     ],
 )  # fmt: skip
 def test_what_was_seen_is_held_against_what_was_expected(
-    expect: Expect, found: Seen, told: str
+    expect: Expectation, found: CommandOutcome, told: str
 ) -> None:
     assert difference(expect, found) == told
 
@@ -267,7 +275,7 @@ def test_what_was_seen_is_held_against_what_was_expected(
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", ".*.*.*.*=", r"(\w+\s?)*:$"])
 def test_no_pattern_takes_longer_than_its_text_is_long(pattern: str) -> None:
     book = load(f"steps: [{{run: x, expect: {{output: '{pattern}'}}}}]", {})
-    found = Seen(0, "a" * 100_000 + "!")
+    found = CommandOutcome(0, "a" * 100_000 + "!")
     began = thread_time()  # what it works, not how long the machine lets it wait
     assert difference(book.steps[0].expect, found).startswith("saw no such output")
     assert thread_time() - began < 20

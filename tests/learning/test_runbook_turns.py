@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Effect, Gate, Resolve, Verdict
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage, Usage
 from hermes_agent.core.protocols import Model
-from hermes_agent.core.records import Inbound
-from hermes_agent.core.skills import Bounds, Opened
+from hermes_agent.core.records import SessionMessage
+from hermes_agent.core.skills import ActivatedSkill, SkillLimits
 from hermes_agent.learning.runbooks.model import OPENING
 from hermes_agent.learning.runbooks.parse import load
 from hermes_agent.models.scripted import ScriptedModel
@@ -39,18 +39,22 @@ async def desk(folder: Path, model: Model) -> AsyncIterator[Bench]:
         yield opened
 
 
-async def run(b: Bench, file: str = "new state", bounds: Bounds | None = None) -> ev.TurnFinished:
+async def run(
+    b: Bench, file: str = "new state", bounds: SkillLimits | None = None
+) -> ev.TurnFinished:
     await begin(b, file, bounds)
     end = await (await b.worker()).run()
     assert end is not None
     return end
 
 
-async def begin(b: Bench, file: str = "new state", bounds: Bounds | None = None) -> None:
+async def begin(b: Bench, file: str = "new state", bounds: SkillLimits | None = None) -> None:
     b.sent += 1
-    opened = Opened("web", "digest", bounds, file, load(BOOK, {"file": file}))
+    opened = ActivatedSkill("web", "digest", bounds, file, load(BOOK, {"file": file}))
     text = f"{OPENING}\n\nStart the server."
-    await b.store.receive(b.session.id, Inbound(f"r{b.sent}", text, "test", skills=(opened,)))
+    await b.store.receive(
+        b.session.id, SessionMessage(f"r{b.sent}", text, "test", skills=(opened,))
+    )
 
 
 def state(folder: Path) -> str:
@@ -104,7 +108,7 @@ async def test_a_step_that_fails_wakes_the_model_which_sees_it_all_and_goes_on(
 
 async def test_what_a_skill_does_not_allow_is_refused_to_its_runbook_too(tmp_path: Path) -> None:
     model = ScriptedModel(*[Reply("I may not do this")] * 9)
-    allowed = Bounds("web", tools=("terminal(cat state)", "terminal(test:*)"))
+    allowed = SkillLimits("web", tools=("terminal(cat state)", "terminal(test:*)"))
     async with desk(tmp_path, model) as b:
         end = await run(b, bounds=allowed)
         *_, refused = await b.events(ev.CallJudged)

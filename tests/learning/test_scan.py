@@ -19,7 +19,7 @@ from msgspec import Struct
 from hermes_agent.learning.injection_scan.concepts import tag
 from hermes_agent.learning.injection_scan.normalize import fold
 from hermes_agent.learning.injection_scan.rules import matches
-from hermes_agent.learning.injection_scan.scan import Finding, Kind, reason, scan
+from hermes_agent.learning.injection_scan.scan import InjectionFinding, Kind, reason, scan
 
 CORPUS = Path(__file__).parent / "corpus"
 KINDS: tuple[Kind, ...] = ("memory", "skill", "context")
@@ -154,7 +154,7 @@ ZERO_WIDTH = "\u200b\u200c\u200d\u2060\ufeff\u00ad"
 def test_any_text_can_be_scanned(text: str, kind: Kind) -> None:
     for found in scan(text, kind):
         assert 0 <= found.start < len(text)
-        assert isinstance(found, Finding)
+        assert isinstance(found, InjectionFinding)
         assert found.excerpt
 
 

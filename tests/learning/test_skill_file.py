@@ -9,8 +9,8 @@ import skills_ref
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core.skills import Bounds
-from hermes_agent.learning.skills.file import Problem, parse, problems, section
+from hermes_agent.core.skills import SkillLimits
+from hermes_agent.learning.skills.file import SkillProblem, parse, problems, section
 from hermes_agent.learning.skills.frontmatter import read_front
 from tests.support.skillbooks import put_skill, skill_text
 
@@ -262,7 +262,7 @@ def test_what_is_ours_is_read_from_the_metadata() -> None:
     assert skill.facts.platforms == ("linux", "darwin")
     assert skill.facts.requires == ("terminal", "web_search")
     assert skill.facts.fallback_for == ("browser",)
-    assert skill.bounds == Bounds(
+    assert skill.bounds == SkillLimits(
         "a",
         ("read_file", "search_files", "terminal(git:*)", "terminal(kubectl get *)", "mcp_x"),
         ("/srv/**", "/my data/*"),
@@ -309,7 +309,7 @@ def test_conditions_say_where_a_skill_is_offered(
     assert skill.facts.fits(frozenset(tools.split()), platform) is fits
 
 
-def messages(found: "list[Problem] | tuple[Problem, ...]", severity: str) -> str:
+def messages(found: "list[SkillProblem] | tuple[SkillProblem, ...]", severity: str) -> str:
     return "\n".join(each.message for each in found if each.severity == severity)
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.tool_services import Lent, OpenedSkill
+from hermes_agent.core.tool_services import OpenedSkill, ToolServices
 from hermes_agent.learning.tools import skill
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.runtime.learned import LearnedTools
+from hermes_agent.runtime.learned import KnowledgeToolBackend
 from hermes_agent.runtime.learning import Learning
 from tests.support.families import answers, call, say, shell
 from tests.support.pupils import pupil, skill_text
@@ -48,7 +48,7 @@ async def test_another_file_is_read_without_opening_the_skill(tmp_path: Path) ->
         assert (read.text, touched.ok) == ("More of it.", True)
 
 
-class Edited(LearnedTools):
+class Edited(KnowledgeToolBackend):
     """Somebody edits the skill as soon as it was opened for the first time."""
 
     def __init__(self, learning: Learning, text: str) -> None:
@@ -70,7 +70,7 @@ async def test_what_is_shown_of_a_skill_is_what_was_written_down(tmp_path: Path)
         await h.skill("a", skill_text("a", body="The first way."))
         first = await h.runtime.store.lore.skill("a")
         second = skill_text("a", body="The second way.")
-        b.lent = Lent(learned=Edited(h.runtime.learning, second))
+        b.lent = ToolServices(learned=Edited(h.runtime.learning, second))
         await b.say("go")
         (intended,) = [o for o in await b.events() if isinstance(o, ev.CallIntended)]
         (opened,) = [o for o in await b.events() if isinstance(o, ev.CallFinished)]

@@ -11,7 +11,7 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tool_services import Snippet
 from hermes_agent.learning.skills.file import parse
 from hermes_agent.learning.skills.template import (
-    Parameter,
+    SkillParameter,
     read_arguments,
     read_parameters,
     snippets,
@@ -24,11 +24,11 @@ TWO = read_parameters("service: the unit to look at\nlines?=200: how many\n")
 def test_a_parameter_is_required_optional_or_has_a_default() -> None:
     given = "service: the unit\nnote?:\nlines?=200: how many\nurl=http://x:1/: where\nlone\n"
     assert read_parameters(given) == (
-        Parameter("service", "the unit"),
-        Parameter("note", "", required=False),
-        Parameter("lines", "how many", required=False, default="200"),
-        Parameter("url", "where", required=False, default="http://x:1/"),
-        Parameter("lone"),
+        SkillParameter("service", "the unit"),
+        SkillParameter("note", "", required=False),
+        SkillParameter("lines", "how many", required=False, default="200"),
+        SkillParameter("url", "where", required=False, default="http://x:1/"),
+        SkillParameter("lone"),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.learning.skills.folder import digest
 from hermes_agent.learning.skills.folder_scan import LOCK
-from hermes_agent.learning.skills.folder_sync import Shelf
+from hermes_agent.learning.skills.folder_sync import SkillFolderSync
 from hermes_agent.learning.skills.rendering import STATES
 from tests.support.skillbooks import (
     a_book,
@@ -180,7 +180,9 @@ async def test_what_the_disk_refuses_is_told_with_a_hint(tmp_path: Path) -> None
 
 async def test_a_lock_that_somebody_keeps_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     async with skill_home(tmp_path) as (_book, folder, lore):
-        shelf = Shelf(folder, lore, tmp_path / "shipped", suspicious, lambda: 0.0, patience=0.05)
+        shelf = SkillFolderSync(
+            folder, lore, tmp_path / "shipped", suspicious, lambda: 0.0, patience=0.05
+        )
         await shelf.alone(shelf.take_in)
         with (folder / LOCK).open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.knowledge import Lore
+from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.learning.skills.folder import (
     WORK,
     digest,
@@ -21,7 +21,7 @@ OLD = skill_files("a", "Old. Use when.")
 NEW = {**skill_files("a", "New. Use when."), "references/x.md": b"x"}
 
 
-async def keep(lore: Lore, files: dict[str, bytes]) -> None:
+async def keep(lore: KnowledgeStore, files: dict[str, bytes]) -> None:
     await lore.keep_version("a", files, digest(files), "review", "candidate", why="e")
 
 

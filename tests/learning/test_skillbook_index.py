@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import xllamacpp
 
-from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, Entry, index
+from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, SkillIndexEntry, index
 from hermes_agent.models.local.files import find_model
 from tests.support.skillbooks import BUNDLED, skill_home
 
@@ -28,11 +28,11 @@ TROUBLES = (
 )  # fmt: skip
 
 
-def many(count: int, categories: int = 12, words: int = 18) -> Sequence[Entry]:
+def many(count: int, categories: int = 12, words: int = 18) -> Sequence[SkillIndexEntry]:
     pick = random.Random(7)
     names = itertools.islice(itertools.product(THINGS, TROUBLES, ("", "-2", "-3", "-4")), count)
     return [
-        Entry(
+        SkillIndexEntry(
             f"{thing}-{trouble}{more}",
             f"Find out why a {thing} has {trouble} and mend it. Use when "
             + " ".join(pick.choices(TROUBLES, k=words)) + ".",
@@ -61,7 +61,10 @@ def count() -> Callable[[str], int]:
 
 
 def test_few_skills_are_listed_with_what_they_are_for() -> None:
-    entries = [Entry("a", "Does\n a.", "x", "given", ""), Entry("b", "Does b.", "", "proven", "")]
+    entries = [
+        SkillIndexEntry("a", "Does\n a.", "x", "given", ""),
+        SkillIndexEntry("b", "Does b.", "", "proven", ""),
+    ]
     assert index(entries) == "- a: Does a.\n- b: Does b."
 
 
@@ -105,7 +108,7 @@ def test_what_is_said_of_each_shrinks_as_they_become_more() -> None:
 
 def test_other_scripts_cost_no_more(count: Callable[[str], int]) -> None:
     entries = [
-        Entry(f"名前-{at}", "磁盘已满时查找原因并释放空间。" * 4, "运维", "given", "")
+        SkillIndexEntry(f"名前-{at}", "磁盘已满时查找原因并释放空间。" * 4, "运维", "given", "")
         for at in range(300)
     ]
     assert count(index(entries)) <= MOST_TOKENS

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.knowledge import Lore
+from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.learning.skills.folder import digest, read_folder
-from hermes_agent.learning.skills.registry import SkillBook
+from hermes_agent.learning.skills.registry import SkillRegistry
 from tests.support.skillbooks import a_book, skill_files, skill_home
 
 NAMES = ("first", "second")
@@ -26,7 +26,7 @@ WRITERS, STEPS, HOMES = 6, 18, 20
 class Crowd:
     """Everybody who writes, with what each has written."""
 
-    def __init__(self, folder: Path, books: tuple[SkillBook, ...], seed: int) -> None:
+    def __init__(self, folder: Path, books: tuple[SkillRegistry, ...], seed: int) -> None:
         self.folder = folder
         self.books = books
         self.pick = random.Random(seed)
@@ -66,7 +66,7 @@ class Crowd:
             )  # fmt: skip
             await step(book, name)
 
-    async def write(self, book: SkillBook, name: str) -> None:
+    async def write(self, book: SkillRegistry, name: str) -> None:
         files = self.files(name)
         base = (await book.facts(name)).record.digest if self.pick.random() < 0.3 else ""
         try:
@@ -78,41 +78,41 @@ class Crowd:
             return  # nothing was kept of it
         self.digests[name].add(digest(files))
 
-    async def review(self, book: SkillBook, name: str) -> None:
+    async def review(self, book: SkillRegistry, name: str) -> None:
         files = self.files(name)
         version = await book.keep_pending(name, files, by="review", model="m")
         self.digests[name].add(digest(files))
         if self.pick.random() < 0.5:
             await book.adopt(name, version.number, state="proven", why="better", by="proof")
 
-    async def change_state(self, book: SkillBook, name: str) -> None:
+    async def change_state(self, book: SkillRegistry, name: str) -> None:
         await book.set_state(name, self.pick.choice(("given", "demoted", "retired")), "", "person")
 
-    async def go_back(self, book: SkillBook, name: str) -> None:
+    async def go_back(self, book: SkillRegistry, name: str) -> None:
         try:
             await book.revert(name, "bad", "use")
         except UsageError as error:
             if "no good version" not in error.message:
                 raise
 
-    async def sync(self, book: SkillBook, name: str) -> None:
+    async def sync(self, book: SkillRegistry, name: str) -> None:
         await book.sync()
         await book.facts(name)
 
-    async def edit_in_place(self, _book: SkillBook, name: str) -> None:
+    async def edit_in_place(self, _book: SkillRegistry, name: str) -> None:
         with opened(self.folder / name) as place:  # some editors write into the file
             handle = os.open("SKILL.md", os.O_RDWR, dir_fd=place)
             with os.fdopen(handle, "r+") as file:
                 file.read()
                 file.write(self.mark(name) + "\n")
 
-    async def edit_by_rename(self, _book: SkillBook, name: str) -> None:
+    async def edit_by_rename(self, _book: SkillRegistry, name: str) -> None:
         with opened(self.folder / name) as place:  # others put a new file in its place
             draft = self.folder / f".draft-{self.number}"
             draft.write_text(content(place, "SKILL.md") + self.mark(name) + "\n")
             os.rename(draft, "SKILL.md", dst_dir_fd=place)
 
-    async def edit_slowly(self, book: SkillBook, name: str) -> None:
+    async def edit_slowly(self, book: SkillRegistry, name: str) -> None:
         mark = self.mark(name)
         with (self.folder / name / "references" / f"{mark}.md").open("w") as file:
             await book.sync()  # others have their turn before
@@ -140,7 +140,7 @@ def content(folder: int, path: str) -> str:
         return file.read()
 
 
-async def check_nothing_is_lost(crowd: Crowd, lore: Lore) -> None:
+async def check_nothing_is_lost(crowd: Crowd, lore: KnowledgeStore) -> None:
     for name in NAMES:
         versions = await lore.versions(name)
         kept = [await lore.files(name, version.number) for version in versions]

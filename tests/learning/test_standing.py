@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hermes_agent.core.knowledge import Outcome, SkillRecord, SkillUse
 from hermes_agent.core.settings.root import LearningSettings
-from hermes_agent.learning.evaluation.statistics import Verdict
+from hermes_agent.learning.evaluation.statistics import EvaluationVerdict
 from hermes_agent.learning.review.reviewer import Reviewer
 from hermes_agent.learning.skills.folder import digest
 from hermes_agent.learning.skills.lifecycle import (
@@ -13,7 +13,7 @@ from hermes_agent.learning.skills.lifecycle import (
     DAYS,
     OFFERS,
     RECORD,
-    Standing,
+    SkillLifecycle,
     after_proof,
     after_use,
 )
@@ -188,9 +188,9 @@ def test_nothing_becomes_of_a_skill_that_is_put_away() -> None:
 
 
 def test_a_proof_promotes_takes_back_or_leaves_alone() -> None:
-    good = Verdict(NAME, "d", True, "it helps")
-    harmful = Verdict(NAME, "d", False, "it does harm", harmful=True)
-    neither = Verdict(NAME, "d", False, "it saves too little")
+    good = EvaluationVerdict(NAME, "d", True, "it helps")
+    harmful = EvaluationVerdict(NAME, "d", False, "it does harm", harmful=True)
+    neither = EvaluationVerdict(NAME, "d", False, "it saves too little")
     proven, back = after_proof(record("candidate"), good), after_proof(record("given"), harmful)
     assert proven is not None
     assert back is not None
@@ -203,8 +203,8 @@ def test_a_proof_promotes_takes_back_or_leaves_alone() -> None:
 # with the real store and skill book
 
 
-def standing(bench: Learned) -> Standing:
-    return Standing(lore=bench.lore, skills=bench.skills, clock=bench.clock)
+def standing(bench: Learned) -> SkillLifecycle:
+    return SkillLifecycle(lore=bench.lore, skills=bench.skills, clock=bench.clock)
 
 
 async def add_bad_uses(bench: Learned, many: int) -> None:
@@ -217,7 +217,9 @@ async def add_bad_uses(bench: Learned, many: int) -> None:
 async def test_a_proven_candidate_can_be_gone_back_to(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")
-        told = await standing(bench).decide(Verdict(NAME, kept.digest, True, "it helps: n=7"))
+        told = await standing(bench).decide(
+            EvaluationVerdict(NAME, kept.digest, True, "it helps: n=7")
+        )
         assert "proven" in told
         now = await bench.lore.skill(NAME)
         assert (now.state, now.reason) == ("proven", "it helps: n=7")
@@ -227,7 +229,7 @@ async def test_a_proven_candidate_can_be_gone_back_to(tmp_path: Path) -> None:
 async def test_a_candidate_that_proves_harmful_is_demoted(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")
-        verdict = Verdict(NAME, kept.digest, False, "it does harm", harmful=True)
+        verdict = EvaluationVerdict(NAME, kept.digest, False, "it does harm", harmful=True)
         assert "demoted" in await standing(bench).decide(verdict)
         assert (await bench.lore.skill(NAME)).state == "demoted"
 
@@ -235,7 +237,7 @@ async def test_a_candidate_that_proves_harmful_is_demoted(tmp_path: Path) -> Non
 async def test_a_proof_that_is_put_off_changes_nothing(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")
-        verdict = Verdict(NAME, kept.digest, False, "no budget", later=True)
+        verdict = EvaluationVerdict(NAME, kept.digest, False, "no budget", later=True)
         assert await standing(bench).decide(verdict) == ""
         assert (await bench.lore.skill(NAME)).state == "candidate"
 
@@ -282,11 +284,11 @@ async def test_an_improvement_takes_over_when_it_is_proven_and_not_before(
         new = await bench.skills.keep_pending(NAME, better, by="review", model="m")
         folder = tmp_path / "skills" / NAME / "SKILL.md"
         assert (await bench.lore.skill(NAME)).digest == old.digest
-        not_yet = Verdict(NAME, new.digest, False, "it does harm", harmful=True)
+        not_yet = EvaluationVerdict(NAME, new.digest, False, "it does harm", harmful=True)
         assert await standing(bench).decide(not_yet) == ""
         assert (await bench.lore.skill(NAME)).state == "given"
         assert folder.read_bytes() == skill_files(NAME)["SKILL.md"]
-        told = await standing(bench).decide(Verdict(NAME, new.digest, True, "it helps"))
+        told = await standing(bench).decide(EvaluationVerdict(NAME, new.digest, True, "it helps"))
         assert "version 2" in told
         now = await bench.lore.skill(NAME)
         assert (now.digest, now.state, now.version) == (new.digest, "proven", 2)
@@ -338,7 +340,7 @@ async def test_what_a_person_has_edited_since_is_replaced_only_with_their_word(
         edited.write_bytes(skill_files(NAME, steps="1. By hand.")["SKILL.md"])
         await bench.skills.sync()
         mine = await bench.lore.skill(NAME)
-        verdict = Verdict(NAME, new.digest, True, "it helps: n=7")
+        verdict = EvaluationVerdict(NAME, new.digest, True, "it helps: n=7")
         assert await standing(bench).decide(verdict) == f"version 2 of {NAME} is proven: proposal 1"
         assert await standing(bench).decide(verdict) == "", "it is said once"
         assert await bench.lore.skill(NAME) == mine
@@ -358,7 +360,7 @@ async def test_a_version_that_a_person_refused_is_not_proposed_again(tmp_path: P
         await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
         better = skill_files(NAME, steps="1. Look first.")
         new = await bench.skills.keep_pending(NAME, better, by="review")
-        verdict = Verdict(NAME, new.digest, True, "it helps")
+        verdict = EvaluationVerdict(NAME, new.digest, True, "it helps")
         await standing(bench).decide(verdict)
         await bench.lore.decide_proposal(1, "rejected", "kim")
         assert await standing(bench).decide(verdict) == ""
@@ -376,7 +378,7 @@ async def test_what_a_person_agreed_to_takes_over_when_it_is_proven(tmp_path: Pa
         proposal = await bench.lore.propose("skill", "improve it", body, "session s1")
         await reviewer(bench).accept(proposal, "kim")
         _, new = await bench.lore.versions(NAME)
-        told = await standing(bench).decide(Verdict(NAME, new.digest, True, "it helps"))
+        told = await standing(bench).decide(EvaluationVerdict(NAME, new.digest, True, "it helps"))
         assert "version 2" in told
         assert (await bench.lore.skill(NAME)).digest == new.digest
         assert await bench.lore.proposals() == []

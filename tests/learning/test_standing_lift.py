@@ -3,7 +3,7 @@
 import pytest
 
 from hermes_agent.core.knowledge import SkillRecord, SkillUse, Trial
-from hermes_agent.learning.evaluation.uplift import TREND, Row, lift
+from hermes_agent.learning.evaluation.uplift import TREND, UpliftRow, lift
 
 RECORD = SkillRecord("clear-disk", "proven", 2, "d2", 0.0, 0.0, "review", "m/small", "it helps")
 
@@ -23,7 +23,7 @@ def trial(case: int, arm: str, steps: int, ok: bool = True, digest: str = "d2") 
     )
 
 
-def row(uses: list[SkillUse], trials: list[Trial]) -> Row:
+def row(uses: list[SkillUse], trials: list[Trial]) -> UpliftRow:
     (only,) = lift([RECORD], uses, trials)
     return only
 

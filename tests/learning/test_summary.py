@@ -1,6 +1,6 @@
 """Summaries of sessions."""
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.learning.review.summary import SUMMARY_CHARS, shortened, summarise
 from tests.support.learned import Scripted
 from tests.support.told import call, recorded, turn
@@ -28,7 +28,7 @@ async def test_an_earlier_summary_is_carried_on() -> None:
 async def test_nothing_said_needs_no_summary() -> None:
     ask = Scripted([])
     assert await summarise(ask, []) is None
-    assert await summarise(ask, recorded(ev.Titled("a title"))) is None
+    assert await summarise(ask, recorded(ev.SessionTitled("a title"))) is None
     assert ask.asked == []
 
 

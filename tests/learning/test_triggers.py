@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.settings.root import LearningSettings
-from hermes_agent.core.skills import Opened, Runbook, RunStep
+from hermes_agent.core.skills import ActivatedSkill, Runbook, RunStep
 from hermes_agent.learning.review.triggers import outcome, outcome_after, worth
 from hermes_agent.models.scripted import ScriptedModel
 from tests.support.told import call, recorded, turn
@@ -132,7 +132,7 @@ def test_a_turn_whose_last_call_worked_is_good() -> None:
 
 def run(said: str, *calls: list[ev.Event], model: str = "runbook/web") -> list[ev.Recorded]:
     """A turn of a runbook; `model` is who had the last word."""
-    opened = Opened("web", "d", runbook=Runbook((RunStep("true"),)))
+    opened = ActivatedSkill("web", "d", runbook=Runbook((RunStep("true"),)))
     return recorded(
         ev.TurnStarted(1),
         ev.MessageTaken("m1", "run it", skills=(opened,)),

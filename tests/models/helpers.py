@@ -18,8 +18,8 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.core.settings.services import Service
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.core.settings.services import ModelService
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from hermes_agent.models.wires.openai import chat as chat_wire
 from hermes_agent.models.wires.openai import responses
 
@@ -57,7 +57,7 @@ async def reply(model: Answering, asked: Request) -> Reply:
 class Keyed:
     """A speaker with a key, as a model."""
 
-    def __init__(self, speaker: Speaker, credential: Credential) -> None:
+    def __init__(self, speaker: WireClient, credential: Credential) -> None:
         self.speaker = speaker
         self.credential = credential
 
@@ -70,14 +70,14 @@ class Keyed:
 
 def endpoint(
     url: str = "http://x/v1",
-    service: Service | None = None,
+    service: ModelService | None = None,
     facts: ModelFacts | None = None,
     *,
     model: str = "test-model",
     silence: float = 120.0,
 ) -> Endpoint:
     known = facts or ModelFacts()
-    return Endpoint(f"openai/{model}", model, service or Service(), url, known, silence)
+    return Endpoint(f"openai/{model}", model, service or ModelService(), url, known, silence)
 
 
 def chat(url: str, facts: ModelFacts | None = None, silence: float = 120.0) -> Keyed:

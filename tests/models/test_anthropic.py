@@ -18,10 +18,10 @@ from hermes_agent.core.messages import (
     Message,
     ModelFacts,
     Prompt,
+    ReasoningBlock,
     Reply,
     Request,
     Thinking,
-    Thought,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -177,8 +177,8 @@ def test_nothing_is_said_of_thinking_unless_asked() -> None:
     assert "thinking" not in body(facts=plain, effort="low")
 
 
-def thought(body: str = SIGNED, text: str = "hm", chars: int = 0, calls: int = 0) -> Thought:
-    return Thought(NAME, text, body, chars, calls)
+def thought(body: str = SIGNED, text: str = "hm", chars: int = 0, calls: int = 0) -> ReasoningBlock:
+    return ReasoningBlock(NAME, text, body, chars, calls)
 
 
 def test_a_budget_is_dropped_while_an_answer_without_its_thoughts_goes_on() -> None:
@@ -243,7 +243,7 @@ async def test_thoughts_among_text_and_calls_go_back_to_their_places(server: Mod
 
 
 def test_thoughts_of_others_and_those_without_proof_stay_out() -> None:
-    theirs = Thought("openai/gpt", "hm", SIGNED)
+    theirs = ReasoningBlock("openai/gpt", "hm", SIGNED)
     for thoughts in (
         (theirs,),
         (thought(body=""),),

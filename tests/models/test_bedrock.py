@@ -21,7 +21,7 @@ from hermes_agent.core.messages import (
     ToolMessage,
     Usage,
 )
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.bedrock.client import headers_of, open_speaker, path_to
 from tests.models.bedrock_helpers import HI, PROMPT, content, endpoint
@@ -114,7 +114,7 @@ async def test_a_credential_without_an_id_is_a_bearer_token(server: ModelServer)
 def test_the_region_is_read_from_the_address(
     url: str, headers: dict[str, str], region: str
 ) -> None:
-    service = Service(wire="bedrock", headers=headers)
+    service = ModelService(wire="bedrock", headers=headers)
     at = msgspec.structs.replace(endpoint(url), service=service)
     signed = headers_of(at, path_to(at), b"{}", WIRE.credential, NOW)
     assert f"/20250615/{region}/bedrock/aws4_request" in signed["authorization"]

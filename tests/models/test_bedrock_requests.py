@@ -14,8 +14,8 @@ from hermes_agent.core.messages import (
     ModelFacts,
     Prompt,
     Rates,
+    ReasoningBlock,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -121,7 +121,7 @@ def test_thinking_with_a_budget_does_not_begin_between_a_call_and_its_result() -
     assert "additionalModelRequestFields" in body(
         at, *talk, AssistantMessage("done"), HI, effort="low"
     )
-    thought = Thought(NAME, "hm", '{"signature":"s"}')
+    thought = ReasoningBlock(NAME, "hm", '{"signature":"s"}')
     own = (HI, AssistantMessage("", (call,), (thought,)), ToolMessage("c1", "look", "x"))
     assert "additionalModelRequestFields" in body(at, *own, effort="low")
 
@@ -132,19 +132,19 @@ def test_thinking_with_a_budget_does_not_begin_between_a_call_and_its_result() -
 @pytest.mark.parametrize(
     "thought",
     [
-        Thought("anthropic/other", "not mine", '{"signature":"s"}'),
-        Thought(NAME, "unsigned, as Nova's and DeepSeek's are"),
-        Thought(NAME, "its body was no JSON", "{"),
-        Thought(NAME, "its body was another's", '{"signature": 7}'),
+        ReasoningBlock("anthropic/other", "not mine", '{"signature":"s"}'),
+        ReasoningBlock(NAME, "unsigned, as Nova's and DeepSeek's are"),
+        ReasoningBlock(NAME, "its body was no JSON", "{"),
+        ReasoningBlock(NAME, "its body was another's", '{"signature": 7}'),
     ],
 )
-def test_thoughts_that_bedrock_would_not_take_stay_here(thought: Thought) -> None:
+def test_thoughts_that_bedrock_would_not_take_stay_here(thought: ReasoningBlock) -> None:
     said = AssistantMessage("yes", (), (thought,))
     assert content(endpoint(), HI, said, HI)[1]["content"] == [{"text": "yes"}]
 
 
 def test_a_thought_alone_is_no_turn() -> None:
-    said = AssistantMessage("", (), (Thought(NAME, "hm", '{"signature":"s"}'),))
+    said = AssistantMessage("", (), (ReasoningBlock(NAME, "hm", '{"signature":"s"}'),))
     assert len(content(endpoint(), HI, said, HI)) == 1
 
 

@@ -3,13 +3,13 @@ import asyncio
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.routing.circuit_breaker import LONGEST_SECONDS, Circuit
+from hermes_agent.models.routing.circuit_breaker import LONGEST_SECONDS, CircuitBreaker
 
 BUSY = ModelError("overload", "too busy")
 
 
-def opened(at: float = 0.0) -> Circuit:
-    circuit = Circuit(3, 30.0)
+def opened(at: float = 0.0) -> CircuitBreaker:
+    circuit = CircuitBreaker(3, 30.0)
     assert [circuit.failed(at, BUSY, None) for _ in range(3)] == [None, None, 30.0]
     return circuit
 
@@ -21,7 +21,7 @@ def test_a_circuit_opens_after_so_many_failures_in_a_row() -> None:
 
 
 def test_an_answer_in_between_starts_the_count_again() -> None:
-    circuit = Circuit(3, 30.0)
+    circuit = CircuitBreaker(3, 30.0)
     for _ in range(2):
         circuit.failed(0.0, BUSY, None)
     assert not circuit.answered()
@@ -85,7 +85,7 @@ def test_a_late_probe_does_not_end_the_one_that_came_after_it() -> None:
 
 
 def test_a_pause_that_a_service_asks_for_holds_the_model_and_a_rate_limit_does_not() -> None:
-    circuit = Circuit(3, 30.0)
+    circuit = CircuitBreaker(3, 30.0)
     circuit.failed(0.0, ModelError("rate_limit", "slow", retry_after=9.0), None)
     assert circuit.admits(0.0)
     circuit.failed(0.0, ModelError("overload", "busy", retry_after=9.0), None)
@@ -106,6 +106,6 @@ async def test_those_who_wait_for_a_probe_go_on_when_it_ends() -> None:
 
 @pytest.mark.parametrize("asked", [1e300, float("inf"), float("nan")])
 def test_nobody_is_left_alone_for_longer_than_an_hour(asked: float) -> None:
-    circuit = Circuit(3, 30.0)
+    circuit = CircuitBreaker(3, 30.0)
     circuit.failed(0.0, ModelError("overload", "busy", retry_after=asked), None)
     assert circuit.held_until == 3600.0

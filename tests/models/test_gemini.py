@@ -14,9 +14,9 @@ from hermes_agent.core.messages import (
     Message,
     ModelFacts,
     Prompt,
+    ReasoningBlock,
     Reply,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -126,12 +126,12 @@ async def test_thoughts_without_a_signature_are_for_people_only(server: ModelSer
 @pytest.mark.parametrize(
     "thought",
     [
-        Thought("other/model", body='{"on":"call","signature":"c2ln"}'),
-        Thought(LEVEL.name, "its body was taken away"),
+        ReasoningBlock("other/model", body='{"on":"call","signature":"c2ln"}'),
+        ReasoningBlock(LEVEL.name, "its body was taken away"),
     ],
 )
 def test_a_call_without_its_signature_is_marked_as_such_where_one_is_demanded(
-    thought: Thought,
+    thought: ReasoningBlock,
 ) -> None:
     calls = (CALL, ToolCall("c2", "now"))
     reply = AssistantMessage("", calls, (thought,))
@@ -142,7 +142,7 @@ def test_a_call_without_its_signature_is_marked_as_such_where_one_is_demanded(
 
 
 def test_a_signature_survives_a_text_that_was_shortened() -> None:
-    mark = Thought(LEVEL.name, body='{"on":"text","signature":"c2ln","length":90}', chars=50)
+    mark = ReasoningBlock(LEVEL.name, body='{"on":"text","signature":"c2ln","length":90}', chars=50)
     reply = AssistantMessage("[redacted]", (), (mark,))
     assert contents(LEVEL, UserMessage("hi"), reply)[1][1] == [
         {"text": "[redacted]"},
@@ -381,6 +381,6 @@ def test_an_empty_message_is_not_sent_as_an_empty_text() -> None:
 
 @pytest.mark.parametrize("body", ["{", "[]", "{}", '{"on": "nothing", "signature": "s"}'])
 def test_a_damaged_thought_stays_behind(body: str) -> None:
-    reply = AssistantMessage("so", (), (Thought(BUDGET.name, "hm", body),))
+    reply = AssistantMessage("so", (), (ReasoningBlock(BUDGET.name, "hm", body),))
     _, (_, parts), _ = contents(BUDGET, UserMessage("hi"), reply, UserMessage("on"))
     assert parts == [{"text": "so"}]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import ModelError, UsageError
-from hermes_agent.core.messages import ModelFacts, Rates, Reply, Rerouted, Retrying
+from hermes_agent.core.messages import ModelFacts, Rates, Reply, RetryEvent, RoutingEvent
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.settings.root import ModelSettings, Price
 from hermes_agent.core.settings.services import ServiceSettings
 from hermes_agent.models.catalogue.services import SERVICES
 from hermes_agent.models.lazy_client import WIRES
-from hermes_agent.models.registry import Models
+from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.models.scripted import BUNDLED
 from tests.support.moved_time import until
 from tests.support.openai_server import OpenAIServer
@@ -24,9 +24,11 @@ MINE = ServiceSettings(url="http://127.0.0.1:9/v1", needs_key=False)
 
 def house(
     tmp_path: Path, settings: ModelSettings = SETTINGS, time: Time | None = None, **environ: str
-) -> Models:
+) -> ModelRegistry:
     time = time or Time()
-    return Models(settings, environ, tmp_path, clock=time, sleep=time.sleep, random=lambda: 0.0)
+    return ModelRegistry(
+        settings, environ, tmp_path, clock=time, sleep=time.sleep, random=lambda: 0.0
+    )
 
 
 async def answer(model: Model) -> Reply:
@@ -129,7 +131,7 @@ async def test_a_fallback_without_a_key_does_not_stand_in_the_way(tmp_path: Path
     model = models.open(["openai/x", "scripted/demo"])
     assert model.name == "openai/x"
     got = [chunk async for chunk in model.stream(GO)]
-    assert isinstance(got[0], Rerouted)
+    assert isinstance(got[0], RoutingEvent)
     assert (got[0].step, got[0].to, got[0].kind) == ("model", "scripted/demo", "auth")
     assert isinstance(got[-1], Reply)
 
@@ -180,7 +182,7 @@ async def test_passing_failures_of_a_real_server_are_got_over(tmp_path: Path) ->
         await models.close()
         assert len(server.requests) == len(passing) + 2
         server.assert_prefix_stable()
-    retries = [chunk for chunk in got if isinstance(chunk, Retrying)]
+    retries = [chunk for chunk in got if isinstance(chunk, RetryEvent)]
     assert [chunk.kind for chunk in retries] == ["rate_limit", *passing.values()]
     assert time.pauses == [chunk.delay for chunk in retries]
     assert time.pauses[0] == 3.0
@@ -196,7 +198,7 @@ async def test_keys_of_a_pool_go_out_in_order(tmp_path: Path) -> None:
     async with OpenAIServer([Reply("hi")]) as server:
         server.fail_next("401")
         environ = {"ONE": "sk-one", "TWO": "sk-two", "OPENAI_BASE_URL": server.url}
-        models = Models(
+        models = ModelRegistry(
             settings, environ, tmp_path, learn=lambda label, key: learned.append((label, key))
         )
         got = [chunk async for chunk in models.open(["openai/x"]).stream(GO)]
@@ -204,7 +206,7 @@ async def test_keys_of_a_pool_go_out_in_order(tmp_path: Path) -> None:
         await models.close()
         sent = [request.headers["authorization"] for request in server.requests]
     assert sent == ["Bearer sk-one", "Bearer sk-two"]
-    assert [chunk.to for chunk in got if isinstance(chunk, Rerouted)] == ["TWO"]
+    assert [chunk.to for chunk in got if isinstance(chunk, RoutingEvent)] == ["TWO"]
     assert {("ONE", "sk-one"), ("TWO", "sk-two")} <= set(learned)
     assert [(rest.label, rest.kind) for rest in health.resting] == [("ONE", "auth")]
 
@@ -368,7 +370,7 @@ def test_secrets_in_headers_and_addresses_are_learned_at_once(tmp_path: Path) ->
         }
     )
     environ = {"OPENAI_BASE_URL": "http://only-a-token@host/v1?token=three"}
-    models = Models(settings, environ, tmp_path, learn=lambda _label, key: learned.add(key))
+    models = ModelRegistry(settings, environ, tmp_path, learn=lambda _label, key: learned.add(key))
     assert learned == {
         "Bearer abc-123", "abc-123", "one", "two", "pass%40word", "pass@word",
         b64encode(b"me:pass@word").decode(), "only-a-token", "three",

@@ -16,10 +16,10 @@ from keyring.backends.fail import Keyring as FailingKeyring
 from keyring.errors import KeyringLocked
 
 from hermes_agent.core.errors import ModelError, UsageError
-from hermes_agent.core.settings.services import DeviceLogin, Service
+from hermes_agent.core.settings.services import DeviceLogin, ModelService
 from hermes_agent.models.keys.command import CommandSource
 from hermes_agent.models.keys.oauth.tokens import Token, keep_token
-from hermes_agent.models.keys.sources import Source, described, sources
+from hermes_agent.models.keys.sources import KeyOrigin, described, sources
 from hermes_agent.models.keys.storage import forget_key, store_key
 from hermes_agent.models.wires.base import Credential
 from hermes_agent.policy.secrets import Secrets, parse
@@ -27,7 +27,7 @@ from tests.support.awake_loop import pass_time, stand_still
 from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 
-SERVICE = Service(key_variables=("TEST_API_KEY", "TEST_KEY"))
+SERVICE = ModelService(key_variables=("TEST_API_KEY", "TEST_KEY"))
 LOGIN = DeviceLogin("https://x.test/device", "https://x.test/token", "client")
 
 
@@ -80,9 +80,9 @@ class World:
     def sources(
         self,
         *written: str,
-        service: Service = SERVICE,
+        service: ModelService = SERVICE,
         environ: Mapping[str, str] | None = None,
-    ) -> tuple[Source, ...]:
+    ) -> tuple[KeyOrigin, ...]:
         given = {"PATH": os.environ["PATH"], **(environ or {})}
         return sources("test", service, written, given, self.home, self.learn, self.clock)
 
@@ -98,7 +98,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def only(found: Sequence[Source]) -> Credential:
+async def only(found: Sequence[KeyOrigin]) -> Credential:
     (source,) = found
     return await source.credential()
 
@@ -116,12 +116,12 @@ async def test_the_first_variable_that_is_set_is_the_key(world: World) -> None:
 def test_without_anything_there_is_no_source(world: World, ring: MemoryKeyring) -> None:
     ring.entries["hermes", "test"] = "not asked for"
     assert world.sources() == ()
-    assert world.sources(service=Service(wire="bedrock"), environ={"HOME": "/nowhere"}) == ()
+    assert world.sources(service=ModelService(wire="bedrock"), environ={"HOME": "/nowhere"}) == ()
     assert ring.reads == 0
 
 
 async def test_a_kept_login_counts_where_no_variable_is_set(world: World) -> None:
-    service = Service(key_variables=("TEST_KEY",), login=LOGIN)
+    service = ModelService(key_variables=("TEST_KEY",), login=LOGIN)
     keep_token(world.home, "test", Token("access-1"))
     assert (await only(world.sources(service=service))).secret == "access-1"
     environ = {"TEST_KEY": "sk-1"}
@@ -139,7 +139,7 @@ async def test_a_key_that_hermes_put_into_the_keyring_is_found_there(
 
 
 async def test_bedrock_takes_a_bearer_token_before_aws_credentials(world: World) -> None:
-    service = Service(wire="bedrock", key_variables=("AWS_ACCESS_KEY_ID",))
+    service = ModelService(wire="bedrock", key_variables=("AWS_ACCESS_KEY_ID",))
     environ = {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "s", "HOME": "/nowhere"}
     signed = await only(world.sources(service=service, environ=environ))
     assert (signed.id, signed.secret) == ("AKIA", "s")
@@ -178,7 +178,7 @@ def test_an_entry_that_names_no_source_is_not_shown(world: World, written: str) 
 def test_a_login_is_refused_for_a_service_that_has_none(world: World) -> None:
     with pytest.raises(UsageError, match="no login with a code"):
         world.sources("login")
-    (found,) = world.sources("login", service=Service(login=LOGIN))
+    (found,) = world.sources("login", service=ModelService(login=LOGIN))
     assert found.label == "the login of test"
 
 
@@ -213,7 +213,7 @@ async def test_no_description_of_anything_holds_the_key(world: World, ring: Memo
     keep_token(world.home, "test", Token("secret-1", "secret-1"))
     found = world.sources(
         "env:A", "keyring:spare", "command:echo secret-1", "login",
-        service=Service(login=LOGIN), environ={"A": "secret-1"},
+        service=ModelService(login=LOGIN), environ={"A": "secret-1"},
     )  # fmt: skip
     for source in found:
         credential = await source.credential()
@@ -227,7 +227,7 @@ def test_sources_are_described_without_running_or_asking_anything(
 ) -> None:
     found = world.sources(
         "env:A", "env:B", "keyring:x", "command:touch ran", "login",
-        service=Service(login=LOGIN), environ={"A": "k"},
+        service=ModelService(login=LOGIN), environ={"A": "k"},
     )  # fmt: skip
     rows = [(row.label, row.present, row.where) for row in described(found)]
     assert rows == [
@@ -458,7 +458,7 @@ def test_a_key_that_is_none_is_not_kept(world: World) -> None:
             store_key("test", SERVICE, secret, "env-file", world.home)
         assert "secret 1" not in str(caught.value)
     with pytest.raises(UsageError, match="reads its key from no variable"):
-        store_key("test", Service(), "sk-1", "env-file", world.home)
+        store_key("test", ModelService(), "sk-1", "env-file", world.home)
     assert list(world.home.iterdir()) == []
 
 

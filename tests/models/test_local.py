@@ -24,7 +24,7 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.local.files import find_model, gguf_facts, model_names
 from hermes_agent.models.local.grammar.tools import tool_grammar
 from hermes_agent.models.local.model import LocalModel
@@ -39,7 +39,7 @@ SMOL = find_model("smollm2")
 
 def endpoint(model: str = "smollm2", url: str = "", context: int = 1024) -> Endpoint:
     facts = msgspec.structs.replace(gguf_facts(SMOL), context=context)
-    return Endpoint(f"local/{model}", model, Service(wire="local"), url, facts, 60.0)
+    return Endpoint(f"local/{model}", model, ModelService(wire="local"), url, facts, 60.0)
 
 
 @asynccontextmanager

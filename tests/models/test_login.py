@@ -14,7 +14,13 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.settings.services import DeviceLogin
-from hermes_agent.models.keys.oauth.device_flow import Signing, claims, log_in, post_by_http, renew
+from hermes_agent.models.keys.oauth.device_flow import (
+    LoginContext,
+    claims,
+    log_in,
+    post_by_http,
+    renew,
+)
 from hermes_agent.models.keys.oauth.table import LOGINS
 from hermes_agent.models.keys.oauth.tokens import (
     LoginSource,
@@ -65,9 +71,9 @@ class Person:
         self.shown.append((code, url))
 
 
-def signing(time: Time, person: Person | None = None) -> Signing:
+def signing(time: Time, person: Person | None = None) -> LoginContext:
     show = (person or Person()).see
-    return Signing(post_by_http, show, time.clock, time.sleep, os.urandom)
+    return LoginContext(post_by_http, show, time.clock, time.sleep, os.urandom)
 
 
 async def test_a_login_shows_the_code_and_waits_until_it_is_confirmed(
@@ -171,7 +177,7 @@ async def test_a_login_can_be_cancelled_while_it_waits(server: OAuthServer, time
         waiting.set()
         await asyncio.Event().wait()
 
-    world = Signing(post_by_http, Person().see, time.clock, wait_for_good, os.urandom)
+    world = LoginContext(post_by_http, Person().see, time.clock, wait_for_good, os.urandom)
     login = asyncio.create_task(log_in("test", server.login(), world))
     await waiting.wait()
     login.cancel()

@@ -16,9 +16,9 @@ from hermes_agent.core.messages import (
     Message,
     ModelFacts,
     Prompt,
+    ReasoningBlock,
     Reply,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     Usage,
@@ -181,10 +181,12 @@ async def test_thoughts_go_back_where_they_were(server: ModelServer) -> None:
 
 
 def test_thoughts_of_others_and_changed_ones_stay_behind() -> None:
-    damaged = [Thought(ENDPOINT.name, "hm", body) for body in ("{", "[]", '{"signature": 7}')]
+    damaged = [
+        ReasoningBlock(ENDPOINT.name, "hm", body) for body in ("{", "[]", '{"signature": 7}')
+    ]
     thoughts = (
-        Thought("other/model", "mine", "{}"),
-        Thought(ENDPOINT.name, "[redacted]"),
+        ReasoningBlock("other/model", "mine", "{}"),
+        ReasoningBlock(ENDPOINT.name, "[redacted]"),
         *damaged,
     )
     messages = sent(UserMessage("hi"), AssistantMessage("so", (), thoughts), UserMessage("on"))

@@ -11,14 +11,14 @@ from hermes_agent.core.messages import (
     Message,
     ModelFacts,
     Prompt,
+    ReasoningBlock,
     Reply,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.core.settings.services import Quirk, Service
+from hermes_agent.core.settings.services import ModelService, Quirk
 from hermes_agent.models.wires.history_repair import BRIDGE, short_id
 from hermes_agent.models.wires.openai.chat import request_body, wire_messages
 from tests.models.helpers import (
@@ -44,7 +44,7 @@ PDF = Media("application/pdf", b"%PDF", "a.pdf")
 
 def sent(asked: Request, *quirks: Quirk, **facts: Any) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(
-        request_body(endpoint("", Service(quirks=quirks), ModelFacts(**facts)), asked)
+        request_body(endpoint("", ModelService(quirks=quirks), ModelFacts(**facts)), asked)
     )
     return body
 
@@ -167,8 +167,8 @@ def test_an_id_that_is_too_long_is_replaced_in_both_places() -> None:
 
 # reasoning that goes back
 
-MINE = Thought("openai/test-model", "I think")
-THEIRS = Thought("other/model", "they think")
+MINE = ReasoningBlock("openai/test-model", "I think")
+THEIRS = ReasoningBlock("other/model", "they think")
 
 
 def reasoned(*messages: Message | str, tools: bool = True) -> list[Any]:
@@ -197,7 +197,7 @@ def test_reasoning_goes_back_with_every_reply_once_there_are_tools() -> None:
 
 def test_details_without_their_seal_are_left_out() -> None:
     for body in ("", "{}", "[", '"x"', "[7]"):
-        thought = Thought("openai/test-model", "hm", body)
+        thought = ReasoningBlock("openai/test-model", "hm", body)
         asked = request("go", AssistantMessage("a", thoughts=(thought,)), "b")
         assert "reasoning_details" not in sent(asked, "reasoning_details")["messages"][2]
 
@@ -253,7 +253,7 @@ def test_images_among_results_follow_when_all_results_are_there() -> None:
 
 def marks(asked: Request) -> list[str]:
     """The texts that are marked."""
-    service = Service(quirks=("cache_control",))
+    service = ModelService(quirks=("cache_control",))
     body = request_body(endpoint("", service, model="anthropic/claude-x"), asked)
     return [
         part["text"]
@@ -278,7 +278,7 @@ def test_only_the_marks_move() -> None:
     def bare(body: bytes) -> bytes:
         return body.replace(b',"cache_control":{"type":"ephemeral"}', b"")
 
-    place = endpoint("", Service(quirks=("cache_control",)), model="anthropic/claude-x")
+    place = endpoint("", ModelService(quirks=("cache_control",)), model="anthropic/claude-x")
     bodies = [
         bare(request_body(place, Request(whole.prompt, whole.messages[:length])))
         for whole in [request("one", AssistantMessage("a"), "two", AssistantMessage("b"), "three")]
@@ -336,7 +336,7 @@ async def test_the_session_goes_along_as_a_header() -> None:
 
 
 async def test_azure_takes_the_key_in_its_own_header_and_the_version_in_the_address() -> None:
-    service = Service(
+    service = ModelService(
         quirks=("api_key_header",), query={"api-version": "2026-01-01"}, headers={"x-team": "a b"}
     )
     async with OpenAIServer([Reply("hi")]) as server:
@@ -366,7 +366,7 @@ def test_models_of_mistral_get_short_ids_and_a_word_between_result_and_user(mode
 
 
 def test_a_service_that_wants_turns_gets_them() -> None:
-    place = endpoint("", Service(quirks=("alternating",)))
+    place = endpoint("", ModelService(quirks=("alternating",)))
     roles = [m["role"] for m in wire_messages(place, request("one", "two", "three"))]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
     assert [m["role"] for m in wire_messages(PLAIN, request("one", "two"))][1:] == ["user", "user"]

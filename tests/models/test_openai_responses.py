@@ -13,15 +13,15 @@ from hermes_agent.core.messages import (
     Media,
     ModelFacts,
     Prompt,
+    ReasoningBlock,
     Reply,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     Usage,
     UserMessage,
 )
-from hermes_agent.core.settings.services import Quirk, Service
+from hermes_agent.core.settings.services import ModelService, Quirk
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.openai.responses import request_body
 from tests.models.helpers import KEY, endpoint, reply, request, speaking
@@ -44,7 +44,7 @@ CALL = '{"pattern":"x"}'
 
 
 def place(url: str = "", *quirks: Quirk, facts: ModelFacts = REASONING) -> Endpoint:
-    return endpoint(url, Service(wire="openai-responses", quirks=quirks), facts)
+    return endpoint(url, ModelService(wire="openai-responses", quirks=quirks), facts)
 
 
 async def exchange(
@@ -152,7 +152,7 @@ def test_a_conversation_that_was_cut_is_mended() -> None:
 
 
 def test_a_longer_conversation_begins_with_the_bytes_of_a_shorter_one() -> None:
-    thought = Thought("openai/test-model", "hm", '{"id":"rs_1","encrypted":"g"}')
+    thought = ReasoningBlock("openai/test-model", "hm", '{"id":"rs_1","encrypted":"g"}')
     whole = request(
         "one",
         AssistantMessage("a", (ToolCall("c", "find"),), (thought,)),
@@ -257,21 +257,23 @@ async def test_reasoning_that_nobody_could_find_again_is_kept_for_people_only() 
     events = list(reasoning_events(0, [["hm"]]))
     events[-1]["item"].pop("encrypted_content")
     answer = await answer_to(*events, *message_events(1, ("so",)))
-    assert answer.thoughts == (Thought("openai/test-model", "hm"),)
+    assert answer.thoughts == (ReasoningBlock("openai/test-model", "hm"),)
     assert [item["type"] for item in items_of(answer.message)] == ["message"]
 
 
 @pytest.mark.parametrize("body", ["", "[]", "[7]", "{", '{"parts": 3}'])
 def test_a_thought_without_its_seal_is_left_out(body: str) -> None:
-    message = AssistantMessage("a", thoughts=(Thought("openai/test-model", "hm", body),))
+    message = AssistantMessage("a", thoughts=(ReasoningBlock("openai/test-model", "hm", body),))
     assert [item["type"] for item in items_of(message)] == ["message"]
 
 
 def test_thoughts_of_other_models_and_those_with_nothing_after_them_are_left_out() -> None:
     seal = '{"id":"rs_1","encrypted":"g"}'
-    other = AssistantMessage("a", thoughts=(Thought("other/x", "hm", seal),))
+    other = AssistantMessage("a", thoughts=(ReasoningBlock("other/x", "hm", seal),))
     assert [item["type"] for item in items_of(other)] == ["message"]
-    last = AssistantMessage("a", thoughts=(Thought("openai/test-model", "hm", seal, chars=1),))
+    last = AssistantMessage(
+        "a", thoughts=(ReasoningBlock("openai/test-model", "hm", seal, chars=1),)
+    )
     assert [item["type"] for item in items_of(last)] == ["message"]
 
 
@@ -489,7 +491,7 @@ async def test_a_refusal_of_something_else_is_told() -> None:
 
 def test_grok_is_asked_for_its_thoughts_though_it_has_no_steps_of_effort() -> None:
     for model, wanted in (("grok-4.20-0309-reasoning", True), ("grok-4.20-non-reasoning", False)):
-        at = endpoint("", Service(wire="openai-responses"), ModelFacts(), model=model)
+        at = endpoint("", ModelService(wire="openai-responses"), ModelFacts(), model=model)
         body = json.loads(request_body(at, request("go")))
         assert ("include" in body) is wanted
 

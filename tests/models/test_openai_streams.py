@@ -10,14 +10,14 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import (
     AssistantMessage,
     Delta,
+    ReasoningBlock,
     Reply,
     Request,
     Thinking,
-    Thought,
     ToolCall,
     Usage,
 )
-from hermes_agent.core.settings.services import Quirk, Service
+from hermes_agent.core.settings.services import ModelService, Quirk
 from hermes_agent.models.wires.streaming import TAIL_SECONDS
 from tests.models.helpers import chat, chunks, endpoint, reply, request, speaking
 from tests.support.awake_loop import stand_still
@@ -44,7 +44,7 @@ def piece(
 
 async def answer_to(raw: Raw, asked: Request | None = None, *quirks: Quirk) -> Reply:
     async with OpenAIServer([raw], in_order=True) as server:
-        model = speaking(endpoint(server.url, Service(quirks=quirks)))
+        model = speaking(endpoint(server.url, ModelService(quirks=quirks)))
         try:
             return await reply(model, asked or request("go"))
         finally:
@@ -258,7 +258,7 @@ async def test_reasoning_is_heard_whatever_it_is_called(field: str) -> None:
     )
     answer = await answer_to(raw)
     assert answer.text == "4"
-    assert answer.thoughts == (Thought("openai/test-model", "two and two"),)
+    assert answer.thoughts == (ReasoningBlock("openai/test-model", "two and two"),)
 
 
 async def test_reasoning_keeps_its_place() -> None:
@@ -291,7 +291,7 @@ async def test_details_of_reasoning_are_put_together_and_kept_whole() -> None:
     assert thought.text == "two and twosum"
     assert "two and" not in thought.body
     async with OpenAIServer([Reply("ok")] * 2) as server:
-        model = speaking(endpoint(server.url, Service(quirks=("reasoning_details",))))
+        model = speaking(endpoint(server.url, ModelService(quirks=("reasoning_details",))))
         await reply(model, request("go", answer.message, "and?"))
         await model.close()
         sent = server.requests[0].json["messages"][2]

@@ -5,9 +5,9 @@ from hermes_agent.models.routing.credential_pool import (
     AUTH_SECONDS,
     QUOTA_SECONDS,
     RATE_SECONDS,
-    Lent,
-    Pool,
-    Resting,
+    CoolingKey,
+    CredentialPool,
+    LeasedCredential,
 )
 from hermes_agent.models.wires.base import Credential
 from tests.support.routes import Key, Time
@@ -17,18 +17,18 @@ REFUSED = ModelError("auth", "bad key")
 BROKE = ModelError("quota", "no credit")
 
 
-def pool(*keys: Key) -> tuple[Pool, Time]:
+def pool(*keys: Key) -> tuple[CredentialPool, Time]:
     time = Time(1_000.0)
-    return Pool(keys, time), time
+    return CredentialPool(keys, time), time
 
 
-async def lent(pool: Pool, model: str = "m", *, anyway: bool = False) -> Lent:
+async def lent(pool: CredentialPool, model: str = "m", *, anyway: bool = False) -> LeasedCredential:
     found = await pool.lend(model, anyway=anyway)
     assert found is not None
     return found
 
 
-async def label(pool: Pool, model: str = "m") -> str:
+async def label(pool: CredentialPool, model: str = "m") -> str:
     return (await lent(pool, model)).credential.label
 
 
@@ -91,7 +91,7 @@ async def test_a_key_that_rests_is_given_anyway_where_nothing_else_is_left() -> 
     assert last.rested
     keys.answered(last)
     assert await label(keys) == "two"
-    assert keys.resting(time.now) == (Resting("one", "quota", time.now + QUOTA_SECONDS),)
+    assert keys.resting(time.now) == (CoolingKey("one", "quota", time.now + QUOTA_SECONDS),)
 
 
 async def test_what_a_service_asked_for_holds_though_another_call_was_answered() -> None:
@@ -147,7 +147,7 @@ async def test_new_settings_keep_what_services_asked_for_and_look_at_refused_key
     old, time = pool(Key("one"), Key("two"))
     await old.failed(await lent(old), "m", SLOW)
     await old.failed(await lent(old), "m", REFUSED)
-    new = Pool([Key("two"), Key("one")], time)
+    new = CredentialPool([Key("two"), Key("one")], time)
     new.take_over(old)
     assert [rest.label for rest in new.resting(time.now)] == ["one"]
 

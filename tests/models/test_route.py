@@ -7,18 +7,18 @@ from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
+    FailedAttemptUsage,
     Media,
     ModelFacts,
     Prompt,
     Rates,
     Reply,
     Request,
-    Rerouted,
-    Retrying,
+    RetryEvent,
+    RoutingEvent,
     Thinking,
     Usage,
     UserMessage,
-    Wasted,
 )
 from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.models.wires.base import Credential
@@ -32,7 +32,7 @@ def trouble(kind: ModelTrouble = "overload", after: float | None = None) -> Mode
 
 
 def rerouted(got: list[Chunk]) -> list[tuple[str, str, str, str]]:
-    return [(c.step, c.model, c.to, c.kind) for c in got if isinstance(c, Rerouted)]
+    return [(c.step, c.model, c.to, c.kind) for c in got if isinstance(c, RoutingEvent)]
 
 
 # one way
@@ -41,8 +41,8 @@ def rerouted(got: list[Chunk]) -> list[tuple[str, str, str, str]]:
 async def test_passing_trouble_is_tried_again_with_doubling_pauses() -> None:
     roads = Roads(SETTINGS, [trouble(), trouble(), trouble()])
     got = await roads.call()
-    assert Retrying("overload", "overload!", 1, 1.0) in got
-    assert [c.attempt for c in got if isinstance(c, Retrying)] == [1, 2, 3]
+    assert RetryEvent("overload", "overload!", 1, 1.0) in got
+    assert [c.attempt for c in got if isinstance(c, RetryEvent)] == [1, 2, 3]
     assert got[-1] == Reply("half", usage=USED, model="a/m")
     assert roads.time.pauses == [1.0, 2.0, 4.0]
 
@@ -112,7 +112,7 @@ async def test_a_service_that_asked_for_a_pause_gets_it_from_the_next_call_too()
     assert raised.value.retry_after == 50.0
     roads.time.now = 95.0
     got = await roads.call()
-    assert got[0] == Retrying("rate_limit", "rate_limit!", 0, 5.5)
+    assert got[0] == RetryEvent("rate_limit", "rate_limit!", 0, 5.5)
     assert isinstance(got[-1], Reply)
     assert [one.at for one in roads.log] == [0.0, 100.5]
 
@@ -214,10 +214,10 @@ async def test_one_more_try_is_made_where_the_pause_is_short_then_the_next_model
     got = await roads.call()
     assert roads.asked == "a0 a0 b0"
     assert roads.time.pauses == [1.0]
-    told = [c for c in got if isinstance(c, Retrying | Rerouted)]
+    told = [c for c in got if isinstance(c, RetryEvent | RoutingEvent)]
     assert told == [
-        Retrying("overload", "overload!", 1, 1.0),
-        Rerouted("model", "a/m", "b/m", "timeout", "timeout!"),
+        RetryEvent("overload", "overload!", 1, 1.0),
+        RoutingEvent("model", "a/m", "b/m", "timeout", "timeout!"),
     ]
     assert got[-1] == Reply("half", usage=USED, model="b/m")
 
@@ -389,7 +389,7 @@ async def test_one_call_probes_while_the_others_go_elsewhere() -> None:
     assert gate.asked == 1
     for got in others:
         assert got[-1] == Reply("half", usage=USED, model="b/m")
-        assert isinstance(got[0], Rerouted)
+        assert isinstance(got[0], RoutingEvent)
         assert got[0].step == "skipped"
     gate.opened.set()
     assert rerouted(await probing) == [("closed", "a/m", "", "")]
@@ -432,14 +432,14 @@ async def test_a_failed_try_that_used_tokens_is_told_with_its_price() -> None:
     roads = Roads(SETTINGS, [used], facts=[PRICED])
     roads.speakers[0].piece = ""
     got = await roads.call()
-    assert got[0] == Wasted("a/m", Usage(1000, 500), 0.002, Usage(1000, 8192))
+    assert got[0] == FailedAttemptUsage("a/m", Usage(1000, 500), 0.002, Usage(1000, 8192))
 
 
 async def test_where_nobody_counted_the_tokens_what_came_is_counted() -> None:
     roads = Roads(SETTINGS, [ModelError("broken_stream", "cut")])
     roads.speakers[0].piece = "x" * 400
     wasted = (await roads.call())[1]
-    assert isinstance(wasted, Wasted)
+    assert isinstance(wasted, FailedAttemptUsage)
     assert wasted.usage.output == 100
     assert wasted.usage.input > 0
     assert wasted.cost is None
@@ -448,7 +448,7 @@ async def test_where_nobody_counted_the_tokens_what_came_is_counted() -> None:
 async def test_a_try_that_brought_nothing_costs_nothing() -> None:
     roads = Roads(SETTINGS, [trouble()])
     roads.speakers[0].piece = ""
-    assert not any(isinstance(chunk, Wasted) for chunk in await roads.call())
+    assert not any(isinstance(chunk, FailedAttemptUsage) for chunk in await roads.call())
 
 
 async def test_what_was_used_is_told_before_the_call_is_given_up_and_not_twice() -> None:
@@ -456,7 +456,7 @@ async def test_what_was_used_is_told_before_the_call_is_given_up_and_not_twice()
     stream = roads.model.stream(GO)
     assert [await anext(stream), await anext(stream)] == [
         Delta("ha"),
-        Wasted("a/m", Usage(10, 1), None),
+        FailedAttemptUsage("a/m", Usage(10, 1), None),
     ]
     with pytest.raises(ModelError) as raised:
         await anext(stream)
@@ -541,7 +541,7 @@ async def test_a_try_whose_price_nobody_can_know_tells_the_most_it_can_be(
     roads = Roads(SETTINGS, [trouble(kind)], facts=[PRICED])
     roads.speakers[0].piece = ""
     wasted = (await roads.call())[0]
-    assert isinstance(wasted, Wasted)
+    assert isinstance(wasted, FailedAttemptUsage)
     assert (wasted.usage, wasted.cost) == (Usage(), 0.0)
     assert wasted.most is not None
     assert wasted.most.input >= len("Be briefgo")
@@ -555,7 +555,7 @@ async def test_the_most_is_as_much_as_was_allowed_and_knows_what_an_image_is() -
         max_output=77,
     )
     roads = Roads(SETTINGS, [trouble("timeout")])
-    wasted = [c async for c in roads.model.stream(asked) if isinstance(c, Wasted)]
+    wasted = [c async for c in roads.model.stream(asked) if isinstance(c, FailedAttemptUsage)]
     assert wasted[0].most is not None
     assert 7_000 <= wasted[0].most.input < 12_000
     assert wasted[0].most.output == 77
@@ -570,7 +570,7 @@ async def test_a_try_that_was_never_begun_or_was_turned_away_has_no_most(
     for error in (trouble(kind), away):
         roads = Roads(SETTINGS, [error], facts=[PRICED])
         roads.speakers[0].piece = ""
-        assert not any(isinstance(chunk, Wasted) for chunk in await roads.call())
+        assert not any(isinstance(chunk, FailedAttemptUsage) for chunk in await roads.call())
 
 
 @pytest.mark.parametrize("asked", [float("nan"), float("inf"), -1.0, 1e300])

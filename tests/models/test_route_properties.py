@@ -11,12 +11,12 @@ from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
+    FailedAttemptUsage,
     ModelFacts,
     Reply,
     Request,
-    Rerouted,
-    Retrying,
-    Wasted,
+    RetryEvent,
+    RoutingEvent,
 )
 from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.models.wires.base import Credential
@@ -145,17 +145,17 @@ def check_told(got: list[Chunk], asks: list[Asked]) -> None:
     skipped: set[str] = set()
     for chunk in got:
         match chunk:
-            case Retrying():
+            case RetryEvent():
                 again = True
-            case Rerouted(step="key", model=name, to=to):
+            case RoutingEvent(step="key", model=name, to=to):
                 assert now is not None
                 assert name == now.model
                 key, again = to, True
-            case Rerouted(step="model", model=name, to=to):
+            case RoutingEvent(step="model", model=name, to=to):
                 assert now is not None
                 assert name == now.model != to
                 model, again = to, True
-            case Rerouted(step="skipped", model=name):
+            case RoutingEvent(step="skipped", model=name):
                 assert name not in skipped | {one.model for one in asks[: len(asks) - len(left)]}
                 skipped.add(name)
             case Delta():
@@ -183,7 +183,7 @@ def check(roads: Roads, watch: Watch, got: list[Chunk], error: ModelError | None
         if len({ask.model for ask in asks}) > 1:
             assert all(ask.model in error.message for ask in asks)
     assert [one is None for one in answers].count(True) == len(replies), "an answer was lost"
-    assert len([c for c in got if isinstance(c, Wasted)]) == len(asks) - len(replies)
+    assert len([c for c in got if isinstance(c, FailedAttemptUsage)]) == len(asks) - len(replies)
     assert all(0.0 <= pause <= MOST for pause in roads.time.pauses)
     most = sum(2 * len(keys) + 3 for keys in roads.keys) + 4
     assert len(asks) <= most

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.settings.root import ModelSettings
-from hermes_agent.core.settings.services import Service, ServiceSettings
+from hermes_agent.core.settings.services import ModelService, ServiceSettings
 from hermes_agent.models.catalogue.services import MAKERS, OWN, SERVICES, service_of
 
 SETTINGS = ModelSettings()
@@ -95,7 +95,7 @@ def test_settings_change_only_the_fields_they_set() -> None:
 def test_settings_add_services() -> None:
     said = ServiceSettings(wire="anthropic", url="https://mine/", key_variables=("MINE",))
     settings = ModelSettings(services={"mine": said})
-    mine = Service(wire="anthropic", url="https://mine/", key_variables=("MINE",))
+    mine = ModelService(wire="anthropic", url="https://mine/", key_variables=("MINE",))
     assert service_of("mine/a/b", settings, {}) == ("mine", mine, "https://mine")
 
 

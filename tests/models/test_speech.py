@@ -11,7 +11,7 @@ from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import Media
 from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.core.settings.services import ServiceSettings
-from hermes_agent.models.registry import Models
+from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.models.speech import Speech
 from tests.support.model_server import ModelServer, Raw, Received
 
@@ -29,7 +29,7 @@ def server() -> Iterator[ModelServer]:
 def speech(server: ModelServer, folder: Path, **changes: Any) -> Speech:
     row = ServiceSettings(url=f"{server.root}/v1", key_variables=("EAR_KEY",), **changes)
     settings = ModelSettings(services={"ear": row})
-    models = Models(settings, {"EAR_KEY": KEY}, folder, sleep=_at_once)
+    models = ModelRegistry(settings, {"EAR_KEY": KEY}, folder, sleep=_at_once)
     return models.speech("ear/whisper-1")
 
 
@@ -113,11 +113,13 @@ async def test_what_does_not_pass_is_said_at_once_without_the_key(
 
 @pytest.mark.parametrize("name", ["nosuch/whisper", "anthropic/ear", "openai", "openai/"])
 def test_who_cannot_hear_is_refused(tmp_path: Path, name: str) -> None:
-    models = Models(ModelSettings(), {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}, tmp_path)
+    models = ModelRegistry(
+        ModelSettings(), {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}, tmp_path
+    )
     with pytest.raises(UsageError):
         models.speech(name)
 
 
 async def test_without_a_key_the_way_to_one_is_said(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="OPENAI_API_KEY"):
-        await Models(ModelSettings(), {}, tmp_path).speech("openai/whisper-1").heard(MEMO)
+        await ModelRegistry(ModelSettings(), {}, tmp_path).speech("openai/whisper-1").heard(MEMO)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.wires.http import Wire, cleaned
+from hermes_agent.models.wires.http import HttpConnection, cleaned
 from hermes_agent.models.wires.sse import EventReader
 from tests.support.model_server import ModelServer, Raw
 
@@ -25,7 +25,7 @@ def server() -> Iterator[ModelServer]:
 
 async def read(server: ModelServer, raw: Raw) -> list[bytes]:
     server.answer_next(raw)
-    wire, reader = Wire(server.root, {}, 30.0), EventReader("it")
+    wire, reader = HttpConnection(server.root, {}, 30.0), EventReader("it")
     try:
         async with wire.post("/x", b"{}", {}) as answer:
             found = [data async for piece in answer.pieces() for data in reader.feed(piece)]
@@ -96,7 +96,7 @@ async def test_a_pause_is_a_day_at_most(server: ModelServer) -> None:
 
 async def pause(server: ModelServer, headers: dict[str, str]) -> float | None:
     server.answer_next(Raw([], 429, headers))
-    wire = Wire(server.root, {}, 30.0)
+    wire = HttpConnection(server.root, {}, 30.0)
     try:
         async with wire.post("/x", b"{}", {}) as answer:
             return answer.retry_after()

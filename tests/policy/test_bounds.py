@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hermes_agent.core.effects import Verdict
-from hermes_agent.core.skills import Bounds
+from hermes_agent.core.skills import SkillLimits
 from hermes_agent.policy.skill_limits import SERVING, trouble
 from tests.support.policies import effect_of, judge
 
@@ -18,28 +18,32 @@ EVERYTHING = """
 """  # noqa: E501
 
 
-def said(bounds: Bounds | tuple[Bounds, ...], run: str | None = None, **facts: Any) -> Verdict:
+def said(
+    bounds: SkillLimits | tuple[SkillLimits, ...], run: str | None = None, **facts: Any
+) -> Verdict:
     given = bounds if isinstance(bounds, tuple) else (bounds,)
     links = facts.pop("links", {})
     return judge(EVERYTHING, effect_of(run, bounds=given, **facts), links=links).verdict
 
 
-def allowed(bounds: Bounds | tuple[Bounds, ...], run: str | None = None, **facts: Any) -> bool:
+def allowed(
+    bounds: SkillLimits | tuple[SkillLimits, ...], run: str | None = None, **facts: Any
+) -> bool:
     verdict = said(bounds, run, **facts)
     assert verdict.action in ("allow", "deny")
     return verdict.action == "allow"
 
 
-def tools(*names: str) -> Bounds:
-    return Bounds("s", tools=names)
+def tools(*names: str) -> SkillLimits:
+    return SkillLimits("s", tools=names)
 
 
-def paths(*globs: str, tools: tuple[str, ...] = ()) -> Bounds:
-    return Bounds("s", tools=tools, paths=globs)
+def paths(*globs: str, tools: tuple[str, ...] = ()) -> SkillLimits:
+    return SkillLimits("s", tools=tools, paths=globs)
 
 
-def hosts(*globs: str, tools: tuple[str, ...] = ()) -> Bounds:
-    return Bounds("s", tools=tools, hosts=globs)
+def hosts(*globs: str, tools: tuple[str, ...] = ()) -> SkillLimits:
+    return SkillLimits("s", tools=tools, hosts=globs)
 
 
 def reading(path: str, **facts: Any) -> dict[str, Any]:
@@ -50,24 +54,24 @@ def reading(path: str, **facts: Any) -> dict[str, Any]:
     "run", ["rm -rf /", "curl $X", "python3 -c 'x'", "sudo foo", "PATH=x ls", "cat /etc/x"]
 )
 def test_what_a_skill_does_not_declare_it_does_not_bound(run: str) -> None:
-    assert allowed(Bounds("s"), run)
+    assert allowed(SkillLimits("s"), run)
     assert allowed((), run)
 
 
 def test_a_refusal_says_which_skill_refuses_what_and_what_it_declares() -> None:
-    verdict = said(Bounds("deploy", tools=("terminal(git:*)", "read_file")), "ls; rm x")
+    verdict = said(SkillLimits("deploy", tools=("terminal(git:*)", "read_file")), "ls; rm x")
     assert verdict.rule == "skill/deploy"
     assert verdict.reason == (
         "the skill deploy does not allow `ls`; it declares the tools terminal(git:*), read_file"
     )
     elsewhere = said(
-        Bounds("docs", paths=("docs/**",)), **reading("docs/a"), links={"docs/a": "/b"}
+        SkillLimits("docs", paths=("docs/**",)), **reading("docs/a"), links={"docs/a": "/b"}
     )
     assert elsewhere.reason == (
         "the skill docs does not allow reading 'docs/a' (it leads to /b); "
         "it declares the paths docs/**"
     )
-    far = said(Bounds("web", hosts=("a.org",)), "curl https://b.org/x")
+    far = said(SkillLimits("web", hosts=("a.org",)), "curl https://b.org/x")
     assert far.reason == "the skill web does not allow reaching b.org; it declares the hosts a.org"
 
 
@@ -360,7 +364,9 @@ def test_a_program_that_reaches_out_says_where_even_if_it_is_named() -> None:
 @pytest.mark.parametrize(("host", "expected"), [("a.org", True), ("b.org", False), ("", False)])
 def test_a_connection_of_a_call_under_way_is_bounded(host: str, expected: bool) -> None:
     # A connection comes without the command that makes it.
-    bounds = Bounds("s", tools=("terminal(curl:*)", "web_fetch"), paths=("x",), hosts=("a.org",))
+    bounds = SkillLimits(
+        "s", tools=("terminal(curl:*)", "web_fetch"), paths=("x",), hosts=("a.org",)
+    )
     for tool in ("terminal", "web_fetch"):
         assert allowed(bounds, tool=tool, hosts=(host,)) == expected
 
@@ -378,11 +384,14 @@ def test_tools_of_servers_are_bounded_by_name_where_nobody_sees_what_they_touch(
 
 
 def test_all_active_skills_must_allow_what_is_done() -> None:
-    both = (Bounds("one", tools=("terminal", "read_file")), Bounds("two", paths=("docs/**",)))
+    both = (
+        SkillLimits("one", tools=("terminal", "read_file")),
+        SkillLimits("two", paths=("docs/**",)),
+    )
     assert allowed(both, "cat docs/a")
     assert said(both, "cat src/a").rule == "skill/two"
     assert said(both, **reading("docs/a") | {"tool": "web_fetch"}).rule == "skill/one"
-    narrow = (Bounds("one", hosts=("a.org",)), Bounds("two", hosts=("b.org",)))
+    narrow = (SkillLimits("one", hosts=("a.org",)), SkillLimits("two", hosts=("b.org",)))
     assert not allowed(narrow, "curl https://a.org")
     assert not allowed(narrow, "curl https://b.org")
 
@@ -414,7 +423,7 @@ def _runs(cases: Any) -> Iterator[str]:
         hosts(""), hosts("https://a.org"), hosts("a.org/x"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_refuses_everything(bounds: Bounds) -> None:
+def test_what_cannot_be_read_refuses_everything(bounds: SkillLimits) -> None:
     assert trouble(bounds)
     for run in ("ls", "git status", "cat docs/a", ""):
         verdict = said(bounds, run)
@@ -424,4 +433,4 @@ def test_what_cannot_be_read_refuses_everything(bounds: Bounds) -> None:
 
 
 def test_what_can_be_read_has_no_trouble() -> None:
-    assert trouble(Bounds("s", ("terminal(git:*)", "x*"), ("a/**", "~/x"), ("*.a.org",))) == ""
+    assert trouble(SkillLimits("s", ("terminal(git:*)", "x*"), ("a/**", "~/x"), ("*.a.org",))) == ""

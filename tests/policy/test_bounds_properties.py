@@ -5,16 +5,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Effect, Verdict
-from hermes_agent.core.skills import Bounds
+from hermes_agent.core.skills import SkillLimits
 from hermes_agent.policy.gate import RuleGate
 from hermes_agent.policy.path_resolvers import by_words, finish
-from hermes_agent.policy.ruleset import Rules
+from hermes_agent.policy.ruleset import RuleSet
 from hermes_agent.policy.testing import HOMES, WORKSPACE
 from tests.support.policies import rules_of
 
 QUICK = settings(max_examples=150, deadline=None, database=None)
 
-READY = Rules(
+READY = RuleSet(
     rules_of("""
     - {id: calls, match: {kind: call}, then: allow}
     - {id: no, match: {program: rm}, then: deny}
@@ -43,7 +43,7 @@ def tuples(of: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
 
 
 bounds = st.builds(
-    Bounds, skill=words, tools=tuples(tools), paths=tuples(paths), hosts=tuples(hosts)
+    SkillLimits, skill=words, tools=tuples(tools), paths=tuples(paths), hosts=tuples(hosts)
 )
 effects = st.builds(
     Effect,
@@ -69,7 +69,9 @@ def verdict_of(effect: Effect) -> Verdict:
 
 @QUICK
 @given(effects, st.lists(bounds, max_size=3))
-def test_bounds_leave_a_verdict_as_it_is_or_refuse(effect: Effect, active: list[Bounds]) -> None:
+def test_bounds_leave_a_verdict_as_it_is_or_refuse(
+    effect: Effect, active: list[SkillLimits]
+) -> None:
     free = verdict_of(effect)
     bounded = verdict_of(replace(effect, bounds=tuple(active)))
     if bounded != free:
@@ -82,7 +84,7 @@ def test_bounds_leave_a_verdict_as_it_is_or_refuse(effect: Effect, active: list[
 
 @QUICK
 @given(effects, st.lists(bounds, min_size=1, max_size=3))
-def test_one_more_skill_never_allows_more(effect: Effect, active: list[Bounds]) -> None:
+def test_one_more_skill_never_allows_more(effect: Effect, active: list[SkillLimits]) -> None:
     fewer = verdict_of(replace(effect, bounds=tuple(active[1:])))
     more = verdict_of(replace(effect, bounds=tuple(active)))
     if fewer.action == "deny":
@@ -91,7 +93,7 @@ def test_one_more_skill_never_allows_more(effect: Effect, active: list[Bounds]) 
 
 @QUICK
 @given(effects, bounds)
-def test_any_bounds_get_a_verdict(effect: Effect, one: Bounds) -> None:
+def test_any_bounds_get_a_verdict(effect: Effect, one: SkillLimits) -> None:
     verdict = verdict_of(replace(effect, bounds=(one,)))
     assert verdict.rule != "gate"
     assert verdict.reason

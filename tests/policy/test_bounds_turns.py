@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.cli.decide.policy.simulate import effect_of as past_effect
+from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Verdict
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.records import Inbound, Judgement
-from hermes_agent.core.skills import Bounds, Opened
+from hermes_agent.core.records import Judgement, SessionMessage
+from hermes_agent.core.skills import ActivatedSkill, SkillLimits
 from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.files.loader import Policies
@@ -23,10 +23,10 @@ def calling(tool: str, **arguments: Any) -> ScriptedModel:
     return ScriptedModel(first, Reply("ok"), again, Reply("ok"))
 
 
-async def say(b: Bench, *bounds: Bounds) -> None:
-    opened = tuple(Opened(one.skill, "digest", one) for one in bounds)
+async def say(b: Bench, *bounds: SkillLimits) -> None:
+    opened = tuple(ActivatedSkill(one.skill, "digest", one) for one in bounds)
     b.sent += 1
-    await b.store.receive(b.session.id, Inbound(f"s{b.sent}", "go", "test", skills=opened))
+    await b.store.receive(b.session.id, SessionMessage(f"s{b.sent}", "go", "test", skills=opened))
     await (await b.worker()).run()
 
 
@@ -35,7 +35,7 @@ async def judged(b: Bench) -> list[ev.CallJudged]:
 
 
 async def test_a_skill_bounds_the_turn_in_which_it_is_active_and_no_other(tmp_path: Path) -> None:
-    docs = Bounds("docs", paths=("docs/**",))
+    docs = SkillLimits("docs", paths=("docs/**",))
     async with bench(tmp_path, calling("terminal", command="echo x > y")) as b:
         await say(b, docs)
         await say(b)
@@ -50,7 +50,7 @@ async def test_a_skill_bounds_the_turn_in_which_it_is_active_and_no_other(tmp_pa
 
 
 async def test_a_past_judgement_is_made_again_within_the_bounds_of_then(tmp_path: Path) -> None:
-    docs = Bounds("docs", tools=("terminal(ls:*)",))
+    docs = SkillLimits("docs", tools=("terminal(ls:*)",))
     async with bench(tmp_path, calling("terminal", command="cat x")) as b:
         await say(b, docs)
         (first,) = await judged(b)
@@ -82,14 +82,14 @@ async def test_connections_are_bounded_by_the_name_of_the_host(tmp_path: Path) -
             "  - {id: all, match: {kind: [call, host]}, then: allow}\n"
         )
         b.gate = Policies.of_home(tmp_path / "home", Path.home()).gate("mine")
-        await say(b, Bounds("web", tools=("fetch",), hosts=("good.test", "*.good.test")))
+        await say(b, SkillLimits("web", tools=("fetch",), hosts=("good.test", "*.good.test")))
         (finished,) = await b.events(ev.CallFinished)
     assert isinstance(finished, ev.CallFinished)
     assert finished.text.split() == ["good.test", "sub.good.test"]
 
 
 async def test_the_gate_is_handed_the_bounds_of_every_skill_that_is_active(tmp_path: Path) -> None:
-    one, two = Bounds("one", tools=("a",)), Bounds("two", hosts=("b",))
+    one, two = SkillLimits("one", tools=("a",)), SkillLimits("two", hosts=("b",))
     async with bench(tmp_path, calling("todo", items=[{"text": "look"}])) as b:
         b.gate = Says(Verdict("allow", "ok"))
         await say(b, one, two)

@@ -3,7 +3,7 @@ tell does not."""
 
 import pytest
 
-from hermes_agent.core.skills import Bounds
+from hermes_agent.core.skills import SkillLimits
 from tests.support.policies import effect_of, judge
 
 EVERYTHING = """
@@ -14,7 +14,7 @@ EVERYTHING = """
 LINKS = {"docs/link": "/etc"}
 
 
-def action(bounds: Bounds, run: str, folder: str = "") -> str:
+def action(bounds: SkillLimits, run: str, folder: str = "") -> str:
     effect = effect_of(run, bounds=(bounds,), folder=folder)
     return judge(EVERYTHING, effect, links=LINKS).verdict.action
 
@@ -39,7 +39,7 @@ ORDINARY = [
 @pytest.mark.parametrize("declared", ["docs/**", "docs", "./docs", "{workspace}/docs"])
 @pytest.mark.parametrize("run", ORDINARY)
 def test_ordinary_work_within_the_paths_of_a_skill_is_done(run: str, declared: str) -> None:
-    assert action(Bounds("s", paths=(declared,)), run) == "allow"
+    assert action(SkillLimits("s", paths=(declared,)), run) == "allow"
 
 
 LEADS_OUT = [
@@ -75,7 +75,7 @@ LEADS_OUT = [
 
 @pytest.mark.parametrize("run", LEADS_OUT)
 def test_what_leads_out_of_the_paths_of_a_skill_is_refused(run: str) -> None:
-    assert action(Bounds("s", paths=("docs/**",)), run) == "deny"
+    assert action(SkillLimits("s", paths=("docs/**",)), run) == "deny"
 
 
 @pytest.mark.parametrize("run", LEADS_OUT)
@@ -84,31 +84,33 @@ def test_a_skill_that_names_its_programs_stays_within_its_paths_too(run: str) ->
                 "sha256sum", "cksum", "tar", "xargs", "mv", "install", "wc", "rsync", "cut",
                 "head", "echo", "printf", "cd")  # fmt: skip
     named = tuple(f"terminal({program}:*)" for program in programs)
-    assert action(Bounds("s", tools=named, paths=("docs/**",)), run) == "deny"
+    assert action(SkillLimits("s", tools=named, paths=("docs/**",)), run) == "deny"
 
 
 @pytest.mark.parametrize("run", ["find -H /etc", "find -P /etc", "find -O3 /etc", "find -D x /etc"])
 def test_folders_behind_an_option_of_find_are_not_taken_for_where_it_stands(run: str) -> None:
-    assert action(Bounds("s", paths=("docs/**",)), run, folder="/workspace/docs") == "deny"
+    assert action(SkillLimits("s", paths=("docs/**",)), run, folder="/workspace/docs") == "deny"
 
 
 def test_where_the_shell_stands_within_the_paths_no_folder_need_be_named() -> None:
     for run in ("ls", "ls -la", "du -sh", "grep -rn x", "find -name x", "cd sub && ls"):
-        assert action(Bounds("s", paths=("docs/**",)), run, folder="/workspace/docs") == "allow"
-        assert action(Bounds("s", paths=("{workspace}",)), run) == "allow"
+        assert (
+            action(SkillLimits("s", paths=("docs/**",)), run, folder="/workspace/docs") == "allow"
+        )
+        assert action(SkillLimits("s", paths=("{workspace}",)), run) == "allow"
 
 
 def test_a_command_that_is_named_word_for_word_is_meant() -> None:
-    bounds = Bounds("s", tools=("terminal(ls -la)", "terminal(du:*)"), paths=("docs/**",))
+    bounds = SkillLimits("s", tools=("terminal(ls -la)", "terminal(du:*)"), paths=("docs/**",))
     assert action(bounds, "ls -la") == "allow"
     assert action(bounds, "du") == "deny"
 
 
 def test_a_plain_path_is_all_below_it_and_a_pattern_is_what_it_fits() -> None:
-    assert action(Bounds("s", paths=("docs/a",)), "cat docs/a/b/c") == "allow"
-    assert action(Bounds("s", paths=("docs/a",)), "cat docs/ab") == "deny"
-    assert action(Bounds("s", paths=("docs/*",)), "cat docs/a/b") == "deny"
-    assert action(Bounds("s", paths=("docs/[a]",)), "cat docs/a/b") == "deny"
+    assert action(SkillLimits("s", paths=("docs/a",)), "cat docs/a/b/c") == "allow"
+    assert action(SkillLimits("s", paths=("docs/a",)), "cat docs/ab") == "deny"
+    assert action(SkillLimits("s", paths=("docs/*",)), "cat docs/a/b") == "deny"
+    assert action(SkillLimits("s", paths=("docs/[a]",)), "cat docs/a/b") == "deny"
 
 
 HOSTS = [
@@ -160,7 +162,7 @@ NAMED = tuple(
 def test_what_can_lead_to_any_host_is_refused_whoever_names_the_program(
     run: str, expected: bool, tools: tuple[str, ...]
 ) -> None:
-    assert (action(Bounds("s", tools, hosts=("a.org",)), run) == "allow") == expected
+    assert (action(SkillLimits("s", tools, hosts=("a.org",)), run) == "allow") == expected
 
 
 REDIRECTIONS = [
@@ -202,11 +204,11 @@ def test_a_skill_that_names_programs_does_not_let_the_shell_write_anywhere(
 ) -> None:
     names = ("git", "truncate", "rm", "cd", "ssh web1")
     named = tuple(f"terminal({name}:*)" for name in names)
-    assert (action(Bounds("s", named), run) == "allow") == expected
+    assert (action(SkillLimits("s", named), run) == "allow") == expected
 
 
 def test_a_skill_that_names_the_whole_terminal_bounds_no_redirection() -> None:
-    assert action(Bounds("s", ("terminal",)), "git log > /etc/x") == "allow"
-    paths = Bounds("s", ("terminal(git:*)",), ("/etc/x",))
+    assert action(SkillLimits("s", ("terminal",)), "git log > /etc/x") == "allow"
+    paths = SkillLimits("s", ("terminal(git:*)",), ("/etc/x",))
     assert action(paths, "git log > /etc/x") == "allow"
     assert action(paths, "git log > out") == "deny"

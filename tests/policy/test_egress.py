@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Reach
+from hermes_agent.core.tool_services import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, guarded_client
 
 Answer = Callable[[str, dict[str, str]], str]
@@ -85,7 +85,7 @@ def nobody(host: str, address: str, public: bool) -> bool:
     return public
 
 
-def only(*hosts: str) -> Reach:
+def only(*hosts: str) -> EgressCheck:
     return lambda host, _address, public: public or host in hosts
 
 

@@ -2,10 +2,10 @@ from textwrap import dedent
 
 import pytest
 
-from hermes_agent.core.effects import Actor, Consent
+from hermes_agent.core.effects import Actor, ApprovalRequirement
 from hermes_agent.policy.files import parse
 from hermes_agent.policy.files.parse import read_file
-from hermes_agent.policy.files.schema import Match, Rewrite, Times
+from hermes_agent.policy.files.schema import Rewrite, RuleMatch, Times
 from hermes_agent.policy.patterns import expressions, hosts
 from tests.support.policies import file_of, problems_of, rules_of
 from tests.support.source import ROOT
@@ -43,13 +43,13 @@ def test_a_whole_file_is_read() -> None:
     (rule,) = file.rules
     assert rule.name == "cluster/restarts"
     assert rule.where == "cluster.yaml:8"
-    assert rule.match == Match(
+    assert rule.match == RuleMatch(
         program=("kubectl",),
         verb=("rollout restart", "scale*"),
         no_via=("sudo",),
         time=Times(((1320, 360),), (5, 6), "Europe/Berlin"),
     )
-    assert rule.consent == Consent(("alice", "#ops"), 2, 600.0)
+    assert rule.consent == ApprovalRequirement(("alice", "#ops"), 2, 600.0)
     assert rule.exact
     (case,) = file.tests
     assert case.actor == Actor("job", "nightly", "cron")
@@ -234,7 +234,7 @@ def test_a_tab_gets_the_hint_to_write_spaces() -> None:
 def test_the_page_names_every_key_there_is() -> None:
     page = (ROOT / "docs" / "reference" / "policies.md").read_text()
     keys = {
-        *Match.__struct_fields__,
+        *RuleMatch.__struct_fields__,
         *parse._CASE,
         *parse._RULE,
         *parse._HEADER,

@@ -3,12 +3,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from hermes_agent.core.effects import Consent, Verdict
+from hermes_agent.core.effects import ApprovalRequirement, Verdict
 from hermes_agent.core.errors import ToolError
 from hermes_agent.policy.gate import RuleGate
 from hermes_agent.policy.operations import recorded
 from hermes_agent.policy.path_resolvers import finish
-from hermes_agent.policy.ruleset import Rules
+from hermes_agent.policy.ruleset import RuleSet
 from hermes_agent.policy.testing import HOMES
 from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, judge, rules_of
 
@@ -20,7 +20,7 @@ LOOKING = f"""
 
 
 def gate_of(rules: str) -> RuleGate:
-    ready = Rules(rules_of(rules))
+    ready = RuleSet(rules_of(rules))
     return RuleGate(lambda: ready, HOMES)
 
 
@@ -153,8 +153,10 @@ def test_consent_is_what_satisfies_every_rule_that_asks() -> None:
     - {{id: b, match: {{program: bb}}, then: {{ask: {{by: [bob, carol], count: 2, within: 5m}}}}}}
     - {{id: c, match: {{program: cc}}, then: {{ask: {{by: dave}}}}}}
     """
-    assert judge(rules, effect_of("aa; bb; dd")).verdict.consent == Consent(("bob",), 2, 300.0)
-    assert judge(rules, effect_of("dd")).verdict.consent == Consent()
+    assert judge(rules, effect_of("aa; bb; dd")).verdict.consent == ApprovalRequirement(
+        ("bob",), 2, 300.0
+    )
+    assert judge(rules, effect_of("dd")).verdict.consent == ApprovalRequirement()
     verdict = judge(rules, effect_of("aa; cc")).verdict
     assert verdict.action == "deny"
     assert "different people" in verdict.reason
@@ -177,7 +179,7 @@ def test_a_secret_of_a_call_is_granted_by_the_rule_that_allows_it() -> None:
 
 
 def test_a_capability_the_agent_lacks_is_refused() -> None:
-    rules = Rules(rules_of(LOOKING))
+    rules = RuleSet(rules_of(LOOKING))
     gate = RuleGate(lambda: rules, HOMES, frozenset({"filesystem"}))
     verdict = finish(gate.judge(effect_of("ls"), recorded(())))
     assert (verdict.action, verdict.rule) == ("deny", "grant")

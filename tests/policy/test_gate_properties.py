@@ -11,12 +11,12 @@ from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.gate import RuleGate
-from hermes_agent.policy.operations import Homes, recorded
+from hermes_agent.policy.operations import KnownFolders, recorded
 from hermes_agent.policy.path_resolvers import finish
-from hermes_agent.policy.ruleset import Rules
+from hermes_agent.policy.ruleset import RuleSet
 from tests.support.policies import file_of, rules_of
 
-HOMES = Homes("/home/u", "/home/u/.hermes")
+HOMES = KnownFolders("/home/u", "/home/u/.hermes")
 QUICK = settings(
     max_examples=100,
     deadline=None,
@@ -64,8 +64,8 @@ MANY = """
 - {id: h, match: {holds: "{hermes}"}, then: deny}
 """
 RULES = rules_of(MANY)
-READY = Rules(RULES)
-NOT_ALLOWING = Rules(rule for rule in RULES if rule.action != "allow")
+READY = RuleSet(RULES)
+NOT_ALLOWING = RuleSet(rule for rule in RULES if rule.action != "allow")
 NO = rules_of("- {id: no, match: {origin: builtin}, then: deny}")
 
 
@@ -90,7 +90,7 @@ def test_without_a_rule_that_allows_nothing_is_allowed(effect: Effect) -> None:
 @given(effects, st.permutations(RULES))
 def test_a_deny_holds_in_whatever_order_the_rules_stand(effect: Effect, order: list[Any]) -> None:
     def verdict(rules: Any) -> str:
-        ready = Rules([*rules, *NO])
+        ready = RuleSet([*rules, *NO])
         return finish(RuleGate(lambda: ready, HOMES).judge(effect, recorded(()))).action
 
     if effect.origin == "builtin":

@@ -1,9 +1,9 @@
 import pytest
 
-from hermes_agent.core.effects import Act, Actor, Place
-from hermes_agent.policy.match import Facts
-from hermes_agent.policy.patterns.globs import Roots, Words, escape
-from hermes_agent.policy.ruleset import Rules
+from hermes_agent.core.effects import Actor, Operation, PathAccess
+from hermes_agent.policy.match import MatchContext
+from hermes_agent.policy.patterns.globs import Roots, WordGlobs, escape
+from hermes_agent.policy.ruleset import RuleSet
 from hermes_agent.policy.shell import read
 from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, rules_of
 
@@ -12,19 +12,19 @@ ROOTS = Roots(
 )
 
 
-def fits(rule: str, act: Act, **facts: object) -> bool:
+def fits(rule: str, act: Operation, **facts: object) -> bool:
     (one,) = rules_of(f"- {{id: x, {rule}}}")
     effect = effect_of(**facts)
-    return Rules([one]).decide(Facts(effect, ROOTS), act).by is not None
+    return RuleSet([one]).decide(MatchContext(effect, ROOTS), act).by is not None
 
 
-def program(name: str = "kubectl", **more: object) -> Act:
-    return Act(kind="program", text=name, program=name, **more)  # type: ignore[arg-type]
+def program(name: str = "kubectl", **more: object) -> Operation:
+    return Operation(kind="program", text=name, program=name, **more)  # type: ignore[arg-type]
 
 
-def path(access: str, *real: str, named: str = "") -> Act:
-    place = Place(access, "given", named or (real[0] if real else ""), real)  # type: ignore[arg-type]
-    return Act("path", "given", places=(place,))
+def path(access: str, *real: str, named: str = "") -> Operation:
+    place = PathAccess(access, "given", named or (real[0] if real else ""), real)  # type: ignore[arg-type]
+    return Operation("path", "given", places=(place,))
 
 
 KUBECTL = program(
@@ -135,8 +135,8 @@ def test_a_path_pattern_fits_what_it_should(
 
 def test_an_escaped_text_fits_itself_only() -> None:
     text = "a*b?[c]{d}"
-    assert Words([escape(text)]).fit(text)
-    assert not Words([escape(text)]).fit("aXb?[c]{d}")
+    assert WordGlobs([escape(text)]).fit(text)
+    assert not WordGlobs([escape(text)]).fit("aXb?[c]{d}")
     assert ROOTS.pattern((escape(f"/{text}"),)).fullmatch(f"/{text}")
 
 
@@ -154,14 +154,21 @@ def test_a_rule_that_allows_must_fit_all_places_and_others_any() -> None:
     assert not fits("match: {outside: workspace}, then: allow", two)
     assert fits("match: {outside: workspace}, then: ask", two)
     several = program(
-        "cp", places=(Place("read", "a", "/w/a", ("/w/a",)), Place("write", "b", "/b", ("/b",)))
+        "cp",
+        places=(
+            PathAccess("read", "a", "/w/a", ("/w/a",)),
+            PathAccess("write", "b", "/b", ("/b",)),
+        ),
     )
     assert not fits("match: {program: cp, path: '{workspace}/**'}, then: allow", several)
     assert fits("match: {program: cp, path: /b}, then: deny", several)
 
 
 def test_conditions_on_places_hold_for_one_and_the_same_place() -> None:
-    source, target = Place("read", "a", "/etc/a", ("/etc/a",)), Place("write", "b", "/b", ("/b",))
+    source, target = (
+        PathAccess("read", "a", "/etc/a", ("/etc/a",)),
+        PathAccess("write", "b", "/b", ("/b",)),
+    )
     several = program("cp", places=(source, target))
     assert not fits("match: {program: cp, path: /etc/**, access: write}, then: deny", several)
     assert fits("match: {program: cp, path: /etc/**, access: read}, then: deny", several)
@@ -178,7 +185,7 @@ def test_a_place_that_nobody_can_name_is_fitted_only_by_everything() -> None:
 
 
 def test_what_is_not_understood_is_allowed_only_by_a_rule_that_says_so() -> None:
-    unknown = Act("unknown", "$X", reason="nobody can tell")
+    unknown = Operation("unknown", "$X", reason="nobody can tell")
     assert not fits("match: {tool: terminal}, then: allow", unknown)
     assert fits("match: {tool: terminal, unknown: true}, then: allow", unknown)
     assert not fits("match: {kind: [call, program]}, then: allow", unknown)
@@ -243,7 +250,9 @@ def test_a_host_pattern_fits_what_it_should(
     pattern: str, fitting: list[str], others: list[str]
 ) -> None:
     def fit(host: str) -> bool:
-        return fits(f"match: {{host: '{pattern}'}}, then: deny", Act("host", host, hosts=(host,)))
+        return fits(
+            f"match: {{host: '{pattern}'}}, then: deny", Operation("host", host, hosts=(host,))
+        )
 
     assert [host for host in fitting if not fit(host)] == []
     assert [host for host in others if fit(host)] == []

@@ -8,7 +8,7 @@ import pytest
 from hermes_agent.policy.files.loader import BUNDLED, Policies
 from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.path_resolvers import by_words, finish, on_disk
-from hermes_agent.policy.testing import Outcome, Touches, run_tests
+from hermes_agent.policy.testing import PolicyTestOutcome, Touches, run_tests
 from hermes_agent.runtime.tools.builtin import load_tools
 
 TOOLS = {
@@ -23,7 +23,7 @@ def policies(tmp_path: Path) -> Policies:
     return Policies.of_home(tmp_path, Path("/home/user"), tests=True)
 
 
-def outcomes(policies: Policies, text: str) -> list[Outcome]:
+def outcomes(policies: Policies, text: str) -> list[PolicyTestOutcome]:
     file, problems = read_file("mine", "mine.yaml", dedent(text))
     assert problems == ()
     return run_tests(policies.load(), file, TOOLS)

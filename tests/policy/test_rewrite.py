@@ -1,6 +1,6 @@
 import pytest
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import Operation
 from hermes_agent.policy.files.schema import Rewrite
 from hermes_agent.policy.rewrite import Cannot, rewritten
 from tests.support.policies import ALLOW_ALL_CALLS, effect_of, judge
@@ -31,7 +31,7 @@ def test_the_words_of_a_program_are_changed_and_the_others_stay(
     text: str, rewrite: Rewrite, became: str
 ) -> None:
     effect = effect_of(f"ls; {text}; ls")
-    act = Act("program", text, program=text.partition(" ")[0], span=(4, 4 + len(text)))
+    act = Operation("program", text, program=text.partition(" ")[0], span=(4, 4 + len(text)))
     changed = rewritten(effect, [(act, rewrite)])
     assert changed.command == f"ls; {became}; ls"
     assert changed.input == {"command": f"ls; {became}; ls"}
@@ -41,7 +41,7 @@ def test_the_words_of_a_program_are_changed_and_the_others_stay(
     "text", ["rm $X", "rm `x`", 'rm "$X"', "rm a > b", "rm a # b", "rm $(x)", "rm 'a", "  "]
 )
 def test_words_that_are_more_than_plain_text_are_not_changed(text: str) -> None:
-    act = Act("program", text, program="rm", span=(0, len(text)))
+    act = Operation("program", text, program="rm", span=(0, len(text)))
     with pytest.raises(Cannot):
         rewritten(effect_of(text), [(act, Rewrite(("-i",)))])
 

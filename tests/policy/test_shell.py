@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell import read
 from hermes_agent.policy.shell.programs.argument_roles import ROLES
 from hermes_agent.policy.shell.programs.table import spec, table
@@ -18,15 +18,15 @@ from tests.support.shell_lines import Lines
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "shell-acts.yaml").read_text())
 
 
-def acts_of(text: str) -> tuple[Act, ...]:
+def acts_of(text: str) -> tuple[Operation, ...]:
     return read(text, folder="/w", home="/home/me")
 
 
-def programs(acts: tuple[Act, ...]) -> list[str]:
+def programs(acts: tuple[Operation, ...]) -> list[str]:
     return list(dict.fromkeys(act.program for act in acts if act.kind == "program"))
 
 
-def touched(acts: tuple[Act, ...], *accesses: str) -> set[str]:
+def touched(acts: tuple[Operation, ...], *accesses: str) -> set[str]:
     return {
         f"{place.access} {place.named or '?'}" if len(accesses) > 1 else place.named or "?"
         for act in acts
@@ -36,7 +36,7 @@ def touched(acts: tuple[Act, ...], *accesses: str) -> set[str]:
     }
 
 
-def unknown(acts: tuple[Act, ...]) -> bool:
+def unknown(acts: tuple[Operation, ...]) -> bool:
     return any(act.kind == "unknown" for act in acts)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell import read
 from tests.support.shell_lines import Lines, Recorder
 
@@ -12,7 +12,7 @@ _OPEN = set("$`*?[<…~")
 """Signs in an argument that was given as it stands, because nobody can tell its value."""
 
 
-def announced(record: list[str], acts: tuple[Act, ...]) -> bool:
+def announced(record: list[str], acts: tuple[Operation, ...]) -> bool:
     program, *arguments = record
     return any(
         list(act.arguments) == arguments or any(_OPEN & set(word) for word in act.arguments)

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.settings.root import BudgetSettings, UseSettings
 from hermes_agent.runtime.api.app import build_app
 from hermes_agent.runtime.models.selection import WARM_SECONDS

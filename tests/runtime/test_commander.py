@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import Signal, WatchedCheck
 from hermes_agent.core.skills import Check
 from tests.support.families import call, delegated, say, shell

@@ -7,8 +7,8 @@ from typing import TypeVar
 import pytest
 
 from hermes_agent import Agent, Tool
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import BudgetSettings, DelegationSettings, UseSettings
 from hermes_agent.runtime.tools.builtin import load_tools
@@ -27,7 +27,7 @@ from tests.support.families import (
 from tests.support.house import House, house, until
 from tests.support.patience import PATIENCE
 
-E = TypeVar("E", ev.Asked, ev.CallParked)
+E = TypeVar("E", ev.QuestionAsked, ev.CallParked)
 
 WAIT = shell("touch begun-$$; until [ -e go ]; do sleep 0.02; done")
 """Works until somebody makes the file `go`."""
@@ -814,7 +814,7 @@ async def test_questions_from_below_reach_whoever_listens_to_the_top(
     )
     async with house(tmp_path) as h:
         parent = await h.open(model, policy="careful")
-        listening = asyncio.create_task(heard(h, parent, ev.Asked))
+        listening = asyncio.create_task(heard(h, parent, ev.QuestionAsked))
         await h.send(parent, "plan", interactive=True)
         asked = await listening
         (open_one,) = await h.runtime.store.questions()
@@ -824,7 +824,9 @@ async def test_questions_from_below_reach_whoever_listens_to_the_top(
         events = await h.idle(parent)
     assert (tmp_path / "work" / "made").read_text() == "x"
     assert events[-1].text == "done"
-    assert not any(isinstance(one, ev.Asked) for one in events), "it is in the child's journal"
+    assert not any(isinstance(one, ev.QuestionAsked) for one in events), (
+        "it is in the child's journal"
+    )
 
 
 async def test_whoever_watches_the_parent_hears_of_an_outcome_that_nobody_knows(

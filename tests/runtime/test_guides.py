@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from tests.support.house import house
 from tests.support.source import ROOT
 

@@ -8,8 +8,8 @@ import pytest
 
 from hermes_agent.core.errors import Degraded
 from hermes_agent.core.jobs import JobSpec, Schedule
-from hermes_agent.core.records import Inbound, Session
-from hermes_agent.jobs.planner import Held, plan_due
+from hermes_agent.core.records import Session, SessionMessage
+from hermes_agent.jobs.planner import Outage, plan_due
 from tests.runtime.test_degraded import fill
 from tests.runtime.test_jobs import says
 from tests.store.helpers import opened
@@ -32,7 +32,7 @@ async def use_up(place: Workplace, session: Session) -> None:
     """Keep things until nothing more can be kept."""
     for number in range(2_000):
         try:
-            await place.runtime.store.receive(session.id, Inbound(f"n{number}", "y" * 2_000))
+            await place.runtime.store.receive(session.id, SessionMessage(f"n{number}", "y" * 2_000))
         except Degraded:
             return
     raise AssertionError("a full disk kept everything")
@@ -82,7 +82,7 @@ async def test_of_slots_before_it_was_there_the_reason_is_another(tmp_path: Path
         every = Schedule("every", "every 1h", seconds=HOUR, start=MONDAY)
         await store.jobs.add(JobSpec("x"), every, "test", "", MONDAY + HOUR)
         clock.now += 6 * HOUR
-        await plan_due(store.jobs, clock.now, held=Held(MONDAY + 2.5 * HOUR, "the disk is full"))
+        await plan_due(store.jobs, clock.now, held=Outage(MONDAY + 2.5 * HOUR, "the disk is full"))
         runs = list(reversed(await store.jobs.runs()))
         reasons = [run.error for run in runs]
         assert all("the runtime was down" in why for why in reasons[:2])

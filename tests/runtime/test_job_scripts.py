@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from tests.runtime.test_jobs import says
 from tests.support.house import until
 from tests.support.jobs import Clock, RealClock, workplace

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import OutcomeUnknown
 from hermes_agent.core.jobs import JobSpec, Run, Schedule
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.tools import Tool
 from tests.runtime.test_jobs import begun, says, waits
 from tests.store.helpers import opened
@@ -173,10 +173,10 @@ async def test_a_message_can_be_taken_back_until_a_turn_has_it(tmp_path: Path) -
     async with workplace(tmp_path, says(tmp_path, "x")) as place:
         store = place.runtime.store
         session = await place.house.open(says(tmp_path, "x"))
-        await store.receive(session.id, Inbound("one", "hello"))
+        await store.receive(session.id, SessionMessage("one", "hello"))
         assert await store.withdraw(session.id, "one")
         assert not await store.withdraw(session.id, "one")
         assert not await store.withdraw(session.id, "two")
-        assert not await store.receive(session.id, Inbound("one", "hello"))
+        assert not await store.receive(session.id, SessionMessage("one", "hello"))
         await place.house.say(session, "go")
         assert not await store.withdraw(session.id, "m1")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.gateway import Bond, Chat
+from hermes_agent.core import events as ev
+from hermes_agent.core.gateway import Chat, ChatBinding
 from tests.support.jobs import HOUR, Workplace, workplace
 
 
@@ -43,7 +43,7 @@ async def test_the_agent_makes_tends_and_removes_a_job(tmp_path: Path) -> None:
     )
     async with workplace(tmp_path, model) as place:
         session = await place.house.open(model)
-        await place.runtime.store.gateway.keep_bond(Bond("k", session.id, Chat("post", "7")))
+        await place.runtime.store.gateway.keep_bond(ChatBinding("k", session.id, Chat("post", "7")))
         await place.house.say(session, "go")
         found = await results(place, session.id)
         assert [one.ok for one in found] == [*[True] * 8, False, False, False]
@@ -92,14 +92,14 @@ async def test_making_a_job_asks_under_careful(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_is_made_again_after_a_death_adds_one_job(tmp_path: Path) -> None:
-    from hermes_agent.core.tool_services import Writer
+    from hermes_agent.core.tool_services import Provenance
 
     async with workplace(tmp_path, acts(tmp_path)) as place:
         session = await place.house.open(acts(tmp_path))
         tool = place.runtime.jobs.lent(session)
         given = {"name": "", "when": "every 1h", "prompt": "x", "options": None}
         for _ in range(2):
-            await tool.act("add", given, Writer(session.id, "e1"))
+            await tool.act("add", given, Provenance(session.id, "e1"))
         assert len(await place.jobs.jobs()) == 1
         await place.pass_time(HOUR)
         assert len(await place.runs()) == 1

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings.root import JobSettings, WatchSettings
 from hermes_agent.core.tools import Tool

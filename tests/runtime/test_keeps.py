@@ -8,7 +8,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.runtime.tools import session_resources as module
-from hermes_agent.runtime.tools.session_resources import IDLE_SECONDS, Keeps
+from hermes_agent.runtime.tools.session_resources import IDLE_SECONDS, SessionResources
 from tests.support.families import answers, call, say
 from tests.support.house import house
 
@@ -57,18 +57,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def keeps(clock: Clock) -> Keeps:
-    return Keeps(clock)
+def keeps(clock: Clock) -> SessionResources:
+    return SessionResources(clock)
 
 
-async def test_what_was_made_is_given_again(keeps: Keeps) -> None:
+async def test_what_was_made_is_given_again(keeps: SessionResources) -> None:
     make = Maker()
     first = await keeps.of("s").get("browser", make)
     assert await keeps.of("s").get("browser", make) is first
     assert make.tries == 1
 
 
-async def test_sessions_and_names_have_things_of_their_own(keeps: Keeps) -> None:
+async def test_sessions_and_names_have_things_of_their_own(keeps: SessionResources) -> None:
     make = Maker()
     made = [
         await keeps.of(session).get(name, make)
@@ -77,7 +77,7 @@ async def test_sessions_and_names_have_things_of_their_own(keeps: Keeps) -> None
     assert len({id(one) for one in made}) == 3
 
 
-async def test_two_who_ask_at_once_get_the_same(keeps: Keeps) -> None:
+async def test_two_who_ask_at_once_get_the_same(keeps: SessionResources) -> None:
     begin = asyncio.Event()
     make = Maker(slow=begin)
     asking = [asyncio.create_task(keeps.of("s").get("a", make)) for _ in range(5)]
@@ -87,7 +87,9 @@ async def test_two_who_ask_at_once_get_the_same(keeps: Keeps) -> None:
     assert make.tries == 1
 
 
-async def test_whoever_is_cancelled_does_not_take_it_from_the_others(keeps: Keeps) -> None:
+async def test_whoever_is_cancelled_does_not_take_it_from_the_others(
+    keeps: SessionResources,
+) -> None:
     begin = asyncio.Event()
     make = Maker(slow=begin)
     first, second = [asyncio.create_task(keeps.of("s").get("a", make)) for _ in range(2)]
@@ -100,7 +102,7 @@ async def test_whoever_is_cancelled_does_not_take_it_from_the_others(keeps: Keep
     assert make.tries == 1
 
 
-async def test_what_is_made_as_its_waiter_is_cancelled_is_kept(keeps: Keeps) -> None:
+async def test_what_is_made_as_its_waiter_is_cancelled_is_kept(keeps: SessionResources) -> None:
     begin = asyncio.Event()
     make = Maker(slow=begin)
     waiting = asyncio.create_task(keeps.of("s").get("a", make))
@@ -116,7 +118,9 @@ async def test_what_is_made_as_its_waiter_is_cancelled_is_kept(keeps: Keeps) -> 
     assert [one.closed for one in make.made] == [1]
 
 
-async def test_a_failure_that_nobody_waited_for_is_not_told_to_the_next(keeps: Keeps) -> None:
+async def test_a_failure_that_nobody_waited_for_is_not_told_to_the_next(
+    keeps: SessionResources,
+) -> None:
     begin = asyncio.Event()
     make = Maker(fails=1, slow=begin)
     waiting = asyncio.create_task(keeps.of("s").get("a", make))
@@ -130,7 +134,7 @@ async def test_a_failure_that_nobody_waited_for_is_not_told_to_the_next(keeps: K
 
 
 async def test_what_could_not_be_made_needs_no_closing(
-    keeps: Keeps, caplog: pytest.LogCaptureFixture
+    keeps: SessionResources, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ToolError, match="not now"):
         await keeps.of("s").get("a", Maker(fails=1))
@@ -138,14 +142,14 @@ async def test_what_could_not_be_made_needs_no_closing(
     assert caplog.text == ""
 
 
-async def test_what_could_not_be_made_is_tried_again(keeps: Keeps) -> None:
+async def test_what_could_not_be_made_is_tried_again(keeps: SessionResources) -> None:
     make = Maker(fails=1)
     with pytest.raises(ToolError, match="not now"):
         await keeps.of("s").get("a", make)
     assert await keeps.of("s").get("a", make) is make.made[0]
 
 
-async def test_what_is_dropped_is_closed_and_made_anew(keeps: Keeps) -> None:
+async def test_what_is_dropped_is_closed_and_made_anew(keeps: SessionResources) -> None:
     make = Maker()
     keep = keeps.of("s")
     first = await keep.get("a", make)
@@ -155,14 +159,16 @@ async def test_what_is_dropped_is_closed_and_made_anew(keeps: Keeps) -> None:
     assert second is not first
 
 
-async def test_to_drop_what_is_not_there_is_nothing(keeps: Keeps) -> None:
+async def test_to_drop_what_is_not_there_is_nothing(keeps: SessionResources) -> None:
     make = Maker()
     await keeps.of("s").drop("a")
     kept = await keeps.of("s").get("a", make)
     assert kept.closed == 0
 
 
-async def test_what_nobody_uses_is_closed_after_a_while(keeps: Keeps, clock: Clock) -> None:
+async def test_what_nobody_uses_is_closed_after_a_while(
+    keeps: SessionResources, clock: Clock
+) -> None:
     make = Maker()
     used = await keeps.of("used").get("a", make)
     left = await keeps.of("left").get("a", make)
@@ -176,7 +182,7 @@ async def test_what_nobody_uses_is_closed_after_a_while(keeps: Keeps, clock: Clo
     assert await keeps.of("left").get("a", make) is not left
 
 
-async def test_a_session_at_work_keeps_what_it_has(keeps: Keeps, clock: Clock) -> None:
+async def test_a_session_at_work_keeps_what_it_has(keeps: SessionResources, clock: Clock) -> None:
     make = Maker()
     kept = await keeps.of("s").get("a", make)
     clock.now += 10 * IDLE_SECONDS
@@ -190,7 +196,7 @@ async def test_a_session_at_work_keeps_what_it_has(keeps: Keeps, clock: Clock) -
 
 
 async def test_a_session_that_begins_while_another_is_tidied_up_keeps_what_it_has(
-    keeps: Keeps, clock: Clock
+    keeps: SessionResources, clock: Clock
 ) -> None:
     busy: set[str] = set()
     make = Maker()
@@ -213,7 +219,7 @@ async def test_a_session_that_begins_while_another_is_tidied_up_keeps_what_it_ha
 
 
 async def test_whoever_asks_while_a_session_is_forgotten_gets_what_stays_open(
-    keeps: Keeps,
+    keeps: SessionResources,
 ) -> None:
     make = Maker()
     await keeps.of("s").get("a", make)
@@ -224,7 +230,7 @@ async def test_whoever_asks_while_a_session_is_forgotten_gets_what_stays_open(
     assert [one.closed for one in make.made] == [1, 0]
 
 
-async def test_a_session_that_is_forgotten_keeps_nothing(keeps: Keeps) -> None:
+async def test_a_session_that_is_forgotten_keeps_nothing(keeps: SessionResources) -> None:
     make = Maker()
     mine = [await keeps.of("s").get(name, make) for name in "ab"]
     other = await keeps.of("t").get("a", make)
@@ -236,7 +242,7 @@ async def test_a_session_that_is_forgotten_keeps_nothing(keeps: Keeps) -> None:
 
 
 async def test_something_that_cannot_be_closed_does_not_keep_the_rest_open(
-    keeps: Keeps, caplog: pytest.LogCaptureFixture
+    keeps: SessionResources, caplog: pytest.LogCaptureFixture
 ) -> None:
     stubborn, plain = Thing(stubborn=True), Thing()
 

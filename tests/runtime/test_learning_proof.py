@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ModelError, UsageError
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.knowledge import Case, Trial
+from hermes_agent.core.knowledge import EvaluationCase, Trial
 from hermes_agent.core.settings.root import BudgetSettings, LearningSettings
 from hermes_agent.core.settings.terminals import LocalPlace, SandboxPlace
 from hermes_agent.learning.structured_output import NoBudget
@@ -21,8 +21,10 @@ FILES = {"SKILL.md": skill_text("make-it", "Makes it. Use when it is to be made.
 OPEN = {"calls": [call("skill", name="make-it")]}
 
 
-def case(setup: str = "true", check: str = "test -e made", task: str = "make it now") -> Case:
-    return Case("c1", "make-it", task, setup, check, held=True)
+def case(
+    setup: str = "true", check: str = "test -e made", task: str = "make it now"
+) -> EvaluationCase:
+    return EvaluationCase("c1", "make-it", task, setup, check, held=True)
 
 
 def worker(folder: Path, *commands: str, **facts: Any) -> str:
@@ -32,7 +34,9 @@ def worker(folder: Path, *commands: str, **facts: Any) -> str:
     return answers(folder, "worker", **turns, facts=facts)
 
 
-async def play(h: Pupil, one: Case, files: Mapping[str, bytes] | None = None) -> Trial | None:
+async def play(
+    h: Pupil, one: EvaluationCase, files: Mapping[str, bytes] | None = None
+) -> Trial | None:
     return await h.runtime.learning.arena.play(one, files, 0, "digest")
 
 

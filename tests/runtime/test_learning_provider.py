@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.settings.root import MemorySettings, ModelSettings, Settings
-from hermes_agent.core.skills import Recalled
+from hermes_agent.core.skills import RecallResult
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.fake_mem0 import KEY, FakeMem0
 from tests.support.families import answers, delegated, say
@@ -119,7 +119,7 @@ async def test_a_service_that_does_not_answer_holds_one_turn_up_at_most_and_is_n
             assert (await h.say(session, "and the cluster?"))[-1].text == "kestrel"
             await h.learned()
             assert len(dead.requests) == 1, "it is left alone for a while"
-            assert taken(await h.journal(session)).recalled == Recalled()
+            assert taken(await h.journal(session)).recalled == RecallResult()
 
 
 async def test_a_service_without_its_key_keeps_no_message_from_being_worked_on(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
 from tests.support.families import answers, call, say, shell
 from tests.support.pupils import Pupil, pupil, skill_text

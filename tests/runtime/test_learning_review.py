@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.knowledge import Chore
+from hermes_agent.core.knowledge import BackgroundTask
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import LearningSettings, UseSettings
 from tests.support.families import answers, say, shell
@@ -52,7 +52,7 @@ async def notes(h: Pupil) -> list[str]:
     return [note.text for note in await h.runtime.store.lore.notes()]
 
 
-async def waiting(h: Pupil) -> Chore:
+async def waiting(h: Pupil) -> BackgroundTask:
     """The one review that is to be done within a day."""
     due = await h.runtime.store.lore.chores(h.runtime.clock() + DAY)
     (found,) = [chore for chore in due if chore.kind == "review"]
@@ -213,7 +213,7 @@ async def test_a_chore_that_breaks_does_not_keep_the_others_from_being_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
-        await h.runtime.store.lore.want(Chore("review odd", "review", {}, 0.0))
+        await h.runtime.store.lore.want(BackgroundTask("review odd", "review", {}, 0.0))
         await worked(h, tmp_path)
         assert await notes(h) == [NOTE["text"]]
         assert "review odd broke" in caplog.text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Usage
 from tests.support.pupils import Pupil, pupil, skill_text
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Session
 from tests.support.families import answers, call, children, delegated, say, shell
 from tests.support.pupils import Pupil, pupil, skill_text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
 from tests.support.families import answers, say, shell
 from tests.support.prefix import check_session

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent import Agent, HermesError, Tool
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HomeLocked, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
 from tests.support.openai_server import OpenAIServer
 from tests.support.patience import PATIENCE

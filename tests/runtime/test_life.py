@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.client.follower import reach
-from hermes_agent.core.events.journal import CallFinished, RuntimeChanged
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.events import CallFinished, RuntimeChanged
+from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.store.store import Store
@@ -114,7 +114,7 @@ serve(Path({str(tmp_path / "home")!r}), os.environ, tools=[Tool("slow", slow, "S
     script = tmp_path / "script.json"
     reply = {"calls": [{"tool": "slow", "with": {"line": "x"}}]}
     script.write_text(json.dumps({"turns": [{"replies": [reply, {"say": "ok"}]}]}))
-    api = Api(str(tmp_path / "home"))
+    api = RuntimeClient(str(tmp_path / "home"))
     with subprocess.Popen([sys.executable, "-c", program]) as process:
         wait_until(api.is_up, "the runtime to start")
         message = {"text": "go", "workspace": str(tmp_path), "model": f"scripted/{script}"}
@@ -140,7 +140,7 @@ async def test_stopping_waits_for_an_effect_though_everything_stood_still(tmp_pa
     runtime = Runtime(tmp_path / "home", environ, tools=[Tool("slow", slow, "Slow")])
     await runtime.start()
     session = await runtime.open_session(workspace=str(tmp_path))
-    await runtime.submit(session, Inbound("k", "go"))
+    await runtime.submit(session, SessionMessage("k", "go"))
     await begun.wait()
     stopping = asyncio.create_task(runtime.stop(patience=3.0))
     await asyncio.sleep(0)
@@ -216,7 +216,7 @@ def test_it_does_not_fall_asleep_while_a_message_comes_in(tmp_path: Path) -> Non
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.yaml").write_text("runtime: {idle_seconds: 0.3}\nmodel: scripted/demo\n")
-    api = Api(str(home))
+    api = RuntimeClient(str(home))
     api.ensure = lambda: hermes(home, "up")  # type: ignore[method-assign]  # not as our own child
 
     def listen() -> Generator[dict[str, Any]]:
@@ -278,7 +278,7 @@ class Broken:
     async def close(self): pass
 serve(Path({str(home)!r}), os.environ, faces=[Broken])
 """
-    api = Api(str(home))
+    api = RuntimeClient(str(home))
     with subprocess.Popen([sys.executable, "-c", program]) as process:
         logged = home / "logs" / "runtime.log"
         wait_until(api.is_up, "the runtime to start")
@@ -335,7 +335,7 @@ async def test_it_is_needed_by_a_turn_that_is_still_put_together(tmp_path: Path)
     runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
     await runtime.start()
     session = await runtime.open_session(workspace=str(tmp_path))
-    await runtime.submit(session, Inbound("k", "hello"))
+    await runtime.submit(session, SessionMessage("k", "hello"))
     needed = await runtime.is_needed()
     await runtime.at_rest(session.id)
     await runtime.stop()

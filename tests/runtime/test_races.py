@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.client.follower import Following, send
+from hermes_agent.cli.client.follower import TurnFollower, send
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HomeLocked, NotFound
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.records import Inbound, NewSession
+from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.runtime.home.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
@@ -40,7 +40,7 @@ async def test_one_key_sent_twice_at_once_opens_one_session(tmp_path: Path) -> N
 
         async def deliver() -> bool:
             session = await runtime.open_session(workspace=str(tmp_path), key="cli:k1", once=True)
-            return await runtime.submit(session, Inbound("k1", "pay"))
+            return await runtime.submit(session, SessionMessage("k1", "pay"))
 
         new = await asyncio.gather(*(deliver() for _ in range(5)))
         sessions = await runtime.store.sessions()
@@ -70,7 +70,7 @@ def test_a_client_whose_acknowledgement_was_lost_still_gets_its_answer(
     one.api.ensure = again  # type: ignore[method-assign]  # by the nursery, not by the command
     message = {"text": "hi", "workspace": str(one.work), "model": f"scripted/{one.script}"}
     sent = send(one.api, message)
-    events = list(Following(one.api, sent["session"], sent["key"], sent["after"]).events())
+    events = list(TurnFollower(one.api, sent["session"], sent["key"], sent["after"]).events())
     assert events[-1]["kind"] == "turn_finished"
     assert events[-1]["text"] == "hello"
     assert len(one.api.get("/v1/sessions")) == 1
@@ -102,7 +102,7 @@ async def test_an_interrupt_right_after_the_message_counts(tmp_path: Path) -> No
     await runtime.start()
     try:
         session = await runtime.open_session(workspace=str(tmp_path))
-        await runtime.submit(session, Inbound("k", "go"))
+        await runtime.submit(session, SessionMessage("k", "go"))
         assert await runtime.interrupt(session.id)
         while (await runtime.store.session(session.id)).state != "idle":
             await asyncio.sleep(0.01)
@@ -122,7 +122,7 @@ async def test_a_session_whose_policy_is_gone_fails_and_says_so(tmp_path: Path) 
     try:
         new = NewSession(str(tmp_path), "of-yesterday", "scripted/demo")
         session = await runtime.store.open_session(new, Prompt("You are a test."))
-        await runtime.submit(session, Inbound("k", "go"))
+        await runtime.submit(session, SessionMessage("k", "go"))
         while (await runtime.store.session(session.id)).state != "idle":
             await asyncio.sleep(0.01)
         end = (await runtime.store.events(session.id))[-1].event
@@ -154,7 +154,7 @@ async def test_a_message_to_a_session_that_is_being_deleted_is_refused(tmp_path:
         deleting = asyncio.create_task(runtime.delete_session(session))
         await asyncio.sleep(0)
         with pytest.raises(NotFound):
-            await runtime.submit(session, Inbound("k", "go"))
+            await runtime.submit(session, SessionMessage("k", "go"))
         await deleting
         assert await runtime.store.sessions() == []
     finally:

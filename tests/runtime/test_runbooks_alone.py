@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from tests.support.families import say, shell
 from tests.support.responses import RUNBOOK, Response, act, response
 

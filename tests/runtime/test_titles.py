@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.titles import title_of
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request
 from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Price, UseSettings
 from hermes_agent.core.settings.services import ServiceSettings
@@ -42,7 +42,7 @@ async def test_a_session_gets_a_title_once_and_it_is_paid_for(tmp_path: Path) ->
         await h.say(session, "and tomorrow?")
         await after(h)
         events = await h.journal(session)
-    assert [type(one) for one in events].count(ev.Titled) == 1
+    assert [type(one) for one in events].count(ev.SessionTitled) == 1
 
 
 async def test_without_a_model_for_titles_the_first_line_is_the_title(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ async def test_without_a_model_for_titles_the_first_line_is_the_title(tmp_path: 
         await after(h)
         assert (await h.now(session)).title == "how is the weather?"
         assert [cost.name for cost in await h.runtime.store.costs("use")] == ["main"]
-    assert not any(isinstance(one, ev.Charged | ev.Titled) for one in events)
+    assert not any(isinstance(one, ev.CostCharged | ev.SessionTitled) for one in events)
 
 
 @pytest.mark.parametrize("why", ["fails", "nothing said", "no budget", "gone"])
@@ -102,7 +102,7 @@ async def test_a_title_that_comes_during_the_next_turn_is_in_its_journal(tmp_pat
         await h.idle(session)
         recorded = await h.runtime.store.events(session.id)
         prompt = await h.runtime.store.prompt(session.prompt)
-    folded = Conversation(session.id, prompt).apply_all(recorded)
+    folded = ConversationState(session.id, prompt).apply_all(recorded)
     assert (folded.whole, folded.turn) == (live.whole, live.turn)
     end = recorded[-1].event
     assert isinstance(end, ev.TurnFinished)
@@ -147,7 +147,7 @@ async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothi
         session = await h.open(main)
         await h.say(session, "how is the weather?")
         recorded = await h.runtime.store.events(session.id)
-        talk = Conversation(session.id, await h.runtime.store.prompt(session.prompt))
+        talk = ConversationState(session.id, await h.runtime.store.prompt(session.prompt))
         talk.apply_all(recorded)
         await after(h)
         await h.runtime.delete_session(session)

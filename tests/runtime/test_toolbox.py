@@ -9,7 +9,7 @@ import pytest
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.runtime.tools import builtin
-from hermes_agent.runtime.tools.builtin import TABLE, TOOLSETS, Toolbox, load_tools
+from hermes_agent.runtime.tools.builtin import TABLE, TOOLSETS, SessionTools, load_tools
 from tests.support.families import answers, call, say
 
 SPECS = (
@@ -218,7 +218,7 @@ def test_a_browser_that_the_settings_name_is_one(tmp_path: Path) -> None:
 
 def test_a_session_has_the_tools_of_its_prompt_alone() -> None:
     own = {name: builtin.load("todo") for name in ("todo", "other")}
-    tools = Toolbox(["read_file", "todo"], own)
+    tools = SessionTools(["read_file", "todo"], own)
     assert list(tools) == ["read_file", "todo"]
     assert tools["todo"] is own["todo"]
     assert tools["read_file"].name == "read_file"

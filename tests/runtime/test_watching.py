@@ -17,13 +17,13 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
 from hermes_agent.core.settings.root import WatchSettings
-from hermes_agent.core.skills import Check, Expect
+from hermes_agent.core.skills import Check, Expectation
 from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.api.listener import MOST_AT_ONCE, Visitor
+from hermes_agent.runtime.api.listener import MOST_AT_ONCE, LimitedHttpProtocol
 from hermes_agent.runtime.check_runner import ENTER_SECONDS
 from hermes_agent.runtime.runtime import Runtime
 from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
@@ -52,7 +52,7 @@ async def first(here: House, count: int = 1) -> list[Incident]:
 
 
 def check(run: str, **more: Any) -> WatchedCheck:
-    expect = more.pop("expect", Expect())
+    expect = more.pop("expect", Expectation())
     return WatchedCheck("x", Check(run, expect, more.pop("timeout", None)), **more)
 
 
@@ -60,10 +60,10 @@ def check(run: str, **more: Any) -> WatchedCheck:
     ("what", "said"),
     [
         (check("echo fine"), ""),
-        (check("echo fine; exit 3", expect=Expect(None, "^fine$")), ""),
+        (check("echo fine; exit 3", expect=Expectation(None, "^fine$")), ""),
         (check("echo broken; exit 3"), "exit code 3, not 0\nbroken"),
-        (check("echo broken >&2", expect=Expect(no_output="brok")), "its output holds 'brok'"),
-        (check("echo a", expect=Expect(output="b")), "its output does not hold 'b'"),
+        (check("echo broken >&2", expect=Expectation(no_output="brok")), "its output holds 'brok'"),
+        (check("echo a", expect=Expectation(output="b")), "its output does not hold 'b'"),
         (check("sleep 60", timeout=0.3), "it took longer than 0.3 s"),
         (check("rm -rf /srv/x"), "the gate asks, and nobody can be asked"),
         (check("true", terminal="nowhere"), "no terminal called 'nowhere'"),
@@ -170,7 +170,9 @@ async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
             write(tmp_path, "{name: web, run: 'false', after: 1}")
             heard = await listener.next()
             assert heard is not None
-            while not (isinstance(heard.event, ev.Noted) and "declared:" in heard.event.text):
+            while not (
+                isinstance(heard.event, ev.NoticeIssued) and "declared:" in heard.event.text
+            ):
                 heard = await listener.next()
                 assert heard is not None
 
@@ -389,7 +391,7 @@ def _hears(connection: socket.socket) -> bytes:
 
 
 async def test_a_request_that_never_comes_is_not_waited_for() -> None:
-    class Hasty(Visitor):
+    class Hasty(LimitedHttpProtocol):
         patience = 0.05
 
     async def app(_scope: Any, _receive: Any, _send: Any) -> None:

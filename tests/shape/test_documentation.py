@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
-from hermes_agent.core.events import journal
+from hermes_agent.core import events
 from hermes_agent.core.settings import root
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.runtime.tools.builtin import load_tools
@@ -40,7 +40,7 @@ def test_every_setting_has_a_heading() -> None:
 
 
 def test_every_event_has_a_heading() -> None:
-    kinds = get_args(journal.Event) + get_args(journal.Passing)
+    kinds = get_args(events.Event) + get_args(events.TransientEvent)
     assert {kind.__struct_config__.tag for kind in kinds} - headings("events.md") == set()
 
 

@@ -10,17 +10,17 @@ import pytest
 import xllamacpp
 from msgspec.structs import replace
 
-from hermes_agent.agent.prompt import Surroundings, build_prompt
+from hermes_agent.agent.prompt import PromptContext, build_prompt
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.learning.skills.file import parse
-from hermes_agent.learning.skills.prompt_index import Entry, index
+from hermes_agent.learning.skills.prompt_index import SkillIndexEntry, index
 from hermes_agent.models.local.files import find_model
 from hermes_agent.runtime.learning import SHIPPED
 from hermes_agent.runtime.tools.builtin import TABLE, missing, specs
 from hermes_agent.tools.mcp.provider import Servers
 
-AROUND = Surroundings("/srv/shop", "Linux x86_64", "2026-11-15")
+AROUND = PromptContext("/srv/shop", "Linux x86_64", "2026-11-15")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,9 @@ def test_a_first_request_with_all_tools_costs_less_than_5000_tokens(
     ]
     skills = index(
         [
-            Entry(one.name, one.description, one.category, "given", "", one.incident, True)
+            SkillIndexEntry(
+                one.name, one.description, one.category, "given", "", one.incident, True
+            )
             for one in found
         ]
     )

@@ -61,7 +61,8 @@ def test_help_is_printed_without_importing_anything_heavier_than_argparse(
 
 
 LATER = (
-    "hermes_agent.policy.shell", "hermes_agent.policy.ruleset", "hermes_agent.tools.browser",
+    "hermes_agent.policy.shell", "hermes_agent.policy.ruleset",
+    "hermes_agent.tools.browser.browser",
     "hermes_agent.tools.mcp", "hermes_agent.tools.web",
     "hermes_agent.terminals.code_sandbox.runner",
     "httpx", "mcp", "pydantic", "fastjsonschema", "starlette", "importlib.resources",

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events.journal import Recorded
+from hermes_agent.core.events import Recorded
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.records import Inbound, NewSession, Session, Turn
+from hermes_agent.core.records import NewSession, Session, SessionMessage, Turn
 from hermes_agent.store.store import Store
 
 PROMPT = Prompt("You are Hermes.")
@@ -32,7 +32,7 @@ async def a_session(store: Store, **facts: str) -> Session:
 
 
 async def a_turn(store: Store, session: Session, text: str = "hello") -> Turn:
-    assert await store.receive(session.id, Inbound(f"auto-{next(_numbers)}", text))
+    assert await store.receive(session.id, SessionMessage(f"auto-{next(_numbers)}", text))
     turn = await store.start_turn(session.id)
     assert turn is not None
     return turn

@@ -6,8 +6,8 @@ import apsw
 import msgspec
 import pytest
 
-from hermes_agent.core.effects import Consent
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import ApprovalRequirement
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.store.store import Store
 from tests.store.helpers import a_session, a_turn, opened
@@ -24,12 +24,18 @@ async def one_effect(store: Store) -> str:
     await store.append(
         turn,
         judged,
-        ev.Asked(f"{effect}-ok", "approval", "may it?", effect=effect, consent=Consent(count=2)),
-        ev.Agreed(f"{effect}-ok", "ann"),
-        ev.Answered(f"{effect}-ok", "yes", "ann, bob"),
+        ev.QuestionAsked(
+            f"{effect}-ok",
+            "approval",
+            "may it?",
+            effect=effect,
+            consent=ApprovalRequirement(count=2),
+        ),
+        ev.ApprovalGiven(f"{effect}-ok", "ann"),
+        ev.QuestionAnswered(f"{effect}-ok", "yes", "ann, bob"),
         ev.CallIntended(effect, "c1", "terminal"),
         ev.CallFinished(effect, "c1", "terminal", "a b"),
-        ev.Noted("not part of the log"),
+        ev.NoticeIssued("not part of the log"),
     )
     return session.id
 
@@ -55,7 +61,7 @@ async def test_an_effect_is_told_from_the_question_to_the_outcome(tmp_path: Path
 async def test_the_words_of_an_answer_to_the_model_are_not_in_the_log(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         turn = await a_turn(store, await a_session(store))
-        await store.append(turn, ev.Answered("x-q1", "my birthday is in May", "ann"))
+        await store.append(turn, ev.QuestionAnswered("x-q1", "my birthday is in May", "ann"))
         (entry,) = await store.audit()
         assert msgspec.json.decode(entry.body)["answer"] == "words"
 
@@ -134,7 +140,14 @@ async def test_judgements_come_with_the_arguments_of_their_calls(tmp_path: Path)
 async def test_a_question_tells_who_has_agreed_so_far(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         turn = await a_turn(store, await a_session(store))
-        asked = ev.Asked("x-ok", "approval", "may it?", consent=Consent(("a*",), 3, 60.0))
-        await store.append(turn, asked, ev.Agreed("x-ok", "ann"), ev.Agreed("x-ok", "al"))
+        asked = ev.QuestionAsked(
+            "x-ok", "approval", "may it?", consent=ApprovalRequirement(("a*",), 3, 60.0)
+        )
+        await store.append(
+            turn, asked, ev.ApprovalGiven("x-ok", "ann"), ev.ApprovalGiven("x-ok", "al")
+        )
         (question,) = await store.questions()
-    assert (question.consent, question.agreed) == (Consent(("a*",), 3, 60.0), ("ann", "al"))
+    assert (question.consent, question.agreed) == (
+        ApprovalRequirement(("a*",), 3, 60.0),
+        ("ann", "al"),
+    )

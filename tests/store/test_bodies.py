@@ -5,9 +5,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.records import SessionMessage
 from tests.store.helpers import a_session, a_turn, opened, told
 
 LARGE = "large 資料 " * 10_000
@@ -25,7 +25,7 @@ async def test_large_texts_of_every_kind_go_to_files_and_come_back(tmp_path: Pat
     ]
     async with opened(tmp_path) as store:
         session = await a_session(store)
-        await store.receive(session.id, Inbound("k", LARGE))
+        await store.receive(session.id, SessionMessage("k", LARGE))
         assert len(files(tmp_path)) == 1
         turn = await store.start_turn(session.id)
         assert turn is not None
@@ -41,10 +41,10 @@ async def test_a_file_lives_as_long_as_somebody_uses_it(tmp_path: Path) -> None:
         sessions = [await a_session(store) for _ in range(2)]
         for session in sessions:
             turn = await a_turn(store, session)
-            await store.append(turn, ev.Noted(LARGE))
+            await store.append(turn, ev.NoticeIssued(LARGE))
         assert len(files(tmp_path)) == 1
         await store.delete_session(sessions[0].id)
-        assert told(await store.events(sessions[1].id, 3)) == [ev.Noted(LARGE)]
+        assert told(await store.events(sessions[1].id, 3)) == [ev.NoticeIssued(LARGE)]
         await store.delete_session(sessions[1].id)
         assert files(tmp_path) == []
 
@@ -54,7 +54,7 @@ async def test_files_left_by_a_crash_after_a_deletion_are_removed_at_the_next_st
 ) -> None:
     async with opened(tmp_path) as store:
         session = await a_session(store)
-        await store.append(await a_turn(store, session), ev.Noted(LARGE))
+        await store.append(await a_turn(store, session), ev.NoticeIssued(LARGE))
     (file,) = files(tmp_path)
     db = apsw.Connection(str(tmp_path / "state.db"))
     db.execute("delete from blobs")
@@ -70,7 +70,7 @@ async def test_files_left_by_a_crash_after_a_deletion_are_removed_at_the_next_st
 async def test_a_lost_file_is_named_and_the_rest_goes_on(tmp_path: Path, harm: str) -> None:
     async with opened(tmp_path) as store:
         session, other = await a_session(store), await a_session(store)
-        await store.append(await a_turn(store, session), ev.Noted(LARGE))
+        await store.append(await a_turn(store, session), ev.NoticeIssued(LARGE))
         (file,) = files(tmp_path)
         if harm == "missing":
             file.unlink()
@@ -80,5 +80,5 @@ async def test_a_lost_file_is_named_and_the_rest_goes_on(tmp_path: Path, harm: s
         with pytest.raises(HermesError, match=f"{file.name} is {harm}") as caught:
             await store.events(session.id)
         assert "hermes restore" in caught.value.hint
-        await store.append(await a_turn(store, other), ev.Noted("fine"))
+        await store.append(await a_turn(store, other), ev.NoticeIssued("fine"))
         assert store.health.state == "well"

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.events.journal import Noted, Replied
+from hermes_agent.core.events import NoticeIssued, Replied
 from hermes_agent.store.store import Store
 from tests.store.helpers import a_session, a_turn, opened
 
@@ -18,7 +18,7 @@ async def test_a_backup_is_a_whole_store_in_one_file(tmp_path: Path) -> None:
         session = await a_session(store)
         turn = await a_turn(store, session, "remember the milk")
         await store.backup(other / "state.db")
-        await store.append(turn, Noted("after the backup"))
+        await store.append(turn, NoticeIssued("after the backup"))
     assert [path.name for path in other.iterdir()] == ["state.db"]
     async with opened(other) as copy:
         assert await copy.check() == []

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Cost, CostKey, Session
 from hermes_agent.store.engine.migrations import MIGRATIONS, migrate
@@ -20,7 +20,7 @@ from hermes_agent.store.store import Store
 from tests.store.helpers import Clock, a_session, a_turn, opened
 
 DAY = 86_400.0
-PAID = ev.Replied | ev.Compacted | ev.Charged
+PAID = ev.Replied | ev.Compacted | ev.CostCharged
 
 usages = st.builds(Usage, *[st.integers(0, 10_000)] * 5)
 prices = st.one_of(st.none(), st.integers(0, 1_000).map(lambda cents: cents / 1_000))
@@ -30,7 +30,7 @@ paid = st.one_of(
     st.builds(lambda u, c, m: ev.Replied(1, "said", usage=u, cost=c, model=m), usages, prices,
               models),
     st.builds(lambda u, c, m: ev.Compacted(0, 0, "short", u, c, m), usages, prices, models),
-    st.builds(lambda u, c, m, use: ev.Charged(m, use, u, c), usages, prices, models, uses),
+    st.builds(lambda u, c, m, use: ev.CostCharged(m, use, u, c), usages, prices, models, uses),
 )  # fmt: skip
 steps = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, int(DAY)), st.lists(paid, max_size=3)), max_size=8
@@ -44,7 +44,7 @@ def use_of(event: ev.Event) -> str:
             return "main"
         case ev.Compacted():
             return "compaction"
-    assert isinstance(event, ev.Charged)
+    assert isinstance(event, ev.CostCharged)
     return event.use
 
 
@@ -148,7 +148,7 @@ async def test_costs_outlive_their_session_and_its_words_do_not(tmp_path: Path) 
         await store.append(turn, ev.Replied(1, "ok", usage=Usage(9, 1), cost=0.5, model="openai/m"))
         (before,) = await store.costs("session")
         assert before.title == "the combination is 12345"
-        await store.append(turn, ev.Titled("A safe"), ev.TurnFinished(turn.id, "done"))
+        await store.append(turn, ev.SessionTitled("A safe"), ev.TurnFinished(turn.id, "done"))
         assert [one.title for one in await store.costs("session")] == ["A safe"]
         await store.delete_session(session.id)
         (after,) = await store.costs("session")
@@ -174,8 +174,8 @@ async def test_a_call_that_belongs_to_no_session_counts(tmp_path: Path) -> None:
 async def test_what_cost_nothing_and_used_nothing_is_no_row(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         turn = await a_turn(store, await a_session(store))
-        await store.append(turn, ev.Charged("openai/m", "vision", Usage(), 0.0, "it failed"))
-        await store.append(turn, ev.Charged("local/m", "vision", Usage(7, 1), 0.0))
+        await store.append(turn, ev.CostCharged("openai/m", "vision", Usage(), 0.0, "it failed"))
+        await store.append(turn, ev.CostCharged("local/m", "vision", Usage(7, 1), 0.0))
         assert [(one.name, one.calls) for one in await store.costs("model")] == [("local/m", 1)]
 
 

@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.events.journal import Noted, Replied
+from hermes_agent.core.events import NoticeIssued, Replied
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.records import Inbound, NewSession
+from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.store.engine.migrations import migrate
 from tests.store.helpers import a_session, a_turn, opened
 
@@ -166,7 +166,7 @@ async def test_damage_met_while_writing_stops_writing_for_good(tmp_path: Path) -
     async with opened(tmp_path) as store:
         for _ in range(2):
             with pytest.raises(Degraded):
-                await store.receive(session, Inbound("k", "hello"))
+                await store.receive(session, SessionMessage("k", "hello"))
         assert "damaged" in store.health.reason
 
 
@@ -175,7 +175,7 @@ async def test_a_database_removed_while_it_is_open_is_noticed(tmp_path: Path) ->
         session = await a_session(store)
         remove(tmp_path)
         with pytest.raises(Degraded, match="moved or replaced"):
-            await store.receive(session.id, Inbound("k", "hello"))
+            await store.receive(session.id, SessionMessage("k", "hello"))
         assert store.health.state == "degraded"
     assert not (tmp_path / "state.db").exists()
 
@@ -184,10 +184,10 @@ async def test_a_store_opened_for_reading_reads_beside_the_one_that_writes(tmp_p
     async with opened(tmp_path) as writing, opened(tmp_path, readonly=True) as reading:
         session = await a_session(writing)
         turn = await a_turn(writing, session)
-        await writing.append(turn, Noted("seen"))
+        await writing.append(turn, NoticeIssued("seen"))
         assert await reading.events(session.id) == await writing.events(session.id)
         with pytest.raises(Degraded, match="read-only"):
-            await reading.receive(session.id, Inbound("k", "hello"))
+            await reading.receive(session.id, SessionMessage("k", "hello"))
         assert (await reading.probe()).state == "degraded"
         assert writing.health.state == "well"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import Degraded, HermesError
-from hermes_agent.core.events.journal import CallFinished, Noted
-from hermes_agent.core.records import Inbound, Turn
+from hermes_agent.core.events import CallFinished, NoticeIssued
+from hermes_agent.core.records import SessionMessage, Turn
 from hermes_agent.store.store import Store
 from tests.store.helpers import a_session, a_turn, opened, run_child, told
 
@@ -36,10 +36,10 @@ def ballast(disk: Path, leave: int) -> Path:
     return path
 
 
-async def write_until_full(store: Store, turn: Turn, text: str) -> list[Noted]:
-    kept: list[Noted] = []
+async def write_until_full(store: Store, turn: Turn, text: str) -> list[NoticeIssued]:
+    kept: list[NoticeIssued] = []
     for number in range(2_000):
-        event = Noted(f"{number} {text}")
+        event = NoticeIssued(f"{number} {text}")
         try:
             await store.append(turn, event)
         except Degraded:
@@ -59,14 +59,14 @@ async def test_a_full_disk_refuses_writes_loses_nothing_and_passes(disk: Path) -
         assert "full" in store.health.reason
         assert store.health.hint
         with pytest.raises(Degraded):
-            await store.receive(session.id, Inbound("k", os.urandom(20_000).hex()))
+            await store.receive(session.id, SessionMessage("k", os.urandom(20_000).hex()))
         assert told(await store.events(session.id, 3)) == kept
         filler.unlink()
         assert (await store.probe()).state == "well"
-        assert await store.receive(session.id, Inbound("k", "there is room again"))
-        await store.append(turn, Noted("last"))
+        assert await store.receive(session.id, SessionMessage("k", "there is room again"))
+        await store.append(turn, NoticeIssued("last"))
     async with opened(home) as store:
-        assert told(await store.events(session.id, 3)) == [*kept, Noted("last")]
+        assert told(await store.events(session.id, 3)) == [*kept, NoticeIssued("last")]
         assert await store.check() == []
 
 
@@ -92,9 +92,9 @@ async def test_a_large_text_that_does_not_fit_leaves_nothing_and_small_ones_go_o
             await store.append(turn, CallFinished("e", "c", "t", os.urandom(600_000).hex()))
         assert store.health.state == "degraded"
         assert [path for path in disk.rglob("blobs/*/*") if path.is_file()] == []
-        await store.append(turn, Noted("small"))
+        await store.append(turn, NoticeIssued("small"))
         assert store.health.state == "well"
-        assert told(await store.events(session.id, 3)) == [Noted("small")]
+        assert told(await store.events(session.id, 3)) == [NoticeIssued("small")]
 
 
 async def test_a_backup_to_a_full_disk_leaves_nothing_there(tmp_path: Path, disk: Path) -> None:
@@ -112,21 +112,24 @@ async def test_a_home_that_became_read_only_is_read_and_recovers(disk: Path) -> 
     async with opened(home) as store:
         session = await a_session(store)
         turn = await a_turn(store, session)
-        await store.append(turn, Noted("before"))
+        await store.append(turn, NoticeIssued("before"))
     mount("-o", "remount,bind,ro", disk)
     for readonly in (True, False):
         async with opened(home, readonly=readonly) as store:
             assert store.health.state == "degraded"
-            assert told(await store.events(session.id, 3)) == [Noted("before")]
+            assert told(await store.events(session.id, 3)) == [NoticeIssued("before")]
             with pytest.raises(Degraded):
-                await store.append(turn, Noted("during"))
+                await store.append(turn, NoticeIssued("during"))
     async with opened(home) as store:
         assert (await store.probe()).state == "degraded"
         assert len(await store.sessions()) == 1
         mount("-o", "remount,bind,rw", disk)
         assert (await store.probe()).state == "well"
-        await store.append(turn, Noted("after"))
-        assert told(await store.events(session.id, 3)) == [Noted("before"), Noted("after")]
+        await store.append(turn, NoticeIssued("after"))
+        assert told(await store.events(session.id, 3)) == [
+            NoticeIssued("before"),
+            NoticeIssued("after"),
+        ]
 
 
 async def test_a_read_only_disk_without_a_store_is_degraded_until_it_can_be_made(

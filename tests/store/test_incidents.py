@@ -14,17 +14,17 @@ from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.incidents import (
     NEVER,
     OPEN,
-    CheckHour,
+    CheckHourStats,
     CheckState,
     Diagnosis,
     Hypothesis,
     Incident,
-    LogPlace,
+    IngestResult,
+    LogCursor,
+    MonitoredService,
     NewNotice,
-    Service,
     Severity,
     Signal,
-    Taken,
     WatchedCheck,
 )
 from hermes_agent.core.skills import Check
@@ -33,10 +33,10 @@ from tests.store.helpers import Clock, opened
 
 WEB = Signal("check", "check:web", "web does not answer", service="web", detail="exit 7")
 TOPOLOGY = (
-    Service("web", ("api",)),
-    Service("api", ("db",)),
-    Service("jobs", ("db",)),
-    Service("mail"),
+    MonitoredService("web", ("api",)),
+    MonitoredService("api", ("db",)),
+    MonitoredService("jobs", ("db",)),
+    MonitoredService("mail"),
 )
 
 
@@ -48,10 +48,10 @@ async def test_the_same_trouble_is_one_incident_told_once(tmp_path: Path) -> Non
     clock = Clock(100.0)
     async with opened(tmp_path, clock=clock) as store:
         first = await store.incidents.take(WEB, 300, (), tell)
-        assert first == Taken(1, "inc-1", True)
+        assert first == IngestResult(1, "inc-1", True)
         clock.now = 160.0
         again = await store.incidents.take(replace(WEB, detail="exit 28"), 300, (), tell)
-        assert again == Taken(1, "inc-1", False, repeated=True)
+        assert again == IngestResult(1, "inc-1", False, repeated=True)
         incident = await store.incidents.incident("inc-1")
         assert (incident.state, incident.opened, incident.signals) == ("declared", 100.0, 2)
         (entry,) = await store.incidents.timeline("inc-1")
@@ -69,7 +69,7 @@ async def test_near_signals_within_the_window_join_and_far_ones_do_not(tmp_path:
     async with opened(tmp_path, clock=clock) as store:
         incidents = store.incidents
         await incidents.take(WEB, 60, TOPOLOGY, tell)
-        assert await incidents.take(database, 60, TOPOLOGY, tell) == Taken(2, "inc-1", False)
+        assert await incidents.take(database, 60, TOPOLOGY, tell) == IngestResult(2, "inc-1", False)
         incident = await incidents.incident("inc-1")
         assert (incident.related, incident.severity, incident.checks) == (("db",), "P1", (check,))
         texts = [entry.text for entry in await incidents.timeline("inc-1")]
@@ -100,7 +100,8 @@ def test_what_is_near_follows_needs_both_ways_and_around_a_shared_need() -> None
     assert "both need db" in relation(replace(web, service="api"), replace(WEB, service="jobs"),
                                       TOPOLOGY)  # fmt: skip
     assert relation(replace(web, service="a"), replace(WEB, service="b"),
-                    (Service("a", ("b",)), Service("b", ("a",)))) == "a needs b"  # fmt: skip
+                    (MonitoredService("a", ("b",)),
+                     MonitoredService("b", ("a",)))) == "a needs b"  # fmt: skip
 
 
 def test_drills_are_near_to_nothing_but_their_own_terminal() -> None:
@@ -116,12 +117,12 @@ async def test_what_is_over_is_no_longer_firing_and_opens_nothing(tmp_path: Path
     async with opened(tmp_path) as store:
         incidents = store.incidents
         over = replace(WEB, firing=False)
-        assert await incidents.take(over, 60, ()) == Taken(0, "", False)
+        assert await incidents.take(over, 60, ()) == IngestResult(0, "", False)
         await incidents.take(WEB, 60, ())
         assert [one.id for one in await incidents.firing("inc-1")] == [1]
-        assert await incidents.take(over, 60, ()) == Taken(1, "inc-1", False, repeated=True)
+        assert await incidents.take(over, 60, ()) == IngestResult(1, "inc-1", False, repeated=True)
         assert await incidents.firing("inc-1") == []
-        assert await incidents.take(over, 60, ()) == Taken(0, "", False)
+        assert await incidents.take(over, 60, ()) == IngestResult(0, "", False)
         assert (await incidents.take(WEB, 60, ())).incident == "inc-1"
         texts = [entry.text for entry in await incidents.timeline("inc-1")]
         assert texts[1:] == ["over: web does not answer", "again: web does not answer"]
@@ -166,7 +167,7 @@ async def test_what_was_seen_before_the_end_opens_nothing_afterwards(tmp_path: P
         await store.incidents.change("inc-1", [], state="resolved")
         clock.now = 131.0
         old = await store.incidents.take(replace(WEB, at=129.0), 60, (), tell)
-        assert old == Taken(0, "inc-1", False, repeated=True)
+        assert old == IngestResult(0, "inc-1", False, repeated=True)
         new = await store.incidents.take(replace(WEB, at=130.5), 60, (), tell)
         assert (new.incident, new.new) == ("inc-2", True)
 
@@ -227,17 +228,17 @@ async def test_checks_logs_and_services_are_remembered(tmp_path: Path) -> None:
         ill = CheckState("web", False, 7_300.0, 7_300.0, 1, "exit 7", 1.5)
         for state in (well, ill, CheckState("new")):
             await incidents.keep_check(state)
-        await incidents.keep_log_place(LogPlace("/var/log/x", "1:2", 10))
-        await incidents.keep_log_place(LogPlace("/var/log/x", "1:3", 4))
-        await incidents.learn_service(Service("web", ("db",), about="nginx"))
-        await incidents.learn_service(Service("web", ("cache",), "ann"))
+        await incidents.keep_log_place(LogCursor("/var/log/x", "1:2", 10))
+        await incidents.keep_log_place(LogCursor("/var/log/x", "1:3", 4))
+        await incidents.learn_service(MonitoredService("web", ("db",), about="nginx"))
+        await incidents.learn_service(MonitoredService("web", ("cache",), "ann"))
     async with opened(tmp_path) as store:
         incidents = store.incidents
         assert await incidents.check_states() == [CheckState("new"), ill]
-        assert await incidents.check_hours(7_500.0) == [CheckHour("web", 7_200.0, 2, 1, 2.0)]
-        assert await incidents.log_places() == [LogPlace("/var/log/x", "1:3", 4)]
+        assert await incidents.check_hours(7_500.0) == [CheckHourStats("web", 7_200.0, 2, 1, 2.0)]
+        assert await incidents.log_places() == [LogCursor("/var/log/x", "1:3", 4)]
         assert await incidents.services() == [
-            Service("web", ("db", "cache"), "ann", "nginx", learned=True)
+            MonitoredService("web", ("db", "cache"), "ann", "nginx", learned=True)
         ]
         await incidents.drop_check("web")
         assert await incidents.check_states() == [CheckState("new")]

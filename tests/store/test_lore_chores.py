@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events.journal import Summarised
-from hermes_agent.core.knowledge import Chore, Proposal
+from hermes_agent.core.events import Summarised
+from hermes_agent.core.knowledge import BackgroundTask, Proposal
 from tests.store.helpers import Clock, a_session, opened
 
 
@@ -36,8 +36,8 @@ async def test_a_proposal_is_decided_once(tmp_path: Path) -> None:
 async def test_a_chore_is_kept_once_and_closed(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         lore = store.lore
-        late = Chore("proof a d1", "proof", {"skill": "a", "rounds": [1, 2]}, 20.0)
-        soon = Chore("review s1 4", "review", {"session": "s1"}, 10.0)
+        late = BackgroundTask("proof a d1", "proof", {"skill": "a", "rounds": [1, 2]}, 20.0)
+        soon = BackgroundTask("review s1 4", "review", {"session": "s1"}, 10.0)
         assert await lore.want(late)
         assert await lore.want(soon)
         assert not await lore.want(msgspec.structs.replace(soon, due=0.0))
@@ -55,8 +55,8 @@ async def test_a_chore_is_kept_once_and_closed(tmp_path: Path) -> None:
 async def test_the_chores_of_a_session_go_with_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session = await a_session(store)
-        mine = Chore("summary", "summary", {"session": session.id}, 1.0)
-        other = Chore("proof", "proof", {"skill": "a"}, 1.0)
+        mine = BackgroundTask("summary", "summary", {"session": session.id}, 1.0)
+        other = BackgroundTask("proof", "proof", {"skill": "a"}, 1.0)
         await store.lore.want(mine)
         await store.lore.want(other)
         await store.delete_session(session.id)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.knowledge import Doc, DocKind, Lore
+from hermes_agent.core.knowledge import Doc, DocKind, KnowledgeStore
 from tests.store.helpers import a_session, opened
 
 ALL: Sequence[DocKind] = ("skill", "note", "session", "incident")
 
 
-async def found(lore: Lore, *words: str, kinds: Sequence[DocKind] = ALL) -> list[str]:
+async def found(lore: KnowledgeStore, *words: str, kinds: Sequence[DocKind] = ALL) -> list[str]:
     return [doc.ref for doc in await lore.find_docs(words, kinds)]
 
 

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.knowledge import Case, Lore, SkillUse, Trial
+from hermes_agent.core.knowledge import EvaluationCase, KnowledgeStore, SkillUse, Trial
 from tests.store.helpers import Clock, a_session, opened
 
 
-async def lines(lore: Lore, name: str) -> list[str]:
+async def lines(lore: KnowledgeStore, name: str) -> list[str]:
     return [change.what for change in reversed(await lore.skill_changes(name))]
 
 
@@ -120,10 +120,12 @@ async def test_cases_and_trials_are_kept_and_played_again_in_place(tmp_path: Pat
     async with opened(tmp_path) as store:
         lore = store.lore
         cases = [
-            Case("c1", "a", "free the disk", "touch full", "test ! -e full", source="session s"),
-            Case("c2", "a", "and this one", "", "false", held=True, source="variation"),
+            EvaluationCase(
+                "c1", "a", "free the disk", "touch full", "test ! -e full", source="session s"
+            ),
+            EvaluationCase("c2", "a", "and this one", "", "false", held=True, source="variation"),
         ]
-        await lore.add_cases([*cases, Case("c1", "b", "of another skill", "", "")])
+        await lore.add_cases([*cases, EvaluationCase("c1", "b", "of another skill", "", "")])
         assert await lore.cases("a") == cases
         better = msgspec.structs.replace(cases[0], check="test -e freed")
         await lore.add_cases([better])

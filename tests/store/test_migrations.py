@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.events.journal import MessageTaken, Replied
+from hermes_agent.core.events import MessageTaken, Replied
 from hermes_agent.store.engine.migrations import MIGRATIONS, applied, migrate
 from tests.store.helpers import a_session, opened, told
 

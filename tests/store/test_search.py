@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.events.journal import (
+from hermes_agent.core.events import (
     CallFinished,
     Compacted,
     MessageTaken,
-    Noted,
+    NoticeIssued,
     Replied,
     TurnFinished,
 )
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.records import Inbound, SearchFilter
+from hermes_agent.core.records import SearchFilter, SessionMessage
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock, a_session, a_turn, opened
 
@@ -181,12 +181,12 @@ async def test_filters_narrow_the_search(tmp_path: Path) -> None:
             CallFinished("e1", "c", "terminal", "apple found", ok=True),
             CallFinished("e2", "d", "read_file", "apple missing", ok=False),
             Compacted(0, 1, "they spoke of an apple"),
-            Noted("apple in a note is not a message"),
+            NoticeIssued("apple in a note is not a message"),
             TurnFinished(turn.id, "done", "apple"),
         )
         clock.now += 100_000
         second = await a_session(store, source="telegram")
-        await store.receive(second.id, Inbound("k", "apple by mail", "mail"))
+        await store.receive(second.id, SessionMessage("k", "apple by mail", "mail"))
         turn = await store.start_turn(second.id)
         assert turn is not None
         await store.append(turn, Replied(1, "apple pie"))
@@ -222,7 +222,7 @@ async def test_a_hit_tells_where_it_is_and_what_stands_around_it(tmp_path: Path)
         session = await a_session(store)
         turn = await a_turn(store, session, "Why did it stop?")
         await store.append(turn, Replied(1, "I look", (ToolCall.of("c", "terminal", command="x"),)))
-        await store.append(turn, Noted("between"))
+        await store.append(turn, NoticeIssued("between"))
         text = "line\n" * 200 + "kernel: Out of memory: killed process\n" + "line\n" * 200
         await store.append(turn, CallFinished("e", "c", "terminal", text))
         await store.append(turn, Replied(2, "It was killed for memory"))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events.journal import Replied, SessionOpened, TurnFinished
+from hermes_agent.core.events import Replied, SessionOpened, TurnFinished
 from hermes_agent.core.messages import Prompt, ToolSpec, Usage
-from hermes_agent.core.records import Inbound, NewSession, SearchFilter
+from hermes_agent.core.records import NewSession, SearchFilter, SessionMessage
 from tests.store.helpers import Clock, a_session, a_turn, opened, told
 
 
@@ -112,7 +112,7 @@ async def test_a_deleted_session_leaves_nothing_but_its_costs(tmp_path: Path) ->
         for session in (gone, stays):
             turn = await a_turn(store, session, "the parrot is dead")
             await store.append(turn, Replied(1, "no it rests", usage=Usage(1, 1), cost=0.5))
-        await store.receive(gone.id, Inbound("late", "still there?"))
+        await store.receive(gone.id, SessionMessage("late", "still there?"))
         await store.delete_session(gone.id)
         with pytest.raises(NotFound):
             await store.events(gone.id)
@@ -129,7 +129,7 @@ async def test_a_deleted_session_leaves_nothing_but_its_costs(tmp_path: Path) ->
 async def test_everything_about_an_unknown_session_is_not_found(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         for asking in (
-            store.receive("nobody", Inbound("k", "hi")),
+            store.receive("nobody", SessionMessage("k", "hi")),
             store.start_turn("nobody"),
             store.events("nobody"),
             store.unfinished_turn("nobody"),

@@ -6,28 +6,28 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Fenced
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import ToolCall, Usage
-from hermes_agent.core.records import Inbound, Parked, Question
+from hermes_agent.core.records import Parked, Question, SessionMessage
 from tests.store.helpers import Clock, a_session, a_turn, opened, told
 
 
 async def test_a_message_is_kept_once_even_after_it_was_taken(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session, other = await a_session(store), await a_session(store)
-        assert await store.receive(session.id, Inbound("k1", "hello", "telegram", True))
-        assert not await store.receive(session.id, Inbound("k1", "hello again"))
-        assert await store.receive(other.id, Inbound("k1", "elsewhere"))
+        assert await store.receive(session.id, SessionMessage("k1", "hello", "telegram", True))
+        assert not await store.receive(session.id, SessionMessage("k1", "hello again"))
+        assert await store.receive(other.id, SessionMessage("k1", "elsewhere"))
         assert await store.sessions_with_mail() == [session.id, other.id]
         turn = await store.start_turn(session.id)
         assert turn is not None
         taken = ev.MessageTaken("k1", "hello", "telegram", True)
         assert told(await store.events(session.id, 1)) == [ev.TurnStarted(turn.id), taken]
         assert await store.sessions_with_mail() == [other.id]
-        assert not await store.receive(session.id, Inbound("k1", "hello"))
+        assert not await store.receive(session.id, SessionMessage("k1", "hello"))
     async with opened(tmp_path) as store:
-        assert not await store.receive(session.id, Inbound("k1", "hello"))
+        assert not await store.receive(session.id, SessionMessage("k1", "hello"))
 
 
 async def test_a_turn_starts_only_with_mail_and_without_another_turn(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ async def test_a_turn_starts_only_with_mail_and_without_another_turn(tmp_path: P
         session = await a_session(store)
         assert await store.start_turn(session.id) is None
         turn = await a_turn(store, session, "one")
-        await store.receive(session.id, Inbound("two", "two"))
+        await store.receive(session.id, SessionMessage("two", "two"))
         assert await store.start_turn(session.id) is None
         assert await store.unfinished_turn(session.id) == turn
         recorded = await store.take_mail(turn)
@@ -53,7 +53,9 @@ async def test_events_are_numbered_without_gaps_and_read_from_any_place(tmp_path
         session = await a_session(store)
         turn = await a_turn(store, session)
         clock.now += 5
-        added = await store.append(turn, ev.Noted("a"), ev.Noted("b"), ev.Noted("c"))
+        added = await store.append(
+            turn, ev.NoticeIssued("a"), ev.NoticeIssued("b"), ev.NoticeIssued("c")
+        )
         assert [(one.number, one.time) for one in added] == [(n, clock.now) for n in (4, 5, 6)]
         everything = await store.events(session.id)
         assert [one.number for one in everything] == [1, 2, 3, 4, 5, 6]
@@ -75,7 +77,7 @@ async def test_every_kind_of_event_comes_back_as_it_was(tmp_path: Path) -> None:
         ev.CallFinished("e1", "c1", "terminal", "日本語\x00\n", True, 0.1, {"code": 0}),
         ev.BudgetReached("steps", 5, 5),
         ev.Compacted(1, 3, "they talked", Usage(5, 5), 0.1),
-        ev.Noted("look", "warning"),
+        ev.NoticeIssued("look", "warning"),
         ev.TurnFinished(1, "failed", "", "broken", "mend it", 3, Usage(6, 7), 0.1, 2.0),
     ]
     async with opened(tmp_path) as store:
@@ -89,21 +91,21 @@ async def test_a_turn_taken_over_is_closed_to_its_old_holder(tmp_path: Path) -> 
     async with opened(tmp_path) as old, opened(tmp_path) as new:
         session, idle = await a_session(old), await a_session(old)
         turn = await a_turn(old, session)
-        await old.append(turn, ev.Noted("mine"))
+        await old.append(turn, ev.NoticeIssued("mine"))
         (taken,) = await new.take_over()
         assert (taken.id, taken.session, taken.resumed) == (turn.id, session.id, True)
         assert taken.fence > turn.fence
         with pytest.raises(Fenced):
-            await old.append(turn, ev.Noted("still mine?"))
+            await old.append(turn, ev.NoticeIssued("still mine?"))
         with pytest.raises(Fenced):
             await old.take_mail(turn)
-        await old.receive(idle.id, Inbound("k", "for the new one"))
+        await old.receive(idle.id, SessionMessage("k", "for the new one"))
         with pytest.raises(Fenced):
             await old.start_turn(idle.id)
         await new.append(taken, ev.TurnFinished(taken.id, "done"))
         assert await new.start_turn(idle.id) is not None
         assert [type(e) for e in told(await new.events(session.id, 3))] == [
-            ev.Noted,
+            ev.NoticeIssued,
             ev.TurnFinished,
         ]
 
@@ -125,11 +127,11 @@ async def test_each_take_over_raises_the_fence_and_takes_only_unfinished_turns(
 async def test_a_turn_can_be_started_together_with_the_take_over(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session = await a_session(store)
-        await store.receive(session.id, Inbound("k", "hello"))
+        await store.receive(session.id, SessionMessage("k", "hello"))
         taken, turn = await asyncio.gather(store.take_over(), store.start_turn(session.id))
         assert list(taken) == []
         assert turn is not None
-        await store.append(turn, ev.Noted("fine"))
+        await store.append(turn, ev.NoticeIssued("fine"))
 
 
 async def test_a_finished_or_deleted_turn_takes_no_more_events(tmp_path: Path) -> None:
@@ -138,11 +140,11 @@ async def test_a_finished_or_deleted_turn_takes_no_more_events(tmp_path: Path) -
         turn = await a_turn(store, session)
         await store.append(turn, ev.TurnFinished(turn.id, "done"))
         with pytest.raises(Fenced, match="ended"):
-            await store.append(turn, ev.Noted("too late"))
+            await store.append(turn, ev.NoticeIssued("too late"))
         again = await a_turn(store, session)
         await store.delete_session(session.id)
         with pytest.raises(Fenced, match="deleted"):
-            await store.append(again, ev.Noted("too late"))
+            await store.append(again, ev.NoticeIssued("too late"))
 
 
 async def test_questions_are_open_until_answered(tmp_path: Path) -> None:
@@ -151,21 +153,21 @@ async def test_questions_are_open_until_answered(tmp_path: Path) -> None:
         session = await a_session(store)
         turn = await a_turn(store, session)
         assert (await store.session(session.id)).state == "running"
-        first = ev.Asked("q1", "approval", "May I?", 2e6, "e1", ("yes", "no"))
+        first = ev.QuestionAsked("q1", "approval", "May I?", 2e6, "e1", ("yes", "no"))
         await store.append(turn, first)
         clock.now += 1
-        await store.append(turn, ev.Asked("q2", "question", "Which?", 2e6))
+        await store.append(turn, ev.QuestionAsked("q2", "question", "Which?", 2e6))
         assert list(await store.questions()) == [
             Question("q1", session.id, "approval", "May I?", ("yes", "no"), "e1", 1e6, 2e6),
             Question("q2", session.id, "question", "Which?", (), "", 1e6 + 1, 2e6),
         ]
         assert (await store.session(session.id)).state == "waiting"
-        await store.append(turn, ev.Answered("q1", "yes", "me"))
+        await store.append(turn, ev.QuestionAnswered("q1", "yes", "me"))
         assert (await store.session(session.id)).state == "waiting"
-        await store.append(turn, ev.Answered("q2", None))
+        await store.append(turn, ev.QuestionAnswered("q2", None))
         assert (await store.session(session.id)).state == "running"
         assert list(await store.questions()) == []
-        await store.append(turn, ev.Asked("q3", "budget", "More?", 2e6))
+        await store.append(turn, ev.QuestionAsked("q3", "budget", "More?", 2e6))
         await store.append(turn, ev.TurnFinished(turn.id, "interrupted"))
         assert list(await store.questions()) == []
         assert (await store.session(session.id)).state == "idle"
@@ -216,12 +218,12 @@ async def test_a_failing_append_adds_none_of_its_events(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session = await a_session(store)
         turn = await a_turn(store, session)
-        unwritable = ev.Noted("\ud800")
+        unwritable = ev.NoticeIssued("\ud800")
         with pytest.raises(UnicodeEncodeError):
-            await store.append(turn, ev.Noted("before"), unwritable)
+            await store.append(turn, ev.NoticeIssued("before"), unwritable)
         assert await store.last_number(session.id) == 3
-        await store.append(turn, ev.Noted("after"))
-        assert told(await store.events(session.id, 3)) == [ev.Noted("after")]
+        await store.append(turn, ev.NoticeIssued("after"))
+        assert told(await store.events(session.id, 3)) == [ev.NoticeIssued("after")]
 
 
 async def test_a_long_session_is_read_in_one_go(tmp_path: Path) -> None:

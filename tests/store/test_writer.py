@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import Degraded, NotFound, Stopping
-from hermes_agent.core.events.journal import Noted
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.events import NoticeIssued
+from hermes_agent.core.records import SessionMessage
 from tests.store.helpers import a_session, a_turn, kill_after_lines, opened, run_child, told
 from tests.support.patience import PATIENCE
 
@@ -36,10 +36,10 @@ async def test_writes_that_wait_are_committed_together_and_in_order(tmp_path: Pa
         turn = await a_turn(store, session)
         watcher.seen.clear()
         watcher.go.clear()
-        first = asyncio.create_task(store.append(turn, Noted("0")))
+        first = asyncio.create_task(store.append(turn, NoticeIssued("0")))
         assert await asyncio.to_thread(watcher.held.wait, PATIENCE)
-        rest = [asyncio.create_task(store.append(turn, Noted(str(n)))) for n in range(1, 40)]
-        mail = asyncio.create_task(store.receive(session.id, Inbound("k", "hi")))
+        rest = [asyncio.create_task(store.append(turn, NoticeIssued(str(n)))) for n in range(1, 40)]
+        mail = asyncio.create_task(store.receive(session.id, SessionMessage("k", "hi")))
         await asyncio.sleep(0)
         watcher.go.set()
         await asyncio.gather(first, *rest, mail)
@@ -50,7 +50,7 @@ async def test_writes_that_wait_are_committed_together_and_in_order(tmp_path: Pa
             ("after", ("append",) * 39 + ("receive",)),
         ]
         notes = told(await store.events(session.id, 3))
-        assert notes == [Noted(str(n)) for n in range(40)]
+        assert notes == [NoticeIssued(str(n)) for n in range(40)]
 
 
 async def test_one_failing_write_does_not_hurt_the_others(tmp_path: Path) -> None:
@@ -59,13 +59,13 @@ async def test_one_failing_write_does_not_hurt_the_others(tmp_path: Path) -> Non
         session = await a_session(store)
         turn = await a_turn(store, session)
         watcher.go.clear()
-        tasks = [asyncio.create_task(store.append(turn, Noted("held")))]
+        tasks = [asyncio.create_task(store.append(turn, NoticeIssued("held")))]
         assert await asyncio.to_thread(watcher.held.wait, PATIENCE)
         tasks += [
-            asyncio.create_task(store.append(turn, Noted("good"))),
-            asyncio.create_task(store.append(turn, Noted("fine"), Noted("\ud800"))),
-            asyncio.create_task(store.receive("nobody", Inbound("k", "hi"))),
-            asyncio.create_task(store.append(turn, Noted("also good"))),
+            asyncio.create_task(store.append(turn, NoticeIssued("good"))),
+            asyncio.create_task(store.append(turn, NoticeIssued("fine"), NoticeIssued("\ud800"))),
+            asyncio.create_task(store.receive("nobody", SessionMessage("k", "hi"))),
+            asyncio.create_task(store.append(turn, NoticeIssued("also good"))),
         ]
         await asyncio.sleep(0)
         watcher.go.set()
@@ -73,7 +73,7 @@ async def test_one_failing_write_does_not_hurt_the_others(tmp_path: Path) -> Non
         assert isinstance(results[2], UnicodeEncodeError)
         assert isinstance(results[3], NotFound)
         assert watcher.seen[-1] == ("after", ("append", "append"))
-        kept = [Noted("held"), Noted("good"), Noted("also good")]
+        kept = [NoticeIssued("held"), NoticeIssued("good"), NoticeIssued("also good")]
         assert told(await store.events(session.id, 3)) == kept
         assert store.health.state == "well"
 
@@ -84,25 +84,29 @@ async def test_a_cancelled_caller_leaves_a_whole_write_behind(tmp_path: Path) ->
         session = await a_session(store)
         turn = await a_turn(store, session)
         watcher.go.clear()
-        task = asyncio.create_task(store.append(turn, Noted("a"), Noted("b")))
+        task = asyncio.create_task(store.append(turn, NoticeIssued("a"), NoticeIssued("b")))
         assert await asyncio.to_thread(watcher.held.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         watcher.go.set()
-        await store.append(turn, Noted("c"))
-        assert told(await store.events(session.id, 3)) == [Noted("a"), Noted("b"), Noted("c")]
+        await store.append(turn, NoticeIssued("c"))
+        assert told(await store.events(session.id, 3)) == [
+            NoticeIssued("a"),
+            NoticeIssued("b"),
+            NoticeIssued("c"),
+        ]
 
 
 async def test_closing_finishes_what_was_asked_for_and_then_refuses(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session = await a_session(store)
         turn = await a_turn(store, session)
-        tasks = [asyncio.create_task(store.append(turn, Noted(str(n)))) for n in range(50)]
+        tasks = [asyncio.create_task(store.append(turn, NoticeIssued(str(n)))) for n in range(50)]
         await asyncio.sleep(0)
     assert len(await asyncio.gather(*tasks)) == 50
     with pytest.raises(Degraded, match="is stopping"):
-        await store.append(turn, Noted("late"))
+        await store.append(turn, NoticeIssued("late"))
     assert not (tmp_path / "state.db-wal").exists()
     async with opened(tmp_path) as store:
         assert await store.last_number(session.id) == 53
@@ -111,7 +115,7 @@ async def test_closing_finishes_what_was_asked_for_and_then_refuses(tmp_path: Pa
 _CHILD = """
 import asyncio, sys
 from pathlib import Path
-from hermes_agent.core.events.journal import Replied
+from hermes_agent.core.events import Replied
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import Inbound, NewSession
 from hermes_agent.store.store import Store
@@ -160,7 +164,7 @@ async def test_a_process_killed_at_a_commit_has_written_all_of_it_or_nothing(
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from hermes_agent.core.events.journal import Noted, Replied
+from hermes_agent.core.events import Noted, Replied
 from hermes_agent.core.records import Turn
 from hermes_agent.store.store import Store
 
@@ -185,7 +189,7 @@ async def test_a_store_that_is_closed_says_to_come_again(tmp_path: Path) -> None
     async with opened(tmp_path) as store:
         session = await a_session(store)
     with pytest.raises(Stopping, match="the runtime is stopping"):
-        await store.receive(session.id, Inbound("k", "text"))
+        await store.receive(session.id, SessionMessage("k", "text"))
     with pytest.raises(Stopping, match="the runtime is stopping"):
         await store.session(session.id)
     assert store.health.state == "well"

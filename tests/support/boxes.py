@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from hermes_agent.core.settings.terminals import BoxPlace
+from hermes_agent.core.settings.terminals import NamespaceSettings
 from hermes_agent.terminals import namespace
 from hermes_agent.terminals.transport import Transport
 from hermes_drills.box.box import Box
@@ -31,7 +31,7 @@ def shared_box() -> Box:
 
 def _open(folder: Path) -> Transport:
     return namespace.transport(
-        BoxPlace(str(shared_box().folder)),
+        NamespaceSettings(str(shared_box().folder)),
         session="one",
         workspace="/root",
         folder=folder,

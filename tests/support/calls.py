@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.settings.root import TerminalSettings
-from hermes_agent.core.tool_services import Closable, Closes
-from hermes_agent.core.tools import Permit, Recovered, Tool, ToolContext, ToolResult
+from hermes_agent.core.tool_services import AsyncCloseable, Closable
+from hermes_agent.core.tools import Permit, RecoveryResult, Tool, ToolContext, ToolResult
 from hermes_agent.terminals.local.terminal import LocalTerminal
 
 
@@ -16,7 +16,7 @@ class Kept:
     """What one session keeps open."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Closes] = {}
+        self.held: dict[str, AsyncCloseable] = {}
 
     async def get(self, name: str, make: Callable[[], Awaitable[Closable]]) -> Closable:
         if name not in self.held:
@@ -62,7 +62,7 @@ class Caller:
 
     async def recover(
         self, tool: Tool, effect: str, note: dict[str, Any], **given: Any
-    ) -> Recovered:
+    ) -> RecoveryResult:
         assert tool.recover is not None
         return await tool.recover(self.context(effect), note, **tool.arguments(given))
 

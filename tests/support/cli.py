@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.runtime.home.inspect import lock_owner
 from hermes_agent.runtime.home.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
@@ -69,7 +69,7 @@ class House:
             "HERMES_POLICY": "sandbox",
             "NO_COLOR": "1",
         }
-        self.api = Api(str(self.home))
+        self.api = RuntimeClient(str(self.home))
 
     def run(
         self, *words: str | bytes, input: str = "", **environ: str

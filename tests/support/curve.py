@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.settings.root import (
     LearningSettings,
     ModelSettings,
@@ -144,7 +144,7 @@ class Family:
         session = await self.runtime.open_session(workspace=str(place), terminals=("sandbox",))
         text = f"The service number-{number} is down and does not answer. Mend its port."
         began = time.perf_counter()
-        await self.runtime.submit(session, Inbound("task", text, "test"))
+        await self.runtime.submit(session, SessionMessage("task", text, "test"))
         end = None
         async for recorded in self.runtime.events(session.id):
             if type(recorded.event).__name__ == "TurnFinished":

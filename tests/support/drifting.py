@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from hermes_agent.incidents.drift.audit import Auditor, Known, judge
+from hermes_agent.incidents.drift.audit import AuditBaseline, Auditor, judge
 from hermes_agent.incidents.drift.scopes.repository import Repository
-from hermes_agent.incidents.drift.values import Answer, Finding, Looked, Scope
+from hermes_agent.incidents.drift.values import CommandAnswer, DriftFinding, Scope, ScopeResult
 from hermes_agent.policy.redaction.redactor import Redactor
 
 
@@ -27,13 +27,13 @@ class ShellLive:
         self.asked: list[str] = []
         self._environ = {**os.environ, **(environ or {})}
 
-    async def ask(self, command: str) -> Answer:
+    async def ask(self, command: str) -> CommandAnswer:
         self.asked.append(command)
         done = await asyncio.to_thread(
             subprocess.run, ["bash", "-c", command], env=self._environ, capture_output=True
         )
         out, error = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        return Answer(done.returncode, out, error)
+        return CommandAnswer(done.returncode, out, error)
 
 
 def git(folder: Path, *words: str, by: str = "ann") -> str:
@@ -62,21 +62,21 @@ def declare(folder: Path, drift: Mapping[str, Any], files: Mapping[str, str | by
 
 async def looked(
     folder: Path, live: ShellLive | None = None, scopes: Sequence[Scope] = ()
-) -> Sequence[Looked]:
+) -> Sequence[ScopeResult]:
     shell = live or ShellLive()
     repository = await Repository.open(str(folder), os.environ)
     return await Auditor(repository, lambda _name: shell, Redactor({})).look(scopes)
 
 
 async def audited(
-    folder: Path, live: ShellLive | None = None, known: Known | None = None
-) -> dict[tuple[str, str], Finding]:
+    folder: Path, live: ShellLive | None = None, known: AuditBaseline | None = None
+) -> dict[tuple[str, str], DriftFinding]:
     """Findings by object (a path by its last part) and field."""
     shell = live or ShellLive()
     repository = await Repository.open(str(folder), os.environ)
     found = await Auditor(repository, lambda _name: shell, Redactor({})).look()
     assert [one for scope in found for one in scope.troubles] == []
-    judged = await judge("drift-1", found, repository, known or Known(), Redactor({}))
+    judged = await judge("drift-1", found, repository, known or AuditBaseline(), Redactor({}))
     return {
         (one.object.rpartition("/")[2], one.field): one
         for scope in judged

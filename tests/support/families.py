@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
 from tests.support.house import House
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core import events as ev
+from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Settings, UseSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
@@ -29,7 +29,9 @@ class House:
 
     async def send(self, session: Session, text: str, *, interactive: bool = False) -> None:
         self._sent += 1
-        await self.runtime.submit(session, Inbound(f"m{self._sent}", text, "test", interactive))
+        await self.runtime.submit(
+            session, SessionMessage(f"m{self._sent}", text, "test", interactive)
+        )
 
     async def say(self, session: Session, text: str) -> list[ev.Event]:
         """Send and wait for the end of the turn; the journal."""

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.gateway import Delivery
-from hermes_agent.core.jobs import Job, Jobs, JobSpec, Run, RunState
+from hermes_agent.core.gateway import OutboxEntry
+from hermes_agent.core.jobs import Job, JobSpec, JobStore, Run, RunState
 from hermes_agent.core.settings.root import JobSettings
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.house import House, house, until
@@ -56,7 +56,7 @@ class Workplace:
         return self.house.runtime
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobStore:
         return self.runtime.store.jobs
 
     async def add(self, when: str = "every 1h", **fields: Any) -> Job:
@@ -109,7 +109,7 @@ class Workplace:
         await until(there)
         return await self.jobs.run(run)
 
-    async def sent(self, key: str = "run:") -> Sequence[Delivery]:
+    async def sent(self, key: str = "run:") -> Sequence[OutboxEntry]:
         """What is in the ledger, oldest first."""
         found = await self.runtime.store.gateway.deliveries(key=key, limit=1_000)
         return list(reversed(found))

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.knowledge import Case, Lore, Trial
-from hermes_agent.core.records import Use
+from hermes_agent.core.knowledge import EvaluationCase, KnowledgeStore, Trial
+from hermes_agent.core.records import ModelRole
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.memory.memory import MemoryBook
-from hermes_agent.learning.skills.registry import SkillBook
-from hermes_agent.learning.structured_output import Answer, NoBudget
+from hermes_agent.learning.memory.memory import Memory
+from hermes_agent.learning.skills.registry import SkillRegistry
+from hermes_agent.learning.structured_output import NoBudget, StructuredAnswer
 from hermes_agent.store.store import Store
 
 
@@ -22,26 +22,28 @@ class Scripted:
     """Answers in order, and keeps what it was asked."""
 
     answers: list[str] = field(default_factory=list)
-    asked: list[tuple[Use, str, str]] = field(default_factory=list)
+    asked: list[tuple[ModelRole, str, str]] = field(default_factory=list)
 
-    async def __call__(self, use: Use, system: str, prompt: str, most: int) -> Answer:
+    async def __call__(
+        self, use: ModelRole, system: str, prompt: str, most: int
+    ) -> StructuredAnswer:
         self.asked.append((use, system, prompt))
         assert most > 0
         if not self.answers:
             raise NoBudget("the budget for learning is used up", "it is renewed tomorrow")
-        return Answer(self.answers.pop(0), f"scripted/{use}")
+        return StructuredAnswer(self.answers.pop(0), f"scripted/{use}")
 
 
 @dataclass
 class Learned:
     folder: Path
     store: Store
-    skills: SkillBook
-    memory: MemoryBook
+    skills: SkillRegistry
+    memory: Memory
     now: float = 1_000_000.0
 
     @property
-    def lore(self) -> Lore:
+    def lore(self) -> KnowledgeStore:
         return self.store.lore
 
     def clock(self) -> float:
@@ -64,7 +66,7 @@ async def learned(folder: Path) -> AsyncIterator[Learned]:
     def redact(text: str) -> str:
         return text
 
-    memory = MemoryBook(
+    memory = Memory(
         folder / "memories",
         store.lore,
         limits=MemorySettings,
@@ -72,7 +74,7 @@ async def learned(folder: Path) -> AsyncIterator[Learned]:
         redact=redact,
         clock=clock,
     )
-    skills = SkillBook(
+    skills = SkillRegistry(
         folder / "skills",
         store.lore,
         scan=scan,
@@ -110,14 +112,14 @@ def as_json(**parts: Any) -> str:
 class Ring:
     """An arena whose trials are worked out and not played."""
 
-    how: Callable[[Case, str, int], tuple[bool, int] | None]
+    how: Callable[[EvaluationCase, str, int], tuple[bool, int] | None]
     """From the case, the text of the skill (empty without one) and the round: success, steps."""
     played: list[tuple[str, str, int]] = field(default_factory=list)
     budget: int = 10_000
     opens: bool = True
 
     async def play(
-        self, case: Case, files: Mapping[str, bytes] | None, round: int, digest: str
+        self, case: EvaluationCase, files: Mapping[str, bytes] | None, round: int, digest: str
     ) -> Trial | None:
         if len(self.played) >= self.budget:
             raise NoBudget("the budget for learning is used up", "it is renewed tomorrow")
@@ -134,9 +136,9 @@ class Ring:
         )  # fmt: skip
 
 
-def cases(skill: str, many: int) -> list[Case]:
+def cases(skill: str, many: int) -> list[EvaluationCase]:
     """The first is not held out."""
     return [
-        Case(f"{skill}-{n}", skill, f"task {n}", "true", "test -e done", held=n > 0)
+        EvaluationCase(f"{skill}-{n}", skill, f"task {n}", "true", "test -e done", held=n > 0)
         for n in range(many)
     ]

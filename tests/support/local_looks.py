@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Mapping
 
-from hermes_agent.core.command_results import Seen
-from hermes_agent.incidents.response.verification import Look
+from hermes_agent.core.command_results import CommandOutcome
+from hermes_agent.incidents.response.verification import RunCommand
 
 
-def local_look(moved: Mapping[str, str] | None = None) -> Look:
+def local_look(moved: Mapping[str, str] | None = None) -> RunCommand:
     """`moved`: what stands for a folder in commands."""
 
-    async def look(command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         for name, path in (moved or {}).items():
             command = command.replace(name, path)
         made = await asyncio.create_subprocess_exec(
@@ -18,6 +18,6 @@ def local_look(moved: Mapping[str, str] | None = None) -> Look:
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         output, _ = await asyncio.wait_for(made.communicate(), timeout or 60)
-        return Seen(made.returncode, output.decode(errors="replace"))
+        return CommandOutcome(made.returncode, output.decode(errors="replace"))
 
     return look

@@ -7,15 +7,15 @@ import uuid
 from typing import Any
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
 from hermes_agent.gateway.channel import (
     Channel,
-    Field,
+    ChannelContext,
+    CredentialsRejected,
     Manifest,
-    Refused,
     SendError,
+    SettingField,
     Settings,
-    Surroundings,
 )
 from tests.support.patience import PATIENCE
 
@@ -25,8 +25,8 @@ def manifest(name: str, **more: Any) -> Manifest:
         "title": name.title(),
         "about": "A platform on this machine.",
         "fields": (
-            Field("address", "where it is", required=True),
-            Field("account", "whose messages"),
+            SettingField("address", "where it is", required=True),
+            SettingField("account", "whose messages"),
         ),
         "knows_twice": True,
         "proof": "round-trip",
@@ -35,7 +35,7 @@ def manifest(name: str, **more: Any) -> Manifest:
     return Manifest(name=name, module=__name__, **given)
 
 
-def make(settings: Settings, surroundings: Surroundings) -> Channel:
+def make(settings: Settings, surroundings: ChannelContext) -> Channel:
     return LoopChannel(settings, surroundings)
 
 
@@ -44,7 +44,7 @@ class _Lost(HermesError):
 
 
 class LoopChannel:
-    def __init__(self, settings: Settings, surroundings: Surroundings) -> None:
+    def __init__(self, settings: Settings, surroundings: ChannelContext) -> None:
         host, _, port = str(settings["address"]).rpartition(":")
         self._at = (host, int(port))
         self._account = str(settings["account"])
@@ -67,7 +67,7 @@ class LoopChannel:
                 waiting.set_result(None)
             await self._around.keep_mark(str(update["n"]))
             return
-        arrived = Arrived(
+        arrived = InboundMessage(
             update["id"],
             Chat(self._account, update["chat"], update.get("thread", "")),
             Person(update["person"], update["person"]),
@@ -75,7 +75,7 @@ class LoopChannel:
         )
         await self._around.receive(arrived, str(update["n"]))
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         message = {"do": "send", "chat": outgoing.chat.chat, "text": outgoing.text, "key": key}
         more = {"edit": outgoing.edit, "files": [one.name for one in outgoing.files]}
         try:
@@ -87,7 +87,7 @@ class LoopChannel:
             raise SendError(error.message, doubtful=True) from None
         try:
             return str(_checked(told)["id"])
-        except Refused as error:
+        except CredentialsRejected as error:
             raise SendError(error.message, channel=True) from None
 
     async def typing(self, chat: Chat) -> None:
@@ -136,7 +136,7 @@ def _checked(told: dict[str, Any]) -> dict[str, Any]:
         case 200:
             return told
         case 401:
-            raise Refused("the account is not accepted", "set it up again")
+            raise CredentialsRejected("the account is not accepted", "set it up again")
         case 429:
             raise SendError("too many at once", after=told["after"])
         case status:

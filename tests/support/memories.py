@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes_agent.core.knowledge import Author, NoteEdit, View
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.memory.memory import MemoryBook
+from hermes_agent.learning.memory.memory import Memory
 from hermes_agent.store.store import Store
 
 
@@ -29,7 +29,7 @@ def small_redact(text: str) -> str:
     return text.replace("hunter2", "[secret]")
 
 
-class Memory:
+class MemoryFixture:
     """The book, its files, and the settings it runs with."""
 
     def __init__(self, home: Path, store: Store, time: Time) -> None:
@@ -39,9 +39,9 @@ class Memory:
         self.settings = MemorySettings()
         self.book = self.another()
 
-    def another(self) -> MemoryBook:
+    def another(self) -> Memory:
         """A book over the same folder, as another process would have."""
-        return MemoryBook(
+        return Memory(
             self.folder,
             self.store.lore,
             limits=lambda: self.settings,
@@ -65,10 +65,10 @@ class Memory:
 
 
 @asynccontextmanager
-async def a_memory(home: Path) -> AsyncIterator[Memory]:
+async def a_memory(home: Path) -> AsyncIterator[MemoryFixture]:
     time = Time()
     store = await Store.open(home, clock=time)
     try:
-        yield Memory(home, store, time)
+        yield MemoryFixture(home, store, time)
     finally:
         await store.close()

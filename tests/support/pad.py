@@ -9,13 +9,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes_agent.core.gateway import Arrived, Chat, Identity, Kept, Outgoing, Person, Role
+from hermes_agent.core.gateway import (
+    Chat,
+    Identity,
+    InboundMessage,
+    InboxEntry,
+    OutboundMessage,
+    Person,
+    Role,
+)
 from hermes_agent.core.messages import Media
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.delivery.drafts import PATIENCE
-from hermes_agent.gateway.delivery.publisher import Telling
-from hermes_agent.gateway.inbound.router import Dealt, Router
+from hermes_agent.gateway.delivery.publisher import ReplyPublisher
+from hermes_agent.gateway.inbound.router import HandlingResult, Router
 from tests.support.house import House, house, until
 
 MANIFEST = Manifest(
@@ -34,11 +42,11 @@ class Pad:
 
     def __init__(self, manifest: Manifest) -> None:
         self.told = manifest
-        self.sent: dict[str, Outgoing] = {}
+        self.sent: dict[str, OutboundMessage] = {}
         """What stands there now, by id: edits have taken their place."""
-        self.every: list[Outgoing] = []
+        self.every: list[OutboundMessage] = []
         self.typed = 0
-        self.slow: Callable[[Outgoing], Awaitable[object]] | None = None
+        self.slow: Callable[[OutboundMessage], Awaitable[object]] | None = None
         self.hung: asyncio.Event | None = None
         """Where there is one, typing waits for it, whoever loses patience."""
         self.trouble: SendError | None = None
@@ -55,7 +63,7 @@ class Pad:
 
     async def run(self) -> None: ...
 
-    async def send(self, outgoing: Outgoing, _key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, _key: str) -> str:
         if self.trouble is not None:
             self.refused += 1
             raise self.trouble
@@ -92,7 +100,7 @@ class Room:
         await self.runtime.store.gateway.keep_identity(identity)
         return identity
 
-    async def arrive(self, arrived: Arrived) -> tuple[Kept, Dealt]:
+    async def arrive(self, arrived: InboundMessage) -> tuple[InboxEntry, HandlingResult]:
         """As the inbox does it."""
         kept = await self.runtime.store.gateway.arrive(arrived)
         assert kept is not None
@@ -114,16 +122,16 @@ class Room:
         voice: Sequence[Media] = (),
         id: str = "",
         reply_to: str = "",
-    ) -> Dealt:
+    ) -> HandlingResult:
         self._said += 1
-        arrived = Arrived(
+        arrived = InboundMessage(
             id or f"m{self._said}", Chat("pad", chat or f"with-{person}"),
             Person(person, name or person.title()), text, kind, group, addressed,
             tuple(files), tuple(voice), reply_to,
         )  # fmt: skip
         return (await self.arrive(arrived))[1]
 
-    async def press(self, label: str, person: str = "ada", **where: Any) -> Dealt:
+    async def press(self, label: str, person: str = "ada", **where: Any) -> HandlingResult:
         """The button with this label of the last message that has one."""
         for outgoing in reversed(list(self.pad.every)):
             for row in outgoing.buttons:
@@ -206,9 +214,9 @@ async def room(
     channels = {"pad": channel or {}}
     async with house(folder, model=model, policy=policy, channels=channels, **more) as h:
         pad = Pad(replace(manifest, name="pad"))
-        router = Router(h.runtime, pad, Ids.open(h.runtime.home.path))
+        router = Router(h.runtime, pad, PseudonymHasher.open(h.runtime.home.path))
         made = Room(h, pad, router)
-        tells = Telling(h.runtime, pad, router.ids, router.recent, pace, patience)
+        tells = ReplyPublisher(h.runtime, pad, router.ids, router.recent, pace, patience)
         tasks = [asyncio.create_task(_carry(made))]
         tasks += [asyncio.create_task(tells.tend())] if telling else []
         try:

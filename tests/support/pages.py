@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.settings.root import BrowserSettings, Settings, TerminalSettings
-from hermes_agent.core.tool_services import Lent, Reach
+from hermes_agent.core.tool_services import EgressCheck, ToolServices
 from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult
 from hermes_agent.policy.network.proxy import GuardingProxy, open_proxy
 from hermes_agent.terminals.local.terminal import LocalTerminal
@@ -131,7 +131,7 @@ class Session:
         assert isinstance(found, Browser)
         return found
 
-    async def _proxy(self, reach: Reach) -> GuardingProxy:
+    async def _proxy(self, reach: EgressCheck) -> GuardingProxy:
         async def look_up(name: str) -> Sequence[str]:
             if name == "localhost":
                 return ["127.0.0.1"]
@@ -158,7 +158,7 @@ class Session:
             settings=Settings(browser=self.settings),
             workspace=self.terminal.workspace,
             results=self.results,
-            lent=Lent(keep=self.keep, proxy=self._proxy),
+            lent=ToolServices(keep=self.keep, proxy=self._proxy),
         )
 
     async def _call(self, tool: Tool, given: Mapping[str, Any]) -> ToolResult:

@@ -8,6 +8,7 @@ import msgspec
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
+    FailedAttemptUsage,
     ModelFacts,
     Rates,
     Reply,
@@ -16,7 +17,6 @@ from hermes_agent.core.messages import (
     ToolMessage,
     Usage,
     UserMessage,
-    Wasted,
 )
 from hermes_agent.core.tools import Tool
 
@@ -98,7 +98,7 @@ class Paid:
         try:
             for _ in range(self._fails):
                 await self._pause()
-                yield Wasted(self.name, *self.pay(request, output))
+                yield FailedAttemptUsage(self.name, *self.pay(request, output))
             paid = False
             yield Delta("word")
             await self._pause()

@@ -6,10 +6,10 @@ from typing import Any
 
 from hermes_agent.core.effects import Effect
 from hermes_agent.policy.files.parse import read_file
-from hermes_agent.policy.files.schema import Problem, Rule
+from hermes_agent.policy.files.schema import PolicyProblem, PolicyRule
 from hermes_agent.policy.gate import Judged, RuleGate
 from hermes_agent.policy.path_resolvers import by_words, finish
-from hermes_agent.policy.ruleset import Rules
+from hermes_agent.policy.ruleset import RuleSet
 from hermes_agent.policy.testing import HOMES, WORKSPACE
 
 ALLOW_ALL_CALLS = "- {id: calls, match: {kind: call}, then: allow}"
@@ -20,13 +20,13 @@ def file_of(rules: str) -> str:
     return f"version: 1\nrules:\n{indent(dedent(rules).strip(), '  ')}\n"
 
 
-def rules_of(rules: str) -> tuple[Rule, ...]:
+def rules_of(rules: str) -> tuple[PolicyRule, ...]:
     file, problems = read_file("mine", "mine.yaml", file_of(rules))
     assert problems == ()
     return file.rules
 
 
-def problems_of(text: str) -> list[Problem]:
+def problems_of(text: str) -> list[PolicyProblem]:
     return list(read_file("mine", "mine.yaml", dedent(text))[1])
 
 
@@ -46,7 +46,7 @@ def judge(
     links: Mapping[str, str] | None = None,
     granted: frozenset[str] = frozenset(),
 ) -> Judged:
-    ready = Rules(rules_of(rules))
+    ready = RuleSet(rules_of(rules))
     gate = RuleGate(lambda: ready, HOMES)
     return finish(gate.consider(effect, by_words(WORKSPACE, links or {}), granted))
 

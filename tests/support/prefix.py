@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from hermes_agent.agent import compaction, vision
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Prompt, UserMessage
 from hermes_agent.store.store import Store
 
@@ -37,7 +37,7 @@ async def _check(home: Path) -> int:
 
 
 def check_session(session: str, prompt: Prompt, recorded: Sequence[ev.Recorded]) -> int:
-    talk = Conversation(session, prompt)
+    talk = ConversationState(session, prompt)
     sent: list[bytes] = []
     checked = 0
     same: int | None = None
@@ -57,12 +57,12 @@ def check_session(session: str, prompt: Prompt, recorded: Sequence[ev.Recorded])
             checked += 1
         talk.apply(one)
         match event:
-            case ev.Compacted(first=changed) | ev.Described(message=changed):
+            case ev.Compacted(first=changed) | ev.ImageDescribed(message=changed):
                 same = changed if same is None else min(same, changed)
     return checked
 
 
-def _asides(talk: Conversation, event: ev.ModelRequested) -> list[str]:
+def _asides(talk: ConversationState, event: ev.ModelRequested) -> list[str]:
     """What a request on the side can have been."""
     requests = [compaction.summary_request(talk, event.messages - 1)]
     if event.use == "vision":

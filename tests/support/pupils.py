@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from hermes_agent.agent.conversation import Conversation
-from hermes_agent.core.events import journal as ev
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import LearningSettings, UseSettings
 from hermes_agent.runtime.api.app import build_app
@@ -84,7 +84,7 @@ class Pupil(House):
     async def shown(self, session: Session) -> list[str]:
         """The messages as the model reads them."""
         prompt = await self.runtime.store.prompt((await self.now(session)).prompt)
-        talk = Conversation(session.id, prompt)
+        talk = ConversationState(session.id, prompt)
         talk.apply_all(await self.runtime.store.events(session.id))
         return [message.text for message in talk.messages]
 

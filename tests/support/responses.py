@@ -7,8 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.incidents import CATEGORIES, Entry, Incident, Service, Signal, WatchedCheck
+from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import (
+    CATEGORIES,
+    Incident,
+    MonitoredService,
+    Signal,
+    TimelineEntry,
+    WatchedCheck,
+)
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
 from tests.support.families import Line, call
@@ -68,7 +75,7 @@ class Response(Pupil):
     async def incident(self, id: str = "inc-1") -> Incident:
         return await self.runtime.store.incidents.incident(id)
 
-    async def timeline(self, id: str = "inc-1") -> list[Entry]:
+    async def timeline(self, id: str = "inc-1") -> list[TimelineEntry]:
         return list(await self.runtime.store.incidents.timeline(id))
 
     async def kinds(self, id: str = "inc-1") -> list[str]:
@@ -122,7 +129,7 @@ class Response(Pupil):
         found = await self.runtime.store.incidents.notices(incident=id)
         return sorted((one.kind, one.channel) for one in found if one.kind != "progress")
 
-    async def services(self) -> list[Service]:
+    async def services(self) -> list[MonitoredService]:
         return list(await self.runtime.store.incidents.services())
 
     async def keep_skill(self, name: str, state: Any, book: str, by: str = "person") -> None:

@@ -17,11 +17,11 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.settings.root import ModelSettings
-from hermes_agent.models.routing.circuit_breaker import Circuit
-from hermes_agent.models.routing.credential_pool import Pool
-from hermes_agent.models.routing.failover import Way
-from hermes_agent.models.routing.fallback_model import Routed
-from hermes_agent.models.wires.base import Credential, Speaker
+from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
+from hermes_agent.models.routing.credential_pool import CredentialPool
+from hermes_agent.models.routing.failover import Candidate
+from hermes_agent.models.routing.fallback_model import FallbackModel
+from hermes_agent.models.wires.base import Credential, WireClient
 
 GO = Request(Prompt("Be brief"), (UserMessage("go"),))
 USED = Usage(3, 1)
@@ -115,7 +115,7 @@ class Roads:
         self.log: list[Asked] = []
         self.speakers: list[Failing] = []
         self.keys: list[list[Key]] = []
-        self.ways: list[Way] = []
+        self.ways: list[Candidate] = []
         for number, some in enumerate(errors):
             name = "abcd"[number]
             speaker = Failing(f"{name}/m", list(some), self.time, self.log)
@@ -123,21 +123,21 @@ class Roads:
             self.keys.append([Key(f"{name}{n}") for n in range(wanted)])
             self.speakers.append(speaker)
             self.ways.append(
-                Way(
+                Candidate(
                     speaker.name,
                     facts[number] if facts else ModelFacts(),
                     speaker,
-                    Pool(self.keys[-1], self.time),
-                    Circuit(settings.circuit_failures, settings.circuit_seconds),
+                    CredentialPool(self.keys[-1], self.time),
+                    CircuitBreaker(settings.circuit_failures, settings.circuit_seconds),
                 )
             )
         self._settings = settings
         self._chance = chance
 
     @property
-    def model(self) -> Routed:
+    def model(self) -> FallbackModel:
         chance = self._chance
-        return Routed(
+        return FallbackModel(
             self.ways,
             self._settings,
             clock=self.time,
@@ -148,7 +148,7 @@ class Roads:
     async def call(self) -> list[Chunk]:
         return [chunk async for chunk in self.model.stream(GO)]
 
-    def put(self, number: int, speaker: Speaker) -> None:
+    def put(self, number: int, speaker: WireClient) -> None:
         """Another speaker for a way."""
         self.ways[number] = replace(self.ways[number], speaker=speaker)
 

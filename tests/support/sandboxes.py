@@ -11,7 +11,7 @@ from typing import Literal
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.terminals.sandbox import sandbox
 from hermes_agent.terminals.sandbox.launch import PYTHON, reachable
-from hermes_agent.terminals.transport import Done, Transport
+from hermes_agent.terminals.transport import ProcessResult, Transport
 from tests.support.terminals import FarPlace, Place
 from tests.support.transports import Way
 
@@ -54,10 +54,10 @@ class Box:
             environ=self.environ,
         )
 
-    async def runs(self, text: str) -> Done:
+    async def runs(self, text: str) -> ProcessResult:
         return await self.transport.call(["bash", "-c", text])
 
-    async def python(self, text: str) -> Done:
+    async def python(self, text: str) -> ProcessResult:
         return await self.transport.call([PYTHON, "-I", "-S", "-c", text])
 
     def door(self) -> int:

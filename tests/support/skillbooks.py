@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hermes_agent.core.knowledge import Lore
-from hermes_agent.learning.skills.registry import SkillBook
+from hermes_agent.core.knowledge import KnowledgeStore
+from hermes_agent.learning.skills.registry import SkillRegistry
 from hermes_agent.store.store import Store
 
 BUNDLED = Path(__file__).parents[2] / "src" / "hermes_agent" / "skills"
@@ -54,13 +54,13 @@ def suspicious(text: str) -> str:
 
 def a_book(
     folder: Path,
-    lore: Lore,
+    lore: KnowledgeStore,
     shipped: Path,
     *,
     platform: str = "linux",
     clock: Callable[[], float] = lambda: 0.0,
-) -> SkillBook:
-    return SkillBook(
+) -> SkillRegistry:
+    return SkillRegistry(
         folder,
         lore,
         shipped=shipped,
@@ -74,7 +74,7 @@ def a_book(
 @asynccontextmanager
 async def skill_home(
     tmp_path: Path, shipped: Path | None = None
-) -> AsyncIterator[tuple[SkillBook, Path, Lore]]:
+) -> AsyncIterator[tuple[SkillRegistry, Path, KnowledgeStore]]:
     """A book over an empty folder, on a real store."""
     (tmp_path / "shipped").mkdir(parents=True, exist_ok=True)
     store = await Store.open(tmp_path / "store")

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from hermes_agent.core.protocols import Command, CommandState, Terminal
+from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.local.terminal import LocalTerminal
-from hermes_agent.terminals.remote.terminal import FarTerminal
-from hermes_agent.terminals.shell.daemon import Keeper, scrubbed
+from hermes_agent.terminals.remote.terminal import RemoteTerminal
+from hermes_agent.terminals.shell.daemon import ShellDaemon, scrubbed
 from hermes_agent.terminals.shell.spool import Spool
 from hermes_agent.terminals.transport import Transport
 from tests.support.transports import SubprocessTransport
@@ -41,7 +41,7 @@ class LocalPlace:
 
     async def launch(self, mode: str, *arguments: str) -> None:
         """Start a part of the keeper by itself, as a runtime that dies at once would."""
-        keeper = Keeper(Spool(self.spool), str(self.workspace), 60.0, scrubbed(os.environ, ()))
+        keeper = ShellDaemon(Spool(self.spool), str(self.workspace), 60.0, scrubbed(os.environ, ()))
         await keeper.launch(mode, *arguments)
 
     def keeper(self) -> int:
@@ -76,11 +76,11 @@ class FarPlace:
         self._folder = folder
         self._settings = settings
         self._lasting = lasting
-        self._opened: list[tuple[FarTerminal, Transport]] = []
+        self._opened: list[tuple[RemoteTerminal, Transport]] = []
 
-    def open(self) -> FarTerminal:
+    def open(self) -> RemoteTerminal:
         transport = self._transport()
-        terminal = FarTerminal(
+        terminal = RemoteTerminal(
             transport,
             session=self.session,
             workspace=self.workspace,
@@ -107,9 +107,11 @@ class Shell:
         self._start = start
         self._number = 0
 
-    def command(self, text: str, limit: float | None = 60.0, background: bool = False) -> Command:
+    def command(
+        self, text: str, limit: float | None = 60.0, background: bool = False
+    ) -> ShellCommand:
         self._number += 1
-        return Command(f"{self._start}-{self._number}", text, limit, background)
+        return ShellCommand(f"{self._start}-{self._number}", text, limit, background)
 
     async def __call__(
         self, text: str, limit: float | None = 60.0, background: bool = False

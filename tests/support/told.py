@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import ToolCall
 
 

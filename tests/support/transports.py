@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class SubprocessTransport:
     async def ready(self) -> None:
         """This machine is always there."""
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
             process = await self._run(argv, asyncio.subprocess.PIPE)
         except FileNotFoundError as error:
-            return Done(127, stderr=str(error).encode())
+            return ProcessResult(127, stderr=str(error).encode())
         stdout, stderr = await process.communicate(stdin)
-        return Done(process.returncode or 0, stdout, stderr)
+        return ProcessResult(process.returncode or 0, stdout, stderr)
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:
         if not self._with_channels:
             return None
         channel = PipeChannel(await self._run(argv, asyncio.subprocess.DEVNULL))

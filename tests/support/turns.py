@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.budgets.reservations import Purse
-from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.dependencies import Parts, no_secret
+from hermes_agent.agent.budgets.reservations import BudgetReservations
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.agent.dependencies import TurnDependencies, no_secret
 from hermes_agent.agent.turn import TurnWorker
+from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.protocols import Clock, Model, Terminal
-from hermes_agent.core.records import Inbound, NewSession, Session, Turn, Use
+from hermes_agent.core.records import ModelRole, NewSession, Session, SessionMessage, Turn
 from hermes_agent.core.settings.root import Settings, TerminalSettings
-from hermes_agent.core.tool_services import Lent
+from hermes_agent.core.tool_services import ToolServices
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.redaction.redactor import Redactor
@@ -47,12 +47,12 @@ class Bench:
     """Terminals beside the local one."""
     secret: Callable[[str], str] = no_secret
     http: Callable[..., Any] | None = None
-    uses: dict[Use, Model] = field(default_factory=dict)
+    uses: dict[ModelRole, Model] = field(default_factory=dict)
     """Models for other uses than the conversation itself."""
     models: dict[str, Model] = field(default_factory=dict)
     """Models that may be chosen beside the first, by name."""
-    purse: Purse = field(default_factory=Purse)
-    lent: Lent = field(default_factory=Lent)
+    purse: BudgetReservations = field(default_factory=BudgetReservations)
+    lent: ToolServices = field(default_factory=ToolServices)
     """What tools may need beside a terminal."""
     clock: Clock = time.time
     sent: int = 0
@@ -62,14 +62,14 @@ class Bench:
     async def receive(self, text: str, *, interactive: bool = False) -> None:
         self.sent += 1
         await self.store.receive(
-            self.session.id, Inbound(f"m{self.sent}", text, "test", interactive)
+            self.session.id, SessionMessage(f"m{self.sent}", text, "test", interactive)
         )
 
     async def worker(self, turn: Turn | None = None) -> TurnWorker:
         turn = turn or await self.store.start_turn(self.session.id)
         assert turn is not None
         prompt = await self.store.prompt(self.session.prompt)
-        talk = Conversation(self.session.id, prompt)
+        talk = ConversationState(self.session.id, prompt)
         talk.apply_all(await self.store.events(self.session.id))
         self.latest = TurnWorker(self.parts(), turn, talk)
         return self.latest
@@ -79,13 +79,13 @@ class Bench:
         await self.receive(text, interactive=interactive)
         return await self.worker()
 
-    def route(self, use: Use, chosen: str) -> Model | None:
+    def route(self, use: ModelRole, chosen: str) -> Model | None:
         """The chosen model for everything, but for uses that have their own or want one."""
         main = self.models.get(chosen, self.model)
         return self.uses.get(use, None if use in ("titles", "vision") else main)
 
-    def parts(self) -> Parts:
-        return Parts(
+    def parts(self) -> TurnDependencies:
+        return TurnDependencies(
             journal=self.store,
             route=self.route,
             tools=self.tools,
@@ -111,7 +111,7 @@ class Bench:
         assert end is not None
         return end
 
-    async def events(self, kind: type | None = None) -> list[ev.Event | ev.Passing]:
+    async def events(self, kind: type | None = None) -> list[ev.Event | ev.TransientEvent]:
         recorded = await self.store.events(self.session.id)
         return [one.event for one in recorded if kind is None or isinstance(one.event, kind)]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from hermes_agent.core.incidents import (
     Incident,
-    Incidents,
+    IncidentStore,
+    IngestResult,
+    MonitoredService,
     NewNotice,
     NoticeKind,
-    Service,
     Signal,
-    Taken,
 )
 from hermes_agent.incidents.alerts.ingest import Intake
 from hermes_agent.incidents.notification_sinks import notices_for
@@ -23,9 +23,9 @@ class Post:
     """Where signals come in."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.store: Incidents = store.incidents
+        self.store: IncidentStore = store.incidents
         self.clock = clock
-        self.services: tuple[Service, ...] = ()
+        self.services: tuple[MonitoredService, ...] = ()
         self.woken = 0
         self.secret = "hunter2-hunter2"
         self.webhook = ""
@@ -39,7 +39,7 @@ class Post:
             clock=clock,
         )
 
-    async def _topology(self, _terminal: str) -> Sequence[Service]:
+    async def _topology(self, _terminal: str) -> Sequence[MonitoredService]:
         return self.services
 
     def _wake(self) -> None:
@@ -51,7 +51,7 @@ class Post:
         return notices_for(incident, kind, text, number, self.webhook)
 
     @property
-    def raise_signal(self) -> Callable[[Signal], Awaitable[Taken]]:
+    def raise_signal(self) -> Callable[[Signal], Awaitable[IngestResult]]:
         return self.intake.raise_signal
 
     async def titles(self) -> list[str]:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import httpx
 
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.tool_services import Lent
+from hermes_agent.core.tool_services import ToolServices
 from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult
 from hermes_agent.policy.network.egress import guarded_client
 from tests.support.calls import Caller, Kept
@@ -81,7 +81,7 @@ class Surfer:
         return replace(
             self.here.context("call"),
             http=client,
-            lent=Lent(keep=self.keep),
+            lent=ToolServices(keep=self.keep),
             settings=self.settings,
             secrets=self.secrets,
         )

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.tool_services import Call, Worked, WorkLimits
+from hermes_agent.core.tool_services import Call, SandboxLimits, SandboxResult
 from hermes_agent.core.tools import ToolResult
-from hermes_agent.terminals.code_sandbox.runner import Workshop
+from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 from tests.support.sandboxes import Box, Kind
 
-SMALL = WorkLimits(seconds=60, memory_mb=128, processes=64, output_bytes=20_000, calls=5)
+SMALL = SandboxLimits(seconds=60, memory_mb=128, processes=64, output_bytes=20_000, calls=5)
 
 
 class Shop:
@@ -18,14 +18,14 @@ class Shop:
     def __init__(self, root: Path, kind: Kind = "bubblewrap") -> None:
         self.box = Box(root, kind)
         self.folder = self.box.person / ".hermes" / "workers"
-        self.workshop = Workshop(self.folder, self.box.environ)
+        self.workshop = CodeSandboxRunner(self.folder, self.box.environ)
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.heard: list[str] = []
         self.runs = 0
 
     async def run(
-        self, source: str, limits: WorkLimits = SMALL, call: Call | None = None, **more: Any
-    ) -> Worked:
+        self, source: str, limits: SandboxLimits = SMALL, call: Call | None = None, **more: Any
+    ) -> SandboxResult:
         self.runs += 1
         return await self.workshop.run(
             f"run/{self.runs}",

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.authored_tools.service import WrittenTools
+from hermes_agent.agent.authored_tools.service import AuthoredTools
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Terminal
 from hermes_agent.core.settings.root import CodeSettings, Settings, ToolSettings
-from hermes_agent.core.tool_services import Lent, Workers
+from hermes_agent.core.tool_services import CodeSandbox, ToolServices
 from hermes_agent.core.tools import Permit, ToolContext, ToolResult, failed
 from hermes_agent.policy.redaction.redactor import Redactor
-from hermes_agent.terminals.code_sandbox.runner import Workshop
+from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 
 TAKEN = ("terminal", "read_file", "use_tool", "make_tool", "execute_code")
 
@@ -44,16 +44,16 @@ class Bench:
     def __init__(self, folder: Path, terminal: Terminal) -> None:
         self.folder = folder / "tools"
         self.settings = Settings(tools=ToolSettings(crashes=3))
-        self.shop = Workshop(folder / "workers", os.environ)
+        self.shop = CodeSandboxRunner(folder / "workers", os.environ)
         self.now = 1_000.0
         self.heard: list[str] = []
         self.tools: dict[str, Callable[..., Awaitable[ToolResult]]] = {"use_tool": self._use_tool}
         self._terminal = terminal
         self.written = self.opened()
 
-    def opened(self, workers: Callable[[], Workers] | None = None) -> WrittenTools:
+    def opened(self, workers: Callable[[], CodeSandbox] | None = None) -> AuthoredTools:
         """As another runtime would open them."""
-        return WrittenTools(
+        return AuthoredTools(
             self.folder,
             workers=workers or (lambda: self.shop),
             settings=lambda: self.settings,
@@ -88,7 +88,7 @@ class Bench:
     def context(self) -> ToolContext:
         return ToolContext(
             "effect", "session-1", self._terminal, self._nobody, self.heard.append,
-            call=self._call, lent=Lent(written=self.written, tools=tuple(self.tools)),
+            call=self._call, lent=ToolServices(written=self.written, tools=tuple(self.tools)),
         )  # fmt: skip
 
     async def _nobody(self, _question: str, _choices: Sequence[str]) -> str | None:

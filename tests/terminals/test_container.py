@@ -12,8 +12,8 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.terminals import ContainerPlace, Limits
 from hermes_agent.terminals.container import transport as container
 from hermes_agent.terminals.container.address import locate
-from hermes_agent.terminals.container.engine import Engine
-from hermes_agent.terminals.container.spec import HOME, SESSION_LABEL, Spec
+from hermes_agent.terminals.container.engine import ContainerEngine
+from hermes_agent.terminals.container.spec import HOME, SESSION_LABEL, ContainerSpec
 from hermes_agent.terminals.transport import Transport
 from tests.support.dockerd import asked, docker_engine, private_docker
 from tests.support.images import IMAGE, NAMED_NUMBERS, NAMED_USER
@@ -45,8 +45,8 @@ class Session:
         self._opened.append(made)
         return made
 
-    def spec(self, place: ContainerPlace | None = None) -> Spec:
-        return Spec(place or self.place, self.id, str(self.workspace))
+    def spec(self, place: ContainerPlace | None = None) -> ContainerSpec:
+        return ContainerSpec(place or self.place, self.id, str(self.workspace))
 
     def containers(self) -> list[str]:
         filters = {"label": f"{SESSION_LABEL}={self.id}"}
@@ -217,7 +217,7 @@ async def test_a_killed_container_cuts_the_way_and_is_had_again(session: Session
 
 
 async def test_a_container_that_was_made_but_never_begun_is_finished(session: Session) -> None:
-    spec, engine = session.spec(), Engine(locate(session.engine, {}))
+    spec, engine = session.spec(), ContainerEngine(locate(session.engine, {}))
     for volume in spec.volumes.values():
         engine.make_volume(volume, spec.labels)
     engine.create(spec.options())

@@ -16,7 +16,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.terminals import ContainerPlace
 from hermes_agent.terminals.container import transport as container
 from hermes_agent.terminals.container.address import locate, parse
-from hermes_agent.terminals.container.spec import Spec, owner
+from hermes_agent.terminals.container.spec import ContainerSpec, owner
 from hermes_agent.terminals.transport import Transport
 from tests.support.dockerd import docker_engine
 from tests.support.images import IMAGE
@@ -105,19 +105,19 @@ async def test_something_that_is_no_engine_is_not_taken_for_one(tmp_path: Path) 
 @pytest.mark.parametrize("workspace", ["work", "", "/", "/x/.."])
 def test_a_workspace_that_is_no_folder_of_its_own_is_refused(workspace: str) -> None:
     with pytest.raises(UsageError, match="workspace"):
-        Spec(ContainerPlace(IMAGE, workspace=workspace), "s", "/")
+        ContainerSpec(ContainerPlace(IMAGE, workspace=workspace), "s", "/")
 
 
 def test_names_tell_sessions_and_settings_apart_and_suit_the_engine() -> None:
     place, other = ContainerPlace(IMAGE), ContainerPlace(IMAGE, network="host")
     names = {
-        Spec(place, "a/b ü", "/").name,
-        Spec(other, "a/b ü", "/").name,
-        Spec(place, "c", "/").name,
+        ContainerSpec(place, "a/b ü", "/").name,
+        ContainerSpec(other, "a/b ü", "/").name,
+        ContainerSpec(place, "c", "/").name,
     }
     assert len(names) == 3
     assert all(name.replace("-", "").isascii() and "/" not in name for name in names)
-    assert Spec(place, "c", "/one").name == Spec(place, "c", "/two").name
+    assert ContainerSpec(place, "c", "/one").name == ContainerSpec(place, "c", "/two").name
 
 
 PASSWD = b"root:x:0:0::/:/bin/sh\nann:x:7:8::/:/bin/sh\n# odd line\n"

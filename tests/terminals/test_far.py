@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
-from hermes_agent.terminals.remote.terminal import FarTerminal
+from hermes_agent.terminals.remote.terminal import RemoteTerminal
 from hermes_agent.terminals.shell.spool import Spool
-from hermes_agent.terminals.transport import Channel, Done
+from hermes_agent.terminals.transport import ByteStream, ProcessResult
 from tests.support.awake_loop import pass_time
 from tests.support.terminals import FarPlace, Shell, lives, until
 from tests.support.transports import SubprocessTransport
@@ -38,12 +38,12 @@ class Weather(SubprocessTransport):
         if self.away:
             raise HermesError("no road", "wait")
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         if self.away:
             raise ConnectionResetError("no road")
         return await super().call(argv, stdin)
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:
         if self.away:
             raise ConnectionResetError("no road")
         channel = await super().start(argv)
@@ -59,7 +59,7 @@ class Snapping:
     """A channel that snaps once, when a request to begin or to destroy has just gone out over it
     (`snap`), or with the answer to the first, and then there is no other way either (`part`)."""
 
-    def __init__(self, channel: Channel, way: "Weather") -> None:
+    def __init__(self, channel: ByteStream, way: "Weather") -> None:
         self._channel = channel
         self._way = way
         self._snapped = False
@@ -120,17 +120,17 @@ async def place(tmp_path: Path, settings: TerminalSettings) -> AsyncIterator[Pla
 
 
 @pytest.fixture
-def terminal(place: Place) -> FarTerminal:
+def terminal(place: Place) -> RemoteTerminal:
     return place.open()
 
 
 @pytest.fixture
-def shell(terminal: FarTerminal) -> Shell:
+def shell(terminal: RemoteTerminal) -> Shell:
     return Shell(terminal)
 
 
 async def test_a_command_goes_on_while_the_way_is_cut_and_is_found_again(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     work = Path(place.workspace)
     await shell.says("mkfifo gate")
@@ -148,7 +148,7 @@ async def test_a_command_goes_on_while_the_way_is_cut_and_is_found_again(
 
 
 async def test_a_background_command_that_was_begun_is_not_said_to_have_failed(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     await shell.says("true")
     place.ways[0].part = True
@@ -163,7 +163,7 @@ async def test_a_background_command_that_was_begun_is_not_said_to_have_failed(
 
 
 async def test_a_command_that_cannot_be_reached_for_its_limit_is_lost_and_found_later(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     work = Path(place.workspace)
     await shell.says("true")
@@ -182,11 +182,11 @@ async def test_a_command_that_cannot_be_reached_for_its_limit_is_lost_and_found_
 
 
 async def test_a_place_that_was_never_reached_is_said_with_its_hint(
-    place: Place, terminal: FarTerminal
+    place: Place, terminal: RemoteTerminal
 ) -> None:
     place.ways[0].away = True
     with pytest.raises(HermesError, match="no road") as caught:
-        await terminal.run(Command("a-1", "true"))
+        await terminal.run(ShellCommand("a-1", "true"))
     assert caught.value.hint == "wait"
     with pytest.raises(HermesError, match="no road"):
         await terminal.read("x")
@@ -194,7 +194,7 @@ async def test_a_place_that_was_never_reached_is_said_with_its_hint(
 
 @pytest.mark.parametrize("background", [False, True])
 async def test_a_command_runs_once_when_the_way_is_cut_while_it_is_handed_in(
-    place: Place, terminal: FarTerminal, shell: Shell, background: bool
+    place: Place, terminal: RemoteTerminal, shell: Shell, background: bool
 ) -> None:
     await shell.says("true")
     place.ways[0].snap = True
@@ -220,7 +220,7 @@ async def test_a_cancelled_command_is_stopped_though_the_place_takes_long_to_ans
 ) -> None:
     place = Place(tmp_path, TerminalSettings())
     terminal = place.open()
-    command = Command("a-1", "echo > begun; sleep 300", 600)
+    command = ShellCommand("a-1", "echo > begun; sleep 300", 600)
     running = asyncio.create_task(terminal.run(command))
     await until((tmp_path / "work" / "begun").exists)
     place.ways[0].clear.clear()
@@ -235,7 +235,7 @@ async def test_a_cancelled_command_is_stopped_though_the_place_takes_long_to_ans
 
 
 async def test_following_goes_on_when_the_way_was_cut(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     job = await shell("while read -r x && [[ $x != end ]]; do echo $x; done", background=True)
     told: list[str] = []
@@ -250,7 +250,7 @@ async def test_following_goes_on_when_the_way_was_cut(
 
 
 async def test_a_request_that_was_given_up_while_it_was_sent_puts_no_answer_out_of_place(
-    place: Place, terminal: FarTerminal
+    place: Place, terminal: RemoteTerminal
 ) -> None:
     await terminal.write("one", b"1")
     await terminal.write("three", b"333")
@@ -267,7 +267,7 @@ async def test_a_request_that_was_given_up_while_it_was_sent_puts_no_answer_out_
 
 
 async def test_files_are_read_again_when_the_way_was_cut_in_between(
-    place: Place, terminal: FarTerminal
+    place: Place, terminal: RemoteTerminal
 ) -> None:
     await terminal.write("note", b"text")
     await place.ways[0].close()
@@ -275,7 +275,7 @@ async def test_files_are_read_again_when_the_way_was_cut_in_between(
 
 
 async def test_what_is_not_in_a_spool_that_was_lost_has_perhaps_happened(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     """The place was made anew, or its /tmp was emptied, while Hermes was away."""
     command = shell.command("echo line >> log")
@@ -285,7 +285,7 @@ async def test_what_is_not_in_a_spool_that_was_lost_has_perhaps_happened(
     assert await later.recover(command) is None
     assert await later.recover(shell.command("true", background=True)) is None
     assert await Shell(later, "new").says("echo fresh") == "fresh\n"
-    assert await place.open().recover(Command("b", "true", background=True)) == "not-run"
+    assert await place.open().recover(ShellCommand("b", "true", background=True)) == "not-run"
 
 
 async def test_the_spool_and_the_scripts_are_closed_to_others(place: Place, shell: Shell) -> None:
@@ -295,10 +295,10 @@ async def test_the_spool_and_the_scripts_are_closed_to_others(place: Place, shel
 
 
 async def test_a_home_that_cannot_be_written_is_replaced_by_tmp(
-    place: Place, terminal: FarTerminal
+    place: Place, terminal: RemoteTerminal
 ) -> None:
     place.environment["HOME"] = "/proc/none"
-    state = await terminal.run(Command("a-1", "echo hi"))
+    state = await terminal.run(ShellCommand("a-1", "echo hi"))
     try:
         assert state.stdout == "hi\n"
         assert state.spool.startswith(f"/tmp/hermes-{os.getuid()}/")
@@ -308,35 +308,35 @@ async def test_a_home_that_cannot_be_written_is_replaced_by_tmp(
 
 
 async def test_bash_that_is_missing_there_is_said_with_a_hint(
-    place: Place, terminal: FarTerminal, tmp_path: Path
+    place: Place, terminal: RemoteTerminal, tmp_path: Path
 ) -> None:
     place.environment["PATH"] = str(tmp_path)
     with pytest.raises(HermesError, match="bash is not installed") as caught:
-        await terminal.run(Command("a-1", "true"))
+        await terminal.run(ShellCommand("a-1", "true"))
     assert "5.0" in caught.value.hint
     place.environment["PATH"] = os.environ["PATH"]
 
 
 async def test_bash_that_is_too_old_there_is_said_with_a_hint(
-    place: Place, terminal: FarTerminal, tmp_path: Path
+    place: Place, terminal: RemoteTerminal, tmp_path: Path
 ) -> None:
     old = tmp_path / "bash"
     old.write_text("#!/bin/sh\nexit 3\n")
     old.chmod(0o755)
     place.environment["PATH"] = str(tmp_path)
     with pytest.raises(HermesError, match="bash is too old"):
-        await terminal.run(Command("a-1", "true"))
+        await terminal.run(ShellCommand("a-1", "true"))
     place.environment["PATH"] = os.environ["PATH"]
 
 
 async def test_a_workspace_that_is_missing_there_is_said(place: Place) -> None:
     Path(place.workspace).rmdir()
     with pytest.raises(HermesError, match="no folder at"):
-        await place.open().run(Command("a-1", "true"))
+        await place.open().run(ShellCommand("a-1", "true"))
 
 
 async def test_destroying_leaves_no_process_and_no_file_there(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     await shell.says(
         "sleep 300 & echo $! >> pids; setsid sleep 300 & echo $! >> pids; echo $$ >> pids"
@@ -350,7 +350,7 @@ async def test_destroying_leaves_no_process_and_no_file_there(
 
 
 async def test_destroying_goes_on_when_the_way_is_cut(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     await shell.says("true")
     place.ways[0].snap = True
@@ -360,7 +360,9 @@ async def test_destroying_goes_on_when_the_way_is_cut(
 
 
 @pytest.mark.parametrize("settings", [TerminalSettings(output_mb=1)])
-async def test_a_flood_of_output_is_stopped_and_said(terminal: FarTerminal, shell: Shell) -> None:
+async def test_a_flood_of_output_is_stopped_and_said(
+    terminal: RemoteTerminal, shell: Shell
+) -> None:
     state = await shell("echo first; yes; echo not reached")
     assert state.state == "stopped"
     assert state.stdout.startswith("first\ny\n")
@@ -372,7 +374,7 @@ async def test_a_flood_of_output_is_stopped_and_said(terminal: FarTerminal, shel
 
 
 async def test_an_idle_shell_is_ended_by_closing_and_comes_back(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     await shell.says("kept=yes; cd /usr")
     spine = int((place.spool / "spine").read_text().split()[0])
@@ -382,7 +384,7 @@ async def test_an_idle_shell_is_ended_by_closing_and_comes_back(
 
 
 async def test_a_hundred_commands_leave_nothing_behind_on_the_way(
-    place: Place, terminal: FarTerminal, shell: Shell
+    place: Place, terminal: RemoteTerminal, shell: Shell
 ) -> None:
     for number in range(100):
         assert await shell.says(f"echo {number}") == f"{number}\n"
@@ -390,7 +392,7 @@ async def test_a_hundred_commands_leave_nothing_behind_on_the_way(
     assert sorted(place.spool.glob("run-*")) == []
 
 
-async def test_an_expression_that_grep_cannot_take_there_is_said(terminal: FarTerminal) -> None:
+async def test_an_expression_that_grep_cannot_take_there_is_said(terminal: RemoteTerminal) -> None:
     await terminal.write("a.txt", b"text\n")
     with pytest.raises(ToolError, match="regular expression"):
         await terminal.grep(".", r"\N{DIGIT ONE}", "*", 5)

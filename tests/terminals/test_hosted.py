@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import DaytonaPlace, E2bPlace, ModalPlace, PlaceSettings
-from hermes_agent.terminals.hosted.base import Note, Notes, Pumped, name_of, plain, words
+from hermes_agent.terminals.hosted.base import (
+    SandboxRecord,
+    SandboxRecords,
+    StreamChannel,
+    name_of,
+    plain,
+    words,
+)
 from hermes_agent.terminals.registry import KINDS, check, missing, open_transport
 
 PLACES: dict[str, PlaceSettings] = {
@@ -56,13 +63,13 @@ def test_asking_whether_a_place_can_be_had_does_not_load_its_sdk(kind: str) -> N
 
 
 def test_a_note_is_found_again_and_can_be_removed_twice(tmp_path: Path) -> None:
-    notes, note = Notes(tmp_path / "a" / "b", "e2b"), Note("id", 2, "image", True)
-    assert notes.read() == Note()
+    notes, note = SandboxRecords(tmp_path / "a" / "b", "e2b"), SandboxRecord("id", 2, "image", True)
+    assert notes.read() == SandboxRecord()
     notes.write(note)
-    assert Notes(tmp_path / "a" / "b", "e2b").read() == note
+    assert SandboxRecords(tmp_path / "a" / "b", "e2b").read() == note
     notes.remove()
     notes.remove()
-    assert notes.read() == Note()
+    assert notes.read() == SandboxRecord()
 
 
 def test_a_session_has_a_name_that_every_service_takes() -> None:
@@ -91,7 +98,7 @@ async def test_a_channel_whose_output_breaks_off_has_ended() -> None:
     async def send(data: bytes) -> None:
         raise AssertionError(data)
 
-    channel = Pumped(output(), send, lambda: send(b""))
+    channel = StreamChannel(output(), send, lambda: send(b""))
     assert [await channel.read() for _ in range(3)] == [b"a", b"", b""]
     with pytest.raises(ConnectionError, match="ended"):
         await channel.write(b"x")
@@ -106,7 +113,7 @@ async def test_a_channel_that_is_cut_ends_for_whoever_reads() -> None:
     async def ignore(data: bytes = b"") -> None:
         del data
 
-    channel = Pumped(output(), ignore, ignore)
+    channel = StreamChannel(output(), ignore, ignore)
     reading = asyncio.create_task(channel.read())
     await asyncio.sleep(0)
     await channel.cut()

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.settings.terminals import Limits, PlaceSettings, SandboxPlace, SshPlace
 from hermes_agent.terminals.registry import KINDS, check, kind_of, open_terminal
@@ -45,7 +45,7 @@ async def test_no_command_outlives_the_limit_of_its_place(tmp_path: Path) -> Non
         clock=time.time,
     )
     try:
-        state = await terminal.run(Command("one", "sleep 60", timeout=50.0))
+        state = await terminal.run(ShellCommand("one", "sleep 60", timeout=50.0))
     finally:
         await terminal.destroy()
     assert state.state == "timeout"

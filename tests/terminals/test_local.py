@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.local import files
 from hermes_agent.terminals.local.terminal import LocalTerminal
-from hermes_agent.terminals.output import NEWS_BYTES, News, beyond, excerpt, piece
+from hermes_agent.terminals.output import NEWS_BYTES, OutputTail, beyond, excerpt, piece
 from tests.support.patience import PATIENCE
 from tests.support.terminals import LocalPlace, Shell, until
 
@@ -77,7 +77,7 @@ async def test_bash_that_is_missing_is_said_with_a_hint(tmp_path: Path) -> None:
     terminal = LocalPlace(tmp_path).open({"PATH": str(tmp_path)})
     for background in (False, True):
         with pytest.raises(HermesError, match="bash is not installed") as caught:
-            await terminal.run(Command(f"b-{background}", "true", background=background))
+            await terminal.run(ShellCommand(f"b-{background}", "true", background=background))
         assert "5.0" in caught.value.hint
 
 
@@ -88,13 +88,13 @@ async def test_bash_that_is_too_old_is_said_with_a_hint(tmp_path: Path) -> None:
     old.chmod(0o755)
     terminal = LocalPlace(tmp_path).open({"PATH": str(tmp_path)})
     with pytest.raises(HermesError, match="too old"):
-        await terminal.run(Command("a", "true"))
+        await terminal.run(ShellCommand("a", "true"))
 
 
 async def test_a_workspace_that_is_missing_is_said(tmp_path: Path) -> None:
     terminal = LocalTerminal(str(tmp_path / "none"), tmp_path / "spool", TerminalSettings())
     with pytest.raises(HermesError, match="none"):
-        await terminal.run(Command("a", "true"))
+        await terminal.run(ShellCommand("a", "true"))
 
 
 async def test_the_spool_is_closed_to_other_users(place: LocalPlace, shell: Shell) -> None:
@@ -135,16 +135,16 @@ async def test_a_command_is_started_and_stopped_to_the_end_on_a_machine_that_sta
         str(place.workspace), place.spool, TerminalSettings(),
         clock=lambda: time.time() + 60 * next(minutes),
     )  # fmt: skip
-    job = await terminal.run(Command("a-1", "sleep 300", background=True))
+    job = await terminal.run(ShellCommand("a-1", "sleep 300", background=True))
     assert (job.state, job.background) == ("running", True)
-    assert (await terminal.run(Command("a-2", "sleep 300", timeout=30))).state == "timeout"
+    assert (await terminal.run(ShellCommand("a-2", "sleep 300", timeout=30))).state == "timeout"
 
 
 async def test_a_terminal_serves_one_event_loop_after_another(place: LocalPlace) -> None:
     terminal = place.open()
 
     def apart(id: str) -> str:
-        return asyncio.run(terminal.run(Command(id, "echo $((++n))"))).stdout
+        return asyncio.run(terminal.run(ShellCommand(id, "echo $((++n))"))).stdout
 
     assert await asyncio.to_thread(apart, "one") == "1\n"
     assert await asyncio.to_thread(apart, "two") == "2\n"
@@ -192,7 +192,7 @@ def test_an_excerpt_keeps_both_ends_and_counts_the_rest(
 def test_a_flood_of_news_is_skipped(tmp_path: Path) -> None:
     told: list[str] = []
     path = tmp_path / "o"
-    news = News(told.append)
+    news = OutputTail(told.append)
     news.take(0, *beyond(str(path), 0))
     path.write_bytes(b"x" * (NEWS_BYTES + 1000))
     news.take(0, *beyond(str(path), 0))
@@ -218,12 +218,12 @@ def test_a_file_that_may_not_be_replaced_stays_as_it_was(tmp_path: Path) -> None
 async def test_a_foreground_command_without_a_limit_has_the_setting_s(tmp_path: Path) -> None:
     place = LocalPlace(tmp_path, TerminalSettings(timeout_seconds=0.2))
     terminal = place.open()
-    command, told = Command("a-1", "echo begun; sleep 300"), []
+    command, told = ShellCommand("a-1", "echo begun; sleep 300"), []
     try:
         running = asyncio.create_task(LocalPlace(tmp_path).open().run(command, told.append))
         await until(lambda: told == ["begun\n"])
         state = await terminal.run(command)
-        job = await terminal.run(Command("a-2", "sleep 300", background=True))
+        job = await terminal.run(ShellCommand("a-2", "sleep 300", background=True))
         assert (state.state, state.stdout) == ("timeout", "begun\n")
         assert await running == state
         assert (await terminal.follow(job.id, wait=0.4)).state == "running"
@@ -265,26 +265,26 @@ async def test_a_command_that_fills_the_disk_has_an_end(
     cramped: LocalPlace, background: bool
 ) -> None:
     terminal = cramped.open()
-    await terminal.run(Command("first", "true"))
+    await terminal.run(ShellCommand("first", "true"))
     fill = "echo a; cat /dev/zero > big 2>/dev/null; (exit 7)"
-    await terminal.run(Command("fill", fill, background=background, timeout=PATIENCE))
+    await terminal.run(ShellCommand("fill", fill, background=background, timeout=PATIENCE))
     done = await terminal.follow("fill", wait=PATIENCE)
     assert (done.state, done.code) == ("exited", 7)
     assert os.statvfs(cramped.spool).f_bfree == 0
     with pytest.raises(OSError, match="No space left"):
-        await terminal.run(Command("next", "true", background=background))
+        await terminal.run(ShellCommand("next", "true", background=background))
     (cramped.workspace / "big").unlink()
-    assert (await terminal.run(Command("next", "echo b"))).stdout == "b\n"
+    assert (await terminal.run(ShellCommand("next", "echo b"))).stdout == "b\n"
     assert (cramped.spool / "spare").stat().st_size == 4096
 
 
 @pytest.mark.parametrize("free", [1, 2, 3, 8])
 async def test_a_disk_with_hardly_any_room_is_told_at_once(cramped: LocalPlace, free: int) -> None:
     terminal = cramped.open()
-    await terminal.run(Command("first", "true"))
+    await terminal.run(ShellCommand("first", "true"))
     big = cramped.workspace / "big"
     room = os.statvfs(cramped.spool)
     big.write_bytes(b"x" * (room.f_bfree - free) * room.f_bsize)
     with pytest.raises(OSError, match="No space left"):
-        await terminal.run(Command("next", "true"))
+        await terminal.run(ShellCommand("next", "true"))
     assert not (cramped.spool / "next.c").exists()

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.settings.terminals import SshPlace
 from hermes_agent.terminals.registry import open_terminal
@@ -230,7 +230,7 @@ async def test_a_command_outlives_a_server_that_is_restarted(
     work = Path(place.workspace)
     told: list[str] = []
     text = "echo line >> log; echo > begun; until [ -e go ]; do sleep 0.02; done; echo over $$"
-    running = asyncio.create_task(terminal.run(Command("a-1", text, 60), told.append))
+    running = asyncio.create_task(terminal.run(ShellCommand("a-1", text, 60), told.append))
     await until((work / "begun").exists)
     await asyncio.to_thread(own_server.stop)
     await until(lambda: any("the connection was cut" in text for text in told))
@@ -256,7 +256,7 @@ async def test_a_command_is_found_again_when_the_runtime_was_killed(
         place, session="doomed", workspace="", folder=tmp_path, settings=TerminalSettings(),
         environ={},
     )  # fmt: skip
-    found = asyncio.create_task(terminal.recover(Command("doomed-1", text, 60)))
+    found = asyncio.create_task(terminal.recover(ShellCommand("doomed-1", text, 60)))
     (work / "go").touch()
     state = await found
     assert not isinstance(state, str)

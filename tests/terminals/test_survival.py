@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.protocols import Command, CommandState
+from hermes_agent.core.protocols import CommandState, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.local.terminal import LocalTerminal
 from hermes_agent.terminals.shell.spool import Spool
@@ -60,7 +60,7 @@ async def test_a_command_running_when_the_runtime_dies_is_picked_up_whole(
     runtime = start_runtime(place, text)
     await until((place.workspace / "gate").exists)
     kill(runtime)
-    picked_up = asyncio.create_task(terminal.recover(Command("doomed-0", text)))
+    picked_up = asyncio.create_task(terminal.recover(ShellCommand("doomed-0", text)))
     (await Shell(terminal, "free")("echo > gate", background=True))
     state = found(await picked_up)
     assert (state.state, state.code, state.stdout) == ("exited", 0, "begun\ndone\n")
@@ -75,7 +75,7 @@ async def test_a_command_that_ended_while_nobody_was_there_is_found(
     await until((place.workspace / "begun").exists)
     kill(runtime)
     await until((place.spool / "doomed-0.r").exists)
-    state = found(await terminal.recover(Command("doomed-0", text)))
+    state = found(await terminal.recover(ShellCommand("doomed-0", text)))
     assert (state.code, state.stdout) == (4, "done\n")
     assert (place.workspace / "log").read_text() == "line\n"
 
@@ -92,7 +92,9 @@ async def test_a_line_still_in_the_fifo_runs_once_though_it_is_handed_in_again(
     await asyncio.sleep(0.2)
     kill(runtime)
     other = place.open()
-    waiting = asyncio.create_task(other.recover(Command("doomed-0", "echo line >> log; echo once")))
+    waiting = asyncio.create_task(
+        other.recover(ShellCommand("doomed-0", "echo line >> log; echo once"))
+    )
     await asyncio.sleep(0.1)
     await shell("echo > gate", background=True)
     assert (await holding).code == 0
@@ -106,7 +108,7 @@ async def test_a_background_command_goes_on_when_the_runtime_dies(
     runtime = start_runtime(place, "& echo > up; read line; echo got $line")
     await until((place.workspace / "up").exists)
     kill(runtime)
-    state = found(await terminal.recover(Command("doomed-0", "", background=True)))
+    state = found(await terminal.recover(ShellCommand("doomed-0", "", background=True)))
     assert (state.state, state.background) == ("running", True)
     await terminal.send("doomed-0", "word\n")
     assert (await terminal.follow("doomed-0", wait=60)).stdout == "got word\n"
@@ -125,7 +127,7 @@ async def test_time_counts_from_the_true_start_after_a_restart(
     late = LocalTerminal(
         str(place.workspace), place.spool, TerminalSettings(), clock=lambda: claim.start + 1000
     )
-    assert found(await late.recover(Command("doomed-0", "", timeout=999))).state == "timeout"
+    assert found(await late.recover(ShellCommand("doomed-0", "", timeout=999))).state == "timeout"
 
 
 async def test_a_shell_killed_from_outside_is_started_again_with_its_state(
@@ -202,11 +204,11 @@ async def test_a_background_command_on_its_way_does_not_start_once_it_was_called
     spool = Spool(place.spool)
     spool.prepare()
     spool.put_text("doomed-0", "echo line >> log")
-    assert await terminal.recover(Command("doomed-0", "", background=True)) == "not-run"
+    assert await terminal.recover(ShellCommand("doomed-0", "", background=True)) == "not-run"
     await place.launch("job", "doomed-0")
     await Shell(terminal)("true")
     assert not (place.workspace / "log").exists()
-    await terminal.run(Command("doomed-0", "echo line >> log", background=True))
+    await terminal.run(ShellCommand("doomed-0", "echo line >> log", background=True))
     await terminal.follow("doomed-0", wait=60)
     assert (place.workspace / "log").read_text() == "line\n"
 
@@ -389,7 +391,7 @@ async def test_a_runtime_that_died_while_it_made_the_spool_does_not_leave_doubt(
     """Nothing can have run before the spool was whole."""
     place.spool.mkdir()
     (place.spool / "boot.4711").touch()
-    assert await terminal.recover(Command("a-1", "echo hi")) == "not-run"
+    assert await terminal.recover(ShellCommand("a-1", "echo hi")) == "not-run"
 
 
 async def test_a_claim_that_is_just_being_written_is_waited_for(
@@ -413,7 +415,7 @@ async def test_a_late_line_for_a_command_that_was_forgotten_runs_nothing(
     place: LocalPlace, terminal: LocalTerminal, shell: Shell
 ) -> None:
     """Two runtimes may hand one id in; the second line may be read after all is over."""
-    await terminal.run(Command("a-1", "echo once >> ran"))
+    await terminal.run(ShellCommand("a-1", "echo once >> ran"))
     await terminal.forget("a-1")
     with (place.spool / "in").open("w") as fifo:
         fifo.write("run a-1\n")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Command, CommandState
+from hermes_agent.core.protocols import CommandState, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.terminals.local.terminal import LocalTerminal
@@ -38,7 +38,7 @@ async def test_a_command_past_its_limit_is_stopped_and_says_so(
     # Somebody with more patience sees it begin, and then its limit is over.
     command, told = "echo begun; sleep 300", []
     patient = LocalTerminal(str(here.workspace), tmp_path / "spool", TerminalSettings())
-    running = asyncio.create_task(patient.run(Command("effect-1", command, 300), told.append))
+    running = asyncio.create_task(patient.run(ShellCommand("effect-1", command, 300), told.append))
     await until(lambda: told == ["begun\n"])
     result = await here.call(terminal, "effect-1", command=command, timeout=0.1)
     assert (await running).state == "timeout"

@@ -12,7 +12,7 @@ from hermes_agent.jobs.consistency import check
 from hermes_agent.jobs.planner import (
     CHUNK,
     MOST_CAUGHT_UP,
-    Planned,
+    PlanSummary,
     add_job,
     change_job,
     plan_due,
@@ -42,9 +42,9 @@ async def test_a_slot_is_due_when_it_has_come_and_not_before(tmp_path: Path) -> 
     async with opened(tmp_path, clock=clock) as store:
         job = await a_job(store, "0 8 * * *")
         assert job.next == START + 8 * 3600
-        assert await plan_due(store.jobs, START + 8 * 3600 - 1) == Planned()
-        assert await plan_due(store.jobs, START + 8 * 3600) == Planned(due=1)
-        assert await plan_due(store.jobs, START + 8 * 3600) == Planned()
+        assert await plan_due(store.jobs, START + 8 * 3600 - 1) == PlanSummary()
+        assert await plan_due(store.jobs, START + 8 * 3600) == PlanSummary(due=1)
+        assert await plan_due(store.jobs, START + 8 * 3600) == PlanSummary()
         (run,) = await rows(store, job)
         assert (run.slot, run.state) == (START + 8 * 3600, "due")
         assert await store.jobs.first() == START + DAY + 8 * 3600
@@ -85,7 +85,7 @@ async def test_months_of_minutes_have_a_row_each_and_few_of_them_run(
         count = 2 * CHUNK + 77
         clock.now = START + count * 60
         kept = MOST_CAUGHT_UP if catch_up == "all" else 1
-        assert await plan_due(store.jobs, clock.now) == Planned(
+        assert await plan_due(store.jobs, clock.now) == PlanSummary(
             kept, count - kept, jobs=frozenset({job.id})
         )
         found = await rows(store, job)
@@ -106,7 +106,7 @@ async def test_a_job_that_cannot_be_worked_out_does_not_stop_the_others(tmp_path
         await store.jobs.add(JobSpec("look"), gone, "cli", "", START)
         planned = await plan_due(store.jobs, START + 60)
         assert (planned.due, planned.troubles) == (1, ("job-2: no time zone 'Atlantis/Gone'",))
-        assert await plan_due(store.jobs, START + 60) == Planned()
+        assert await plan_due(store.jobs, START + 60) == PlanSummary()
         assert (await store.jobs.job("job-2")).next == START + 3660
         assert await check(store.jobs, START + 60) == [
             "job-2 cannot be checked: no time zone 'Atlantis/Gone'"
@@ -138,11 +138,11 @@ async def test_a_change_loses_no_slot_that_was_due_before_it(tmp_path: Path) -> 
         paused = await change_job(store.jobs, job.id, clock, state="paused")
         assert (paused.state, paused.next) == ("paused", None)
         clock.now = START + 3 * 3600 + 1
-        assert await plan_due(store.jobs, clock.now) == Planned()
+        assert await plan_due(store.jobs, clock.now) == PlanSummary()
         resumed = await change_job(store.jobs, job.id, clock, state="active")
         assert resumed.next == START + 4 * 3600
         clock.now = START + 4 * 3600
-        assert await plan_due(store.jobs, clock.now) == Planned(due=1)
+        assert await plan_due(store.jobs, clock.now) == PlanSummary(due=1)
         assert len(await rows(store, job)) == 2
         assert await check(store.jobs, clock.now + 61) == []
 
@@ -160,7 +160,7 @@ async def test_a_single_moment_that_passed_in_a_pause_is_said_and_can_be_set_ane
         later = parse("30m", clock.now, "UTC")
         job = await change_job(store.jobs, job.id, clock, schedule=later, state="active")
         clock.now += 3600
-        assert await plan_due(store.jobs, clock.now) == Planned(due=1)
+        assert await plan_due(store.jobs, clock.now) == PlanSummary(due=1)
         (run,) = await rows(store, job)
         await store.jobs.claim(run.id, clock.now)
         await store.jobs.change_run(run.id, frozenset({"claimed"}), state="done")
@@ -190,10 +190,10 @@ async def test_after_a_clock_was_wrong_jobs_are_due_again_and_none_twice(tmp_pat
         late = await a_job(store, "0 * * * *", clock.now)
         clock.now = START + 2 * 3600 + 5
         assert [one.id for one in await rewind(store.jobs, clock.now)] == [job.id, late.id]
-        assert await plan_due(store.jobs, clock.now) == Planned()
+        assert await plan_due(store.jobs, clock.now) == PlanSummary()
         assert [run.slot for run in await rows(store, job)] == [START + 3600, START + 7200]
         clock.now = START + 3 * 3600
-        assert await plan_due(store.jobs, clock.now) == Planned(due=2)
+        assert await plan_due(store.jobs, clock.now) == PlanSummary(due=2)
         assert await rewind(store.jobs, clock.now) == []
         assert await check(store.jobs, clock.now + 61) == []
 
@@ -225,7 +225,7 @@ async def test_a_once_job_is_planned_in_its_own_words(tmp_path: Path) -> None:
     async with opened(tmp_path, clock=Clock(START)) as store:
         once = Schedule("once", "x", start=START + 5)
         job = await add_job(store.jobs, JobSpec("look", catch_up="none"), once, "cli", "", START)
-        assert await plan_due(store.jobs, START + DAY) == Planned(
+        assert await plan_due(store.jobs, START + DAY) == PlanSummary(
             missed=1, jobs=frozenset({job.id})
         )
         assert (await store.jobs.job(job.id)).state == "done"

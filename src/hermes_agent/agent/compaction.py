@@ -1,7 +1,7 @@
 """Compaction: near the window's end the middle of a conversation is replaced by a summary. The
 prompt, the first messages and the last ones stay."""
 
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core.messages import Message, Request, ToolMessage, UserMessage
 from hermes_agent.core.settings.root import LoopSettings
 
@@ -16,11 +16,11 @@ LEAST = 4
 """Fewer messages than this are not worth a summary."""
 
 
-def due(talk: Conversation, settings: LoopSettings, context: int) -> bool:
+def due(talk: ConversationState, settings: LoopSettings, context: int) -> bool:
     return talk.context_tokens > settings.compact_at * context
 
 
-def middle(talk: Conversation, settings: LoopSettings, context: int) -> tuple[int, int] | None:
+def middle(talk: ConversationState, settings: LoopSettings, context: int) -> tuple[int, int] | None:
     """Which messages to summarise, from the first up to but not including the last; None when
     there is nothing to gain. Results stay with the reply that asked for them, and a long tail is
     shortened until it leaves room to work in."""
@@ -35,7 +35,7 @@ def middle(talk: Conversation, settings: LoopSettings, context: int) -> tuple[in
     return (first, last) if last - first >= LEAST else None
 
 
-def summary_request(talk: Conversation, last: int) -> Request:
+def summary_request(talk: ConversationState, last: int) -> Request:
     """The conversation up to `last` and the instruction: it begins with the bytes the provider has
     seen before, so its cache is used once more."""
     return Request(talk.prompt, (*talk.messages[:last], INSTRUCTION), session=talk.session)

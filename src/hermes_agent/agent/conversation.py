@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     AssistantMessage,
     Message,
@@ -21,7 +21,7 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.core.skills import Bounds, Opened, Recalled, Runbook
+from hermes_agent.core.skills import ActivatedSkill, RecallResult, Runbook, SkillLimits
 
 _encoder = msgspec.json.Encoder()
 
@@ -34,7 +34,7 @@ SKILL = "skill"
 
 
 @dataclass
-class OpenCall:
+class PendingCall:
     """A call of the last reply, and how far it has come."""
 
     call: ToolCall
@@ -49,7 +49,7 @@ class OpenCall:
 
 
 @dataclass
-class Spent:
+class UsageTotals:
     """What a turn or a session has used."""
 
     steps: int = 0
@@ -98,7 +98,7 @@ def summary_message(summary: str, todo: str = "") -> UserMessage:
 
 
 @dataclass
-class Conversation:
+class ConversationState:
     session: str
     prompt: Prompt
     model: str = ""
@@ -106,9 +106,9 @@ class Conversation:
     effort: str = ""
     messages: list[Message] = field(default_factory=list)
     """What the model is sent."""
-    calls: list[OpenCall] = field(default_factory=list)
+    calls: list[PendingCall] = field(default_factory=list)
     """Calls of the last reply, until all of them have ended."""
-    inner: list[OpenCall] = field(default_factory=list)
+    inner: list[PendingCall] = field(default_factory=list)
     """Calls that programs among them have made."""
     begun: set[str] = field(default_factory=set)
     """Tools that were run in this session."""
@@ -119,19 +119,19 @@ class Conversation:
     program may well look for something until it is there."""
     todo: str = ""
     """The list of what is to be done, as the model wrote it last."""
-    opened: list[Opened] = field(default_factory=list)
+    opened: list[ActivatedSkill] = field(default_factory=list)
     """Skills that are active: from when they are opened to the end of the turn."""
-    recalled: list[Recalled] = field(default_factory=list)
+    recalled: list[RecallResult] = field(default_factory=list)
     """What was offered with the messages of this turn."""
-    turn: Spent = field(default_factory=Spent)
-    whole: Spent = field(default_factory=Spent)
+    turn: UsageTotals = field(default_factory=UsageTotals)
+    whole: UsageTotals = field(default_factory=UsageTotals)
     interactive: bool = False
     """Whoever sent the latest message can be asked."""
     interrupted: bool = False
     """The user has asked for this turn to stop."""
-    questions: dict[str, ev.Asked] = field(default_factory=dict)
+    questions: dict[str, ev.QuestionAsked] = field(default_factory=dict)
     """Questions of this turn that nobody has answered yet."""
-    answers: dict[str, ev.Answered] = field(default_factory=dict)
+    answers: dict[str, ev.QuestionAnswered] = field(default_factory=dict)
     agreed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Who has agreed so far to questions that several people must agree to."""
     granted: frozenset[str] = frozenset()
@@ -174,11 +174,11 @@ class Conversation:
         return self._hash.hexdigest()
 
     @property
-    def unfinished(self) -> list[OpenCall]:
+    def unfinished(self) -> list[PendingCall]:
         return [call for call in self.calls if call.finished is None]
 
     @property
-    def every(self) -> list[OpenCall]:
+    def every(self) -> list[PendingCall]:
         """The calls of the last reply and those that programs among them have made."""
         return [*self.calls, *self.inner]
 
@@ -198,7 +198,7 @@ class Conversation:
         )
 
     @property
-    def bounds(self) -> tuple[Bounds, ...]:
+    def bounds(self) -> tuple[SkillLimits, ...]:
         """What the active skills allow; each of them counts."""
         found = [one.bounds for one in self.opened if one.bounds is not None]
         return tuple(dict.fromkeys(found))
@@ -220,7 +220,7 @@ class Conversation:
         last = self.messages[-1]
         return isinstance(last, AssistantMessage) and not last.calls
 
-    def apply_all(self, recorded: Iterable[ev.Recorded]) -> "Conversation":
+    def apply_all(self, recorded: Iterable[ev.Recorded]) -> "ConversationState":
         for one in recorded:
             self.apply(one)
         return self
@@ -235,7 +235,7 @@ class Conversation:
             case ev.TurnStarted():
                 self.turn_began = recorded.number
                 self.turns += 1
-                self.turn, self.extensions, self.failures = Spent(), {}, Counter()
+                self.turn, self.extensions, self.failures = UsageTotals(), {}, Counter()
                 self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
                 self.opened, self.recalled = [], []
@@ -245,9 +245,9 @@ class Conversation:
                 self._reply(recorded.number, replied)
             case ev.Compacted() as compacted:
                 self._compact(compacted)
-            case ev.Described() as described:
+            case ev.ImageDescribed() as described:
                 self._describe(described)
-            case ev.Charged() as charged:
+            case ev.CostCharged() as charged:
                 self._charge(charged)
             case ev.TurnFinished():
                 self.asked = None
@@ -255,11 +255,11 @@ class Conversation:
                 self.budget, self.asked = reached, None
             case ev.InterruptAsked():
                 self.interrupted = True
-            case ev.Asked() as asked:
+            case ev.QuestionAsked() as asked:
                 self.questions[asked.id] = asked
-            case ev.Agreed() as agreed:
+            case ev.ApprovalGiven() as agreed:
                 self.agreed[agreed.id] = (*self.agreed.get(agreed.id, ()), agreed.by)
-            case ev.Answered() as answered:
+            case ev.QuestionAnswered() as answered:
                 self._answer(answered)
             case _:
                 self._advance_call(recorded.event)
@@ -268,7 +268,7 @@ class Conversation:
         self.interactive = taken.interactive
         self.opened += taken.skills
         text = "\n\n".join([taken.text, *(one.text for one in taken.skills if one.text)])
-        if taken.recalled != Recalled():
+        if taken.recalled != RecallResult():
             self.recalled.append(taken.recalled)
             text = f"{text}\n\n{taken.recalled.text}" if taken.recalled.text else text
         self._say(UserMessage(text, taken.files))
@@ -292,7 +292,7 @@ class Conversation:
             self._counts[replied.model] = (replied.usage.total, self._bytes)
         self.last_text = replied.text
         self.calls = [
-            OpenCall(call, f"{self.session}-{number}-{index}")
+            PendingCall(call, f"{self.session}-{number}-{index}")
             for index, call in enumerate(replied.calls)
         ]
 
@@ -304,7 +304,7 @@ class Conversation:
         self._spend(compacted.usage, compacted.cost)
         self._say_again()
 
-    def _describe(self, described: ev.Described) -> None:
+    def _describe(self, described: ev.ImageDescribed) -> None:
         text = f"{self.messages[described.message].text}\n\n{described.text}"
         self.messages[described.message] = UserMessage(text.strip())
         self._say_again()
@@ -316,7 +316,7 @@ class Conversation:
         for message in kept:
             self._say(message)
 
-    def _charge(self, charged: ev.Charged) -> None:
+    def _charge(self, charged: ev.CostCharged) -> None:
         if charged.use == "titles":  # it may fall into any turn, and belongs to none
             self.whole.add(charged.usage, charged.cost)
             return
@@ -328,7 +328,7 @@ class Conversation:
         for spent in (self.turn, self.whole):
             spent.add(usage, cost)
 
-    def _answer(self, answered: ev.Answered) -> None:
+    def _answer(self, answered: ev.QuestionAnswered) -> None:
         question = self.questions.pop(answered.id, None)
         self.answers[answered.id] = answered
         if question is not None and answered.answer == "session":
@@ -339,10 +339,10 @@ class Conversation:
                 self.extensions[self.budget.what] = already + rounds(self.budget, already)
             self.budget = None
 
-    def _advance_call(self, event: ev.Event | ev.Passing) -> None:
+    def _advance_call(self, event: ev.Event | ev.TransientEvent) -> None:
         match event:
             case ev.CallMade():
-                self.inner.append(OpenCall(event.call, event.effect, event.by))
+                self.inner.append(PendingCall(event.call, event.effect, event.by))
             case ev.CallJudged():
                 self._call(event.effect).judged = event
             case ev.CallIntended():
@@ -350,7 +350,7 @@ class Conversation:
                 call = self._call(event.effect)
                 call.intended, call.parked, call.decided = event, None, None
                 if event.tool == SKILL and "opened" in event.note:
-                    self.opened.append(msgspec.convert(event.note["opened"], Opened))
+                    self.opened.append(msgspec.convert(event.note["opened"], ActivatedSkill))
             case ev.CallParked():
                 self._call(event.effect).parked = event
             case ev.ParkDecided():
@@ -358,7 +358,7 @@ class Conversation:
             case ev.CallFinished():
                 self._finish(self._call(event.effect), event)
 
-    def _finish(self, call: OpenCall, done: ev.CallFinished) -> None:
+    def _finish(self, call: PendingCall, done: ev.CallFinished) -> None:
         call.finished = done
         if done.ok:
             self.used.add(done.tool)
@@ -370,7 +370,7 @@ class Conversation:
             self._spend(done.usage, done.cost)
         self._close_calls()
 
-    def _call(self, effect: str) -> OpenCall:
+    def _call(self, effect: str) -> PendingCall:
         return next(call for call in self.every if call.effect == effect)
 
     def _close_calls(self) -> None:
@@ -389,4 +389,6 @@ class Conversation:
         if not self._resting and not isinstance(recorded.event, ev.TurnResumed):
             self.turn.seconds += max(0.0, recorded.time - self._time)
         self._time = recorded.time
-        self._resting = isinstance(recorded.event, ev.Asked | ev.CallParked | ev.TurnFinished)
+        self._resting = isinstance(
+            recorded.event, ev.QuestionAsked | ev.CallParked | ev.TurnFinished
+        )

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.budgets.reservations import Purse
+from hermes_agent.agent.budgets.reservations import BudgetReservations
 from hermes_agent.core.effects import Actor, Gate
 from hermes_agent.core.errors import NotFound, ToolError
-from hermes_agent.core.events.journal import Recorded
+from hermes_agent.core.events import Recorded
 from hermes_agent.core.journal import Journal
 from hermes_agent.core.protocols import Clock, Model, Terminal
-from hermes_agent.core.records import Use
+from hermes_agent.core.records import ModelRole
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.skills import Bounds
-from hermes_agent.core.tool_services import Lent
+from hermes_agent.core.skills import SkillLimits
+from hermes_agent.core.tool_services import ToolServices
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.redaction.redactor import Redactor
 
@@ -24,9 +24,9 @@ def no_secret(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Parts:
+class TurnDependencies:
     journal: Journal
-    route: Callable[[Use, str], Model | None]
+    route: Callable[[ModelRole, str], Model | None]
     """The model for a use, in a session that has chosen this one; None where none was named."""
     tools: Mapping[str, Tool]
     gate: Gate
@@ -40,7 +40,7 @@ class Parts:
     results: Path
     """Where results that are too large for the model are kept whole."""
     clock: Clock
-    purse: Purse
+    purse: BudgetReservations
     """What calls under way may still cost, of all sessions together."""
     actor: Actor = Actor()
     workspace: str = ""
@@ -53,13 +53,13 @@ class Parts:
     """Makes the client that tools reach the network with, from a `Reach`: it asks that before it
     connects."""
 
-    lent: Lent = Lent()
+    lent: ToolServices = ToolServices()
     """What tools may need beside a terminal."""
     program_seconds: float = 30.0
     """How long a program that is begun again may take to ask for the next call of before."""
     depth: int = 0
     """How many parents the session has."""
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[SkillLimits, ...] = ()
     """What bounds the session as a whole: the skills that were active where it was begun."""
 
     def terminal_name(self, name: str) -> str:

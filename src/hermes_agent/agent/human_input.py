@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.protocols import Clock
 
 Write = Callable[..., Awaitable[None]]
@@ -18,10 +18,12 @@ Adopt = Callable[[str, str], None]
 DECISIONS: tuple[ev.Decision, ...] = ("retry", "skip", "it-happened")
 
 
-class People:
+class HumanInput:
     """The one place where a turn waits for somebody."""
 
-    def __init__(self, talk: Conversation, write: Write, clock: Clock, patience: float) -> None:
+    def __init__(
+        self, talk: ConversationState, write: Write, clock: Clock, patience: float
+    ) -> None:
         self._talk = talk
         self._write = write
         self._clock = clock
@@ -32,7 +34,7 @@ class People:
         self._settled: set[str] = set()
         """What somebody has answered or decided, also while that is being written."""
 
-    async def ask(self, question: ev.Asked) -> str | None:
+    async def ask(self, question: ev.QuestionAsked) -> str | None:
         """The answer, or None when it did not come in time; the time begins when the question is
         put. One that the journal holds already is not put again, only waited for."""
         async with self._one_question:
@@ -50,7 +52,7 @@ class People:
                     await self._until(lambda: id in self._talk.answers)
                 else:
                     self._settled.add(id)
-                    await self._write(ev.Answered(id, None, "nobody"))
+                    await self._write(ev.QuestionAnswered(id, None, "nobody"))
             return self._talk.answers[id].answer
 
     async def answer(
@@ -80,14 +82,16 @@ class People:
         self._entitled(question, by, names)
         agreed = (*self._talk.agreed.get(id, ()), by)
         if answer == "yes" and len(agreed) < question.consent.count:
-            return await self._write(ev.Agreed(id, by))
+            return await self._write(ev.ApprovalGiven(id, by))
         if answer == "always" and question.purpose == "approval" and adopt is not None:
             adopt(question.proposal, by)
         self._settled.add(id)
-        await self._write(ev.Answered(id, answer, ", ".join(agreed) if answer == "yes" else by))
+        await self._write(
+            ev.QuestionAnswered(id, answer, ", ".join(agreed) if answer == "yes" else by)
+        )
         return await self._wake()
 
-    def _entitled(self, question: ev.Asked, by: str, names: Sequence[str]) -> None:
+    def _entitled(self, question: ev.QuestionAsked, by: str, names: Sequence[str]) -> None:
         wanted = question.consent.by
         if wanted and not any(fnmatchcase(one, name) for one in (by, *names) for name in wanted):
             raise UsageError(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.core.messages import Reply, Thought, ToolCall
+from hermes_agent.core.messages import ReasoningBlock, Reply, ToolCall
 from hermes_agent.policy.redaction.redactor import Redactor
 
 NAME_CHARS = 64
@@ -45,7 +45,7 @@ def _deep(value: Any, redact: Redactor) -> Any:
     return value
 
 
-def thoughts_to_keep(reply: Reply, redact: Redactor) -> tuple[Thought, ...]:
+def thoughts_to_keep(reply: Reply, redact: Redactor) -> tuple[ReasoningBlock, ...]:
     """Reasoning to be kept. Where a secret had to be taken out of it, or out of the text that it
     stands in, its service would not know it again: the seal is left out."""
     if redact(reply.text) != reply.text:

@@ -13,26 +13,31 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.agent.budgets import limits
-from hermes_agent.agent.budgets.reservations import Account, Bill, Held, Short
-from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.budgets.reservations import (
+    Budget,
+    BudgetExceeded,
+    CostEstimate,
+    Reservation,
+)
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.journal_redaction import call_to_keep, thoughts_to_keep
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, ModelError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     Delta,
     Effort,
+    FailedAttemptUsage,
     ModelFacts,
     Reply,
     Request,
-    Rerouted,
-    Retrying,
+    RetryEvent,
+    RoutingEvent,
     Thinking,
     Usage,
-    Wasted,
 )
 from hermes_agent.core.protocols import Model
-from hermes_agent.core.records import Use
+from hermes_agent.core.records import ModelRole
 
 log = logging.getLogger("hermes.models")
 
@@ -48,15 +53,15 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class NoRoom(Exception):
+class ReservationExhausted(Exception):
     """Tries that failed were not free, and what is left does not cover another."""
 
 
 @dataclass
-class Call:
+class PendingModelCall:
     """A call under way."""
 
-    use: Use
+    use: ModelRole
     model: Model
     pieces: list[str] = field(default_factory=list)
     """What has arrived of the text."""
@@ -65,26 +70,26 @@ class Call:
     started: float = field(default_factory=time.perf_counter)
 
 
-class Asking:
+class ModelCaller:
     """Makes the calls of one turn, one at a time: `hold`, then the call. `write` puts events into
     the journal; `tell` only streams. A call that is cancelled stays open until `cut_short` or
     `let_go`."""
 
     def __init__(
         self,
-        parts: Parts,
-        talk: Conversation,
+        parts: TurnDependencies,
+        talk: ConversationState,
         turn: int,
         write: Callable[..., Awaitable[None]],
-        tell: Callable[[ev.Passing], None],
+        tell: Callable[[ev.TransientEvent], None],
     ) -> None:
         self._parts = parts
         self._talk = talk
         self._turn = turn
         self._write = write
         self._tell = tell
-        self._held = Held()
-        self._call: Call | None = None
+        self._held = Reservation()
+        self._call: PendingModelCall | None = None
 
     @property
     def main(self) -> Model:
@@ -110,26 +115,26 @@ class Asking:
         limits.refuse_unpriced(self._parts.settings, model)
         ways = [(facts, input(name)) for name, facts in model.ways.items()]
         wanted = min(model.facts.max_output, BUDGETED_OUTPUT)
-        held = await self._hold(Bill(ways, wanted))
-        if not isinstance(held, Short):
+        held = await self._hold(CostEstimate(ways, wanted))
+        if not isinstance(held, BudgetExceeded):
             self._held = held
             return None
         account = held.account
         limit = account.limit / (1 + self._talk.extensions.get(account.what, 0))
         return ev.BudgetReached(account.what, round(held.used, 6), limit, round(held.needed, 6))
 
-    async def _hold(self, bill: Bill) -> Held | Short:
+    async def _hold(self, bill: CostEstimate) -> Reservation | BudgetExceeded:
         """Never wait for others in silence."""
         holding = asyncio.create_task(self._parts.purse.hold(self.accounts(), bill))
         try:
             await asyncio.wait({holding}, timeout=SILENT_SECONDS)
             if not holding.done():
-                await self._write(ev.Noted(WAITS, "warning"))
+                await self._write(ev.NoticeIssued(WAITS, "warning"))
             await asyncio.wait({holding})
         except asyncio.CancelledError:
             holding.cancel()
             await asyncio.wait({holding})
-            if not holding.cancelled() and isinstance(held := holding.result(), Held):
+            if not holding.cancelled() and isinstance(held := holding.result(), Reservation):
                 held.release()  # it was had in the same moment
             raise
         return holding.result()
@@ -138,9 +143,9 @@ class Asking:
         """Give back what was set aside."""
         self._call = None
         self._held.release()
-        self._held = Held()
+        self._held = Reservation()
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[Budget]:
         """The budgets that this turn draws on."""
         return limits.accounts(
             self._parts.settings, self._talk, self._turn, self._spent_here, self._spent_today
@@ -170,20 +175,20 @@ class Asking:
         talk, output = self._talk, self._held.output
         step = talk.turn.steps + 1
         request = Request(talk.prompt, tuple(talk.messages), talk.session, output, self.effort)
-        async with self._under_way(Call("main", model)) as call:
+        async with self._under_way(PendingModelCall("main", model)) as call:
             await self._requested(call, step, request, talk.digest, talk.context_tokens)
             reply = await self._stream(call, request)
             await self._write(self._replied(call, step, reply))
         if reply.stop == "length":
             limit = f" of {output} tokens" if output else ""
-            await self._write(ev.Noted(f"the reply was cut at its limit{limit}", "warning"))
+            await self._write(ev.NoticeIssued(f"the reply was cut at its limit{limit}", "warning"))
         elif reply.stop == "end" and not (reply.text.strip() or reply.calls):
-            await self._write(ev.Noted(f"{reply.model} had nothing to say", "warning"))
+            await self._write(ev.NoticeIssued(f"{reply.model} had nothing to say", "warning"))
         await self._warn(reply.usage, reply.cost)
 
     async def aside(
         self,
-        use: Use,
+        use: ModelRole,
         model: Model,
         request: Request,
         input: Callable[[str], int],
@@ -194,36 +199,42 @@ class Asking:
         full = await self.hold(model, input)
         try:
             if full is None:
-                await self._aside(Call(use, model), request, input(model.name), kept)
+                await self._aside(PendingModelCall(use, model), request, input(model.name), kept)
                 return True
-        except NoRoom:
+        except ReservationExhausted:
             pass
         why = f": {full.what}" if full is not None else ""
-        await self._write(ev.Noted(f"no budget left for {use}{why}", "warning"))
+        await self._write(ev.NoticeIssued(f"no budget left for {use}{why}", "warning"))
         return False
 
     async def _aside(
-        self, call: Call, request: Request, input: int, kept: Callable[[Reply], Sequence[ev.Event]]
+        self,
+        call: PendingModelCall,
+        request: Request,
+        input: int,
+        kept: Callable[[Reply], Sequence[ev.Event]],
     ) -> None:
         request = replace(request, max_output=self._held.output)
         async with self._under_way(call):
             await self._requested(call, 0, request, digest_of(request), input // CHARS_PER_TOKEN)
             try:
                 reply = await self._stream(call, request)
-            except (ModelError, NoRoom):
-                await self._write(ev.Charged(call.model.name, call.use, Usage(), 0.0, "it failed"))
+            except (ModelError, ReservationExhausted):
+                await self._write(
+                    ev.CostCharged(call.model.name, call.use, Usage(), 0.0, "it failed")
+                )
                 raise
             if not reply.text.strip():
                 reason = "nothing was said"
                 await self._write(
-                    ev.Charged(reply.model, call.use, reply.usage, reply.cost, reason)
+                    ev.CostCharged(reply.model, call.use, reply.usage, reply.cost, reason)
                 )
                 raise ModelError("garbage", f"{call.model.name} had nothing to say")
             await self._write(*kept(reply))
         await self._warn(reply.usage, reply.cost)
 
     @asynccontextmanager
-    async def _under_way(self, call: Call) -> AsyncIterator[Call]:
+    async def _under_way(self, call: PendingModelCall) -> AsyncIterator[PendingModelCall]:
         """What is set aside is given back when the payment is in the journal, not before."""
         self._call = call
         try:
@@ -236,7 +247,7 @@ class Asking:
         self.let_go()
 
     async def _requested(
-        self, call: Call, step: int, request: Request, digest: str, input: int
+        self, call: PendingModelCall, step: int, request: Request, digest: str, input: int
     ) -> None:
         held = self._held
         await self._write(
@@ -289,11 +300,11 @@ class Asking:
             cost = max(0.0, asked.most - counted)
             reason = f"{reason}: the most it can have cost"
         if rest.total or cost:
-            events = (*events, ev.Charged(asked.model, asked.use, rest, cost, reason))
+            events = (*events, ev.CostCharged(asked.model, asked.use, rest, cost, reason))
         await self._write(*events)
         await self._warn(seen + rest, counted + (cost or 0.0))
 
-    def _replied(self, call: Call, step: int, reply: Reply) -> ev.Replied:
+    def _replied(self, call: PendingModelCall, step: int, reply: Reply) -> ev.Replied:
         return ev.Replied(
             step=step,
             text=self._parts.redact(reply.text),
@@ -306,7 +317,7 @@ class Asking:
             thoughts=thoughts_to_keep(reply, self._parts.redact),
         )
 
-    async def _stream(self, call: Call, request: Request) -> Reply:
+    async def _stream(self, call: PendingModelCall, request: Request) -> Reply:
         """One answer; only pieces of the conversation's own are shown."""
         stream, shown = call.model.stream(request), call.use == "main"
         try:
@@ -330,38 +341,40 @@ class Asking:
                 await stream.aclose()
         raise ModelError("broken_stream", f"{call.model.name} ended without a reply")
 
-    async def _on_the_way(self, call: Call, step: Retrying | Rerouted | Wasted) -> None:
+    async def _on_the_way(
+        self, call: PendingModelCall, step: RetryEvent | RoutingEvent | FailedAttemptUsage
+    ) -> None:
         match step:
-            case Retrying():
+            case RetryEvent():
                 self._void(call, step.reason)
                 reason = self._parts.redact.known(step.reason)
                 await self._write(ev.ModelRetried(step.kind, reason, step.attempt, step.delay))
-            case Rerouted():
+            case RoutingEvent():
                 await self._rerouted(call, step)
-            case Wasted():
+            case FailedAttemptUsage():
                 await self._wasted(call, step)
 
-    async def _wasted(self, call: Call, wasted: Wasted) -> None:
+    async def _wasted(self, call: PendingModelCall, wasted: FailedAttemptUsage) -> None:
         usage, cost, reason = wasted.usage, wasted.cost, "a try failed"
         if wasted.most is not None and self._held.dollars is not None:
             usage, reason = wasted.most, f"{reason}: the most it can have cost"
             cost = call.model.ways[wasted.model].most(usage.input, usage.output)
         if not usage.total:
             return  # it may have cost something, and no budget depends on it
-        await self._write(ev.Charged(wasted.model, call.use, usage, cost, reason, again=True))
+        await self._write(ev.CostCharged(wasted.model, call.use, usage, cost, reason, again=True))
         call.bytes = 0  # counted with this
         await self._warn(usage, cost)
         if not await self._parts.purse.covers(self._held):
-            raise NoRoom
+            raise ReservationExhausted
 
-    async def _rerouted(self, call: Call, step: Rerouted) -> None:
+    async def _rerouted(self, call: PendingModelCall, step: RoutingEvent) -> None:
         if step.step in ("key", "model"):
             self._void(call, step.reason)
         reason = self._parts.redact.known(step.reason)
         log.warning("%s: %s %s %s (%s)", self._talk.session, step.step, step.model, step.to, reason)
         await self._write(ev.ModelRouted(step.step, step.model, step.to, step.kind, reason))
 
-    def _void(self, call: Call, reason: str) -> None:
+    def _void(self, call: PendingModelCall, reason: str) -> None:
         if call.pieces:
             self._tell(ev.TextVoided(reason))
             call.pieces.clear()

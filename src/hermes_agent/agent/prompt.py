@@ -27,7 +27,7 @@ CONTEXT_FILE_CHARS = 8_000
 """The most of one context file that goes into the prompt."""
 
 
-class Surroundings(Struct, frozen=True):
+class PromptContext(Struct, frozen=True):
     """What the prompt tells the model of where it is."""
 
     workspace: str
@@ -45,7 +45,7 @@ class Surroundings(Struct, frozen=True):
     """The list of skills that can be opened."""
 
 
-def build_prompt(around: Surroundings, tools: Sequence[ToolSpec], more: str = "") -> Prompt:
+def build_prompt(around: PromptContext, tools: Sequence[ToolSpec], more: str = "") -> Prompt:
     """`more` tells of tools that are not shown but can be found."""
     facts = [
         f"Workspace: {around.workspace}",

@@ -4,8 +4,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from hermes_agent.agent.conversation import Conversation
-from hermes_agent.core.events import journal as ev
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.core import events as ev
 from hermes_agent.core.messages import AssistantMessage, Media, Message, Prompt, ToolMessage
 
 Form = Literal["openai", "sharegpt"]
@@ -16,7 +16,7 @@ def trajectories(
     session: str, prompt: Prompt, recorded: Iterable[ev.Recorded], form: Form
 ) -> Iterator[dict[str, Any]]:
     """One object per finished turn: everything the model saw up to its end, and how it went."""
-    talk = Conversation(session, prompt)
+    talk = ConversationState(session, prompt)
     model = ""
     for one in recorded:
         talk.apply(one)

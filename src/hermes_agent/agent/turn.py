@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from hermes_agent.agent import compaction, vision
 from hermes_agent.agent.budgets import limits
 from hermes_agent.agent.budgets.split import carver
-from hermes_agent.agent.conversation import Conversation, most_tokens
-from hermes_agent.agent.dependencies import Parts
-from hermes_agent.agent.human_input import People
-from hermes_agent.agent.model_calls import Asking, NoRoom
-from hermes_agent.agent.tools.executor import Calls
+from hermes_agent.agent.conversation import ConversationState, most_tokens
+from hermes_agent.agent.dependencies import TurnDependencies
+from hermes_agent.agent.human_input import HumanInput
+from hermes_agent.agent.model_calls import ModelCaller, ReservationExhausted
+from hermes_agent.agent.tools.executor import ToolExecutor
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, HermesError, ModelError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, UserMessage
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import Turn
@@ -39,15 +39,15 @@ class TurnWorker:
     """Works one turn to its end. Everything it does is in the journal first, so another worker
     can go on from any point."""
 
-    def __init__(self, parts: Parts, turn: Turn, talk: Conversation) -> None:
+    def __init__(self, parts: TurnDependencies, turn: Turn, talk: ConversationState) -> None:
         self.talk = talk
         self.turn = turn
         self._parts = parts
         patience = parts.settings.approvals.timeout_seconds
-        self.people = People(talk, self._write, parts.clock, patience)
-        self._asking = Asking(parts, talk, turn.id, self._write, self._publish)
+        self.people = HumanInput(talk, self._write, parts.clock, patience)
+        self._asking = ModelCaller(parts, talk, turn.id, self._write, self._publish)
         carve = carver(parts.purse, self._asking.accounts)
-        self._calls = Calls(parts, talk, self.people, self._write, carve)
+        self._calls = ToolExecutor(parts, talk, self.people, self._write, carve)
         self._interrupted = asyncio.Event()
         self._compaction_failed = False
         self._description_failed = False
@@ -144,7 +144,7 @@ class TurnWorker:
                 async with asyncio.timeout(self._seconds_left()):
                     await self._unless_interrupted(self._asking.reply(model))
                 return True
-            except NoRoom:
+            except ReservationExhausted:
                 continue  # with what is left, if that is enough
             except TimeoutError:
                 await self._asking.cut_short(keep=False)
@@ -186,7 +186,9 @@ class TurnWorker:
         except ModelError as error:
             done = False
             await self._write(
-                ev.Noted(f"the conversation could not be summarised: {error.message}", "warning")
+                ev.NoticeIssued(
+                    f"the conversation could not be summarised: {error.message}", "warning"
+                )
             )
         self._compaction_failed = not done
         return done
@@ -206,8 +208,8 @@ class TurnWorker:
         def kept(reply: Reply) -> list[ev.Event]:
             words = vision.words(message, self._parts.redact(reply.text), reply.model)
             return [
-                ev.Charged(reply.model, "vision", reply.usage, reply.cost),
-                ev.Described(position, words, reply.model),
+                ev.CostCharged(reply.model, "vision", reply.usage, reply.cost),
+                ev.ImageDescribed(position, words, reply.model),
             ]
 
         request = vision.request(message, self.talk.session)
@@ -217,7 +219,7 @@ class TurnWorker:
         except ModelError as error:
             done = False
             await self._write(
-                ev.Noted(f"the images could not be described: {error.message}", "warning")
+                ev.NoticeIssued(f"the images could not be described: {error.message}", "warning")
             )
         self._description_failed = not done
 
@@ -245,7 +247,7 @@ class TurnWorker:
 
     async def _extension(self, full: ev.BudgetReached) -> bool:
         already = self.talk.extensions.get(full.what, 0)
-        question = ev.Asked(
+        question = ev.QuestionAsked(
             id=f"{self.talk.session}-t{self.turn.id}-{full.what.replace(' ', '-')}-{already}",
             purpose="budget",
             text=limits.question(full, already),
@@ -315,7 +317,7 @@ class TurnWorker:
         self.talk.apply(recorded)
         self._parts.publish(recorded)
 
-    def _publish(self, event: ev.Passing) -> None:
+    def _publish(self, event: ev.TransientEvent) -> None:
         self._parts.publish(ev.Recorded(self.talk.session, 0, self._parts.clock(), event))
 
 

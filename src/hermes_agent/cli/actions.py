@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import print_json
 
 
@@ -17,9 +17,9 @@ def add_action(actions: Any, name: str, act: Any, summary: str) -> argparse.Argu
     return made
 
 
-def runtime() -> Api:
+def runtime() -> RuntimeClient:
     """The runtime of this home, started where it was not."""
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     return api
 

@@ -2,7 +2,7 @@
 and offers `arguments(parser)` and `run(options) -> exit code`."""
 
 
-class Command:
+class CliCommand:
     __slots__ = ("group", "module", "name", "summary")
 
     def __init__(self, group: str, name: str, module: str, summary: str) -> None:
@@ -13,66 +13,76 @@ class Command:
 
 
 COMMANDS = (
-    Command("Talk", "ask", "talk.ask", "Ask one thing and print the answer"),
-    Command("Talk", "chat", "talk.chat.command", "Talk in the terminal"),
-    Command(
+    CliCommand("Talk", "ask", "talk.ask", "Ask one thing and print the answer"),
+    CliCommand("Talk", "chat", "talk.chat.command", "Talk in the terminal"),
+    CliCommand(
         "Talk",
         "sessions",
         "talk.sessions.command",
         "List, show, search, resume, export, delete sessions",
     ),
-    Command("Talk", "interrupt", "talk.interrupt", "Stop what a session is doing, at once"),
-    Command("Talk", "send", "talk.send", "Send a message to people, by a channel"),
-    Command(
+    CliCommand("Talk", "interrupt", "talk.interrupt", "Stop what a session is doing, at once"),
+    CliCommand("Talk", "send", "talk.send", "Send a message to people, by a channel"),
+    CliCommand(
         "Talk", "gateway", "manage.gateway.command", "Channels: set up, status, test; who may talk"
     ),
-    Command("Decide", "approvals", "decide.approvals", "List and answer open questions"),
-    Command(
+    CliCommand("Decide", "approvals", "decide.approvals", "List and answer open questions"),
+    CliCommand(
         "Decide", "parked", "decide.parked", "List and decide effects whose outcome is unknown"
     ),
-    Command(
+    CliCommand(
         "Decide", "proposals", "decide.proposals", "What reviews propose to remember and to learn"
     ),
-    Command(
+    CliCommand(
         "Decide",
         "policy",
         "decide.policy.command",
         "List, check, test, explain and simulate policies",
     ),
-    Command("Decide", "audit", "decide.audit", "Show and verify the audit log"),
-    Command("Work", "tools", "work.tools", "The agent's tools, and those that it wrote itself"),
-    Command("Work", "skills", "work.skills.command", "Procedures: list, write, run, prove, report"),
-    Command("Work", "memory", "work.memory", "What it remembers: show, add, edit, undo, why"),
-    Command("Work", "search", "work.search", "Search everything that was said, noted and learned"),
-    Command("Work", "mcp", "mcp.command", "Servers of the Model Context Protocol; Hermes as one"),
-    Command("Work", "manifests", "work.manifests", "Check Kubernetes manifests against a policy"),
-    Command("Work", "drift", "work.drift.command", "What Git declares against what is there"),
-    Command("Work", "drill", "work.drill", "Break something for practice, and see it healed"),
-    Command(
+    CliCommand("Decide", "audit", "decide.audit", "Show and verify the audit log"),
+    CliCommand("Work", "tools", "work.tools", "The agent's tools, and those that it wrote itself"),
+    CliCommand(
+        "Work", "skills", "work.skills.command", "Procedures: list, write, run, prove, report"
+    ),
+    CliCommand("Work", "memory", "work.memory", "What it remembers: show, add, edit, undo, why"),
+    CliCommand(
+        "Work", "search", "work.search", "Search everything that was said, noted and learned"
+    ),
+    CliCommand(
+        "Work", "mcp", "mcp.command", "Servers of the Model Context Protocol; Hermes as one"
+    ),
+    CliCommand(
+        "Work", "manifests", "work.manifests", "Check Kubernetes manifests against a policy"
+    ),
+    CliCommand("Work", "drift", "work.drift.command", "What Git declares against what is there"),
+    CliCommand("Work", "drill", "work.drill", "Break something for practice, and see it healed"),
+    CliCommand(
         "Work", "task", "work.task.command", "Jobs: add, list, run, edit, pause, history, decide"
     ),
-    Command(
+    CliCommand(
         "Watch", "watch", "watch.watch", "Health checks and alerts: show, list, run, add, install"
     ),
-    Command(
+    CliCommand(
         "Watch",
         "incidents",
         "watch.incidents.command",
         "What went wrong: list, show, declare, close, report",
     ),
-    Command("Run", "terminals", "run.terminals", "Where commands can run, and what is missing"),
-    Command("Run", "up", "run.up", "Start the runtime in the background"),
-    Command("Run", "down", "run.down", "Stop the runtime"),
-    Command("Run", "restart", "run.restart", "Stop the runtime and start it again"),
-    Command("Run", "status", "run.status", "How the runtime is"),
-    Command("Run", "logs", "run.logs", "Show the runtime's log"),
-    Command("Run", "doctor", "run.doctor", "Check everything and say what to mend"),
-    Command("Run", "serve", "run.serve", "Run the runtime in the foreground"),
-    Command("Manage", "model", "manage.model.command", "Which model answers, and which there are"),
-    Command("Manage", "cost", "manage.cost", "What was spent, by day, session, model and use"),
-    Command("Manage", "config", "manage.config", "Show, get and set settings"),
-    Command("Manage", "backup", "manage.backup", "Write a checked copy of the home to a file"),
-    Command("Manage", "restore", "manage.restore", "Bring a home back from a backup"),
+    CliCommand("Run", "terminals", "run.terminals", "Where commands can run, and what is missing"),
+    CliCommand("Run", "up", "run.up", "Start the runtime in the background"),
+    CliCommand("Run", "down", "run.down", "Stop the runtime"),
+    CliCommand("Run", "restart", "run.restart", "Stop the runtime and start it again"),
+    CliCommand("Run", "status", "run.status", "How the runtime is"),
+    CliCommand("Run", "logs", "run.logs", "Show the runtime's log"),
+    CliCommand("Run", "doctor", "run.doctor", "Check everything and say what to mend"),
+    CliCommand("Run", "serve", "run.serve", "Run the runtime in the foreground"),
+    CliCommand(
+        "Manage", "model", "manage.model.command", "Which model answers, and which there are"
+    ),
+    CliCommand("Manage", "cost", "manage.cost", "What was spent, by day, session, model and use"),
+    CliCommand("Manage", "config", "manage.config", "Show, get and set settings"),
+    CliCommand("Manage", "backup", "manage.backup", "Write a checked copy of the home to a file"),
+    CliCommand("Manage", "restore", "manage.restore", "Bring a home back from a backup"),
 )
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.core.patterns import matches
-from hermes_agent.core.skills import Expect
+from hermes_agent.core.skills import Expectation
 
 SHOWN_CHARS = 200
 """How much of an output a report shows."""
@@ -18,7 +18,7 @@ _NO_OUTPUT = "[no output]"
 _UNKNOWN = "the user says that it did happen; its output is lost"
 
 
-class Seen(Struct, frozen=True):
+class CommandOutcome(Struct, frozen=True):
     """What a command came to."""
 
     exit: int | None
@@ -38,7 +38,7 @@ class Seen(Struct, frozen=True):
         return f"exit {self.exit}" + (f", {last}" if last else "")
 
 
-def seen(result: ToolMessage) -> Seen:
+def seen(result: ToolMessage) -> CommandOutcome:
     """What the tool for commands tells of one, as values."""
     text = result.text
     if text.startswith(_REWRITTEN):
@@ -46,12 +46,12 @@ def seen(result: ToolMessage) -> Seen:
     head, _, last = text.rpartition("\n")
     if result.ok:
         lost = text == _UNKNOWN or _RUNNING.fullmatch(last) is not None
-        return Seen(None if lost else 0, "" if text == _NO_OUTPUT else text)
+        return CommandOutcome(None if lost else 0, "" if text == _NO_OUTPUT else text)
     code = _EXIT.fullmatch(last)
-    return Seen(int(code[1]), head) if code else Seen(None, text)
+    return CommandOutcome(int(code[1]), head) if code else CommandOutcome(None, text)
 
 
-def difference(expect: Expect, found: Seen) -> str:
+def difference(expect: Expectation, found: CommandOutcome) -> str:
     """How what was seen differs from what was expected; empty where it does not."""
     if found.exit is None:
         return f"it did not come to its end: {found.shown}"

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from hermes_agent.core.skills import Bounds
+from hermes_agent.core.skills import SkillLimits
 
 Access = Literal["read", "write", "delete"]
 Action = Literal["allow", "ask", "deny"]
@@ -26,7 +26,7 @@ class Actor(Struct, frozen=True, omit_defaults=True):
     source: str = "cli"
 
 
-class Place(Struct, frozen=True):
+class PathAccess(Struct, frozen=True):
     """A path that an effect touches."""
 
     access: Access
@@ -41,7 +41,7 @@ class Place(Struct, frozen=True):
     glob: bool = False
 
 
-class Act(Struct, frozen=True):
+class Operation(Struct, frozen=True):
     """One thing that an effect would do. A `program` act has all its places and hosts; each of
     them is an act of its own besides, with the program that touches it."""
 
@@ -56,7 +56,7 @@ class Act(Struct, frozen=True):
     """What a program with subcommands is told to do: `push`, `rollout restart`."""
     flags: tuple[str, ...] = ()
     """Options, one each and without their values: `-r`, `-f`, `--force`."""
-    places: tuple[Place, ...] = ()
+    places: tuple[PathAccess, ...] = ()
     hosts: tuple[str, ...] = ()
     via: tuple[str, ...] = ()
     """The wrappers it runs through, outermost first: `sudo`, `xargs`, `ssh`."""
@@ -98,11 +98,11 @@ class Effect(Struct, frozen=True):
     origin: Origin = "builtin"
     actor: Actor = Actor()
     time: float = 0.0
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[SkillLimits, ...] = ()
     """What the active skills allow; each of them counts."""
 
 
-class Consent(Struct, frozen=True, omit_defaults=True):
+class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):
     """Who must agree to an effect that asks."""
 
     by: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class Consent(Struct, frozen=True, omit_defaults=True):
     """How long the question stays open; the settings' default when None."""
 
 
-class Facts(Struct, frozen=True, omit_defaults=True):
+class JudgementInputs(Struct, frozen=True, omit_defaults=True):
     """What the gate knew of a call besides its arguments: enough to judge it again."""
 
     folder: str = ""
@@ -132,7 +132,7 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     """Paths as named and where they led."""
     granted: tuple[str, ...] = ()
     """What people had allowed for the session before."""
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[SkillLimits, ...] = ()
     """What the active skills allowed."""
 
 
@@ -143,7 +143,7 @@ class Verdict(Struct, frozen=True):
     reason: str
     rule: str = ""
     """The rule that decided, as `file/rule`."""
-    consent: Consent = Consent()
+    consent: ApprovalRequirement = ApprovalRequirement()
     input: dict[str, Any] | None = None
     """The arguments to run with instead, when a rule rewrote them."""
     audits: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ class Button(Struct, frozen=True):
     """What comes back when it is pressed; at most 60 bytes."""
 
 
-class Arrived(Struct, frozen=True, omit_defaults=True):
+class InboundMessage(Struct, frozen=True, omit_defaults=True):
     """Something that came in on a channel."""
 
     id: str
@@ -87,12 +87,12 @@ ArrivedState = Literal["new", "done", "ignored", "dead"]
 """`dead`: dealing with it failed again and again; it is set aside and shown."""
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
+class InboxEntry(Struct, frozen=True, omit_defaults=True):
     """A row of what arrived."""
 
     number: int
     """In the order of arrival."""
-    arrived: Arrived
+    arrived: InboundMessage
     state: ArrivedState
     kept: float
     tries: int = 0
@@ -105,7 +105,7 @@ DeliveryState = Literal["waiting", "sending", "sent", "dead", "dropped"]
 """`dead`: it was given up, and is shown. `dropped`: a person did not want it any more."""
 
 
-class Outgoing(Struct, frozen=True, omit_defaults=True):
+class OutboundMessage(Struct, frozen=True, omit_defaults=True):
     """What is to be sent."""
 
     chat: Chat
@@ -120,13 +120,13 @@ class Outgoing(Struct, frozen=True, omit_defaults=True):
     kind: DeliveryKind = "message"
 
 
-class Delivery(Struct, frozen=True, omit_defaults=True):
+class OutboxEntry(Struct, frozen=True, omit_defaults=True):
     """A row of the ledger: one message to one place."""
 
     id: int
     key: str
     """The same for the same message, however often it is asked for."""
-    outgoing: Outgoing
+    outgoing: OutboundMessage
     state: DeliveryState
     created: float
     attempts: int = 0
@@ -146,7 +146,7 @@ class Delivery(Struct, frozen=True, omit_defaults=True):
 
 class NewDelivery(Struct, frozen=True, omit_defaults=True):
     key: str
-    outgoing: Outgoing
+    outgoing: OutboundMessage
 
 
 Role = Literal["owner", "member", "blocked"]
@@ -182,7 +182,7 @@ class Pairing(Struct, frozen=True, omit_defaults=True):
     """What the person is to be called."""
 
 
-class Bond(Struct, frozen=True, omit_defaults=True):
+class ChatBinding(Struct, frozen=True, omit_defaults=True):
     """Which session a chat's messages go to, and how far its journal was told there."""
 
     key: str
@@ -211,7 +211,7 @@ def person_of(key: str) -> str | None:
     return parts[2] if parts[0] == CHAT_KEY and len(parts) == 4 else None
 
 
-class Proof(Struct, frozen=True, omit_defaults=True):
+class ChannelHealth(Struct, frozen=True, omit_defaults=True):
     """What a channel has shown of its being alive."""
 
     channel: str
@@ -229,7 +229,7 @@ class Proof(Struct, frozen=True, omit_defaults=True):
     """Its being deaf was told elsewhere."""
 
 
-class Counts(Struct, frozen=True, omit_defaults=True):
+class QueueDepths(Struct, frozen=True, omit_defaults=True):
     """How much of a channel is not done."""
 
     new: int = 0
@@ -240,11 +240,11 @@ class Counts(Struct, frozen=True, omit_defaults=True):
     """When the oldest that waits to be sent was written."""
 
 
-class Gateway(Protocol):
+class GatewayStore(Protocol):
     """The part of the store. Each method is one transaction."""
 
     # what arrived
-    async def arrive(self, arrived: Arrived, mark: str = "") -> Kept | None:
+    async def arrive(self, arrived: InboundMessage, mark: str = "") -> InboxEntry | None:
         """Keep it; None when its channel brought the same id before. `mark` is how far the channel
         has read (an offset, a token), kept with it."""
         ...
@@ -253,7 +253,7 @@ class Gateway(Protocol):
 
     async def keep_mark(self, channel: str, mark: str) -> None: ...
 
-    async def new(self, limit: int = 100, after: int = 0) -> Sequence[Kept]:
+    async def new(self, limit: int = 100, after: int = 0) -> Sequence[InboxEntry]:
         """Not yet dealt with, in the order of arrival, after a number; fewer where they are
         large. What is lost on the disk is set aside, with the reason."""
         ...
@@ -264,11 +264,11 @@ class Gateway(Protocol):
         """Count a try; says how many there were."""
         ...
 
-    async def set_aside(self, limit: int = 100) -> Sequence[Kept]:
+    async def set_aside(self, limit: int = 100) -> Sequence[InboxEntry]:
         """Those that are `dead`, newest first, their files without content."""
         ...
 
-    async def deal_again(self, number: int) -> Kept:
+    async def deal_again(self, number: int) -> InboxEntry:
         """Make one that was set aside new again."""
         ...
 
@@ -277,16 +277,18 @@ class Gateway(Protocol):
         ...
 
     # what is to be sent
-    async def enqueue(self, *deliveries: NewDelivery) -> Sequence[Delivery]:
+    async def enqueue(self, *deliveries: NewDelivery) -> Sequence[OutboxEntry]:
         """Keys that are there already stay as they are and are given back."""
         ...
 
-    async def tell(self, bond: Bond, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
+    async def tell(
+        self, bond: ChatBinding, told: int, *deliveries: NewDelivery
+    ) -> Sequence[OutboxEntry]:
         """Write what a bond's journal says, and how far it was told, at once. A chat that has
         turned to another session meanwhile has been told nothing of that one."""
         ...
 
-    async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
+    async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[OutboxEntry]:
         """The first unsent of each chat, when its time has come: order per chat is kept. What was
         `sending` when the runtime died comes again, doubtful. What is lost on the disk is given
         up, with the reason."""
@@ -314,12 +316,12 @@ class Gateway(Protocol):
     async def deliveries(
         self, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
         limit: int = 100,
-    ) -> Sequence[Delivery]:  # fmt: skip
+    ) -> Sequence[OutboxEntry]:  # fmt: skip
         """Newest first, their files without content; `key` is the beginning of one. What is lost
         on the disk has no chat, and says so in its text."""
         ...
 
-    async def again(self, id: int, now: float) -> Delivery:
+    async def again(self, id: int, now: float) -> OutboxEntry:
         """Try one that was given up once more."""
         ...
 
@@ -350,21 +352,21 @@ class Gateway(Protocol):
         ...
 
     # bonds
-    async def bond(self, key: str) -> Bond | None: ...
-    async def bonds(self, *, behind: bool = False) -> Sequence[Bond]:
+    async def bond(self, key: str) -> ChatBinding | None: ...
+    async def bonds(self, *, behind: bool = False) -> Sequence[ChatBinding]:
         """All, or those whose session's journal has gone on since."""
         ...
 
-    async def bond_of(self, session: str) -> Bond | None: ...
-    async def keep_bond(self, bond: Bond) -> None:
+    async def bond_of(self, session: str) -> ChatBinding | None: ...
+    async def keep_bond(self, bond: ChatBinding) -> None:
         """A session has one chat: from now on this. A chat that turns to another session still
         hears how the one before ends."""
         ...
 
     # channels
-    async def counts(self) -> Mapping[str, Counts]: ...
-    async def proofs(self) -> Mapping[str, Proof]: ...
-    async def keep_proof(self, proof: Proof) -> None: ...
+    async def counts(self) -> Mapping[str, QueueDepths]: ...
+    async def proofs(self) -> Mapping[str, ChannelHealth]: ...
+    async def keep_proof(self, proof: ChannelHealth) -> None: ...
 
     async def tidy(self, before: float) -> int:
         """What was dealt with or sent before then goes, but for the ids that keep it from coming

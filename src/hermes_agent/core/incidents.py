@@ -137,7 +137,7 @@ EntryKind = Literal[
 ]  # fmt: skip
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class TimelineEntry(Struct, frozen=True, omit_defaults=True):
     """One line of an incident's timeline. It is never changed."""
 
     incident: str
@@ -226,7 +226,7 @@ class CheckState(Struct, frozen=True, omit_defaults=True):
     """How long the last run took."""
 
 
-class CheckHour(Struct, frozen=True):
+class CheckHourStats(Struct, frozen=True):
     """What a check came to in one hour: trends are read from these."""
 
     name: str
@@ -238,7 +238,7 @@ class CheckHour(Struct, frozen=True):
     """Of all its runs together."""
 
 
-class LogPlace(Struct, frozen=True):
+class LogCursor(Struct, frozen=True):
     """How far a log was read: what survives a restart of the runtime."""
 
     path: str
@@ -247,7 +247,7 @@ class LogPlace(Struct, frozen=True):
     offset: int
 
 
-class Service(Struct, frozen=True, omit_defaults=True):
+class MonitoredService(Struct, frozen=True, omit_defaults=True):
     """A part of the systems that are looked after: what is known of the topology."""
 
     name: str
@@ -261,16 +261,16 @@ class Service(Struct, frozen=True, omit_defaults=True):
     """Found out in an incident, not written down by a person."""
 
 
-class Incidents(Protocol):
+class IncidentStore(Protocol):
     """The part of the store. Each method is one transaction."""
 
     async def take(
         self,
         signal: Signal,
         window: float,
-        topology: Sequence[Service],
+        topology: Sequence[MonitoredService],
         tell: "Callable[[Incident], Sequence[NewNotice]]" = lambda _incident: (),
-    ) -> "Taken":
+    ) -> "IngestResult":
         """Keep a signal. It joins the open incident with its fingerprint, else one that was
         escalated or closed and since when it has not ceased (nor been silent for two days), else
         an open one whose service is
@@ -303,7 +303,7 @@ class Incidents(Protocol):
         and the incident is in no such state, nothing is done and a `HermesError` says so."""
         ...
 
-    async def timeline(self, id: str, after: int = 0) -> Sequence[Entry]: ...
+    async def timeline(self, id: str, after: int = 0) -> Sequence[TimelineEntry]: ...
 
     async def signals(self, *, incident: str = "", limit: int = 100) -> Sequence[Signal]: ...
 
@@ -329,22 +329,22 @@ class Incidents(Protocol):
         """Its file is gone. What it came to stays known."""
         ...
 
-    async def check_hours(self, since: float) -> Sequence[CheckHour]: ...
+    async def check_hours(self, since: float) -> Sequence[CheckHourStats]: ...
 
-    async def log_places(self) -> Sequence[LogPlace]: ...
+    async def log_places(self) -> Sequence[LogCursor]: ...
 
-    async def keep_log_place(self, place: LogPlace) -> None: ...
+    async def keep_log_place(self, place: LogCursor) -> None: ...
 
-    async def services(self) -> Sequence[Service]:
+    async def services(self) -> Sequence[MonitoredService]:
         """What was learned of the topology."""
         ...
 
-    async def learn_service(self, service: Service) -> None:
+    async def learn_service(self, service: MonitoredService) -> None:
         """Add it, or what it needs beside what was known."""
         ...
 
 
-class Taken(Struct, frozen=True):
+class IngestResult(Struct, frozen=True):
     """What became of a signal."""
 
     signal: int

@@ -165,7 +165,7 @@ class Outdated(HermesError):
     """A job was planned or changed since it was read: whoever sees this reads it again."""
 
 
-class Jobs(Protocol):
+class JobStore(Protocol):
     """The part of the store. Each method is one transaction."""
 
     async def add(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hermes_agent.core.events.journal import Event, Recorded
+from hermes_agent.core.events import Event, Recorded
 from hermes_agent.core.messages import Prompt, Usage
 from hermes_agent.core.records import (
     AuditEntry,
@@ -13,13 +13,13 @@ from hermes_agent.core.records import (
     CostKey,
     Found,
     Health,
-    Inbound,
     Judgement,
     NewSession,
     Parked,
     Question,
     SearchFilter,
     Session,
+    SessionMessage,
     Turn,
 )
 
@@ -53,11 +53,11 @@ class Journal(Protocol):
     async def prompt(self, digest: str) -> Prompt: ...
 
     # messages in
-    async def receive(self, session: str, message: Inbound) -> bool:
+    async def receive(self, session: str, message: SessionMessage) -> bool:
         """Keep a message. False when its key was known already: it is kept once."""
         ...
 
-    async def waiting(self, session: str, key: str) -> Inbound | None:
+    async def waiting(self, session: str, key: str) -> SessionMessage | None:
         """A message that no turn has taken yet."""
         ...
 

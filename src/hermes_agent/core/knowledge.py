@@ -72,7 +72,7 @@ class Doc(Struct, frozen=True):
     time: float = 0.0
 
 
-class Version(Struct, frozen=True):
+class SkillVersion(Struct, frozen=True):
     """A skill's folder as it was at a time."""
 
     skill: str
@@ -138,7 +138,7 @@ class SkillUse(Struct, frozen=True):
     """What made it good or bad."""
 
 
-class Case(Struct, frozen=True):
+class EvaluationCase(Struct, frozen=True):
     """A task that a skill can be tried on, in a sandbox: `setup` is a shell script that prepares
     an empty workspace, `check` one that fails before the task is done and not after."""
 
@@ -202,7 +202,7 @@ def turn_chore(turn: int) -> str:
     return f"turn {turn}"
 
 
-class Chore(Struct, frozen=True):
+class BackgroundTask(Struct, frozen=True):
     """Work to be done in the background, once for each key, by whichever runtime comes to it."""
 
     key: str
@@ -214,7 +214,7 @@ class Chore(Struct, frozen=True):
     result: str = ""
 
 
-class Lore(Protocol):
+class KnowledgeStore(Protocol):
     """Every method that writes returns when it is on disk; each is one transaction."""
 
     # notes
@@ -296,7 +296,7 @@ class Lore(Protocol):
         why: str = "",
         good: bool = False,
         pending: bool = False,
-    ) -> Version:
+    ) -> SkillVersion:
         """The folder as it is now becomes the current version. The same digest as the current one
         changes nothing. A `pending` one is kept beside the current version of a skill that is
         there, whose state and version stay: what works is not replaced before it is proven."""
@@ -315,7 +315,7 @@ class Lore(Protocol):
         """Another state, and another version when one is named; `good` marks that version."""
         ...
 
-    async def versions(self, name: str) -> Sequence[Version]: ...
+    async def versions(self, name: str) -> Sequence[SkillVersion]: ...
 
     async def files(self, name: str, version: int) -> Mapping[str, bytes]: ...
 
@@ -329,9 +329,9 @@ class Lore(Protocol):
         """The newest first."""
         ...
 
-    async def add_cases(self, cases: Sequence[Case]) -> None: ...
+    async def add_cases(self, cases: Sequence[EvaluationCase]) -> None: ...
 
-    async def cases(self, skill: str) -> Sequence[Case]: ...
+    async def cases(self, skill: str) -> Sequence[EvaluationCase]: ...
 
     async def add_trials(self, trials: Sequence[Trial]) -> None: ...
 
@@ -352,11 +352,11 @@ class Lore(Protocol):
         """What was accepted could not be done: it waits for a person's word again."""
         ...
 
-    async def want(self, chore: Chore) -> bool:
+    async def want(self, chore: BackgroundTask) -> bool:
         """Keep work to be done. False when the key is known: it is done once."""
         ...
 
-    async def chores(self, now: float) -> Sequence[Chore]:
+    async def chores(self, now: float) -> Sequence[BackgroundTask]:
         """Those that are due, oldest first."""
         ...
 
@@ -368,7 +368,7 @@ class Lore(Protocol):
         """It is done, and never comes again."""
         ...
 
-    async def given_up(self, since: float) -> Sequence[Chore]:
+    async def given_up(self, since: float) -> Sequence[BackgroundTask]:
         """Those that were given up and were due since then, newest first."""
         ...
 

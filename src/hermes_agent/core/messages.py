@@ -102,7 +102,7 @@ class Media(Struct, frozen=True, omit_defaults=True):
         return PAGE_TOKENS * max(1, pages, len(_PAGE.findall(self.data)))
 
 
-class Thought(Struct, frozen=True, omit_defaults=True):
+class ReasoningBlock(Struct, frozen=True, omit_defaults=True):
     """A piece of a model's reasoning, kept so that its own service can have it back. It stood
     before `chars` characters of the text and `calls` of the calls had come."""
 
@@ -124,7 +124,7 @@ class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaul
 class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
-    thoughts: tuple[Thought, ...] = ()
+    thoughts: tuple[ReasoningBlock, ...] = ()
 
 
 class ToolMessage(Struct, frozen=True, tag_field="role", tag="tool"):
@@ -176,7 +176,7 @@ class Reply(Struct, frozen=True):
     model: str = ""
     """Which model gave it, as `service/name`."""
     cost: float | None = None
-    thoughts: tuple[Thought, ...] = ()
+    thoughts: tuple[ReasoningBlock, ...] = ()
 
     @property
     def message(self) -> AssistantMessage:
@@ -224,7 +224,7 @@ class Thinking(Struct, frozen=True):
     text: str
 
 
-class Retrying(Struct, frozen=True):
+class RetryEvent(Struct, frozen=True):
     """The call failed and will be made again; the pieces sent so far are void."""
 
     kind: str
@@ -236,7 +236,7 @@ class Retrying(Struct, frozen=True):
 RouteStep = Literal["key", "model", "skipped", "opened", "closed"]
 
 
-class Rerouted(Struct, frozen=True):
+class RoutingEvent(Struct, frozen=True):
     """A decision of the router. `key`, `model`: the call goes on with another credential or
     another model (`to`), and the pieces sent so far are void. `skipped`: a model was not asked
     since its circuit is open or its keys rest. `opened`, `closed`: its circuit did."""
@@ -249,7 +249,7 @@ class Rerouted(Struct, frozen=True):
     reason: str = ""
 
 
-class Wasted(Struct, frozen=True):
+class FailedAttemptUsage(Struct, frozen=True):
     """A try that failed was not free: what it used, as far as one can know."""
 
     model: str
@@ -260,7 +260,7 @@ class Wasted(Struct, frozen=True):
     broke off."""
 
 
-Chunk = Delta | Thinking | Retrying | Rerouted | Wasted | Reply
+Chunk = Delta | Thinking | RetryEvent | RoutingEvent | FailedAttemptUsage | Reply
 """What a model streams: pieces, perhaps what the router did, and one `Reply` at the end."""
 
 

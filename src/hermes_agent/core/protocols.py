@@ -30,7 +30,7 @@ class Model(Protocol):
     async def close(self) -> None: ...
 
 
-class Command(Struct, frozen=True):
+class ShellCommand(Struct, frozen=True):
     """One shell command. A terminal runs an id at most once, however often it is handed in.
     Without a `timeout` a foreground command has the terminal's own; background ones have none."""
 
@@ -67,7 +67,7 @@ class FileFacts(Struct, frozen=True):
     modified: float = 0.0
 
 
-class Match(Struct, frozen=True):
+class SearchMatch(Struct, frozen=True):
     path: str
     line: int
     text: str
@@ -80,13 +80,13 @@ class Terminal(Protocol):
     def workspace(self) -> str: ...
 
     async def run(
-        self, command: Command, output: Callable[[str], None] | None = None
+        self, command: ShellCommand, output: Callable[[str], None] | None = None
     ) -> CommandState:
         """Run it in the persistent shell and wait: until it ends, or, in the background, until it
         has started. Cancelling the wait stops the command."""
         ...
 
-    async def recover(self, command: Command) -> CommandState | Literal["not-run"] | None:
+    async def recover(self, command: ShellCommand) -> CommandState | Literal["not-run"] | None:
         """After a restart: wait for the command under its keeper and give its state, say that it
         never started, or None when nobody can know."""
         ...
@@ -137,7 +137,7 @@ class Terminal(Protocol):
         """Files below `path` whose name or relative path fits the glob, newest first."""
         ...
 
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
         """Lines that fit a regular expression in the files below `path` that fit a glob."""
         ...
 

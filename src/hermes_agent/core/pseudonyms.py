@@ -44,14 +44,16 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
-class Ids:
+class PseudonymHasher:
     """Names that platforms give to people and places, as hashes that only this home can make."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     @classmethod
-    def open(cls, home: Path, random: Callable[[int], bytes] = secrets.token_bytes) -> "Ids":
+    def open(
+        cls, home: Path, random: Callable[[int], bytes] = secrets.token_bytes
+    ) -> "PseudonymHasher":
         """With the key that lies among the home's credentials; the first use makes it."""
         file = credentials_file(home, "gateway", "key")
         try:

@@ -4,23 +4,23 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Consent
-from hermes_agent.core.events.journal import CallJudged
+from hermes_agent.core.effects import ApprovalRequirement
+from hermes_agent.core.events import CallJudged
 from hermes_agent.core.messages import Media, Usage
-from hermes_agent.core.skills import Bounds, Opened, Recalled
+from hermes_agent.core.skills import ActivatedSkill, RecallResult, SkillLimits
 
 
-class Share(Struct, frozen=True, omit_defaults=True):
+class ChildLimits(Struct, frozen=True, omit_defaults=True):
     """What a child may use of its parent's budget, and what bounds it."""
 
     tokens: int | None = None
     dollars: float | None = None
     steps: int | None = None
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[SkillLimits, ...] = ()
     """Of the skills that were active when it was begun."""
 
 
-NO_SHARE = Share()
+NO_SHARE = ChildLimits()
 
 TurnState = Literal["running", "waiting", "done", "interrupted", "budget", "failed"]
 
@@ -41,7 +41,7 @@ class NewSession(Struct, frozen=True):
     """How hard the model is to think; empty leaves it to the settings."""
     parent: str = ""
     """The session that it works for."""
-    share: Share = Share()
+    share: ChildLimits = ChildLimits()
 
 
 class Session(Struct, frozen=True):
@@ -71,10 +71,10 @@ class Session(Struct, frozen=True):
     """The session that it works for; empty for one of somebody outside."""
     depth: int = 0
     """How many parents it has."""
-    share: Share = Share()
+    share: ChildLimits = ChildLimits()
 
 
-class Inbound(Struct, frozen=True):
+class SessionMessage(Struct, frozen=True):
     """A message as it arrives. `key` is the sender's id for it: the same key is stored once."""
 
     key: str
@@ -83,8 +83,8 @@ class Inbound(Struct, frozen=True):
     interactive: bool = False
     """Somebody is there to answer questions."""
     files: tuple[Media, ...] = ()
-    recalled: Recalled = Recalled()
-    skills: tuple[Opened, ...] = ()
+    recalled: RecallResult = RecallResult()
+    skills: tuple[ActivatedSkill, ...] = ()
     waits: bool = False
     """It waits for the end of a turn that is under way, rather than join it at its next step."""
 
@@ -118,7 +118,7 @@ class Question(Struct, frozen=True):
     effect: str
     asked: float
     expires: float
-    consent: Consent = Consent()
+    consent: ApprovalRequirement = ApprovalRequirement()
     agreed: tuple[str, ...] = ()
     """Who has agreed so far, where several must."""
     grants: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ class AuditReport(Struct, frozen=True):
     troubles: tuple[str, ...] = ()
 
 
-Use = Literal["main", "cheap", "compaction", "review", "titles", "vision", "judge", "test"]
+ModelRole = Literal["main", "cheap", "compaction", "review", "titles", "vision", "judge", "test"]
 """What a model is asked for; each has a list of models of its own."""
 
 CostKey = Literal["day", "session", "job", "model", "service", "use"]

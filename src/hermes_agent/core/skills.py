@@ -14,7 +14,7 @@ OFFERED: frozenset[SkillState] = frozenset({"given", "candidate", "proven"})
 """States in which a skill is shown to the model."""
 
 
-class Bounds(Struct, frozen=True, omit_defaults=True):
+class SkillLimits(Struct, frozen=True, omit_defaults=True):
     """What may be done while a skill is active. What it does not declare is not bounded by it."""
 
     skill: str
@@ -26,7 +26,7 @@ class Bounds(Struct, frozen=True, omit_defaults=True):
     """Hosts, as globs."""
 
 
-class Expect(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Expectation(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a command must come to."""
 
     exit: int | None = 0
@@ -41,13 +41,13 @@ class Check(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     """A command and what it must come to."""
 
     run: str
-    expect: Expect = Expect()
+    expect: Expectation = Expectation()
     timeout: float | None = None
 
 
 class RunStep(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     run: str
-    expect: Expect = Expect()
+    expect: Expectation = Expectation()
     timeout: float | None = None
     verify: Check | None = None
     """Must hold afterwards."""
@@ -85,13 +85,13 @@ class Runbook(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
         )
 
 
-class Opened(Struct, frozen=True, omit_defaults=True):
+class ActivatedSkill(Struct, frozen=True, omit_defaults=True):
     """A skill that became active in a turn."""
 
     skill: str
     digest: str
     """Of the version that was opened."""
-    bounds: Bounds | None = None
+    bounds: SkillLimits | None = None
     arguments: str = ""
     runbook: Runbook | None = None
     """To be worked through without a model, where that was asked for."""
@@ -99,7 +99,7 @@ class Opened(Struct, frozen=True, omit_defaults=True):
     """What the model reads of it, where a message opened it."""
 
 
-class Recalled(Struct, frozen=True, omit_defaults=True):
+class RecallResult(Struct, frozen=True, omit_defaults=True):
     """What was found to fit a message when it came in, and is shown to the model with it."""
 
     text: str = ""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, Usage
-from hermes_agent.core.skills import Bounds, Opened
+from hermes_agent.core.skills import ActivatedSkill, SkillLimits
 
 if TYPE_CHECKING:
     from hermes_agent.core.tools import Tool, ToolResult
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 DELEGATE = "delegate"
 """The tool that hands work to children."""
 
-Closable = TypeVar("Closable", bound="Closes")
+Closable = TypeVar("Closable", bound="AsyncCloseable")
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable["ToolResult"]]
 """Call another tool as a part of this one: judged and written down like any call."""
 
-Reach = Callable[[str, str, bool], bool]
+EgressCheck = Callable[[str, str, bool], bool]
 """Whether a call may connect to a host at an address. A public one it may unless a rule denies it;
 another only where a rule allows it, or somebody has agreed to it. The last says which it is."""
 
 
-class Closes(Protocol):
+class AsyncCloseable(Protocol):
     async def close(self) -> None: ...
 
 
-class Keep(Protocol):
+class ResourceCache(Protocol):
     """What a session's tools hold open from one call to the next: a browser, a connection. Closed
     when nobody has used it for a while, when the session is deleted, and when the runtime ends."""
 
@@ -45,7 +45,7 @@ class Keep(Protocol):
         ...
 
 
-class WorkLimits(Struct, frozen=True):
+class SandboxLimits(Struct, frozen=True):
     """What a program in a sandbox may use."""
 
     seconds: float = 300.0
@@ -57,7 +57,7 @@ class WorkLimits(Struct, frozen=True):
     """Tools that it may call."""
 
 
-class Worked(Struct, frozen=True):
+class SandboxResult(Struct, frozen=True):
     """How a program in a sandbox ended."""
 
     output: str
@@ -73,7 +73,7 @@ class Worked(Struct, frozen=True):
     seconds: float = 0.0
 
 
-class Workers(Protocol):
+class CodeSandbox(Protocol):
     """Runs Python that nobody trusts, each time in a new sandbox: no network, no secrets, nothing
     of the user's files, nothing left behind."""
 
@@ -86,15 +86,15 @@ class Workers(Protocol):
         arguments: Mapping[str, Any] | None = None,
         tools: Sequence[str] = (),
         call: Call | None = None,
-        limits: WorkLimits | None = None,
+        limits: SandboxLimits | None = None,
         output: Callable[[str], None] | None = None,
-    ) -> Worked:
+    ) -> SandboxResult:
         """Run a program, or one function of it with these arguments. What is named in `tools` it
         can call by name; each call comes out through `call`. `name` is unique to this run."""
         ...
 
 
-class ChildTask(Struct, frozen=True):
+class SubagentTask(Struct, frozen=True):
     """What a child is to do."""
 
     key: str
@@ -109,11 +109,11 @@ class ChildTask(Struct, frozen=True):
     steps: int | None = None
     interactive: bool = False
     """Somebody is there to answer its questions."""
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[SkillLimits, ...] = ()
     """Of the skills that are active where it is begun."""
 
 
-class ChildEnd(Struct, frozen=True):
+class SubagentResult(Struct, frozen=True):
     """How a child's turn ended."""
 
     session: str
@@ -125,11 +125,11 @@ class ChildEnd(Struct, frozen=True):
     """Of the whole session, its own children included."""
 
 
-class Children(Protocol):
+class SubagentRunner(Protocol):
     """Sessions that work for a turn. They are in the journal like any other: a runtime that dies
     takes them up again, and whoever asks for a key twice gets the same child."""
 
-    async def begin(self, parent: str, task: ChildTask) -> str:
+    async def begin(self, parent: str, task: SubagentTask) -> str:
         """The child's session, at work or done."""
         ...
 
@@ -137,12 +137,12 @@ class Children(Protocol):
         """Send it another message, once for each key."""
         ...
 
-    async def end(self, session: str, message: str, told: Callable[[str], None]) -> ChildEnd:
+    async def end(self, session: str, message: str, told: Callable[[str], None]) -> SubagentResult:
         """Wait until the turn that took the message is over; `told` hears what it does."""
         ...
 
 
-class Listed(Struct, frozen=True):
+class ToolListing(Struct, frozen=True):
     """A tool as a search shows it."""
 
     name: str
@@ -152,21 +152,21 @@ class Listed(Struct, frozen=True):
     """No tool, but something that could not be searched, and why."""
 
 
-class Source(Protocol):
+class ToolProvider(Protocol):
     """Tools that are not in the prompt: of servers, or written by the agent itself."""
 
     def about(self) -> str:
         """What the prompt says of them; empty when there are none. Reaches nobody."""
         ...
 
-    async def search(self, query: str) -> Sequence[Listed]:
+    async def search(self, query: str) -> Sequence[ToolListing]:
         """Those that fit all words of the query, or all there are when it is empty."""
         ...
 
     async def find(self, name: str) -> "Tool | None": ...
 
 
-class Written(Protocol):
+class ToolAuthoring(Protocol):
     """Tools that the agent writes itself."""
 
     async def make(self, name: str, code: str, call: Call | None, by: str = "") -> "ToolResult":
@@ -188,17 +188,17 @@ class Snippet(Struct, frozen=True):
 
 
 class OpenedSkill(Struct, frozen=True):
-    opened: Opened
+    opened: ActivatedSkill
     text: str
     """What the model reads, its parameters filled in."""
     snippets: tuple[Snippet, ...] = ()
 
 
-class Learned(Protocol):
+class KnowledgeService(Protocol):
     """What is remembered and known, as tools reach it. `by` says who writes: the session, the
     effect and the model."""
 
-    async def note(self, edits: Sequence[NoteEdit], by: "Writer") -> str:
+    async def note(self, edits: Sequence[NoteEdit], by: "Provenance") -> str:
         """Change what is remembered; what came of it, in words."""
         ...
 
@@ -206,7 +206,7 @@ class Learned(Protocol):
         """The note of a view that holds this text; a `ToolError` names the near ones."""
         ...
 
-    async def noted(self, by: "Writer") -> bool:
+    async def noted(self, by: "Provenance") -> bool:
         """Whether this effect's change was made."""
         ...
 
@@ -223,25 +223,27 @@ class Learned(Protocol):
 
     async def read_skill(self, name: str, path: str) -> str: ...
 
-    async def write_skill(self, name: str, files: Mapping[str, str], why: str, by: "Writer") -> str:
+    async def write_skill(
+        self, name: str, files: Mapping[str, str], why: str, by: "Provenance"
+    ) -> str:
         """Keep a new skill, or a new version of one, as a candidate."""
         ...
 
-    async def recall(self, query: str, kinds: Sequence[str], limit: int, by: "Writer") -> str:
+    async def recall(self, query: str, kinds: Sequence[str], limit: int, by: "Provenance") -> str:
         """What is found; the call that asks is not."""
         ...
 
 
-class Writer(Struct, frozen=True):
+class Provenance(Struct, frozen=True):
     session: str
     effect: str
     model: str = ""
 
 
-class Commanded(Protocol):
+class IncidentActions(Protocol):
     """The incident that a session works on, as its tool reaches it."""
 
-    async def act(self, action: str, given: Mapping[str, Any], by: "Writer") -> "ToolResult":
+    async def act(self, action: str, given: Mapping[str, Any], by: "Provenance") -> "ToolResult":
         """What came of it; a `ToolError` says what was refused, and why. An action that was done
         before by the same effect is not done again."""
         ...
@@ -256,10 +258,10 @@ class Commanded(Protocol):
         ...
 
 
-class Tasks(Protocol):
+class JobActions(Protocol):
     """Jobs, as the agent's tool reaches them."""
 
-    async def act(self, action: str, given: Mapping[str, Any], by: "Writer") -> "ToolResult":
+    async def act(self, action: str, given: Mapping[str, Any], by: "Provenance") -> "ToolResult":
         """What came of it. A job that was added before by the same effect is not added again."""
         ...
 
@@ -294,7 +296,7 @@ class Proxy(Protocol):
     async def close(self) -> None: ...
 
 
-class Carved(Struct, frozen=True):
+class BudgetShare(Struct, frozen=True):
     """A child's part of its parent's budget."""
 
     tokens: int | None = None
@@ -302,17 +304,17 @@ class Carved(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Lent:
-    keep: Keep | None = None
-    workers: Workers | None = None
-    children: Children | None = None
-    sources: Sequence[Source] = ()
-    written: Written | None = None
-    learned: Learned | None = None
-    commanded: Commanded | None = None
-    tasks: Tasks | None = None
+class ToolServices:
+    keep: ResourceCache | None = None
+    workers: CodeSandbox | None = None
+    children: SubagentRunner | None = None
+    sources: Sequence[ToolProvider] = ()
+    written: ToolAuthoring | None = None
+    learned: KnowledgeService | None = None
+    commanded: IncidentActions | None = None
+    tasks: JobActions | None = None
     messenger: Messenger | None = None
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[SkillLimits, ...] = ()
     """Of the skills that are active."""
     model: str = ""
     """The model that the session has chosen."""
@@ -322,8 +324,8 @@ class Lent:
     """How many parents the session has."""
     interactive: bool = False
     """Somebody is there to answer questions."""
-    proxy: Callable[[Reach], Awaitable[Proxy]] | None = None
+    proxy: Callable[[EgressCheck], Awaitable[Proxy]] | None = None
     """Opens a proxy that reaches what the function says."""
-    carve: Callable[[int], AbstractAsyncContextManager[Carved]] | None = None
+    carve: Callable[[int], AbstractAsyncContextManager[BudgetShare]] | None = None
     """Set what is left of the turn's budget aside in equal parts for so many children, as long as
     they work."""

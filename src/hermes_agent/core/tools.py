@@ -17,7 +17,7 @@ from hermes_agent.core.errors import HermesError, Retry, ToolError
 from hermes_agent.core.messages import Media, ToolSpec, Usage
 from hermes_agent.core.protocols import Terminal
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.tool_services import Call, Lent, Reach
+from hermes_agent.core.tool_services import Call, EgressCheck, ToolServices
 
 AT = "at"
 """The argument of every located tool that names a terminal."""
@@ -77,21 +77,21 @@ class ToolContext:
     """Makes an `httpx.AsyncClient` that refuses private, loopback and metadata addresses unless a
     rule allows them, and whatever a rule denies; the only way to the network that is guarded. Takes
     httpx's own options."""
-    reach: Reach | None = None
+    reach: EgressCheck | None = None
     settings: Settings = Settings()
     workspace: str = ""
     """The session's folder on this machine, where a tool that is not `located` finds its paths."""
     results: Path | None = None
     """Where results of this session that were too large are kept whole: `EFFECT.txt`."""
     call: Call | None = None
-    lent: Lent = Lent()
+    lent: ToolServices = ToolServices()
     note: Mapping[str, Any] = field(default_factory=dict)
     """What `prepare` returned for this call."""
     aside: bool = False
     """A program makes the call, and may make others at the same time."""
 
 
-Recovered = ToolResult | Literal["not-run", "again"] | None
+RecoveryResult = ToolResult | Literal["not-run", "again"] | None
 """What is known of a call that was under way when the runtime died: its result; that it never
 ran, so that running it now is its first time; that running it again goes on where it was, and does
 nothing twice; or nothing, and it is parked."""
@@ -133,7 +133,7 @@ class Tool:
     """It works on the session's terminal, or on another one that the model names with `at`."""
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None
     """Called as the function is, before the intent is written; what it returns is kept with it."""
-    recover: Callable[..., Awaitable[Recovered]] | None = None
+    recover: Callable[..., Awaitable[RecoveryResult]] | None = None
     """Called with the context, the note of `prepare` and the arguments after a restart."""
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None
     """Called when the result is in the journal: what was kept to find it out again can go."""
@@ -247,7 +247,7 @@ def tool(
     after: Sequence[str] = (),
     keys: Sequence[str] = (),
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None,
-    recover: Callable[..., Awaitable[Recovered]] | None = None,
+    recover: Callable[..., Awaitable[RecoveryResult]] | None = None,
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None,
     inverse: Callable[[dict[str, Any], Mapping[str, Any], ToolResult], str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:

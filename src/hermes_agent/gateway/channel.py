@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
 from hermes_agent.core.protocols import Clock
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 
-class Field(Struct, frozen=True, omit_defaults=True):
+class SettingField(Struct, frozen=True, omit_defaults=True):
     """One setting of a channel, for `hermes gateway setup`, the checks and the documentation."""
 
     name: str
@@ -37,7 +37,7 @@ class Manifest(Struct, frozen=True, omit_defaults=True):
     packages: tuple[str, ...] = ()
     extra: str = ""
     """What to install when a package is missing."""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[SettingField, ...] = ()
     longest: int = 4_000
     """The most characters of one message."""
     edits: bool = False
@@ -64,10 +64,10 @@ class Manifest(Struct, frozen=True, omit_defaults=True):
     """Where it lies, of a channel of the home."""
 
 
-class Surroundings(Struct, frozen=True):
+class ChannelContext(Struct, frozen=True):
     """What a channel is handed."""
 
-    receive: Callable[[Arrived, str], Awaitable[None]]
+    receive: Callable[[InboundMessage, str], Awaitable[None]]
     """Hand in what arrived, with the mark of how far was read. When it returns it is kept: only
     then may the platform be told that we have it."""
     mark: Callable[[], Awaitable[str]]
@@ -101,7 +101,7 @@ class SendError(HermesError):
         wait too."""
 
 
-class Refused(HermesError):
+class CredentialsRejected(HermesError):
     """The platform does not accept us (an expired token, a wrong password): no restart helps."""
 
 
@@ -112,10 +112,10 @@ Settings = Mapping[str, Any]
 class Channel(Protocol):
     async def run(self) -> None:
         """Connect and receive until cancelled. Returns or raises when the connection is lost; the
-        gateway begins it again. Raises `Refused` when no restart helps."""
+        gateway begins it again. Raises `CredentialsRejected` when no restart helps."""
         ...
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         """Send one message that is not too long, or edit one, and give the platform's id of it.
         Raises `SendError`. `key` is the same for every attempt."""
         ...
@@ -134,7 +134,7 @@ class Channel(Protocol):
 
 
 @runtime_checkable
-class Called(Protocol):
+class WebhookReceiver(Protocol):
     """A channel whose platform calls us, by the door to the network."""
 
     async def called(self, request: "Request", rest: str) -> "Response":

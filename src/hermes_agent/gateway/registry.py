@@ -9,12 +9,12 @@ from typing import Any
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.gateway import custom_channels
-from hermes_agent.gateway.channel import Channel, Field, Manifest, Settings, Surroundings
+from hermes_agent.gateway.channel import Channel, ChannelContext, Manifest, SettingField, Settings
 
 FOLDER = "hermes_agent.gateway.channels"
 
 
-class Book:
+class ChannelRegistry:
     """`more` are manifests besides those in the folder and in that of the home."""
 
     def __init__(
@@ -77,7 +77,7 @@ def _install(manifest: Manifest) -> str:
 
 
 def _check_field(
-    manifest: Manifest, field: Field, value: Any, secret: Callable[[str], str]
+    manifest: Manifest, field: SettingField, value: Any, secret: Callable[[str], str]
 ) -> None:
     setting = f"channels.{manifest.name}.{field.name}"
     if value in ("", None):
@@ -98,11 +98,11 @@ def _is_missing(package: str) -> bool:
         return True
 
 
-def make(manifest: Manifest, given: Settings, surroundings: Surroundings) -> Channel:
+def make(manifest: Manifest, given: Settings, surroundings: ChannelContext) -> Channel:
     """The channel, with its settings filled up by what the manifest has for them."""
     check(manifest, given, surroundings.secret)
     defaults = {field.name: field.default for field in manifest.fields if field.default}
-    made: Callable[[Settings, Surroundings], Channel]
+    made: Callable[[Settings, ChannelContext], Channel]
     try:
         module = (
             custom_channels.load(manifest) if manifest.folder

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.gateway import Delivery, DeliveryState, Kept
+from hermes_agent.core.gateway import DeliveryState, InboxEntry, OutboxEntry
 from hermes_agent.runtime.api.responses import reply
 from hermes_agent.runtime.services import Row
 
@@ -70,7 +70,7 @@ class Routes:
             }
         )
 
-    async def _left(self) -> list[Delivery]:
+    async def _left(self) -> list[OutboxEntry]:
         """What waits for channels that are not set up any more."""
         left = (await self._gateway.status()).get("left", {})
         states: tuple[DeliveryState, ...] = ("sending", "waiting")
@@ -119,10 +119,10 @@ class Routes:
 
     async def _called(self, request: Request) -> Response:
         """Whoever calls a channel that is not there learns nothing of those that are."""
-        from hermes_agent.gateway.channel import Called
+        from hermes_agent.gateway.channel import WebhookReceiver
 
         channel: object = self._gateway.channel(request.path_params["channel"])
-        if not isinstance(channel, Called):
+        if not isinstance(channel, WebhookReceiver):
             return Response(status_code=404)
         return await channel.called(request, request.path_params["rest"])
 
@@ -135,7 +135,7 @@ def _number(id: str) -> tuple[bool, int]:
     return id.startswith(ARRIVED), int(number)
 
 
-def _delivery(delivery: Delivery) -> dict[str, Any]:
+def _delivery(delivery: OutboxEntry) -> dict[str, Any]:
     """As people see it: files by their names."""
     outgoing = delivery.outgoing
     return {
@@ -156,7 +156,7 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def _kept(kept: Kept) -> dict[str, Any]:
+def _kept(kept: InboxEntry) -> dict[str, Any]:
     arrived = kept.arrived
     return {
         "id": f"{ARRIVED}{kept.number}",

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
-from hermes_agent.core.gateway import Arrived, Chat, Counts
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.gateway import Chat, InboundMessage, QueueDepths
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.supervision.backoff import backoff
 from hermes_agent.runtime.messaging.outbound import HOME
 from hermes_agent.runtime.services import Row
 
 if TYPE_CHECKING:  # a runtime without channels needs none of these
-    from hermes_agent.gateway.channel import Channel, Manifest, Surroundings
+    from hermes_agent.gateway.channel import Channel, ChannelContext, Manifest
     from hermes_agent.gateway.inbound.inbox import Inbox
     from hermes_agent.gateway.inbound.router import Router
-    from hermes_agent.gateway.registry import Book
-    from hermes_agent.gateway.supervision.supervisor import Berth
+    from hermes_agent.gateway.registry import ChannelRegistry
+    from hermes_agent.gateway.supervision.supervisor import ChannelSupervisor
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.gateway")
@@ -47,7 +47,7 @@ class Gateway:
         self,
         runtime: "Runtime",
         *,
-        book: "Book | None" = None,
+        book: "ChannelRegistry | None" = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
@@ -56,7 +56,7 @@ class Gateway:
         self._book = book
         self._sleep = sleep
         self._random = random
-        self._berths: dict[str, Berth] = {}
+        self._berths: dict[str, ChannelSupervisor] = {}
         self._troubles: dict[str, HermesError] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._inbox: Inbox | None = None
@@ -101,7 +101,7 @@ class Gateway:
 
     async def status(self) -> dict[str, Any]:
         """How all channels are, as far as the store can be read."""
-        counts: Mapping[str, Counts] = {}
+        counts: Mapping[str, QueueDepths] = {}
         strangers: Mapping[str, int] = {}
         asks: dict[str, list[str]] = {}
         with suppress(Degraded):
@@ -134,11 +134,11 @@ class Gateway:
     # what its parts see of the channels
 
     @property
-    def book(self) -> "Book":
+    def book(self) -> "ChannelRegistry":
         if self._book is None:
-            from hermes_agent.gateway.registry import Book
+            from hermes_agent.gateway.registry import ChannelRegistry
 
-            self._book = Book(home=self.runtime.home.path)
+            self._book = ChannelRegistry(home=self.runtime.home.path)
         return self._book
 
     def channel(self, name: str) -> "Channel | None":
@@ -152,7 +152,7 @@ class Gateway:
         if (berth := self._berths.get(channel)) is not None:
             berth.outbox.wake()
 
-    def berth(self, name: str) -> "Berth":
+    def berth(self, name: str) -> "ChannelSupervisor":
         if name in self._troubles:
             raise self._troubles[name]
         try:
@@ -171,7 +171,7 @@ class Gateway:
         if self._router is None:
             from hermes_agent.gateway.inbound.router import Router
 
-            self._router = Router(self.runtime, self, Ids.open(self.runtime.home.path))
+            self._router = Router(self.runtime, self, PseudonymHasher.open(self.runtime.home.path))
         return self._router
 
     # channels come and go with the settings
@@ -228,10 +228,10 @@ class Gateway:
             log.info("the settings of %s have changed: it begins again", name)
             await present.end()
         from hermes_agent.gateway.registry import make
-        from hermes_agent.gateway.supervision.supervisor import Berth
+        from hermes_agent.gateway.supervision.supervisor import ChannelSupervisor
 
         surroundings = self._surroundings(name)
-        berth = Berth(
+        berth = ChannelSupervisor(
             manifest, lambda: make(manifest, given, surroundings), self, made_of,
             self._sleep, self._random, time.monotonic,
         )  # fmt: skip
@@ -250,16 +250,16 @@ class Gateway:
         own = {key: value for key, value in given.items() if key != HOME}
         return msgspec.json.encode([own, secrets, self.runtime.settings.gateway.listen])
 
-    def _surroundings(self, name: str) -> "Surroundings":
-        from hermes_agent.gateway.channel import Surroundings
+    def _surroundings(self, name: str) -> "ChannelContext":
+        from hermes_agent.gateway.channel import ChannelContext
 
-        async def receive(arrived: Arrived, mark: str) -> None:
+        async def receive(arrived: InboundMessage, mark: str) -> None:
             await self._receive(name, arrived, mark)
 
         async def keep_mark(mark: str) -> None:
             await self.ledger.keep_mark(name, mark)
 
-        return Surroundings(
+        return ChannelContext(
             receive,
             lambda: self.ledger.mark(name),
             keep_mark,
@@ -269,7 +269,7 @@ class Gateway:
             self.runtime.settings.gateway.listen,
         )
 
-    async def _receive(self, name: str, arrived: Arrived, mark: str) -> None:
+    async def _receive(self, name: str, arrived: InboundMessage, mark: str) -> None:
         from hermes_agent.gateway.supervision.connection import clean
 
         if arrived.chat.channel != name:
@@ -283,11 +283,11 @@ class Gateway:
     # what goes on beside the channels
 
     def _begin(self) -> None:
-        from hermes_agent.gateway.delivery.publisher import Telling
+        from hermes_agent.gateway.delivery.publisher import ReplyPublisher
         from hermes_agent.gateway.inbound.inbox import Inbox
 
         self._inbox = Inbox(self.ledger, self.router.handle, sleep=self._sleep, random=self._random)
-        telling = Telling(self.runtime, self, self.router.ids, self.router.recent)
+        telling = ReplyPublisher(self.runtime, self, self.router.ids, self.router.recent)
         self.runtime.post.wake = self.wake
         self._tasks = [
             asyncio.create_task(self.lasting("what arrives", self._inbox.tend)),
@@ -351,7 +351,7 @@ class Gateway:
         return channel in self._berths and self._berths[channel].liveness.is_well
 
 
-def _left(counts: Counts) -> dict[str, int]:
+def _left(counts: QueueDepths) -> dict[str, int]:
     """What a channel that is not set up any more has left."""
     return {"waiting": counts.waiting, "dead": counts.dead, "set_aside": counts.set_aside}
 

@@ -6,20 +6,20 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hermes_agent.core.command_results import Seen
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.core.incidents import (
     Incident,
-    Incidents,
+    IncidentStore,
+    MonitoredService,
     NewNotice,
     NoticeKind,
-    Service,
     WatchedCheck,
 )
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import Lore
+from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.core.records import Session
-from hermes_agent.core.skills import Opened, SkillState
+from hermes_agent.core.skills import ActivatedSkill, SkillState
 
 SHIPPED, COPIES, WATCHING = "shipped-skill", "incident-copies", "incident-watch"
 """Sources of commands: checks of skills that ship with Hermes, copies before a change, and requests
@@ -28,7 +28,7 @@ KEY = "incident:"
 """How the key of an incident's session begins; there is one session of each."""
 
 
-class Known(Struct, frozen=True):
+class SkillOption(Struct, frozen=True):
     """A skill that may help."""
 
     name: str
@@ -43,15 +43,15 @@ class Known(Struct, frozen=True):
     """How often it helped, less how often it did not."""
 
 
-class World(Protocol):
+class IncidentBackend(Protocol):
     @property
-    def incidents(self) -> Incidents: ...
+    def incidents(self) -> IncidentStore: ...
 
     @property
     def journal(self) -> Journal: ...
 
     @property
-    def lore(self) -> Lore: ...
+    def lore(self) -> KnowledgeStore: ...
 
     @property
     def folder(self) -> Path:
@@ -82,7 +82,7 @@ class World(Protocol):
 
     def wake_notices(self) -> None: ...
 
-    async def topology(self, incident: Incident) -> Sequence[Service]:
+    async def topology(self, incident: Incident) -> Sequence[MonitoredService]:
         """What is known of the systems that it is in."""
         ...
 
@@ -97,7 +97,12 @@ class World(Protocol):
         ...
 
     async def send(
-        self, session: str, key: str, text: str, offered: Sequence[str], opened: Opened | None
+        self,
+        session: str,
+        key: str,
+        text: str,
+        offered: Sequence[str],
+        opened: ActivatedSkill | None,
     ) -> None:
         """Send it a message, once for each key. `offered`: skills that the message speaks of;
         `opened`: one whose runbook is worked through before a model is asked."""
@@ -124,18 +129,20 @@ class World(Protocol):
         timeout: float | None,  # noqa: ASYNC109
         *,
         source: str = "",
-    ) -> Seen:
+    ) -> CommandOutcome:
         """Run a command where the incident is, in a shell of its own and through the gate.
         `source`: by which policies know what the runtime runs of its own accord."""
         ...
 
     # skills
 
-    async def skills(self) -> Sequence[Known]:
+    async def skills(self) -> Sequence[SkillOption]:
         """All that can be used by an incident's session."""
         ...
 
-    async def runbook(self, skill: str, arguments: str, facts: Mapping[str, str]) -> Opened | None:
+    async def runbook(
+        self, skill: str, arguments: str, facts: Mapping[str, str]
+    ) -> ActivatedSkill | None:
         """The skill as it is opened to be run, filled in with facts of the service; None where it
         has no runbook, or none for these arguments."""
         ...

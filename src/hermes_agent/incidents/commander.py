@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
 from hermes_agent.core.records import Session
-from hermes_agent.core.skills import Opened
-from hermes_agent.core.tool_services import Writer
-from hermes_agent.incidents.backend import SHIPPED, World
+from hermes_agent.core.skills import ActivatedSkill
+from hermes_agent.core.tool_services import Provenance
+from hermes_agent.incidents.backend import SHIPPED, IncidentBackend
 from hermes_agent.incidents.reports.closeout import judge_uses, judged, keep_report, learn
 from hermes_agent.incidents.reports.report import needs_report
-from hermes_agent.incidents.response.actions import Hand
+from hermes_agent.incidents.response.actions import IncidentTool
 from hermes_agent.incidents.response.candidates import Findings
 from hermes_agent.incidents.response.context import earlier, findings, got_worse, near
 from hermes_agent.incidents.response.escalation import escalated
@@ -30,7 +30,7 @@ from hermes_agent.incidents.response.timeline import follow
 from hermes_agent.incidents.response.unattended import RUNBOOK, begun
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
-    Look,
+    RunCommand,
     as_start,
     look_at_all,
     neighbours,
@@ -57,7 +57,7 @@ COMMANDER = "commander"
 
 
 class Commander:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: IncidentBackend) -> None:
         self._world = world
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -78,10 +78,12 @@ class Commander:
         """Incidents that are worked on now."""
         return frozenset(self._tasks)
 
-    def hand(self, session: Session) -> Hand:
+    def hand(self, session: Session) -> IncidentTool:
         """What the tool of an incident's session reaches."""
         id = session.key.partition(":")[2]
-        return Hand(self._world, id, session.id, self._lock(id), self._facts.setdefault(id, {}))
+        return IncidentTool(
+            self._world, id, session.id, self._lock(id), self._facts.setdefault(id, {})
+        )
 
     def _lock(self, id: str) -> asyncio.Lock:
         return self._locks.setdefault(id, asyncio.Lock())
@@ -210,7 +212,7 @@ class Commander:
             )
         return session
 
-    def _look(self, session: str, source: str = "") -> Look:
+    def _look(self, session: str, source: str = "") -> RunCommand:
         return partial(self._world.look, session, source=source)
 
     async def _until_over(self, id: str, session: Session) -> None:
@@ -284,7 +286,7 @@ class Commander:
         key: str,
         text: str,
         offered: Sequence[str] = (),
-        opened: Opened | None = None,
+        opened: ActivatedSkill | None = None,
     ) -> None:
         await self._world.send(session.id, key, text, offered, opened)
         await self._taken(session.id, key)
@@ -295,7 +297,7 @@ class Commander:
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return
 
-    async def _brief(self, incident: Incident, look: Look, found: Findings) -> str:
+    async def _brief(self, incident: Incident, look: RunCommand, found: Findings) -> str:
         return brief(
             incident,
             await self._world.incidents.signals(incident=incident.id, limit=5),
@@ -342,7 +344,7 @@ class Commander:
         diagnosis = Diagnosis(
             found.component, found.category, found.locus, f"{why}; {found.summary}", found.evidence
         )
-        by = Writer(incident.session, f"{id}-given-up")
+        by = Provenance(incident.session, f"{id}-given-up")
         with suppress(HermesError):  # it ended in the same moment
             await escalated(self._world, incident, diagnosis, needed, by)
 

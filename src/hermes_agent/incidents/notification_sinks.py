@@ -12,11 +12,11 @@ import msgspec
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
     CATEGORIES,
-    Entry,
     Incident,
     NewNotice,
     Notice,
     NoticeKind,
+    TimelineEntry,
 )
 
 ALWAYS = ("terminal", "log")
@@ -76,7 +76,7 @@ def declared_text(incident: Incident, detail: str = "") -> str:
     return "\n".join([f"declared: {_head(incident)}", *_lines(facts)])
 
 
-def progress_text(incident: Incident, last: Entry | None, now: float) -> str:
+def progress_text(incident: Incident, last: TimelineEntry | None, now: float) -> str:
     believed = max(
         (one for one in incident.hypotheses if one.state != "refuted"),
         key=lambda one: one.confidence,
@@ -141,14 +141,14 @@ NOBODY = frozenset({404, 410})
 """Answers of a webhook that is not there, or no longer."""
 
 
-class Hopeless(HermesError):
+class PermanentFailure(HermesError):
     """It does not arrive however often it is sent."""
 
 
-class Channel(Protocol):
+class NotificationSink(Protocol):
     async def send(self, notice: Notice, incident: Incident, /) -> None:
         """Returns when it arrived; raises a `HermesError` that says why it did not, which is
-        `Hopeless` where trying again is of no use."""
+        `PermanentFailure` where trying again is of no use."""
         ...
 
 
@@ -238,6 +238,6 @@ class WebhookChannel:
             raise HermesError(f"the webhook does not answer: {said}") from None
         if answer.status_code in NOBODY:
             said = f"the webhook answered {answer.status_code}, so nobody takes it there"
-            raise Hopeless(said, "`hermes config set watch.webhook`")
+            raise PermanentFailure(said, "`hermes config set watch.webhook`")
         if answer.status_code >= 300:
             raise HermesError(f"the webhook answered {answer.status_code}")

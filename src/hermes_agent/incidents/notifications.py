@@ -12,16 +12,20 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
     NEVER,
     OPEN,
-    Entry,
     Incident,
-    Incidents,
+    IncidentStore,
     NewNotice,
     Notice,
     NoticeKind,
+    TimelineEntry,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.keeping_on import keep_on
-from hermes_agent.incidents.notification_sinks import Channel, Hopeless, progress_text
+from hermes_agent.incidents.notification_sinks import (
+    NotificationSink,
+    PermanentFailure,
+    progress_text,
+)
 
 log = logging.getLogger("hermes.incidents")
 
@@ -41,20 +45,20 @@ def backoff(attempts: int, random: Callable[[], float]) -> float:
     return wait * (0.8 + 0.4 * random())
 
 
-class News(Struct, frozen=True):
+class ProgressNotice(Struct, frozen=True):
     """What was told of an incident in a notice of progress."""
 
     minute: int = 0
     read: int = 0
     """The last entry of its timeline that was looked at."""
-    last: Entry | None = None
+    last: TimelineEntry | None = None
 
 
-class Notices:
+class IncidentNotifications:
     def __init__(
         self,
-        store: Incidents,
-        channels: Mapping[str, Channel],
+        store: IncidentStore,
+        channels: Mapping[str, NotificationSink],
         *,
         notices: Callable[[Incident, NoticeKind, int, str], Sequence[NewNotice]],
         clock: Clock,
@@ -67,7 +71,7 @@ class Notices:
         self._random = random
         self._woken = asyncio.Event()
         self._dead: dict[int, str] | None = None
-        self._news: dict[str, News] = {}
+        self._news: dict[str, ProgressNotice] = {}
         self.open = 0
         """Incidents that somebody works on."""
         self.unsent = False
@@ -124,7 +128,7 @@ class Notices:
             if channel is None:
                 raise HermesError(f"there is no channel {notice.channel!r}")
             await channel.send(notice, incident)
-        except Hopeless as error:
+        except PermanentFailure as error:
             return await self._failed(notice, error.message, tries=1)
         except HermesError as error:
             return await self._failed(notice, error.message)
@@ -152,7 +156,7 @@ class Notices:
         told_any = False
         incidents = await self._store.incidents(open=True, limit=1_000)
         self.open = len(incidents)
-        self._news = {one.id: self._news.get(one.id, News()) for one in incidents}
+        self._news = {one.id: self._news.get(one.id, ProgressNotice()) for one in incidents}
         for incident in incidents:
             known = self._news[incident.id]
             minute = int((now - incident.opened) // MINUTE)
@@ -176,11 +180,11 @@ class Notices:
                 log.info("%s: %s", incident.id, error.message)
         return told_any
 
-    async def _read_on(self, id: str, known: News, minute: int) -> News:
+    async def _read_on(self, id: str, known: ProgressNotice, minute: int) -> ProgressNotice:
         """What is new on a timeline since it was last read."""
         entries = await self._store.timeline(id, after=known.read)
         news = [entry for entry in entries if entry.kind not in _TOLD]
-        return News(
+        return ProgressNotice(
             minute, entries[-1].number if entries else known.read, news[-1] if news else known.last
         )
 

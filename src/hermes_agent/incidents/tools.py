@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Writer
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_services import Provenance
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 
 Action = Literal[
     "facts", "signs", "hypothesis", "keep", "undo", "check_with", "verify", "resolve",
@@ -14,7 +14,7 @@ Action = Literal[
 ]  # fmt: skip
 
 
-async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> RecoveryResult:
     # What an effect has written to the incident is found there by its name.
     return "again"
 
@@ -69,5 +69,5 @@ async def incident(
         if not done.ok:
             raise ToolError(f"the copies were not put back: {done.text}")
         given["output"] = done.text
-    by = Writer(context.session, context.effect, context.lent.model)
+    by = Provenance(context.session, context.effect, context.lent.model)
     return await context.lent.commanded.act(action, given, by)

@@ -9,7 +9,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.jobs import Jobs, JobSpan
+from hermes_agent.core.jobs import JobSpan, JobStore
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import slots
 
@@ -46,12 +46,12 @@ class Faults(Struct, frozen=True):
         return said
 
 
-async def check(jobs: Jobs, now: float) -> list[str]:
+async def check(jobs: JobStore, now: float) -> list[str]:
     """What is amiss with the rows of all jobs, a sentence each; nothing when all is well."""
     return [line for faults in await faults_of(jobs, now) for line in faults.sentences()]
 
 
-async def faults_of(jobs: Jobs, now: float) -> list[Faults]:
+async def faults_of(jobs: JobStore, now: float) -> list[Faults]:
     found: list[Faults] = []
     after = ""
     while spans := await jobs.spans(after=after, count=PAGE):

@@ -21,7 +21,7 @@ ASKED = 200
 _HOUR, _DAY = 3_600.0, 86_400.0
 
 
-class Before(Struct, frozen=True):
+class JobInput(Struct, frozen=True):
     """What was found out before the agent is asked: by another job, or by the script."""
 
     kind: str
@@ -35,7 +35,7 @@ def title(job: Job) -> str:
 
 
 def message(
-    job: Job, run: Run, before: Sequence[Before], places: Sequence[str], asked: Sequence[str]
+    job: Job, run: Run, before: Sequence[JobInput], places: Sequence[str], asked: Sequence[str]
 ) -> str:
     """What the agent gets: who speaks, what is known, what to do, and what becomes of the
     answer. `asked` are places where somebody may be asked."""

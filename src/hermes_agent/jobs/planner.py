@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.jobs import Job, Jobs, JobSpec, JobState, NewRun, Outdated, Schedule
+from hermes_agent.core.jobs import Job, JobSpec, JobState, JobStore, NewRun, Outdated, Schedule
 from hermes_agent.core.protocols import Clock
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import next_slot, slots
@@ -28,7 +28,7 @@ TRIES = 8
 Reason = Callable[[float], str]
 
 
-class Planned(Struct, frozen=True):
+class PlanSummary(Struct, frozen=True):
     """What was planned: how many slots are to be run, and how many were missed."""
 
     due: int = 0
@@ -37,8 +37,8 @@ class Planned(Struct, frozen=True):
     jobs: frozenset[str] = frozenset()
     """Those of which slots were missed."""
 
-    def __add__(self, other: "Planned") -> "Planned":
-        return Planned(
+    def __add__(self, other: "PlanSummary") -> "PlanSummary":
+        return PlanSummary(
             self.due + other.due,
             self.missed + other.missed,
             self.troubles + other.troubles,
@@ -46,7 +46,7 @@ class Planned(Struct, frozen=True):
         )
 
 
-class Held(Struct, frozen=True):
+class Outage(Struct, frozen=True):
     """A time in which the runtime was there and could keep nothing: the disk was full, say."""
 
     since: float
@@ -54,11 +54,11 @@ class Held(Struct, frozen=True):
 
 
 async def plan_due(
-    jobs: Jobs, now: float, since: float | None = None, held: Held | None = None
-) -> Planned:
+    jobs: JobStore, now: float, since: float | None = None, held: Outage | None = None
+) -> PlanSummary:
     """Write the rows of all slots up to now. `since` is the last moment at which the runtime is
     known to have been there, if it was away after that; `held` what has kept it from this."""
-    total = Planned()
+    total = PlanSummary()
     seen: set[tuple[str, int, float]] = set()
     while True:
         found = await jobs.due(now)
@@ -75,25 +75,25 @@ async def plan_due(
 
 
 async def _plan(
-    jobs: Jobs, job: Job, now: float, since: float | None, held: Held | None
-) -> Planned:
+    jobs: JobStore, job: Job, now: float, since: float | None, held: Outage | None
+) -> PlanSummary:
     try:
         return await plan_job(jobs, job, now, since, held)
     except HermesError as trouble:
         # One whose zone is not known any more, say, must not keep the others waiting.
         await jobs.plan(job, (), job.planned, now + TROUBLE_SECONDS)
-        return Planned(troubles=(f"{job.id}: {trouble.message}",))
+        return PlanSummary(troubles=(f"{job.id}: {trouble.message}",))
     except (ArithmeticError, ValueError, OSError) as trouble:  # a time that no calendar has
         await jobs.plan(job, (), job.planned, now + TROUBLE_SECONDS)
-        return Planned(troubles=(f"{job.id}: {type(trouble).__name__}: {trouble}",))
+        return PlanSummary(troubles=(f"{job.id}: {type(trouble).__name__}: {trouble}",))
 
 
 async def plan_job(
-    jobs: Jobs, job: Job, now: float, since: float | None = None, held: Held | None = None
-) -> Planned:
+    jobs: JobStore, job: Job, now: float, since: float | None = None, held: Outage | None = None
+) -> PlanSummary:
     """Write the rows of one job, a part at a time: each part is whole, also after a kill."""
     kept = MOST_CAUGHT_UP if job.spec.catch_up == "all" else 1
-    total = Planned()
+    total = PlanSummary()
     reason: Reason | None = None
     while True:
         found = slots(job.schedule, job.planned, now, CHUNK + kept)
@@ -106,7 +106,7 @@ async def plan_job(
         if not await jobs.plan(job, runs, until, next):
             return total  # whoever was quicker has planned it, or it has changed
         missed = sum(run.state == "missed" for run in runs)
-        total += Planned(len(runs) - missed, missed, jobs=frozenset({job.id} if missed else ()))
+        total += PlanSummary(len(runs) - missed, missed, jobs=frozenset({job.id} if missed else ()))
         if whole:
             return total
         job = replace(job, planned=until, next=next)
@@ -128,7 +128,7 @@ def _runs(
     return runs
 
 
-def _reason(job: Job, first: float, now: float, since: float | None, held: Held | None) -> Reason:
+def _reason(job: Job, first: float, now: float, since: float | None, held: Outage | None) -> Reason:
     """Why a slot was missed: in two sentences for all of them, of which each has one."""
 
     def span(begin: float, end: float) -> str:
@@ -144,20 +144,26 @@ def _reason(job: Job, first: float, now: float, since: float | None, held: Held 
     return lambda slot: away if slot < held.since else kept
 
 
-async def rewind(jobs: Jobs, now: float) -> Sequence[Job]:
+async def rewind(jobs: JobStore, now: float) -> Sequence[Job]:
     """To be called at the start and when the clock was set back: jobs that were planned for a time
     that has not come yet are planned anew. They are named."""
     return await jobs.rewind(now, BACK_SECONDS)
 
 
 async def add_job(
-    jobs: Jobs, spec: JobSpec, schedule: Schedule, by: str, origin: str, now: float, key: str = ""
+    jobs: JobStore,
+    spec: JobSpec,
+    schedule: Schedule,
+    by: str,
+    origin: str,
+    now: float,
+    key: str = "",
 ) -> Job:
     return await jobs.add(spec, schedule, by, origin, next_slot(schedule, now), key)
 
 
 async def change_job(
-    jobs: Jobs,
+    jobs: JobStore,
     reference: str,
     clock: Clock,
     *,

@@ -12,7 +12,7 @@ BUILTIN = "builtin:"
 """Begins the name of a thing that the runtime itself does, in the place of a command."""
 
 
-class Printed(Struct, frozen=True):
+class ScriptOutput(Struct, frozen=True):
     """A script that has ended."""
 
     text: str
@@ -22,23 +22,29 @@ class Printed(Struct, frozen=True):
     """Why it failed."""
 
 
-def printed(done: CommandState, seconds: float) -> Printed:
+def printed(done: CommandState, seconds: float) -> ScriptOutput:
     """One that ends with 0 and prints nothing, or `{"wake": false}` last, wakes nobody."""
     output = cut(done.stdout.strip(), SHOWN)
     if done.state == "timeout":
-        return Printed(_both(output, done), True, f"the script took longer than {span(seconds)}")
+        return ScriptOutput(
+            _both(output, done), True, f"the script took longer than {span(seconds)}"
+        )
     if done.state != "exited":
-        return Printed(_both(output, done), True, f"the script did not end by itself: {done.state}")
+        return ScriptOutput(
+            _both(output, done), True, f"the script did not end by itself: {done.state}"
+        )
     if done.code:
-        return Printed(_both(output, done), True, f"the script ended with exit code {done.code}")
+        return ScriptOutput(
+            _both(output, done), True, f"the script ended with exit code {done.code}"
+        )
     if not output:
-        return Printed("", False)
+        return ScriptOutput("", False)
     *lines, last = output.split("\n")
     wakes = _wakes(last)
     if wakes is None:
-        return Printed(output, True)
+        return ScriptOutput(output, True)
     text = "\n".join(lines).strip()
-    return Printed(text, wakes)
+    return ScriptOutput(text, wakes)
 
 
 def _both(output: str, done: CommandState) -> str:

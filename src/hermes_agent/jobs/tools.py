@@ -3,13 +3,13 @@
 from typing import Any, Literal
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Writer
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_services import Provenance
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 
 
 async def _recover(
     _context: ToolContext, _note: dict[str, Any], action: str = "", **_given: Any
-) -> Recovered:
+) -> RecoveryResult:
     # A job that was added is found by the effect; the others come to the same when done again.
     return None if action == "run" else "again"
 
@@ -30,5 +30,5 @@ async def task(
     if context.lent.tasks is None:
         raise ToolError("this session has no jobs", "do without them", "never")
     given = {"name": name, "when": when, "prompt": prompt, "options": options}
-    by = Writer(context.session, context.effect, context.lent.model)
+    by = Provenance(context.session, context.effect, context.lent.model)
     return await context.lent.tasks.act(action, given, by)

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, ModelError
 from hermes_agent.core.messages import Usage
-from hermes_agent.core.records import Use
+from hermes_agent.core.records import ModelRole
 
 
-class Answer(Struct, frozen=True):
+class StructuredAnswer(Struct, frozen=True):
     text: str
     model: str = ""
     usage: Usage = Usage()
@@ -23,7 +23,7 @@ class NoBudget(HermesError):
     """What learning may use today is used up; the work is put off."""
 
 
-Ask = Callable[[Use, str, str, int], Awaitable[Answer]]
+Ask = Callable[[ModelRole, str, str, int], Awaitable[StructuredAnswer]]
 """Takes the use, the system prompt, the question and the most tokens of the answer. Raises
 `NoBudget` or `ModelError`."""
 
@@ -36,8 +36,8 @@ AGAIN = (
 
 
 async def ask_for(
-    ask: Ask, use: Use, system: str, prompt: str, most: int, shape: type[T]
-) -> tuple[T, Answer]:
+    ask: Ask, use: ModelRole, system: str, prompt: str, most: int, shape: type[T]
+) -> tuple[T, StructuredAnswer]:
     """An answer that is JSON of this shape. One that is not is asked for once more, and then is a
     `ModelError`."""
     answer = await ask(use, system, prompt, most)

@@ -7,25 +7,25 @@ import msgspec
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
-from hermes_agent.core.tool_services import Learned, Writer
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_services import KnowledgeService, Provenance
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 
 OUTPUT_CHARS = 4_000
 """Of one command in a skill's text."""
 SEARCHED = ("skill", "note", "session", "message", "incident")
 
 
-def _learned(context: ToolContext) -> Learned:
+def _learned(context: ToolContext) -> KnowledgeService:
     if context.lent.learned is None:
         raise ToolError("this session has no memory", "do without it", "never")
     return context.lent.learned
 
 
-def _writer(context: ToolContext) -> Writer:
-    return Writer(context.session, context.effect, context.lent.model)
+def _writer(context: ToolContext) -> Provenance:
+    return Provenance(context.session, context.effect, context.lent.model)
 
 
-async def _was_noted(context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+async def _was_noted(context: ToolContext, _note: dict[str, Any], **_given: Any) -> RecoveryResult:
     if await _learned(context).noted(_writer(context)):
         return ToolResult("noted")
     return "not-run"
@@ -95,7 +95,9 @@ async def _output(context: ToolContext, command: str) -> str:
     return shown if done.ok else f"({command} did not work: {shown})"
 
 
-async def _was_written(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+async def _was_written(
+    _context: ToolContext, _note: dict[str, Any], **_given: Any
+) -> RecoveryResult:
     # The same text again is no new version.
     return "again"
 

@@ -7,7 +7,7 @@ from typing import cast
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import Chunk, Request
 from hermes_agent.core.protocols import Clock, Model
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 
 WIRES: dict[str, str] = {
     "anthropic": "hermes_agent.models.wires.anthropic.stream",
@@ -25,7 +25,7 @@ IDLE_SECONDS = 30.0
 """Services close a connection that nobody uses after a minute or so; ours is closed before."""
 
 
-class Client:
+class LazyWireClient:
     """The speaker of an endpoint, made when it is first needed. One that the settings no longer
     name is closed as soon as no call uses it."""
 
@@ -33,7 +33,7 @@ class Client:
         self.endpoint = endpoint
         self.is_retired = False
         self._clock = clock
-        self._speaker: Speaker | None = None
+        self._speaker: WireClient | None = None
         self._calls = 0
         self._used: float | None = None
         """When the last call ended, as long as something may be open since."""
@@ -42,10 +42,10 @@ class Client:
     def is_idle(self) -> bool:
         return not self._calls
 
-    def speaker(self) -> Speaker:
+    def speaker(self) -> WireClient:
         if self._speaker is None:
             module = import_module(WIRES[self.endpoint.service.wire])
-            opener = cast(Callable[[Endpoint], Speaker], module.open_speaker)
+            opener = cast(Callable[[Endpoint], WireClient], module.open_speaker)
             self._speaker = opener(self.endpoint)
         return self._speaker
 

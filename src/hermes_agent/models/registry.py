@@ -12,21 +12,21 @@ from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import ModelFacts
 from hermes_agent.core.protocols import Clock, Model
 from hermes_agent.core.settings.root import ModelSettings
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
 from hermes_agent.models.catalogue.services import known_services, service_of
 from hermes_agent.models.keys.inline_secrets import told_secrets
 from hermes_agent.models.keys.oauth.table import login_of
-from hermes_agent.models.keys.sources import Source, SourceRow, described, sources
-from hermes_agent.models.lazy_client import Client, Scripted
-from hermes_agent.models.routing.credential_pool import Pool, Resting
+from hermes_agent.models.keys.sources import KeyOrigin, SourceRow, described, sources
+from hermes_agent.models.lazy_client import LazyWireClient, Scripted
+from hermes_agent.models.routing.credential_pool import CoolingKey, CredentialPool
 from hermes_agent.models.shared import known_facts
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 
 if TYPE_CHECKING:
     # At the leaf: what calls models costs asyncio, and many commands only look a name up.
-    from hermes_agent.models.routing.circuit_breaker import Circuit
-    from hermes_agent.models.routing.failover import Way
+    from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
+    from hermes_agent.models.routing.failover import Candidate
     from hermes_agent.models.speech import Speech
 
 
@@ -34,7 +34,7 @@ INSIDE = ("scripted", "builtin")
 """Wires of what answers by itself, without keys or connections."""
 
 
-class WayHealth(Struct, frozen=True):
+class ModelHealth(Struct, frozen=True):
     """How a model that was called is doing, for people to see."""
 
     model: str
@@ -42,7 +42,7 @@ class WayHealth(Struct, frozen=True):
     until: float
     """When it is asked again, where it is left alone; else 0."""
     reason: str
-    resting: tuple[Resting, ...]
+    resting: tuple[CoolingKey, ...]
     """The keys of its service that rest."""
 
 
@@ -63,7 +63,7 @@ class ServiceRow(Struct, frozen=True):
     """In short: the variable to set or the command to run."""
 
 
-class Models:
+class ModelRegistry:
     """Circuits, keys and connections are shared by all that is opened here. `learn` is told every
     secret as soon as it is known."""
 
@@ -84,12 +84,12 @@ class Models:
         self._sleep = sleep
         self._random = random
         self._learn = learn
-        self._clients: dict[str, Client] = {}
-        self._leaving: list[Client] = []
+        self._clients: dict[str, LazyWireClient] = {}
+        self._leaving: list[LazyWireClient] = []
         self._scripts: dict[str, Scripted] = {}
-        self._pools: dict[str, Pool] = {}
-        self._old_pools: dict[str, Pool] = {}
-        self._circuits: dict[str, Circuit] = {}
+        self._pools: dict[str, CredentialPool] = {}
+        self._old_pools: dict[str, CredentialPool] = {}
+        self._circuits: dict[str, CircuitBreaker] = {}
         self._warned: set[str] = set()
         self._settings = settings
         self._refreshed = self._last_refresh()
@@ -128,7 +128,7 @@ class Models:
         import asyncio
         import random
 
-        from hermes_agent.models.routing.fallback_model import Routed
+        from hermes_agent.models.routing.fallback_model import FallbackModel
 
         first, *others = names or ("",)
         lacking = {(name := self.catalogue.resolve(first)): self._lack(name)}
@@ -142,7 +142,7 @@ class Models:
         lacks = [lack for lack in lacking.values() if lack is not None]
         if len(lacks) == len(lacking):
             raise lacks[0]
-        return Routed(
+        return FallbackModel(
             [self._way(name) for name in lacking],
             self._settings,
             clock=self._clock,
@@ -194,7 +194,7 @@ class Models:
         names = sorted(known_services(self._settings))
         return [msgspec.to_builtins(self._row(name)) for name in names if name not in INSIDE]
 
-    def health(self) -> tuple[WayHealth, ...]:
+    def health(self) -> tuple[ModelHealth, ...]:
         """Of every model that was opened here."""
         now = self._clock()
         rows = []
@@ -205,7 +205,7 @@ class Models:
             pool = self._pools.get(name.partition("/")[0])
             resting = pool.resting(now) if pool is not None else ()
             rows.append(
-                WayHealth(
+                ModelHealth(
                     name,
                     state,
                     until if until > now else 0.0,
@@ -268,23 +268,27 @@ class Models:
         lacks = _lacking(own, service, keys) if lack is not None else ""
         return ServiceRow(own, service.wire, models, service.needs_key, keys, hint, lacks)
 
-    def _service(self, name: str) -> tuple[str, Service, str]:
+    def _service(self, name: str) -> tuple[str, ModelService, str]:
         own, service, url = service_of(name, self._settings, self._environ)
         if service.wire == "local" and not url:
             url = (self._home.absolute() / "models").as_uri()
         return own, service, url
 
-    def _way(self, name: str) -> "Way":
-        from hermes_agent.models.routing.circuit_breaker import Circuit
-        from hermes_agent.models.routing.failover import Way
+    def _way(self, name: str) -> "Candidate":
+        from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
+        from hermes_agent.models.routing.failover import Candidate
 
         if name not in self._circuits:
             settings = self._settings
-            self._circuits[name] = Circuit(settings.circuit_failures, settings.circuit_seconds)
+            self._circuits[name] = CircuitBreaker(
+                settings.circuit_failures, settings.circuit_seconds
+            )
         own, service, _ = self._service(name)
-        speaker: Speaker
+        speaker: WireClient
         speaker = self._script(name) if service.wire in INSIDE else self._client(name)
-        return Way(name, self.facts(name), speaker, self._pool(own, service), self._circuits[name])
+        return Candidate(
+            name, self.facts(name), speaker, self._pool(own, service), self._circuits[name]
+        )
 
     def _script(self, name: str) -> Scripted:
         if name not in self._scripts:
@@ -301,7 +305,7 @@ class Models:
 
         return open_named(name, self._settings, self._environ)
 
-    def _client(self, name: str) -> Client:
+    def _client(self, name: str) -> LazyWireClient:
         _, service, url = self._service(name)
         endpoint = Endpoint(
             name=name,
@@ -317,22 +321,22 @@ class Models:
             if client is not None:
                 client.is_retired = True
                 self._leaving.append(client)
-            client = self._clients[name] = Client(endpoint, self._clock)
+            client = self._clients[name] = LazyWireClient(endpoint, self._clock)
         return client
 
     # keys
 
-    def _sources(self, own: str, service: Service) -> tuple[Source, ...]:
+    def _sources(self, own: str, service: ModelService) -> tuple[KeyOrigin, ...]:
         written = self._settings.keys.get(own, ())
         return sources(own, service, written, self._environ, self._home, self._learn, self._clock)
 
-    def _pool(self, own: str, service: Service) -> Pool:
+    def _pool(self, own: str, service: ModelService) -> CredentialPool:
         if own not in self._pools:
             found = self._sources(own, service)
             if not found and service.needs_key:
                 # Not kept: a key may be there the next time.
-                return Pool([_Lacking(_no_key(own, service))], self._clock)
-            self._pools[own] = Pool(found, self._clock)
+                return CredentialPool([_Lacking(_no_key(own, service))], self._clock)
+            self._pools[own] = CredentialPool(found, self._clock)
             if own in self._old_pools:
                 self._pools[own].take_over(self._old_pools.pop(own))
         return self._pools[own]
@@ -363,7 +367,7 @@ class _Lacking:
         """There is nothing to look up again."""
 
 
-def _lacking(own: str, service: Service, named: Sequence[SourceRow]) -> str:
+def _lacking(own: str, service: ModelService, named: Sequence[SourceRow]) -> str:
     if named:
         return ", ".join(source.label for source in named)
     if service.key_variables:
@@ -371,7 +375,7 @@ def _lacking(own: str, service: Service, named: Sequence[SourceRow]) -> str:
     return f"`hermes model login {own}`" if login_of(own, service) else f"models.keys.{own}"
 
 
-def _no_key(own: str, service: Service, named: Sequence[str] = ()) -> ModelError:
+def _no_key(own: str, service: ModelService, named: Sequence[str] = ()) -> ModelError:
     """What to set, and what else there is."""
     ways = [f"name a source of keys in models.keys.{own}"]
     if login_of(own, service) is not None:

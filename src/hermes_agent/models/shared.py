@@ -11,8 +11,8 @@ from hermes_agent.core.messages import (
     Effort,
     ModelFacts,
     Rates,
+    ReasoningBlock,
     Request,
-    Thought,
     ToolCall,
     Usage,
 )
@@ -75,7 +75,7 @@ def lowered(effort: Effort | None, facts: ModelFacts) -> Effort | None:
     return below[-1] if below else steps[0]
 
 
-def own_thoughts(message: AssistantMessage, name: str) -> tuple[Thought, ...]:
+def own_thoughts(message: AssistantMessage, name: str) -> tuple[ReasoningBlock, ...]:
     """The thoughts that this model had itself: nobody else's may be sent to it."""
     return tuple(thought for thought in message.thoughts if thought.by == name)
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Media
-from hermes_agent.models.routing.credential_pool import Pool
+from hermes_agent.models.routing.credential_pool import CredentialPool
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.errors import refusal
-from hermes_agent.models.wires.http import Wire, shown
+from hermes_agent.models.wires.http import HttpConnection, shown
 from hermes_agent.models.wires.streaming import bearer, path_of
 
 WIRES = ("openai-chat", "openai-responses")
@@ -37,14 +37,18 @@ class _Heard(Struct, frozen=True):
 class Speech:
     """One model of one service."""
 
-    def __init__(self, endpoint: Endpoint, pool: Pool, sleep: Sleep | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, pool: CredentialPool, sleep: Sleep | None = None
+    ) -> None:
         self._endpoint = endpoint
         self._pool = pool
         self._sleep = sleep or asyncio.sleep
 
     async def heard(self, memo: Media) -> str:
         """What is said in it. Tried again when the trouble may pass."""
-        wire = Wire(self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence)
+        wire = HttpConnection(
+            self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence
+        )
         try:
             for attempt in range(1, TRIES + 1):
                 try:
@@ -59,7 +63,7 @@ class Speech:
         finally:
             await wire.close()
 
-    async def _try(self, wire: Wire, memo: Media) -> str:
+    async def _try(self, wire: HttpConnection, memo: Media) -> str:
         # A key that may not hear is not said to be bad: it may do for everything else.
         lent = await self._pool.lend(self._endpoint.name, anyway=True)
         credential = lent.credential if lent is not None else Credential()

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import ModelFacts, Reply, Request, Usage, Wasted
+from hermes_agent.core.messages import FailedAttemptUsage, ModelFacts, Reply, Request, Usage
 from hermes_agent.models.shared import estimated_usage, possible_usage
 
 UNKNOWN = ("broken_stream", "timeout", "garbage")
@@ -31,7 +31,7 @@ def believable(reply: Reply, request: Request, facts: ModelFacts) -> Reply:
 
 def wasted(
     name: str, request: Request, facts: ModelFacts, error: ModelError, received: str
-) -> Wasted | None:
+) -> FailedAttemptUsage | None:
     """What a try that failed has used: as the service says, or by counting characters; and the
     most that it can have been, where the service may have worked on unseen."""
     usage = possible_usage(Usage(error.input, error.output))
@@ -44,7 +44,7 @@ def wasted(
         most = Usage(max(usage.input, bound.input), max(usage.output, bound.output))
     if most is None and not usage.total:
         return None
-    return Wasted(name, usage, facts.cost(usage), most)
+    return FailedAttemptUsage(name, usage, facts.cost(usage), most)
 
 
 def most_usage(request: Request, facts: ModelFacts) -> Usage:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hermes_agent.core.effects import Act, Place
+from hermes_agent.core.effects import Operation, PathAccess
 from hermes_agent.policy.gate import Judged
 from hermes_agent.policy.match import is_unnamed
 from hermes_agent.policy.ruleset import Decision
@@ -77,14 +77,14 @@ def _act(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: PathAccess) -> dict[str, Any]:
     return {
         "access": place.access, "given": place.given, "named": place.named,
         "real": list(place.real),
     }  # fmt: skip
 
 
-def _places(act: Act) -> list[str]:
+def _places(act: Operation) -> list[str]:
     if act.kind != "path":
         return []
     return [

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Consent, Effect, Resolve, Verdict
+from hermes_agent.core.effects import ApprovalRequirement, Effect, Resolve, Verdict
 from hermes_agent.core.errors import HermesError
 from hermes_agent.policy import operations
 from hermes_agent.policy.grants import key_of, proposal
-from hermes_agent.policy.match import Facts
-from hermes_agent.policy.operations import Homes, Read
+from hermes_agent.policy.match import MatchContext
+from hermes_agent.policy.operations import KnownFolders, ParsedEffect
 from hermes_agent.policy.rewrite import Cannot, rewritten
-from hermes_agent.policy.ruleset import Decision, Rules
+from hermes_agent.policy.ruleset import Decision, RuleSet
 
 _MOST_REASONS = 3
 
@@ -32,8 +32,8 @@ class RuleGate:
 
     def __init__(
         self,
-        rules: Callable[[], Rules],
-        homes: Homes,
+        rules: Callable[[], RuleSet],
+        homes: KnownFolders,
         capabilities: frozenset[str] | None = None,
     ) -> None:
         self._rules = rules
@@ -72,7 +72,7 @@ class RuleGate:
             return _refused(f"the agent lacks the capability {', '.join(lacking)}", "grant")
         rules = self._rules()
         read = await operations.read(effect, self._homes, resolve)
-        facts = Facts(effect, read.roots)
+        facts = MatchContext(effect, read.roots)
         found = [rules.decide(facts, act, granted, whole=whole) for act in read.acts]
         changes = [one for one in found if one.action == "rewrite"]
         if not changes or any(one.action == "deny" for one in found):
@@ -85,7 +85,7 @@ class RuleGate:
             asking = [_asks_instead(effect, one, str(cannot), granted) for one in found]
             return _bounded(Judged(_verdict(effect, read, asking), tuple(asking)), facts, read)
         read = await operations.read(changed, self._homes, resolve)
-        facts = Facts(changed, read.roots)
+        facts = MatchContext(changed, read.roots)
         after = [
             rules.decide(facts, act, granted, rewrites=False, whole=whole) for act in read.acts
         ]
@@ -93,7 +93,7 @@ class RuleGate:
         return _bounded(Judged(verdict, tuple(after), changed.command), facts, read)
 
 
-def _bounded(judged: Judged, facts: Facts, read: Read) -> Judged:
+def _bounded(judged: Judged, facts: MatchContext, read: ParsedEffect) -> Judged:
     """Active skills can only refuse what the rules leave."""
     verdict = judged.verdict
     if not facts.effect.bounds or verdict.action == "deny":
@@ -108,7 +108,7 @@ def _bounded(judged: Judged, facts: Facts, read: Read) -> Judged:
 
 
 def _changed_verdict(
-    effect: Effect, read: Read, changes: Sequence[Decision], after: Sequence[Decision]
+    effect: Effect, read: ParsedEffect, changes: Sequence[Decision], after: Sequence[Decision]
 ) -> Verdict:
     verdict = _verdict(effect, read, after)
     names = ", ".join(dict.fromkeys(one.rule for one in changes))
@@ -141,7 +141,7 @@ def _asks_instead(
     )
 
 
-def _verdict(effect: Effect, read: Read, decisions: Sequence[Decision]) -> Verdict:
+def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) -> Verdict:
     """The strictest of the decisions; those that ask give their reasons together."""
     audits = tuple(dict.fromkeys(name for one in decisions for name in one.audits))
     denied = next((one for one in decisions if one.action == "deny"), None)
@@ -178,7 +178,7 @@ def _reasons(asking: Sequence[Decision]) -> str:
     return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _consent(asking: Sequence[Decision]) -> Consent | None:
+def _consent(asking: Sequence[Decision]) -> ApprovalRequirement | None:
     """What satisfies all rules that ask; None when nobody could."""
     given = [one.by.consent for one in asking if one.by is not None]
     limited = [consent.by for consent in given if consent.by]
@@ -190,7 +190,7 @@ def _consent(asking: Sequence[Decision]) -> Consent | None:
     if limited and not by:
         return None
     times = [consent.seconds for consent in given if consent.seconds is not None]
-    return Consent(
+    return ApprovalRequirement(
         by, max((consent.count for consent in given), default=1), min(times, default=None)
     )
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hermes_agent.core.effects import Act, Effect
+from hermes_agent.core.effects import Effect, Operation
 from hermes_agent.core.errors import HermesError
-from hermes_agent.policy.files.schema import Rule
+from hermes_agent.policy.files.schema import PolicyRule
 from hermes_agent.policy.match import is_unknown
 from hermes_agent.policy.operations import as_json, is_elsewhere
 from hermes_agent.policy.patterns.globs import escape
@@ -26,7 +26,7 @@ _RUNNERS = frozenset(
 """Programs that do what their words name: consent to one run is none to another."""
 
 
-def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
+def key_of(effect: Effect, act: Operation, rule: PolicyRule | None) -> str:
     """What "yes, for this session" would cover: the program and its verb, the path, the host, the
     tool with its action and hosts; the very words where the act is not understood or the rule is
     `exact`."""
@@ -34,7 +34,7 @@ def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
     return f"{name}|{_subject(effect, act, rule)}|{effect.terminal}"
 
 
-def _is_exact(act: Act, rule: Rule | None) -> bool:
+def _is_exact(act: Operation, rule: PolicyRule | None) -> bool:
     if is_unknown(act):
         return True
     if act.kind == "call" and not all(act.hosts):
@@ -46,12 +46,12 @@ def _is_exact(act: Act, rule: Rule | None) -> bool:
     return act.kind == "program" and (act.program in _RUNNERS or "/" in act.program)
 
 
-def _is_part(effect: Effect, act: Act) -> bool:
+def _is_part(effect: Effect, act: Operation) -> bool:
     """Whether the act's text may be less than what runs: then the whole command counts."""
     return effect.command is not None and (is_unknown(act) or len(act.text) >= _LONGEST)
 
 
-def _subject(effect: Effect, act: Act, rule: Rule | None) -> str:
+def _subject(effect: Effect, act: Operation, rule: PolicyRule | None) -> str:
     if _is_exact(act, rule):
         words = " ".join((*act.via, act.text))
         if _is_part(effect, act):
@@ -70,7 +70,7 @@ def _subject(effect: Effect, act: Act, rule: Rule | None) -> str:
             return " ".join(word for word in (*act.via, act.program, act.verb) if word)
 
 
-def _call(effect: Effect, act: Act) -> str:
+def _call(effect: Effect, act: Operation) -> str:
     """`tool[ action][ on host,…]`. A word with other signs is quoted: none passes for two."""
     action = _action(effect)
     words = [effect.tool] + ([] if action is None else [_quoted(action)])
@@ -93,7 +93,7 @@ def _cut(words: str) -> str:
     return words if len(words) <= _LONGEST else f"{words[:40]}…{_digest(words)}"
 
 
-def proposal(effect: Effect, asking: Iterable[tuple[Act, Rule | None]]) -> str:
+def proposal(effect: Effect, asking: Iterable[tuple[Operation, PolicyRule | None]]) -> str:
     """Rules, as items of a list in YAML, that would allow these acts. Empty when a text cannot be
     written in YAML, or a host is none."""
     items: dict[str, None] = {}
@@ -127,7 +127,7 @@ def appended(text: str, rules: str) -> str:
     return f"{text.rstrip()}\n{added}"
 
 
-def _match(effect: Effect, act: Act, exact: bool) -> dict[str, Any]:
+def _match(effect: Effect, act: Operation, exact: bool) -> dict[str, Any]:
     if exact:
         match: dict[str, Any] = {"kind": act.kind, "text": escape(act.text)}
         if is_unknown(act):
@@ -168,18 +168,18 @@ def _input(effect: Effect) -> dict[str, Any]:
     return {"input": {name: escape(effect.command or "") for name in names}}
 
 
-def _is_far(act: Act) -> bool:
+def _is_far(act: Operation) -> bool:
     """Whether it runs something on another machine or in a container: no program or path says
     which, so that only the command as a whole can be allowed for good."""
     runner = act.kind == "program" and runs_elsewhere(act.program, act.verb)
     return act.kind != "host" and (is_elsewhere(act) or runner)
 
 
-def _via(act: Act) -> dict[str, Any]:
+def _via(act: Operation) -> dict[str, Any]:
     return {"via": [escape(word) for word in act.via]} if act.via else {"no_via": "*"}
 
 
-def _slug(act: Act) -> list[str]:
+def _slug(act: Operation) -> list[str]:
     words = f"{act.program} {act.verb}" if act.kind == "program" else act.kind
     return ["".join(c for c in word if c.isalnum() or c in "._") or "x" for word in words.split()]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cached_property
 
-from hermes_agent.core.effects import Act, Effect, Place
-from hermes_agent.policy.files.schema import Match, Rule, Times
+from hermes_agent.core.effects import Effect, Operation, PathAccess
+from hermes_agent.policy.files.schema import PolicyRule, RuleMatch, Times
 from hermes_agent.policy.operations import as_json, is_elsewhere
-from hermes_agent.policy.patterns.globs import Roots, Words
+from hermes_agent.policy.patterns.globs import Roots, WordGlobs
 
 CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "daytona"})
 """Kinds of terminals that keep a command away from what the user has. A pod may be anybody's."""
@@ -23,7 +23,7 @@ PROGRAM_KEYS = (
 PLACE_KEYS = ("path", "holds", "access", "inside", "outside")
 
 
-class Facts:
+class MatchContext:
     """What all acts of one effect share."""
 
     def __init__(self, effect: Effect, roots: Roots) -> None:
@@ -39,16 +39,16 @@ class Facts:
         return datetime.fromtimestamp(self.effect.time, UTC)
 
 
-EffectTest = Callable[[Facts], object]
-Test = Callable[[Facts, Act], object]
+EffectTest = Callable[[MatchContext], object]
+Test = Callable[[MatchContext, Operation], object]
 
 
-def is_unnamed(place: Place) -> bool:
+def is_unnamed(place: PathAccess) -> bool:
     """Nobody can tell where it is, or nobody has looked."""
     return not place.named or not place.real
 
 
-def is_unknown(act: Act) -> bool:
+def is_unknown(act: Operation) -> bool:
     if act.kind == "path":
         return any(is_unnamed(place) for place in act.places)
     if act.kind == "host":
@@ -56,7 +56,7 @@ def is_unknown(act: Act) -> bool:
     return act.kind == "unknown"
 
 
-def kinds(match: Match) -> frozenset[str]:
+def kinds(match: RuleMatch) -> frozenset[str]:
     """The kinds of acts that a rule is about when it does not name them."""
     if match.kind is not None:
         return frozenset(match.kind)
@@ -70,22 +70,22 @@ def kinds(match: Match) -> frozenset[str]:
     return frozenset(programs or {"call", "program", "path", "host", "unknown"})
 
 
-def effect_tests(match: Match) -> tuple[EffectTest, ...]:
+def effect_tests(match: RuleMatch) -> tuple[EffectTest, ...]:
     """What must hold of the effect as a whole; the tool is left to `could_fit`."""
     return (*_caller_tests(match), *_time_tests(match))
 
 
-def act_tests(rule: Rule) -> tuple[Test, ...]:
+def act_tests(rule: PolicyRule) -> tuple[Test, ...]:
     """What must hold of the act; its kind and program are left to `could_fit`."""
     return tuple(_act_tests(rule))
 
 
-def could_fit(rule: Rule) -> Callable[[str, str, str], bool]:
+def could_fit(rule: PolicyRule) -> Callable[[str, str, str], bool]:
     """Whether a rule can fit an act of this kind, tool and program at all: for an index."""
     match = rule.match
     about = kinds(match)
-    tools = Words(match.tool) if match.tool is not None else None
-    programs = Words(match.program) if match.program is not None else None
+    tools = WordGlobs(match.tool) if match.tool is not None else None
+    programs = WordGlobs(match.program) if match.program is not None else None
 
     def could(kind: str, tool: str, program: str) -> bool:
         return (
@@ -97,9 +97,9 @@ def could_fit(rule: Rule) -> Callable[[str, str, str], bool]:
     return could
 
 
-def _caller_tests(match: Match) -> Iterator[EffectTest]:
+def _caller_tests(match: RuleMatch) -> Iterator[EffectTest]:
     if match.input is not None:
-        inputs = [(name, Words(globs)) for name, globs in match.input.items()]
+        inputs = [(name, WordGlobs(globs)) for name, globs in match.input.items()]
         yield lambda facts: all(_fits_input(facts, name, fit) for name, fit in inputs)
     if match.origin is not None:
         origins = match.origin
@@ -107,26 +107,26 @@ def _caller_tests(match: Match) -> Iterator[EffectTest]:
     if (confined := match.confined) is not None:
         yield lambda facts: (facts.effect.terminal_kind in CONFINED) == confined
     if match.terminal is not None:
-        terminals = Words(match.terminal)
+        terminals = WordGlobs(match.terminal)
         yield lambda facts: terminals.fit(facts.effect.terminal)
     if match.place is not None:
-        places = Words(match.place)
+        places = WordGlobs(match.place)
         yield lambda facts: places.fit(facts.effect.terminal_kind)
     if match.capability is not None:
-        capabilities = Words(match.capability)
+        capabilities = WordGlobs(match.capability)
         yield lambda facts: capabilities.fit_any(facts.effect.capabilities)
     if match.session is not None:
         sessions = frozenset(match.session)
         yield lambda facts: facts.effect.actor.kind in sessions
     if match.source is not None:
-        sources = Words(match.source)
+        sources = WordGlobs(match.source)
         yield lambda facts: sources.fit(facts.effect.actor.source)
     if match.actor is not None:
-        actors = Words(match.actor)
+        actors = WordGlobs(match.actor)
         yield lambda facts: _fits_actor(actors, facts)
 
 
-def _fits_input(facts: Facts, name: str, words: Words) -> object:
+def _fits_input(facts: MatchContext, name: str, words: WordGlobs) -> object:
     """An argument that is no text is compared as JSON."""
     if name not in facts.effect.input:
         return False
@@ -134,38 +134,38 @@ def _fits_input(facts: Facts, name: str, words: Words) -> object:
     return words.fit(value if isinstance(value, str) else as_json(value))
 
 
-def _fits_actor(actors: Words, facts: Facts) -> object:
+def _fits_actor(actors: WordGlobs, facts: MatchContext) -> object:
     actor = facts.effect.actor
     return actors.fit(actor.kind) or actors.fit(f"{actor.kind}/{actor.name}")
 
 
-def _act_tests(rule: Rule) -> Iterator[Test]:
+def _act_tests(rule: PolicyRule) -> Iterator[Test]:
     match = rule.match
     if rule.action == "allow" and not match.unknown:
         yield lambda _facts, act: not is_unknown(act)
     if (unknown := match.unknown) is not None:
         yield lambda _facts, act: is_unknown(act) == unknown
     if match.verb is not None:
-        verbs = Words(match.verb)
+        verbs = WordGlobs(match.verb)
         yield lambda _facts, act: verbs.fit(act.verb)
     if match.flag is not None:
-        flags = Words(match.flag)
+        flags = WordGlobs(match.flag)
         yield lambda _facts, act: flags.fit_any(act.flags)
     if match.no_flag is not None:
-        no_flags = Words(match.no_flag)
+        no_flags = WordGlobs(match.no_flag)
         yield lambda _facts, act: not no_flags.fit_any(act.flags)
     yield from _option_tests(match, whole=rule.action == "allow")
     if match.argument is not None:
-        arguments = Words(match.argument)
+        arguments = WordGlobs(match.argument)
         yield lambda _facts, act: arguments.fit_any(act.arguments)
     if match.text is not None:
-        texts = Words(match.text)
+        texts = WordGlobs(match.text)
         yield lambda _facts, act: texts.fit(act.text)
     if match.via is not None:
-        via = Words(match.via)
+        via = WordGlobs(match.via)
         yield lambda _facts, act: via.fit_any(act.via)
     if match.no_via is not None:
-        no_via = Words(match.no_via)
+        no_via = WordGlobs(match.no_via)
         yield lambda _facts, act: not no_via.fit_any(act.via)
     whole = rule.action == "allow"
     if match.names(*PLACE_KEYS):
@@ -174,7 +174,7 @@ def _act_tests(rule: Rule) -> Iterator[Test]:
         yield _host_test(match.host, whole)
 
 
-def _option_tests(match: Match, *, whole: bool) -> Iterator[Test]:
+def _option_tests(match: RuleMatch, *, whole: bool) -> Iterator[Test]:
     """A value that nobody can tell fits what asks or denies and never what allows. Of an option
     that is given twice, most programs take the last: so all its values must fit to be allowed."""
     if match.option is not None:
@@ -187,16 +187,16 @@ def _option_tests(match: Match, *, whole: bool) -> Iterator[Test]:
         yield lambda _facts, act: not no_test(no_options, act)
 
 
-Options = tuple[tuple[Words, Words], ...]
+Options = tuple[tuple[WordGlobs, WordGlobs], ...]
 """Names and values."""
 
 
 def _options(patterns: tuple[str, ...]) -> Options:
     parts = (pattern.partition("=") for pattern in patterns)
-    return tuple((Words((name,)), Words((value,))) for name, _, value in parts)
+    return tuple((WordGlobs((name,)), WordGlobs((value,))) for name, _, value in parts)
 
 
-def _given(options: Options, act: Act) -> bool:
+def _given(options: Options, act: Operation) -> bool:
     """Whether one of the options is given for sure, and with no other value."""
     named = [
         (name, value)
@@ -210,7 +210,7 @@ def _given(options: Options, act: Act) -> bool:
     )
 
 
-def _may_be_given(options: Options, act: Act) -> bool:
+def _may_be_given(options: Options, act: Operation) -> bool:
     return any(
         not name
         or any(
@@ -225,7 +225,7 @@ def _host_test(patterns: tuple[str, ...], whole: bool) -> Test:
 
     hosts = Hosts(patterns)
 
-    def test(_facts: Facts, act: Act) -> bool:
+    def test(_facts: MatchContext, act: Operation) -> bool:
         if not whole:
             return any(hosts.fit(host) for host in act.hosts)
         return bool(act.hosts) and all(host and hosts.fit(host) for host in act.hosts)
@@ -233,11 +233,11 @@ def _host_test(patterns: tuple[str, ...], whole: bool) -> Test:
     return test
 
 
-def _place_test(match: Match, whole: bool) -> Test:
+def _place_test(match: RuleMatch, whole: bool) -> Test:
     """All conditions on places hold for one and the same place; of a rule that allows, for each."""
     conditions = tuple(_place_conditions(match, whole))
 
-    def test(facts: Facts, act: Act) -> bool:
+    def test(facts: MatchContext, act: Operation) -> bool:
         roots = facts.elsewhere if is_elsewhere(act) else facts.roots
         fit = (all(fits(roots, place) for fits in conditions) for place in act.places)
         return bool(act.places) and all(fit) if whole else any(fit)
@@ -245,10 +245,10 @@ def _place_test(match: Match, whole: bool) -> Test:
     return test
 
 
-Condition = Callable[[Roots, Place], bool]
+Condition = Callable[[Roots, PathAccess], bool]
 
 
-def _place_conditions(match: Match, whole: bool) -> Iterator[Condition]:
+def _place_conditions(match: RuleMatch, whole: bool) -> Iterator[Condition]:
     if match.access is not None:
         accesses = frozenset(match.access)
         yield lambda _roots, place: place.access in accesses
@@ -265,12 +265,12 @@ def _place_conditions(match: Match, whole: bool) -> Iterator[Condition]:
 _WORKSPACE = ("{workspace}/**",)
 
 
-def _is_inside(roots: Roots, place: Place) -> bool:
+def _is_inside(roots: Roots, place: PathAccess) -> bool:
     pattern = roots.pattern(_WORKSPACE)
     return all(pattern.fullmatch(path) for path in place.real)
 
 
-def _is_outside(roots: Roots, place: Place, whole: bool) -> bool:
+def _is_outside(roots: Roots, place: PathAccess, whole: bool) -> bool:
     pattern = roots.pattern(_WORKSPACE)
     out = (not pattern.fullmatch(path) for path in place.real)
     return all(out) if whole else any(out)
@@ -279,7 +279,7 @@ def _is_outside(roots: Roots, place: Place, whole: bool) -> bool:
 def _path_condition(globs: tuple[str, ...], whole: bool) -> Condition:
     anywhere = "**" in globs
 
-    def fits(roots: Roots, place: Place) -> bool:
+    def fits(roots: Roots, place: PathAccess) -> bool:
         if is_unnamed(place):
             return anywhere
         pattern = roots.pattern(globs)
@@ -292,7 +292,7 @@ def _path_condition(globs: tuple[str, ...], whole: bool) -> Condition:
 def _holds_condition(paths: tuple[str, ...], whole: bool) -> Condition:
     """The place is one of these paths, or a folder that they lie in."""
 
-    def fits(roots: Roots, place: Place) -> bool:
+    def fits(roots: Roots, place: PathAccess) -> bool:
         if is_unnamed(place):
             return False
         held = [f"{full.rstrip('/')}/" for path in paths for full in roots.named(path)]
@@ -305,7 +305,7 @@ def _holds_condition(paths: tuple[str, ...], whole: bool) -> Condition:
     return fits
 
 
-def _time_tests(match: Match) -> Iterator[EffectTest]:
+def _time_tests(match: RuleMatch) -> Iterator[EffectTest]:
     if (times := match.time) is not None:
         yield lambda facts: _is_time(times, facts.now)
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Act, Effect, Place, Resolve
+from hermes_agent.core.effects import Access, Effect, Operation, PathAccess, Resolve
 from hermes_agent.policy import shell
 from hermes_agent.policy.patterns.globs import Roots, sensible
 from hermes_agent.policy.patterns.globs import roots as roots_of
@@ -28,22 +28,22 @@ ELSEWHERE = frozenset(
 _VERBS: Mapping[Access, str] = {"read": "reading", "write": "writing", "delete": "deleting"}
 
 
-class Homes(Struct, frozen=True):
+class KnownFolders(Struct, frozen=True):
     """Folders of this machine that rules speak of."""
 
     user: str
     hermes: str
 
 
-class Read(Struct, frozen=True):
+class ParsedEffect(Struct, frozen=True):
     """The acts of an effect, where their places lead, and what the placeholders stand for."""
 
-    acts: tuple[Act, ...]
+    acts: tuple[Operation, ...]
     roots: Roots
     seen: Seen
 
 
-async def read(effect: Effect, homes: Homes, resolve: Resolve) -> Read:
+async def read(effect: Effect, homes: KnownFolders, resolve: Resolve) -> ParsedEffect:
     """The acts of an effect. All paths are looked up at once."""
     here = effect.terminal_kind in HERE
     user = homes.user if here else ""
@@ -60,7 +60,7 @@ async def read(effect: Effect, homes: Homes, resolve: Resolve) -> Read:
         _both(effect.workspace, found), _both(user, found), _both(hermes, found), effect.session
     )
     looked = tuple(_looked_up(effect, user, act, found) for act in acts)
-    return Read(looked, roots, tuple(found.items()))
+    return ParsedEffect(looked, roots, tuple(found.items()))
 
 
 def recorded(seen: Seen) -> Resolve:
@@ -73,11 +73,11 @@ def recorded(seen: Seen) -> Resolve:
     return resolve
 
 
-def describe(act: Act) -> str:
+def describe(act: Operation) -> str:
     """An act in a few words, for reasons."""
     match act.kind:
         case "path":
-            place = act.places[0] if act.places else Place("read", act.text)
+            place = act.places[0] if act.places else PathAccess("read", act.text)
             leads = [path for path in place.real if path not in (place.given, place.named)]
             where = f" (it leads to {leads[0]})" if leads else ""
             return f"{_VERBS[place.access]} {place.given or act.text!r}{where}"
@@ -89,7 +89,7 @@ def describe(act: Act) -> str:
             return f"`{shortened(act.text)}`"
 
 
-def is_elsewhere(act: Act) -> bool:
+def is_elsewhere(act: Operation) -> bool:
     return bool(act.via) and not ELSEWHERE.isdisjoint(act.via)
 
 
@@ -106,32 +106,32 @@ def _both(folder: str, found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((folder, *found.get(folder, ())))) if folder else ()
 
 
-def _acts(effect: Effect, user: str) -> tuple[Act, ...]:
+def _acts(effect: Effect, user: str) -> tuple[Operation, ...]:
     places = tuple(_place(effect, user, access, given) for access, given in effect.paths)
     given = as_json(effect.input) if effect.input else ""
-    call = Act("call", f"{effect.tool} {given}".strip(), places=places, hosts=effect.hosts)
+    call = Operation("call", f"{effect.tool} {given}".strip(), places=places, hosts=effect.hosts)
     acts = [call]
-    acts += [Act("path", place.given, places=(place,)) for place in places]
-    acts += [Act("host", host, hosts=(host,)) for host in effect.hosts]
+    acts += [Operation("path", place.given, places=(place,)) for place in places]
+    acts += [Operation("host", host, hosts=(host,)) for host in effect.hosts]
     if effect.command is not None:
         folder = effect.folder or effect.workspace
         acts += shell.read(effect.command, folder=folder, home=user or "~")
     return tuple(acts)
 
 
-def _place(effect: Effect, user: str, access: Access, given: str) -> Place:
+def _place(effect: Effect, user: str, access: Access, given: str) -> PathAccess:
     path = given
     if path == "~" or path.startswith("~/"):
         if not user:
-            return Place(access, given)
+            return PathAccess(access, given)
         path = user + path[1:]
     elif path.startswith("~"):
-        return Place(access, given)
+        return PathAccess(access, given)
     named = posixpath.normpath(posixpath.join(effect.workspace, path))
-    return Place(access, given, named if sensible(named) else "")
+    return PathAccess(access, given, named if sensible(named) else "")
 
 
-def _walks(effect: Effect, user: str, place: Place) -> tuple[str, ...]:
+def _walks(effect: Effect, user: str, place: PathAccess) -> tuple[str, ...]:
     """The paths to follow for a place. `a/../b` is not `b` where a is a link, so such a path is
     followed as it is written, too; one that cannot be is a place that nobody can tell."""
     names = place.given.split("/")
@@ -146,7 +146,9 @@ def _walks(effect: Effect, user: str, place: Place) -> tuple[str, ...]:
     return (place.named,) if names[:climbs] == [".."] * climbs else ()
 
 
-def _looked_up(effect: Effect, user: str, act: Act, found: Mapping[str, tuple[str, ...]]) -> Act:
+def _looked_up(
+    effect: Effect, user: str, act: Operation, found: Mapping[str, tuple[str, ...]]
+) -> Operation:
     if not act.places:
         return act
     places = []

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hermes_agent.core.effects import Act, Effect
+from hermes_agent.core.effects import Effect, Operation
 from hermes_agent.policy.files.schema import Rewrite
-from hermes_agent.policy.patterns.globs import Words
+from hermes_agent.policy.patterns.globs import WordGlobs
 
 _WORD = re.compile(
     r"""(?: [^\s'"\\`$<>|&;()#] | (?<=\S)\# | '[^']*' | "[^"\\`$]*" | \\[^\n] )+""", re.VERBOSE
@@ -27,7 +27,7 @@ class _Word(NamedTuple):
     value: str
 
 
-def rewritten(effect: Effect, changes: Sequence[tuple[Act, Rewrite]]) -> Effect:
+def rewritten(effect: Effect, changes: Sequence[tuple[Operation, Rewrite]]) -> Effect:
     """The effect with all changes made. Raises `Cannot`."""
     changed = dict(effect.input)
     for _act, rewrite in changes:
@@ -57,7 +57,7 @@ def _command_name(effect: Effect) -> str:
     return names[0]
 
 
-def _new_command(effect: Effect, changes: Sequence[tuple[Act, Rewrite]]) -> str:
+def _new_command(effect: Effect, changes: Sequence[tuple[Operation, Rewrite]]) -> str:
     text = effect.command or ""
     spans: dict[tuple[int, int], Any] = {}
     for act, rewrite in changes:
@@ -74,7 +74,7 @@ def _new_command(effect: Effect, changes: Sequence[tuple[Act, Rewrite]]) -> str:
 def _new_words(text: str, rewrite: Rewrite) -> str:
     """The words of one program with some taken out and some put in; the others stay as written."""
     words = _words(text)
-    unwanted = Words(rewrite.remove)
+    unwanted = WordGlobs(rewrite.remove)
     kept = [words[0]]
     end = 0
     for position, word in enumerate(words[1:], 1):

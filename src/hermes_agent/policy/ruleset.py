@@ -5,10 +5,17 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import DEFAULT, Act
-from hermes_agent.policy.files.schema import Rule, RuleAction
+from hermes_agent.core.effects import DEFAULT, Operation
+from hermes_agent.policy.files.schema import PolicyRule, RuleAction
 from hermes_agent.policy.grants import key_of
-from hermes_agent.policy.match import EffectTest, Facts, Test, act_tests, could_fit, effect_tests
+from hermes_agent.policy.match import (
+    EffectTest,
+    MatchContext,
+    Test,
+    act_tests,
+    could_fit,
+    effect_tests,
+)
 from hermes_agent.policy.operations import describe
 from hermes_agent.policy.patterns import expressions
 
@@ -18,33 +25,35 @@ _MOST_INDEXED = 4096
 class Decision(Struct, frozen=True):
     """What becomes of one act, and why."""
 
-    act: Act
+    act: Operation
     action: RuleAction
     reason: str
     rule: str = DEFAULT
-    by: Rule | None = None
+    by: PolicyRule | None = None
     """The rule that decided; None where none did or one failed."""
     key: str = ""
     """What consent for the session would be given to, of an act that asks."""
     granted: bool = False
     """It asked, and consent had been given."""
     audits: tuple[str, ...] = ()
-    fitting: tuple[Rule, ...] = ()
+    fitting: tuple[PolicyRule, ...] = ()
     """All rules that fit, in their order."""
 
 
 class _Ready(Struct, frozen=True):
-    rule: Rule
+    rule: PolicyRule
     name: str
     effect_tests: tuple[EffectTest, ...]
     act_tests: tuple[Test, ...]
 
 
-class Rules:
+class RuleSet:
     """Rules in their order. The first that fits decides; a deny goes before, wherever it stands.
     `otherwise` is said to what none of them fits."""
 
-    def __init__(self, rules: Iterable[Rule], otherwise: Literal["ask", "deny"] = "ask") -> None:
+    def __init__(
+        self, rules: Iterable[PolicyRule], otherwise: Literal["ask", "deny"] = "ask"
+    ) -> None:
         self.rules = tuple(rules)
         self._otherwise: Literal["ask", "deny"] = otherwise
         self._ready = tuple(
@@ -58,18 +67,18 @@ class Rules:
 
     def decide(
         self,
-        facts: Facts,
-        act: Act,
+        facts: MatchContext,
+        act: Operation,
         granted: frozenset[str] = frozenset(),
         *,
         rewrites: bool = True,
         whole: bool = False,
     ) -> Decision:
         """`whole` asks every rule, for people who want to see all that fit."""
-        chosen: Rule | None = None
-        denied: Rule | None = None
+        chosen: PolicyRule | None = None
+        denied: PolicyRule | None = None
         audits: list[str] = []
-        fitting: list[Rule] = []
+        fitting: list[PolicyRule] = []
         names: dict[str, Any] = {}
         for ready in self._candidates(act.kind, facts.effect.tool, act.program):
             rule = ready.rule
@@ -79,7 +88,7 @@ class Rules:
             try:
                 if not _fits(ready, facts, act, names):
                     continue
-            except expressions.Failed as failed:
+            except expressions.ExpressionFailed as failed:
                 if settled:
                     continue  # nobody would have asked it
                 reason = f"the rule {rule.name} failed ({rule.where}): {failed}"
@@ -106,7 +115,7 @@ class Rules:
         return found
 
 
-def _fits(ready: _Ready, facts: Facts, act: Act, names: dict[str, Any]) -> bool:
+def _fits(ready: _Ready, facts: MatchContext, act: Operation, names: dict[str, Any]) -> bool:
     if ready.effect_tests:
         held = facts.held.get(ready.name)
         if held is None:
@@ -124,13 +133,13 @@ def _fits(ready: _Ready, facts: Facts, act: Act, names: dict[str, Any]) -> bool:
 
 
 def _decision(
-    facts: Facts,
-    act: Act,
-    rule: Rule | None,
+    facts: MatchContext,
+    act: Operation,
+    rule: PolicyRule | None,
     otherwise: Literal["ask", "deny"],
     granted: frozenset[str],
     audits: tuple[str, ...],
-    fitting: tuple[Rule, ...],
+    fitting: tuple[PolicyRule, ...],
 ) -> Decision:
     action: RuleAction = rule.action if rule is not None else otherwise
     name = rule.name if rule is not None else DEFAULT
@@ -143,7 +152,7 @@ def _decision(
     return Decision(act, action, _reason(act, rule), name, rule, key, False, audits, fitting)
 
 
-def _reason(act: Act, rule: Rule | None) -> str:
+def _reason(act: Operation, rule: PolicyRule | None) -> str:
     if rule is None:
         why = f": {act.reason}" if act.reason else ""
         return f"no rule covers {describe(act)}{why}"

@@ -9,13 +9,13 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Act, Effect, Place
-from hermes_agent.core.skills import Bounds
-from hermes_agent.policy.match import Facts, is_unnamed
+from hermes_agent.core.effects import Effect, Operation, PathAccess
+from hermes_agent.core.skills import SkillLimits
+from hermes_agent.policy.match import MatchContext, is_unnamed
 from hermes_agent.policy.operations import ELSEWHERE, describe, is_elsewhere, shortened
 from hermes_agent.policy.patterns import globs
 from hermes_agent.policy.patterns import hosts as host_patterns
-from hermes_agent.policy.patterns.globs import Words
+from hermes_agent.policy.patterns.globs import WordGlobs
 from hermes_agent.policy.patterns.hosts import Hosts
 from hermes_agent.policy.shell.interpreter.command import program_name
 from hermes_agent.policy.skill_limits_programs import (
@@ -54,7 +54,7 @@ class Refusal(Struct, frozen=True):
 class _Command(Struct, frozen=True):
     """Commands that a tool may run, word by word; a `*` at the end is any words or none."""
 
-    tool: Words
+    tool: WordGlobs
     words: tuple[str, ...]
 
     def fits(self, words: Sequence[str]) -> bool:
@@ -63,7 +63,7 @@ class _Command(Struct, frozen=True):
                 return True
             if position >= len(words) or OPEN.search(words[position]):
                 return False
-            if not Words((pattern,)).fit(words[position]):
+            if not WordGlobs((pattern,)).fit(words[position]):
                 return False
         return len(words) == len(self.words)
 
@@ -71,9 +71,9 @@ class _Command(Struct, frozen=True):
 class _Declared(Struct, frozen=True):
     """Bounds made ready."""
 
-    by: Bounds
-    tools: Words
-    named: Words
+    by: SkillLimits
+    tools: WordGlobs
+    named: WordGlobs
     """Tools that are named, and not by a `*` that is for all."""
     commands: tuple[_Command, ...]
     paths: tuple[str, ...]
@@ -82,7 +82,7 @@ class _Declared(Struct, frozen=True):
     trouble: str
 
 
-def refusal(facts: Facts, acts: Sequence[Act]) -> Refusal | None:
+def refusal(facts: MatchContext, acts: Sequence[Operation]) -> Refusal | None:
     """What the active skills have against an effect; None where all of them allow it."""
     effect = facts.effect
     if effect.tool in SERVING and effect.origin == "builtin":
@@ -94,12 +94,14 @@ def refusal(facts: Facts, acts: Sequence[Act]) -> Refusal | None:
     return None
 
 
-def trouble(bounds: Bounds) -> str:
+def trouble(bounds: SkillLimits) -> str:
     """What is wrong with what a skill declares, or nothing; all of it is refused until mended."""
     return _declared(bounds).trouble
 
 
-def _objections(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
+def _objections(
+    declared: _Declared, facts: MatchContext, acts: Sequence[Operation]
+) -> Iterator[str]:
     by = declared.by
     if declared.trouble:
         yield f"the skill {by.skill} allows nothing: {declared.trouble}"
@@ -113,7 +115,7 @@ def _objections(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Itera
             yield _said(by, refused, "hosts", by.hosts)
 
 
-def _said(by: Bounds, refused: str, what: str, declared: Sequence[str]) -> str:
+def _said(by: SkillLimits, refused: str, what: str, declared: Sequence[str]) -> str:
     listed = ", ".join(declared)
     return f"the skill {by.skill} does not allow {refused}; it declares the {what} {listed}"
 
@@ -121,7 +123,7 @@ def _said(by: Bounds, refused: str, what: str, declared: Sequence[str]) -> str:
 # tools
 
 
-def _by_tools(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
+def _by_tools(declared: _Declared, facts: MatchContext, acts: Sequence[Operation]) -> Iterator[str]:
     effect = facts.effect
     if not declared.by.tools or declared.tools.fit(effect.tool):
         return
@@ -142,7 +144,7 @@ def _by_tools(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Iterato
         yield from _by_redirections(facts, acts)
 
 
-def _by_redirections(facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
+def _by_redirections(facts: MatchContext, acts: Sequence[Operation]) -> Iterator[str]:
     """Whoever allows a program allows what it writes, and not the shell to write anywhere."""
     inside = facts.roots.pattern(_WORKSPACE)
     for act in acts:
@@ -156,16 +158,16 @@ def _by_redirections(facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
             yield f"{_place(act, place)} by a redirection out of the workspace"
 
 
-def _outer(act: Act) -> tuple[str, ...]:
+def _outer(act: Operation) -> tuple[str, ...]:
     return tuple(name for name in act.via if name in AS_ANOTHER or name in ELSEWHERE)
 
 
-def _words(act: Act) -> tuple[str, ...]:
+def _words(act: Operation) -> tuple[str, ...]:
     """A program as skills name it: with the wrappers that matter before it."""
     return (*_outer(act), act.program, *act.arguments)
 
 
-def _carriers(act: Act, acts: Sequence[Act]) -> list[Act]:
+def _carriers(act: Operation, acts: Sequence[Operation]) -> list[Operation]:
     """What runs on another machine stands among the words of the program that takes it there, and
     that one is judged itself."""
     return [
@@ -178,7 +180,7 @@ def _carriers(act: Act, acts: Sequence[Act]) -> list[Act]:
 # paths
 
 
-def _by_paths(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
+def _by_paths(declared: _Declared, facts: MatchContext, acts: Sequence[Operation]) -> Iterator[str]:
     for act in acts:
         roots = facts.elsewhere if is_elsewhere(act) else facts.roots
         within = roots.pattern(declared.paths)
@@ -197,7 +199,7 @@ def _by_paths(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Iterato
 
 
 def _by_words(
-    declared: _Declared, effect: Effect, within: re.Pattern[str], act: Act
+    declared: _Declared, effect: Effect, within: re.Pattern[str], act: Operation
 ) -> Iterator[str]:
     """Of a program whose words tell what it touches. One that is named word for word is meant."""
     if any(one.words[-1] != "*" and one.fits(_words(act)) for one in declared.commands):
@@ -211,12 +213,12 @@ def _by_words(
             yield f"{describe(act)}: nobody can tell what {shortened(word)} becomes"
 
 
-def _fits(pattern: re.Pattern[str], place: Place) -> bool:
+def _fits(pattern: re.Pattern[str], place: PathAccess) -> bool:
     paths = (place.named, *place.real)
     return not is_unnamed(place) and all(pattern.fullmatch(path) for path in paths)
 
 
-def _place(act: Act, place: Place) -> str:
+def _place(act: Operation, place: PathAccess) -> str:
     unnamed = ", a place that nobody can tell" if is_unnamed(place) else ""
     return f"{describe(act)}{unnamed}"
 
@@ -224,7 +226,7 @@ def _place(act: Act, place: Place) -> str:
 # hosts
 
 
-def _by_hosts(declared: _Declared, effect: Effect, acts: Sequence[Act]) -> Iterator[str]:
+def _by_hosts(declared: _Declared, effect: Effect, acts: Sequence[Operation]) -> Iterator[str]:
     for act in acts:
         if act.kind == "host":
             if not all(host and declared.hosts.fit(host) for host in act.hosts):
@@ -243,11 +245,11 @@ def _by_hosts(declared: _Declared, effect: Effect, acts: Sequence[Act]) -> Itera
 # what nobody can see into
 
 
-def _unknown(act: Act) -> str:
+def _unknown(act: Operation) -> str:
     return f"{describe(act)}: {act.reason}" if act.reason else describe(act)
 
 
-def _is_named(declared: _Declared, act: Act, acts: Sequence[Act]) -> bool:
+def _is_named(declared: _Declared, act: Operation, acts: Sequence[Operation]) -> bool:
     """Whoever wrote the skill has thought of this very program, or of what takes it elsewhere."""
     named = [one for one in declared.commands if one.words[0] != "*"]
     return any(one.fits(_words(each)) for one in named for each in (act, *_carriers(act, acts)))
@@ -265,13 +267,13 @@ def _closed_calls(declared: _Declared, effect: Effect, what: str) -> Iterator[st
 
 
 @lru_cache(maxsize=256)
-def _declared(bounds: Bounds) -> _Declared:
+def _declared(bounds: SkillLimits) -> _Declared:
     whole = tuple(name for name in bounds.tools if "(" not in name)
     wrong = [*_troubles(bounds)]
     return _Declared(
         by=bounds,
-        tools=Words(whole),
-        named=Words(name for name in whole if name.strip("*")),
+        tools=WordGlobs(whole),
+        named=WordGlobs(name for name in whole if name.strip("*")),
         commands=tuple(_command(name) for name in bounds.tools if "(" in name) if not wrong else (),
         paths=tuple(each for path in bounds.paths for each in _with_all_below(path)),
         hosts=Hosts(bounds.hosts),
@@ -284,7 +286,7 @@ def _with_all_below(path: str) -> tuple[str, ...]:
     return (path, f"{path.rstrip('/')}/**") if plain else (path,)
 
 
-def _troubles(bounds: Bounds) -> Iterator[str]:
+def _troubles(bounds: SkillLimits) -> Iterator[str]:
     for tool in bounds.tools:
         if (why := _tool_trouble(tool)) is not None:
             yield f"the tool {tool!r} cannot be read: {why}"
@@ -316,4 +318,4 @@ def _command(tool: str) -> _Command:
     any_words = text.endswith(":*")
     words = shlex.split(text.removesuffix(":*"))
     words[:1] = [program_name(word) for word in words[:1]]
-    return _Command(Words((found[1],)), (*words, *(("*",) if any_words and words else ())))
+    return _Command(WordGlobs((found[1],)), (*words, *(("*",) if any_words and words else ())))

@@ -5,9 +5,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import Operation
 from hermes_agent.policy import shell
-from hermes_agent.policy.shell.interpreter.state import Field
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.programs.table import sort_words, spec
 
 OPEN = re.compile(r"[$`…*?\[]")
@@ -116,7 +116,7 @@ _VERBS_THAT_REACH_OUT = {
 # places
 
 
-def other_places(act: Act, acts: Sequence[Act]) -> Iterator[str]:
+def other_places(act: Operation, acts: Sequence[Operation]) -> Iterator[str]:
     """What in the words of a program leads to places that are no acts, whoever names it."""
     for option in _given(act, _OTHER_PLACES):
         if act.program != "diff" or "--no-dereference" not in act.flags:
@@ -129,7 +129,7 @@ def other_places(act: Act, acts: Sequence[Act]) -> Iterator[str]:
         yield "find without -type f"
 
 
-def _finds_only_files(acts: Sequence[Act]) -> bool:
+def _finds_only_files(acts: Sequence[Operation]) -> bool:
     """What is found is no link, so that a program that is run on it stays in the folder."""
     return all(
         ("-type", "f") in zip(act.arguments, act.arguments[1:], strict=False)
@@ -139,7 +139,7 @@ def _finds_only_files(acts: Sequence[Act]) -> bool:
     )
 
 
-def loose_words(act: Act) -> Iterator[str]:
+def loose_words(act: Operation) -> Iterator[str]:
     """Words that may become several or other ones, and are no places: one of those may be a place
     or an option."""
     given = {place.given for place in act.places}
@@ -158,17 +158,17 @@ def is_filled_in(word: str) -> bool:
     return not set(word).isdisjoint("$`…")
 
 
-def works_where_it_stands(act: Act) -> bool:
+def works_where_it_stands(act: Operation) -> bool:
     """On a folder that it does not name."""
     below = act.program in _SEARCHES and any(_is_one_of(flag, _ALL_BELOW) for flag in act.flags)
     known = spec(act.program)
     if known is None or not (below or act.program in _LISTS_WHERE_IT_STANDS):
         return False
-    sorted_words = sort_words(act.program, known, [Field(word) for word in act.arguments])
+    sorted_words = sort_words(act.program, known, [ExpandedWord(word) for word in act.arguments])
     return all(role != "read" for role, _ in sorted_words.operands)
 
 
-def is_redirected(act: Act, acts: Sequence[Act]) -> bool:
+def is_redirected(act: Operation, acts: Sequence[Operation]) -> bool:
     """Whether the shell opens this path, and not the program that stands before it."""
     place = act.places[0]
     for other in acts:
@@ -184,7 +184,7 @@ def is_redirected(act: Act, acts: Sequence[Act]) -> bool:
 # hosts
 
 
-def other_hosts(act: Act) -> Iterator[str]:
+def other_hosts(act: Operation) -> Iterator[str]:
     """What in the words of a program leads to hosts that are no acts, whoever names it."""
     yield from _given(act, _OTHER_HOSTS)
     if act.program in _FOLLOWS:
@@ -200,12 +200,12 @@ def other_hosts(act: Act) -> Iterator[str]:
                 yield f"-o {value or '…'}"
 
 
-def tells_hosts(act: Act) -> bool:
+def tells_hosts(act: Operation) -> bool:
     """Whether all hosts that a program reaches are acts of their own, whoever names it."""
     return act.program in TOLD or (bool(act.hosts) and act.program in _TELLS_HOSTS)
 
 
-def reaches_out(act: Act) -> bool:
+def reaches_out(act: Operation) -> bool:
     verbs = _VERBS_THAT_REACH_OUT.get(act.program, frozenset())
     first = act.verb.partition(" ")[0]
     # A verb that is not there or may be any one may be one of these.
@@ -216,7 +216,7 @@ def reaches_out(act: Act) -> bool:
 # options
 
 
-def _given(act: Act, options: Options) -> Iterator[str]:
+def _given(act: Operation, options: Options) -> Iterator[str]:
     wanted = options.get(act.program, frozenset())
     yield from (flag for flag in act.flags if _is_one_of(flag, wanted))
 
@@ -227,6 +227,6 @@ def _is_one_of(flag: str, names: frozenset[str]) -> bool:
     return flag in names or (longer and any(name.startswith(flag) for name in names))
 
 
-def _is_set(act: Act, option: str, value: str) -> bool:
+def _is_set(act: Operation, option: str, value: str) -> bool:
     given = {known for name, known in act.options if name == option}
     return given == {value}

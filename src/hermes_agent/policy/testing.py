@@ -7,16 +7,16 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin, paths_in
-from hermes_agent.policy.files.loader import Loaded
-from hermes_agent.policy.files.schema import Case, PolicyFile
+from hermes_agent.policy.files.loader import LoadedPolicies
+from hermes_agent.policy.files.schema import PolicyFile, PolicyTest
 from hermes_agent.policy.gate import Judged, RuleGate
-from hermes_agent.policy.operations import Homes
+from hermes_agent.policy.operations import KnownFolders
 from hermes_agent.policy.path_resolvers import by_words, finish
 from hermes_agent.policy.patterns.addresses import host_of
-from hermes_agent.policy.ruleset import Rules
+from hermes_agent.policy.ruleset import RuleSet
 
 WORKSPACE = "/workspace"
-HOMES = Homes("/home/user", "/home/user/.hermes")
+HOMES = KnownFolders("/home/user", "/home/user/.hermes")
 PROFILE = "careful"
 """What a file is tested with when it belongs to no profile."""
 
@@ -40,9 +40,9 @@ TERMINAL = Touches(("process",), {}, "command")
 """Of the tool that runs commands."""
 
 
-class Outcome(Struct, frozen=True):
+class PolicyTestOutcome(Struct, frozen=True):
     file: PolicyFile
-    case: Case
+    case: PolicyTest
     profile: str
     got: Action
     rule: str
@@ -98,10 +98,12 @@ def _origin(named: str, known: bool) -> Origin:
     return "builtin" if known else "program"
 
 
-def run_tests(loaded: Loaded, file: PolicyFile, tools: Mapping[str, Touches]) -> list[Outcome]:
+def run_tests(
+    loaded: LoadedPolicies, file: PolicyFile, tools: Mapping[str, Touches]
+) -> list[PolicyTestOutcome]:
     """Every test of a file, against the file, its profile and what always holds. `tools` are the
     built-in ones that its tests call."""
-    rules: dict[str, Rules] = {}
+    rules: dict[str, RuleSet] = {}
     outcomes = []
     for case in file.tests:
         profile = case.profile or file.profile or PROFILE
@@ -110,7 +112,7 @@ def run_tests(loaded: Loaded, file: PolicyFile, tools: Mapping[str, Touches]) ->
         judged = _judged(rules[profile], case, tools)
         verdict = judged.verdict
         outcomes.append(
-            Outcome(
+            PolicyTestOutcome(
                 file,
                 case,
                 profile,
@@ -123,17 +125,17 @@ def run_tests(loaded: Loaded, file: PolicyFile, tools: Mapping[str, Touches]) ->
     return outcomes
 
 
-def _beside(loaded: Loaded, file: PolicyFile, profile: str) -> Loaded:
+def _beside(loaded: LoadedPolicies, file: PolicyFile, profile: str) -> LoadedPolicies:
     """The file with its profile and those it extends, and none of the user's other files."""
     if any(file.path == known.path for known in loaded.bundled):
-        return Loaded((), loaded.bundled, ())
-    chain = Loaded((file, *loaded.own), loaded.bundled, ()).chain(profile)
+        return LoadedPolicies((), loaded.bundled, ())
+    chain = LoadedPolicies((file, *loaded.own), loaded.bundled, ()).chain(profile)
     own = [known for known in loaded.own if known.profile in chain and known.path != file.path]
     mine = file if file.profile in ("", *chain) else None
-    return Loaded((*([mine] if mine else []), *own), loaded.bundled, ())
+    return LoadedPolicies((*([mine] if mine else []), *own), loaded.bundled, ())
 
 
-def _judged(rules: Rules, case: Case, tools: Mapping[str, Touches]) -> Judged:
+def _judged(rules: RuleSet, case: PolicyTest, tools: Mapping[str, Touches]) -> Judged:
     tool, input = case.call, case.input
     if case.run is not None:
         tool, input = "terminal", {TERMINAL.command: case.run}

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_agent.policy.files.schema import Problem
+from hermes_agent.policy.files.schema import PolicyProblem
 
 DEEPEST = 32
 LARGEST = 1_000_000
@@ -44,7 +44,7 @@ class Node(Struct):
 
 
 class BadYaml(Exception):
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PolicyProblem) -> None:
         super().__init__(str(problem))
         self.problem = problem
 
@@ -87,7 +87,7 @@ def parse(path: str, text: str) -> Node | None:
 
 
 def _bad(path: str, line: int, column: int, message: str, hint: str = "") -> BadYaml:
-    return BadYaml(Problem(path, line, column, message, hint))
+    return BadYaml(PolicyProblem(path, line, column, message, hint))
 
 
 class _Builder:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.knowledge import TRIALS, Case, Doc, Trial
-from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.knowledge import TRIALS, Doc, EvaluationCase, Trial
+from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.settings.terminals import SandboxPlace
-from hermes_agent.core.skills import Recalled
+from hermes_agent.core.skills import RecallResult
 from hermes_agent.learning.recall.formatting import offered
 from hermes_agent.learning.skills.file import parse
 from hermes_agent.learning.skills.folder import main_file
 from hermes_agent.learning.structured_output import NoBudget
-from hermes_agent.runtime.ledger import Ledger
-from hermes_agent.runtime.terminals.policy_shell import GatedShell, NotAllowed
+from hermes_agent.runtime.ledger import LearningBudget
+from hermes_agent.runtime.terminals.policy_shell import NotAllowed, PolicyShell
 from hermes_agent.runtime.turns.subagents import MANY
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ CASE_SECONDS = 600.0
 """A trial that takes longer has failed."""
 
 
-class Trialled(NamedTuple):
+class SkillUnderTest(NamedTuple):
     """The one skill that a trial may open."""
 
     name: str
@@ -53,15 +53,15 @@ class Trialled(NamedTuple):
         return parse(self.files[main].decode(errors="replace")).facts.description if main else ""
 
 
-class Arena:
-    def __init__(self, runtime: "Runtime", ledger: Ledger) -> None:
+class TrialRunner:
+    def __init__(self, runtime: "Runtime", ledger: LearningBudget) -> None:
         self._runtime = runtime
         self._ledger = ledger
-        self.lent: dict[str, Trialled] = {}
+        self.lent: dict[str, SkillUnderTest] = {}
         """Sessions at work here, with the skill that they may open."""
 
     async def play(
-        self, case: Case, files: Mapping[str, bytes] | None, round: int, digest: str
+        self, case: EvaluationCase, files: Mapping[str, bytes] | None, round: int, digest: str
     ) -> Trial | None:
         """One case, once. None when the case is no good: it cannot be set up, or there is nothing
         to do in it."""
@@ -91,7 +91,7 @@ class Arena:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _open(
-        self, case: Case, folder: str, files: Mapping[str, bytes] | None, digest: str
+        self, case: EvaluationCase, folder: str, files: Mapping[str, bytes] | None, digest: str
     ) -> Session:
         place = self._runtime.settings.places[PLACE]
         if not isinstance(place, SandboxPlace) or place.network or place.write:
@@ -115,15 +115,17 @@ class Arena:
             share=share,
         )
         if files is not None:
-            self.lent[session.id] = Trialled(case.skill, digest, files)
+            self.lent[session.id] = SkillUnderTest(case.skill, digest, files)
         return session
 
-    async def _work(self, session: Session, case: Case) -> tuple[ev.TurnFinished, bool]:
-        recalled = Recalled()
+    async def _work(self, session: Session, case: EvaluationCase) -> tuple[ev.TurnFinished, bool]:
+        recalled = RecallResult()
         if (trialled := self.lent.get(session.id)) is not None:
             offer = offered([Doc("skill", trialled.name, trialled.name, trialled.about)])
-            recalled = Recalled(offer, (trialled.name,))
-        await self._runtime.submit(session, Inbound("task", case.task, TRIALS, recalled=recalled))
+            recalled = RecallResult(offer, (trialled.name,))
+        await self._runtime.submit(
+            session, SessionMessage("task", case.task, TRIALS, recalled=recalled)
+        )
         try:
             async with asyncio.timeout(CASE_SECONDS):
                 end = await self._end(session.id)
@@ -158,7 +160,7 @@ class Arena:
         """Whether a script of the case ends well; None when the gate, which judges it like a call
         of the trial, refuses. It has a shell of its own each time: what a trial makes of its shell
         decides nothing."""
-        shell = GatedShell(self._runtime, session, PLACE, Actor("agent", TRIALS, TRIALS))
+        shell = PolicyShell(self._runtime, session, PLACE, Actor("agent", TRIALS, TRIALS))
         try:
             done = await shell.run(script, SCRIPT_SECONDS)
             return done.state == "exited" and done.code == 0

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hermes_agent.core.events.journal import Recorded
+from hermes_agent.core.events import Recorded
 
 BEHIND = 10_000
 """Events a listener may be behind before it is let go; it can come back and read the journal."""

@@ -16,9 +16,9 @@ from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
 from hermes_agent.core.timeouts import awake
 from hermes_agent.incidents.monitoring.config import TIMEOUT, LogPattern
-from hermes_agent.incidents.monitoring.scheduler import Outcome
+from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.policy.path_resolvers import on_disk
-from hermes_agent.runtime.terminals.policy_shell import GatedShell, admit, stand_in
+from hermes_agent.runtime.terminals.policy_shell import PolicyShell, admit, stand_in
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -36,7 +36,7 @@ class CheckRunner:
 
     async def run(
         self, watched: WatchedCheck, policy: str = "", actor: Actor | None = None
-    ) -> Outcome:
+    ) -> CheckOutcome:
         """Run a check under a policy profile, that of new sessions where none is named. `actor`:
         whose it is, where no person has written it down."""
         check = watched.check
@@ -50,20 +50,20 @@ class CheckRunner:
         except TimeoutError:
             place = watched.terminal or self._runtime.settings.terminal.default
             what = f"the terminal {place!r} did not answer within {limit:g} s"
-            outcome = Outcome(False, what, refused=True)
+            outcome = CheckOutcome(False, what, refused=True)
         except HermesError as error:
             hint = f" ({error.hint})" if error.hint else ""
-            outcome = Outcome(False, f"it cannot be run: {error.message}{hint}", refused=True)
+            outcome = CheckOutcome(False, f"it cannot be run: {error.message}{hint}", refused=True)
         except OSError as error:
-            outcome = Outcome(False, f"it cannot be run: {error}", refused=True)
+            outcome = CheckOutcome(False, f"it cannot be run: {error}", refused=True)
         spent = round(time.monotonic() - began, 3)
-        return Outcome(
+        return CheckOutcome(
             outcome.ok, outcome.detail, outcome.code, outcome.output, spent, outcome.refused
         )
 
     async def _apart(
         self, watched: WatchedCheck, policy: str, seconds: float, by: Actor
-    ) -> Outcome:
+    ) -> CheckOutcome:
         """In a folder of its own, which goes again."""
         policy = policy or self._runtime.settings.policy
         id = f"check-{uuid.uuid4().hex[:12]}"
@@ -81,9 +81,9 @@ class CheckRunner:
 
     async def _run_in(
         self, session: Session, watched: WatchedCheck, seconds: float, by: Actor
-    ) -> Outcome:
+    ) -> CheckOutcome:
         name = watched.terminal or self._runtime.settings.terminal.default
-        shell = GatedShell(self._runtime, session, name, by)
+        shell = PolicyShell(self._runtime, session, name, by)
         try:
             return judged(watched.check, await shell.run(watched.check.run, seconds), seconds)
         finally:
@@ -112,15 +112,15 @@ class CheckRunner:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-def judged(check: Check, done: CommandState, timeout: float) -> Outcome:
+def judged(check: Check, done: CommandState, timeout: float) -> CheckOutcome:
     """What a command that has ended came to."""
     output = done.stdout + (f"\n{done.stderr}" if done.stderr else "")
     shown = output.strip()
     if len(shown) > SHOWN:
         shown = f"{shown[: SHOWN // 2]}\n[…]\n{shown[-SHOWN // 2 :]}"
 
-    def failed(why: str) -> Outcome:
-        return Outcome(False, f"{why}\n{shown}".strip(), done.code, output)
+    def failed(why: str) -> CheckOutcome:
+        return CheckOutcome(False, f"{why}\n{shown}".strip(), done.code, output)
 
     if done.state == "timeout":
         return failed(f"it took longer than {timeout:g} s")
@@ -133,4 +133,4 @@ def judged(check: Check, done: CommandState, timeout: float) -> Outcome:
         return failed(f"its output does not hold {expect.output!r}")
     if expect.no_output and matches(expect.no_output, output):
         return failed(f"its output holds {expect.no_output!r}")
-    return Outcome(True, "", done.code, output)
+    return CheckOutcome(True, "", done.code, output)

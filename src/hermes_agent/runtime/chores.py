@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.agent.budgets.limits import today
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
     Degraded,
     HermesError,
@@ -19,11 +20,10 @@ from hermes_agent.core.errors import (
     NotFound,
     UsageError,
 )
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.knowledge import Chore, Proposal
+from hermes_agent.core.knowledge import BackgroundTask, Proposal
 from hermes_agent.core.records import Session
-from hermes_agent.core.tool_services import Writer
-from hermes_agent.runtime.lessons import Later, Lessons
+from hermes_agent.core.tool_services import Provenance
+from hermes_agent.runtime.lessons import NotYet, TaskHandlers
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.learning import Learning
@@ -45,11 +45,11 @@ SUMMARY_STEPS = 3
 """A session with fewer replies says itself what it was about."""
 
 
-class Chores:
+class BackgroundTasks:
     def __init__(self, runtime: "Runtime", learning: "Learning") -> None:
         self._runtime = runtime
         self._learning = learning
-        self.lessons = Lessons(runtime, learning)
+        self.lessons = TaskHandlers(runtime, learning)
         self._woken = asyncio.Event()
         self.busy = False
         """Whether work is under way."""
@@ -70,14 +70,14 @@ class Chores:
     # wanting
 
     async def after(
-        self, session: Session, talk: Conversation, events: Sequence[ev.Recorded]
+        self, session: Session, talk: ConversationState, events: Sequence[ev.Recorded]
     ) -> None:
         """A turn has ended: what is to be done because of it."""
         settings, lore = self._learning.settings, self._runtime.store.lore
         now, turn = self._runtime.clock(), talk.turns
         if self._runtime.settings.memory.provider:
             body: dict[str, Any] = {"session": session.id, "after": talk.turn_began - 1}
-            await lore.want(Chore(f"remember {session.id} {turn}", "remember", body, now))
+            await lore.want(BackgroundTask(f"remember {session.id} {turn}", "remember", body, now))
             self._woken.set()
         done = await lore.count("turns", 1)
         if done % settings.every == 0:
@@ -88,18 +88,18 @@ class Chores:
             await self._want_reviews(session, talk, events, now)
             if done % settings.every == 0:
                 body = {"over": done, "last": settings.every}
-                await lore.want(Chore(f"review over all {done}", "review", body, now))
+                await lore.want(BackgroundTask(f"review over all {done}", "review", body, now))
         if talk.whole.steps >= SUMMARY_STEPS:
             nudge = turn % settings.summary_turns == 0
             body = {
                 "session": session.id, "turn": turn, "upto": events[-1].number, "nudge": nudge,
             }  # fmt: skip
             due = now if nudge else now + settings.summary_idle_seconds
-            await lore.want(Chore(f"summary {session.id} {turn}", "summary", body, due))
+            await lore.want(BackgroundTask(f"summary {session.id} {turn}", "summary", body, due))
         self._woken.set()
 
     async def _want_reviews(
-        self, session: Session, talk: Conversation, events: Sequence[ev.Recorded], now: float
+        self, session: Session, talk: ConversationState, events: Sequence[ev.Recorded], now: float
     ) -> None:
         from hermes_agent.learning.review.triggers import worth
 
@@ -113,7 +113,7 @@ class Chores:
                 "triggers": msgspec.to_builtins(triggers),
             }
             key = f"review {session.id} {talk.turns}"
-            await lore.want(Chore(key, "review", body, now))
+            await lore.want(BackgroundTask(key, "review", body, now))
 
     async def want_proof(self, name: str) -> str:
         """A proof of the skill as it is now, because somebody asks for it."""
@@ -122,11 +122,13 @@ class Chores:
         now = self._runtime.clock()
         key = f"proof {name} {record.digest} {now:.0f}"
         body = {"skill": name, "digest": record.digest}
-        await self._runtime.store.lore.want(Chore(key, "proof", body, now))
+        await self._runtime.store.lore.want(BackgroundTask(key, "proof", body, now))
         self._woken.set()
         return key
 
-    async def keep_skill(self, name: str, files: Mapping[str, bytes], why: str, by: Writer) -> str:
+    async def keep_skill(
+        self, name: str, files: Mapping[str, bytes], why: str, by: Provenance
+    ) -> str:
         """A skill that the agent has written, of the turn that it is in."""
         turn = await self._runtime.store.unfinished_turn(by.session)
         number = turn.id if turn is not None else 0
@@ -235,7 +237,7 @@ class Chores:
         except NoSemantics as error:
             self._learning.say("meaning", f"only words count: {error.message}")
 
-    async def _do(self, chore: Chore) -> None:
+    async def _do(self, chore: BackgroundTask) -> None:
         from hermes_agent.learning.structured_output import NoBudget
 
         lore, now = self._runtime.store.lore, self._runtime.clock()
@@ -244,7 +246,7 @@ class Chores:
         except NoBudget as error:
             log.warning("learning rests until tomorrow: %s", error.message)
             await lore.put_off(chore.key, today(now) + DAY, error.message, tried=False)
-        except Later as later:
+        except NotYet as later:
             await lore.put_off(chore.key, now + LOOK_SECONDS, str(later), tried=False)
         except Degraded:
             raise  # it stays due: the trouble is the store's
@@ -261,7 +263,7 @@ class Chores:
             log.info("%s: %s", chore.key, result)
             await lore.close_chore(chore.key, "done", result)
 
-    async def _failed(self, chore: Chore, now: float, why: str) -> None:
+    async def _failed(self, chore: BackgroundTask, now: float, why: str) -> None:
         lore = self._runtime.store.lore
         if chore.tries + 1 >= TRIES:
             log.warning("%s is given up: %s", chore.key, why)
@@ -269,7 +271,7 @@ class Chores:
         else:
             await lore.put_off(chore.key, now + AGAIN_SECONDS * 2**chore.tries, why)
 
-    async def _work(self, chore: Chore) -> str:
+    async def _work(self, chore: BackgroundTask) -> str:
         body = chore.body
         match chore.kind:
             case "turn":

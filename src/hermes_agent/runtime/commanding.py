@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.core.command_results import Seen
+from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, Stopping, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import (
     INCIDENTS,
     Incident,
-    Incidents,
+    IncidentStore,
+    MonitoredService,
     NewNotice,
     NoticeKind,
-    Service,
     WatchedCheck,
 )
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import Lore, Outcome
-from hermes_agent.core.records import Inbound, Session
-from hermes_agent.core.skills import Check, Expect, Opened, Recalled
-from hermes_agent.incidents.backend import KEY, Known
+from hermes_agent.core.knowledge import KnowledgeStore, Outcome
+from hermes_agent.core.records import Session, SessionMessage
+from hermes_agent.core.skills import ActivatedSkill, Check, Expectation, RecallResult
+from hermes_agent.incidents.backend import KEY, SkillOption
 from hermes_agent.incidents.commander import COMMANDER, Commander
 from hermes_agent.incidents.reports.closeout import BY, DrillOutcome, drilled, judged
 from hermes_agent.incidents.reports.markdown import markdown
@@ -35,8 +35,8 @@ from hermes_agent.incidents.reports.report import as_json, report
 from hermes_agent.runtime.api.responses import body_of, reply
 
 if TYPE_CHECKING:
-    from hermes_agent.incidents.response.actions import Hand
-    from hermes_agent.runtime.incidents import Incidents as Watching
+    from hermes_agent.incidents.response.actions import IncidentTool
+    from hermes_agent.runtime.incidents import IncidentService as Watching
     from hermes_agent.runtime.runtime import Runtime
 
 RESPONDER = "builtin/responder"
@@ -50,12 +50,12 @@ TOOLS = (
 log = logging.getLogger("hermes.incidents")
 
 
-class Commanding:
+class CommanderService:
     """The commander of a runtime."""
 
     def __init__(self, runtime: "Runtime", watching: "Watching") -> None:
         self._runtime = runtime
-        self._world = RuntimeWorld(runtime, watching)
+        self._world = RuntimeBackend(runtime, watching)
         self._commander = Commander(self._world)
 
     async def tend(self) -> None:
@@ -68,7 +68,7 @@ class Commanding:
     def busy(self) -> bool:
         return bool(self._commander.working)
 
-    def lent(self, session: Session) -> "Hand":
+    def lent(self, session: Session) -> "IncidentTool":
         """What the tool of an incident's session reaches."""
         return self._commander.hand(session)
 
@@ -92,7 +92,7 @@ class Commanding:
         return reply(await drilled(self._world, request.path_params["id"], told))
 
 
-class RuntimeWorld:
+class RuntimeBackend:
     """What the commander needs, of a runtime."""
 
     def __init__(self, runtime: "Runtime", watching: "Watching") -> None:
@@ -100,7 +100,7 @@ class RuntimeWorld:
         self._watching = watching
 
     @property
-    def incidents(self) -> Incidents:
+    def incidents(self) -> IncidentStore:
         return self._runtime.store.incidents
 
     @property
@@ -108,7 +108,7 @@ class RuntimeWorld:
         return self._runtime.store
 
     @property
-    def lore(self) -> Lore:
+    def lore(self) -> KnowledgeStore:
         return self._runtime.store.lore
 
     @property
@@ -140,7 +140,7 @@ class RuntimeWorld:
     def wake_notices(self) -> None:
         self._watching.wake_notices()
 
-    async def topology(self, incident: Incident) -> Sequence[Service]:
+    async def topology(self, incident: Incident) -> Sequence[MonitoredService]:
         return await self._watching.topology(incident.terminal)
 
     async def watched(self, incident: Incident) -> Sequence[WatchedCheck]:
@@ -185,14 +185,19 @@ class RuntimeWorld:
         return next(filter(None, named), "")
 
     async def send(
-        self, session: str, key: str, text: str, offered: Sequence[str], opened: Opened | None
+        self,
+        session: str,
+        key: str,
+        text: str,
+        offered: Sequence[str],
+        opened: ActivatedSkill | None,
     ) -> None:
         skills = (opened,) if opened is not None else ()
-        recalled = Recalled(skills=tuple(offered))
+        recalled = RecallResult(skills=tuple(offered))
         to = await self._runtime.store.session(session)
         # The team is asked what a rule leaves to people; in a drill nobody is there.
         asks = (await self.incidents.incident(to.key.removeprefix(KEY))).source != "drill"
-        inbound = Inbound(key, text, COMMANDER, asks, recalled=recalled, skills=skills)
+        inbound = SessionMessage(key, text, COMMANDER, asks, recalled=recalled, skills=skills)
         while True:
             try:
                 await self._runtime.submit(to, inbound)
@@ -239,22 +244,22 @@ class RuntimeWorld:
         timeout: float | None,  # noqa: ASYNC109
         *,
         source: str = "",
-    ) -> Seen:
+    ) -> CommandOutcome:
         found = await self._runtime.store.session(session)
         check = WatchedCheck(
-            INCIDENTS, Check(command, Expect(exit=None), timeout), terminal=found.terminals[0]
+            INCIDENTS, Check(command, Expectation(exit=None), timeout), terminal=found.terminals[0]
         )
         # What people let their checks do is not for commands that a session or a skill thought of.
         written = {one.check.run for one in await self._watching.watched()}
         actor = None if command in written else Actor("user", "", source or INCIDENTS)
         done = await self._watching.run_check(check, found.policy, actor)
         if done.refused or done.code is None:
-            return Seen(None, done.detail)
-        return Seen(done.code, done.output)
+            return CommandOutcome(None, done.detail)
+        return CommandOutcome(done.code, done.output)
 
     # skills
 
-    async def skills(self) -> Sequence[Known]:
+    async def skills(self) -> Sequence[SkillOption]:
         learning = self._runtime.learning
         await learning.sync()
         record: Counter[str] = Counter()
@@ -262,14 +267,16 @@ class RuntimeWorld:
             if use.opened:
                 record[use.skill] += {"good": 1, "bad": -1}.get(use.outcome, 0)
         return [
-            Known(
+            SkillOption(
                 one.name, one.state, one.description, one.digest, one.incident,
                 one.shipped, record[one.name],
             )
             for one in await learning.book.offered(TOOLS)
         ]  # fmt: skip
 
-    async def runbook(self, skill: str, arguments: str, facts: Mapping[str, str]) -> Opened | None:
+    async def runbook(
+        self, skill: str, arguments: str, facts: Mapping[str, str]
+    ) -> ActivatedSkill | None:
         try:
             book = self._runtime.learning.book
             found = await book.open(skill, arguments, run=True, facts=facts)

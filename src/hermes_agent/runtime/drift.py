@@ -15,13 +15,13 @@ from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import OFFERED
-from hermes_agent.incidents.drift.audit import Auditor, Known, judge
-from hermes_agent.incidents.drift.patterns import Pattern, learned_from
+from hermes_agent.incidents.drift.audit import AuditBaseline, Auditor, judge
+from hermes_agent.incidents.drift.patterns import DriftPattern, learned_from
 from hermes_agent.incidents.drift.report import markdown
 from hermes_agent.incidents.drift.scopes.repository import Repository
 from hermes_agent.incidents.drift.store import Audits, no_room
-from hermes_agent.incidents.drift.values import SCOPES, Answer, Audit, Scope
-from hermes_agent.runtime.terminals.policy_shell import GatedShell, NotAllowed, stand_in
+from hermes_agent.incidents.drift.values import SCOPES, Audit, CommandAnswer, Scope
+from hermes_agent.runtime.terminals.policy_shell import NotAllowed, PolicyShell, stand_in
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -42,23 +42,25 @@ class GatedLive:
     def __init__(self, runtime: "Runtime", session: Session, name: str) -> None:
         self.name = name
         self._runtime = runtime
-        self._shell = GatedShell(runtime, session, name, Actor("job", "drift", "drift"))
+        self._shell = PolicyShell(runtime, session, name, Actor("job", "drift", "drift"))
 
-    async def ask(self, command: str) -> Answer:
+    async def ask(self, command: str) -> CommandAnswer:
         self._runtime.touch()
         try:
             done = await self._shell.run(command, SECONDS)
             if done.state != "exited":
-                return Answer(None, refused=f"it did not end well ({done.state}): {command[:80]}")
+                return CommandAnswer(
+                    None, refused=f"it did not end well ({done.state}): {command[:80]}"
+                )
             out = done.stdout
             if done.stdout_size > len(out.encode(errors="surrogateescape")):
                 out = (await self._shell.terminal.read(done.spool)).decode(errors="replace")
-            return Answer(done.code, out, done.stderr)
+            return CommandAnswer(done.code, out, done.stderr)
         except NotAllowed as error:
-            return Answer(None, refused=f"the gate does not allow it: {error.reason}")
+            return CommandAnswer(None, refused=f"the gate does not allow it: {error.reason}")
         except (HermesError, OSError) as error:
             said = error.message if isinstance(error, HermesError) else str(error)
-            return Answer(None, refused=f"terminal {self.name!r}: {said}")
+            return CommandAnswer(None, refused=f"terminal {self.name!r}: {said}")
 
     async def close(self) -> None:
         try:
@@ -103,7 +105,7 @@ class Drift:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         async with self._one:
             id = self.audits.next_id()
-            known = Known(
+            known = AuditBaseline(
                 self.audits.patterns(), self.audits.earlier(repository.folder), await self._skills()
             )
             judged = await judge(id, looked, repository, known, runtime.redact)
@@ -128,7 +130,7 @@ class Drift:
 
     async def decide(
         self, id: str, says: Literal["accepted", "rejected"], why: str, by: str
-    ) -> Pattern:
+    ) -> DriftPattern:
         """Learn from what a person says of a finding."""
         async with self._one:
             _, finding = self.audits.finding(id)

@@ -27,7 +27,7 @@ class NewAudit(Struct, forbid_unknown_fields=True):
     policy: str = ""
 
 
-class Said(Struct, forbid_unknown_fields=True):
+class DriftMessage(Struct, forbid_unknown_fields=True):
     says: Literal["accepted", "rejected"]
     why: str = ""
     by: str = "cli"
@@ -67,7 +67,7 @@ class DriftApi:
         return reply(told(self._drift.audits.audit(id)))
 
     async def drift_decide(self, request: Request) -> Response:
-        said = body_of(await request.body(), Said)
+        said = body_of(await request.body(), DriftMessage)
         if said.says == "accepted" and not said.why.strip():
             raise UsageError("say why it is fine", "hermes drift accept ID --why TEXT")
         pattern = await self._drift.decide(

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Usage
-from hermes_agent.core.records import Inbound, Parked, Session
+from hermes_agent.core.records import Parked, Session, SessionMessage
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.config.load import load_settings
 from hermes_agent.runtime.home.paths import find_home
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.tools import builtin
-from hermes_agent.runtime.turns.dependencies import Loan
+from hermes_agent.runtime.turns.dependencies import EmbeddedTools
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Agent:
         self._home = Path(home or find_home(os.environ)).expanduser().resolve()
         self._workspace = str(Path(workspace or ".").resolve())
         self._terminals = tuple(terminals)
-        self._house: _House | None = None
+        self._house: _SharedRuntime | None = None
 
     def register_tool(self, tool: Tool) -> None:
         if self._house is not None:
@@ -100,9 +100,9 @@ class Agent:
     async def arun(self, text: str) -> RunResult:
         return await asyncio.wrap_future(self._enter().call(self._run(text)))
 
-    async def stream(self, text: str) -> AsyncIterator[ev.Event | ev.Passing]:
+    async def stream(self, text: str) -> AsyncIterator[ev.Event | ev.TransientEvent]:
         """The turn's events as they happen; the last is a `TurnFinished`."""
-        arrived: asyncio.Queue[ev.Event | ev.Passing | BaseException] = asyncio.Queue()
+        arrived: asyncio.Queue[ev.Event | ev.TransientEvent | BaseException] = asyncio.Queue()
         here = asyncio.get_running_loop()
 
         async def pump() -> None:
@@ -144,9 +144,9 @@ class Agent:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _enter(self) -> "_House":
+    def _enter(self) -> "_SharedRuntime":
         if self._house is None:
-            self._house = _House.enter(self._home)
+            self._house = _SharedRuntime.enter(self._home)
         return self._house
 
     async def _parked(self) -> Sequence[Parked]:
@@ -183,11 +183,11 @@ class Agent:
                 )
         raise HermesError("the agent was closed while it worked", "its turn is in the journal")
 
-    async def _events(self, text: str) -> AsyncIterator[ev.Event | ev.Passing]:
+    async def _events(self, text: str) -> AsyncIterator[ev.Event | ev.TransientEvent]:
         runtime = await self._enter().runtime()
         session = await self._session(runtime)
         after = await runtime.store.last_number(session.id)
-        message = Inbound(uuid.uuid4().hex, text, "library")
+        message = SessionMessage(uuid.uuid4().hex, text, "library")
         calls: dict[str, dict[str, Any]] = {}
         ours = False
         await runtime.submit(session, message)
@@ -211,7 +211,7 @@ class Agent:
                 return
 
     async def _session(self, runtime: Runtime) -> Session:
-        loan = Loan(self._tools, self._granted(), self._builtin)
+        loan = EmbeddedTools(self._tools, self._granted(), self._builtin)
         if self.state.session:
             session = await runtime.store.session(self.state.session)
             runtime.lend(session.id, loan)
@@ -264,10 +264,10 @@ def _input(call: Any) -> dict[str, Any]:
     return given
 
 
-class _House:
+class _SharedRuntime:
     """A runtime on a thread of its own, shared by the agents of one process that use one home."""
 
-    _open: dict[Path, "_House"] = {}
+    _open: dict[Path, "_SharedRuntime"] = {}
     _opening = threading.Lock()
 
     def __init__(self, home: Path) -> None:
@@ -282,7 +282,7 @@ class _House:
         self._thread.start()
 
     @classmethod
-    def enter(cls, home: Path) -> "_House":
+    def enter(cls, home: Path) -> "_SharedRuntime":
         with cls._opening:
             house = cls._open.get(home)
             if house is None:
@@ -326,7 +326,7 @@ class _House:
 def _at_exit() -> None:
     """The interpreter is ending and starts no more threads. What was acknowledged is on disk and
     the lock goes with the process; only idle shells would stay, so they are ended."""
-    for house in list(_House._open.values()):
+    for house in list(_SharedRuntime._open.values()):
         house.call(house.end_idle_shells()).result(timeout=5)
 
 

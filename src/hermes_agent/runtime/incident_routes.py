@@ -12,11 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.incidents import OPEN, Entry, Severity, Signal, Taken, WatchedCheck
+from hermes_agent.core.incidents import (
+    OPEN,
+    IngestResult,
+    Severity,
+    Signal,
+    TimelineEntry,
+    WatchedCheck,
+)
 from hermes_agent.runtime.api.responses import body_of, reply
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.incidents import Incidents
+    from hermes_agent.runtime.incidents import IncidentService
     from hermes_agent.runtime.runtime import Runtime
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -71,16 +78,16 @@ class Closing(Struct, forbid_unknown_fields=True):
     by: str = "cli"
 
 
-async def raised_outside(incidents: "Incidents", body: bytes) -> Response:
+async def raised_outside(incidents: "IncidentService", body: bytes) -> Response:
     signal = body_of(body, OutsideSignal).signal()
     return reply(await incidents.intake.raise_signal(signal), 202)
 
 
-async def raised_by(incidents: "Incidents", kind: str, body: bytes) -> Response:
+async def raised_by(incidents: "IncidentService", kind: str, body: bytes) -> Response:
     """The signals of a webhook: what became of each."""
     from hermes_agent.incidents.alerts.formats import signals_of
 
-    taken: list[Taken] = [
+    taken: list[IngestResult] = [
         await incidents.intake.raise_signal(signal) for signal in signals_of(kind, body)
     ]
     return reply({"taken": taken}, 202)
@@ -107,7 +114,7 @@ class IncidentApi:
         )
 
     @property
-    def _incidents(self) -> "Incidents":
+    def _incidents(self) -> "IncidentService":
         self._runtime.touch()
         return self._runtime.incidents
 
@@ -141,7 +148,7 @@ class IncidentApi:
         wait = min(max(float(asked.get("wait", "0")), 0.0), LONGEST_WAIT)
         store, deadline = self._runtime.store.incidents, time.monotonic() + wait
         self._runtime.touch()
-        found: list[Entry] = list(await store.timeline(id, after))
+        found: list[TimelineEntry] = list(await store.timeline(id, after))
         while not found and time.monotonic() < deadline and not self._runtime.is_stopping:
             await asyncio.sleep(LOOK_SECONDS)
             found = list(await store.timeline(id, after))

@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import (
     NEVER,
     Incident,
+    MonitoredService,
     NewNotice,
     Notice,
     NoticeKind,
-    Service,
     WatchedCheck,
 )
 
 if TYPE_CHECKING:
     from hermes_agent.incidents.alerts.ingest import Intake
-    from hermes_agent.incidents.monitoring.logs import Logs
-    from hermes_agent.incidents.monitoring.scheduler import Outcome, Watching
-    from hermes_agent.incidents.notifications import Notices
+    from hermes_agent.incidents.monitoring.logs import LogReader
+    from hermes_agent.incidents.monitoring.scheduler import CheckOutcome, CheckScheduler
+    from hermes_agent.incidents.notifications import IncidentNotifications
     from hermes_agent.incidents.reports.daily import Briefing
-    from hermes_agent.policy.files.schema import Problem
+    from hermes_agent.policy.files.schema import PolicyProblem
     from hermes_agent.runtime.check_runner import CheckRunner
-    from hermes_agent.runtime.commanding import Commanding
+    from hermes_agent.runtime.commanding import CommanderService
     from hermes_agent.runtime.runtime import Runtime
-    from hermes_agent.runtime.signal_server import SignalServer
+    from hermes_agent.runtime.signal_server import AlertListener
 
 log = logging.getLogger("hermes.incidents")
 
@@ -48,13 +48,13 @@ WATCH_JOBS = {HEALTH: "every 5m", AUDIT: "0 * * * *", BRIEFING: "0 8 * * *"}
 """The three levels of watching, and when they are due."""
 
 
-class Incidents:
+class IncidentService:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
         self._wanted = False
         self._looked = False
         self._woken = asyncio.Event()
-        self._topology_problems: tuple[Problem, ...] = ()
+        self._topology_problems: tuple[PolicyProblem, ...] = ()
         self._config = self._config_mark()
 
     # parts
@@ -66,11 +66,11 @@ class Incidents:
         return CheckRunner(self._runtime)
 
     @cached_property
-    def watching(self) -> "Watching":
+    def watching(self) -> "CheckScheduler":
         from hermes_agent.incidents.monitoring.config import CheckFiles
-        from hermes_agent.incidents.monitoring.scheduler import Watching
+        from hermes_agent.incidents.monitoring.scheduler import CheckScheduler
 
-        return Watching(
+        return CheckScheduler(
             CheckFiles(self._runtime.home.path / "checks"),
             self._runtime.store.incidents,
             run=self.run_check,
@@ -94,16 +94,16 @@ class Incidents:
         )
 
     @cached_property
-    def notices(self) -> "Notices":
+    def notices(self) -> "IncidentNotifications":
         from hermes_agent.incidents.notification_sinks import (
             LogChannel,
             PostChannel,
             TerminalChannel,
             WebhookChannel,
         )
-        from hermes_agent.incidents.notifications import Notices
+        from hermes_agent.incidents.notifications import IncidentNotifications
 
-        return Notices(
+        return IncidentNotifications(
             self._runtime.store.incidents,
             {
                 "terminal": TerminalChannel(self._publish),
@@ -117,10 +117,10 @@ class Incidents:
         )
 
     @cached_property
-    def logs(self) -> "Logs":
-        from hermes_agent.incidents.monitoring.logs import Logs
+    def logs(self) -> "LogReader":
+        from hermes_agent.incidents.monitoring.logs import LogReader
 
-        return Logs(
+        return LogReader(
             self._runtime.store.incidents,
             patterns=lambda: self.watching.loaded.logs,
             raise_signal=self.intake.raise_signal,
@@ -141,16 +141,16 @@ class Incidents:
         )
 
     @cached_property
-    def listener(self) -> "SignalServer":
-        from hermes_agent.runtime.signal_server import SignalServer
+    def listener(self) -> "AlertListener":
+        from hermes_agent.runtime.signal_server import AlertListener
 
-        return SignalServer(self._runtime, self)
+        return AlertListener(self._runtime, self)
 
     @cached_property
-    def commander(self) -> "Commanding":
-        from hermes_agent.runtime.commanding import Commanding
+    def commander(self) -> "CommanderService":
+        from hermes_agent.runtime.commanding import CommanderService
 
-        return Commanding(self._runtime, self)
+        return CommanderService(self._runtime, self)
 
     # life
 
@@ -244,11 +244,11 @@ class Incidents:
 
     async def run_check(
         self, check: WatchedCheck, policy: str = "", actor: Actor | None = None
-    ) -> "Outcome":
+    ) -> "CheckOutcome":
         """Run a check now, in a fresh shell on its terminal, through the gate."""
         return await self._runner.run(check, policy, actor)
 
-    async def topology(self, terminal: str = "") -> Sequence[Service]:
+    async def topology(self, terminal: str = "") -> Sequence[MonitoredService]:
         """What people wrote, what checks say, and what was learned. On the terminal of a system
         for practice: what there is in it, and nothing else."""
         from hermes_agent.incidents.monitoring.topology import DRILL, load_drill, together
@@ -261,19 +261,19 @@ class Incidents:
         real = [one for one in said if not one.terminal.startswith(DRILL)]
         return together(declared, real, await self._runtime.store.incidents.services())
 
-    async def _declared(self) -> Sequence[Service]:
+    async def _declared(self) -> Sequence[MonitoredService]:
         from hermes_agent.incidents.monitoring.topology import load
 
         declared, self._topology_problems = await asyncio.to_thread(load, self._runtime.home.path)
         return declared
 
-    async def problems(self) -> "list[Problem]":
+    async def problems(self) -> "list[PolicyProblem]":
         """What is wrong now in the files that people write, by their paths in the home."""
         await self.watching.look()
         await self._declared()
         return self._problems()
 
-    def _problems(self) -> "list[Problem]":
+    def _problems(self) -> "list[PolicyProblem]":
         checks = [replace(one, path=f"checks/{one.path}") for one in self.watching.loaded.problems]
         return [*checks, *self._topology_problems]
 
@@ -295,7 +295,7 @@ class Incidents:
         await post.send(key, post.chats([target]), text, kind="notice")
 
     def _publish(self, notice: Notice) -> None:
-        told = ev.Noted(notice.text, "info" if notice.kind == "progress" else "warning")
+        told = ev.NoticeIssued(notice.text, "info" if notice.kind == "progress" else "warning")
         self._runtime.bus.publish(ev.Recorded("", 0, self._runtime.clock(), told))
 
     # how it is

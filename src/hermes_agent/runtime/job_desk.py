@@ -13,10 +13,10 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
 from hermes_agent.jobs.messages import title
 from hermes_agent.runtime.job_runs import OPEN
-from hermes_agent.runtime.job_signals import JobSignals
+from hermes_agent.runtime.job_signals import JobAlerts
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.jobs import Jobs
+    from hermes_agent.runtime.jobs import JobScheduler
     from hermes_agent.runtime.runtime import Runtime
 
 LAST = 10
@@ -28,7 +28,7 @@ OFTEN = 60.0
 Decision = Literal["done", "again", "failed"]
 
 
-class Shown(Struct, frozen=True):
+class JobView(Struct, frozen=True):
     """A job as it is shown: with its meaning in words, and what is odd about it."""
 
     job: Job
@@ -39,8 +39,8 @@ class Shown(Struct, frozen=True):
     runs: tuple[Run, ...] = ()
 
 
-class JobDesk:
-    def __init__(self, runtime: "Runtime", jobs: "Jobs") -> None:
+class JobService:
+    def __init__(self, runtime: "Runtime", jobs: "JobScheduler") -> None:
         self._runtime = runtime
         self._jobs = jobs
         self._store = runtime.store.jobs
@@ -49,7 +49,7 @@ class JobDesk:
 
     async def add(
         self, spec: JobSpec, when: str, zone: str, by: str, origin: str = "", key: str = ""
-    ) -> Shown:
+    ) -> JobView:
         from hermes_agent.jobs.schedules.slots import next_slot
 
         self._runtime.refresh_settings()
@@ -70,7 +70,9 @@ class JobDesk:
             raise UsageError("no time is named", "say when: 'weekdays at 8', 'every 2h', a date")
         return parse(when, self._runtime.clock(), zone=zone or self._jobs.zone)
 
-    async def edit(self, reference: str, changes: Mapping[str, Any], when: str, zone: str) -> Shown:
+    async def edit(
+        self, reference: str, changes: Mapping[str, Any], when: str, zone: str
+    ) -> JobView:
         """Change fields of what was said of a job, or when it is due."""
         from hermes_agent.jobs.planner import change_job
 
@@ -85,11 +87,11 @@ class JobDesk:
         clock = self._runtime.clock
         job = await change_job(self._store, before.id, clock, spec=spec, schedule=schedule)
         if not spec.incident:
-            await JobSignals(self._runtime).over(before, "it is no signal any more")
+            await JobAlerts(self._runtime).over(before, "it is no signal any more")
         self._jobs.wake()
         return await self._shown(job)
 
-    async def set_state(self, reference: str, state: Literal["active", "paused"]) -> Shown:
+    async def set_state(self, reference: str, state: Literal["active", "paused"]) -> JobView:
         from hermes_agent.jobs.planner import change_job
 
         job = await self._there(reference)
@@ -109,7 +111,7 @@ class JobDesk:
         job = await self._there(reference)
         job = await change_job(self._store, job.id, self._runtime.clock, state="removed")
         await self._jobs.stop_runs(job.id)
-        await JobSignals(self._runtime).over(job, "it was removed")
+        await JobAlerts(self._runtime).over(job, "it was removed")
         self._jobs.wake()
         return job
 
@@ -148,17 +150,17 @@ class JobDesk:
 
     # looking
 
-    async def all(self, *, removed: bool = False) -> Sequence[Shown]:
+    async def all(self, *, removed: bool = False) -> Sequence[JobView]:
         jobs = [*await self._store.jobs(limit=MOST)]
         if removed:
             jobs += await self._store.jobs(state="removed", limit=MOST)
         post = self._jobs.post
         return [
-            Shown(job, self._meaning(job), post.results(job), tuple(await self._troubles(job)))
+            JobView(job, self._meaning(job), post.results(job), tuple(await self._troubles(job)))
             for job in jobs
         ]
 
-    async def show(self, reference: str) -> Shown:
+    async def show(self, reference: str) -> JobView:
         return await self._shown(await self._store.job(reference))
 
     async def history(self, reference: str, limit: int) -> Sequence[Run]:
@@ -173,7 +175,7 @@ class JobDesk:
         jobs = await self._store.jobs(state="active", limit=MOST)
         return [*faults, *[why for job in jobs for why in await self._troubles(job)]]
 
-    async def _shown(self, job: Job) -> Shown:
+    async def _shown(self, job: Job) -> JobView:
         warnings = await self._troubles(job)
         schedule = job.schedule
         if schedule.kind == "every" and schedule.seconds < OFTEN and not job.spec.script_only:
@@ -183,7 +185,7 @@ class JobDesk:
             warnings.append(f"the script will not run: {refused}")
         runs = await self._store.runs(job=job.id, limit=LAST)
         results = self._jobs.post.results(job)
-        return Shown(job, self._meaning(job), results, tuple(warnings), tuple(runs))
+        return JobView(job, self._meaning(job), results, tuple(warnings), tuple(runs))
 
     async def _troubles(self, job: Job) -> list[str]:
         """What it names and is not there."""

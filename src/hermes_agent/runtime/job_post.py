@@ -24,7 +24,7 @@ _NOWHERE = {
 }
 
 
-class JobPost:
+class JobNotifier:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
 

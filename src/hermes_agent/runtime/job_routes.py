@@ -14,7 +14,7 @@ from hermes_agent.core.jobs import ENDED, JobSpec, Run
 from hermes_agent.runtime.api.responses import body_of, reply
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.job_desk import Decision, JobDesk
+    from hermes_agent.runtime.job_desk import Decision, JobService
     from hermes_agent.runtime.runtime import Runtime
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -45,7 +45,7 @@ class JobChange(Struct, forbid_unknown_fields=True):
     paused: bool | None = None
 
 
-class Decided(Struct, forbid_unknown_fields=True):
+class RunDecision(Struct, forbid_unknown_fields=True):
     decision: str
     by: str = "cli"
 
@@ -70,7 +70,7 @@ class JobApi:
         )
 
     @property
-    def _desk(self) -> "JobDesk":
+    def _desk(self) -> "JobService":
         self._runtime.touch()
         return self._runtime.jobs.desk
 
@@ -125,7 +125,7 @@ class JobApi:
         return reply(run)
 
     async def decide_run(self, request: Request) -> Response:
-        decided = body_of(await request.body(), Decided)
+        decided = body_of(await request.body(), RunDecision)
         decision: Decision = decided.decision
         return reply(await self._desk.decide(_number(request), decision, decided.by))
 

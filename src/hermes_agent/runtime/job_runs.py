@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.jobs import JOBS, Job, Run, RunState
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.records import Inbound, Session, Share
-from hermes_agent.core.skills import Opened
+from hermes_agent.core.records import ChildLimits, Session, SessionMessage
+from hermes_agent.core.skills import ActivatedSkill
 from hermes_agent.jobs import messages
-from hermes_agent.jobs.messages import Before, title
-from hermes_agent.jobs.scripts import BUILTIN, Printed
+from hermes_agent.jobs.messages import JobInput, title
+from hermes_agent.jobs.scripts import BUILTIN, ScriptOutput
 from hermes_agent.runtime.job_scripts import Scripts, workspace
-from hermes_agent.runtime.job_signals import JobSignals
+from hermes_agent.runtime.job_signals import JobAlerts
 from hermes_agent.runtime.jobs import KEY
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.job_post import JobPost
+    from hermes_agent.runtime.job_post import JobNotifier
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.jobs")
@@ -42,7 +42,7 @@ REMOVED = "the removal of the job"
 """By whom a turn was stopped."""
 
 
-class Done(NamedTuple):
+class RunOutcome(NamedTuple):
     """What a run came to."""
 
     text: str
@@ -52,7 +52,7 @@ class Done(NamedTuple):
     tokens: int = 0
 
 
-class Worked:
+class ActiveTime:
     """The seconds for which a run has worked, by `ticks` that nobody sets and that rest while the
     machine sleeps; its heartbeat carries them over a restart."""
 
@@ -73,16 +73,16 @@ class RunWorker:
     """Works one run to its end."""
 
     def __init__(
-        self, runtime: "Runtime", post: "JobPost", scripts: Scripts, run: Run, ticks: Clock
+        self, runtime: "Runtime", post: "JobNotifier", scripts: Scripts, run: Run, ticks: Clock
     ) -> None:
         self._runtime = runtime
         self._store = runtime.store.jobs
         self._post = post
         self._scripts = scripts
-        self._signals = JobSignals(runtime)
+        self._signals = JobAlerts(runtime)
         self._run = run
         self._fresh = run.state == "claimed"
-        self._worked = Worked(run, ticks)
+        self._worked = ActiveTime(run, ticks)
         self._waits = False
         """Whether it waits for a person, which is not to take long."""
         self._taken = False
@@ -128,10 +128,10 @@ class RunWorker:
             raise
         except HermesError as error:
             hint = f" ({error.hint})" if error.hint else ""
-            done = Done("", error=f"{error.message}{hint}")
+            done = RunOutcome("", error=f"{error.message}{hint}")
         except Exception as error:
             log.exception("run %s broke", self._run.id)
-            done = Done("", error=f"{type(error).__name__}: {error}")
+            done = RunOutcome("", error=f"{type(error).__name__}: {error}")
         await self.end(done)
         await self._scripts.forget(job, self._run)
 
@@ -159,22 +159,22 @@ class RunWorker:
 
     # what is done
 
-    async def _do(self, job: Job) -> Done:
+    async def _do(self, job: Job) -> RunOutcome:
         if self._run.session:
             return await self._turn(job)
         before = await self._inputs(job)
         if job.spec.script:
             found = await self._script(job)
             if found.error and job.spec.script_only:
-                return Done(found.text, error=f"{found.error}\n{found.text}".strip())
+                return RunOutcome(found.text, error=f"{found.error}\n{found.text}".strip())
             if job.spec.script_only or not found.wakes:
-                return Done(found.text, said=found.wakes and bool(found.text))
+                return RunOutcome(found.text, said=found.wakes and bool(found.text))
             text = f"[{found.error}]\n{found.text}".strip() if found.error else found.text
-            before.append(Before("script", job.spec.script.split("\n", 1)[0][:80], text))
+            before.append(JobInput("script", job.spec.script.split("\n", 1)[0][:80], text))
         await self._submit(job, before)
         return await self._turn(job)
 
-    async def _script(self, job: Job) -> Printed:
+    async def _script(self, job: Job) -> ScriptOutput:
         if job.spec.script.startswith(BUILTIN):
             return await self._unless_stopped(self._scripts.builtin(job))
         # One that another runtime began has its whole time, counted from its own start.
@@ -182,7 +182,9 @@ class RunWorker:
         fresh, self._fresh = self._fresh, False
         return await self._unless_stopped(self._scripts.run(job, self._run, left, fresh=fresh))
 
-    async def _unless_stopped(self, script: Coroutine[object, object, Printed]) -> Printed:
+    async def _unless_stopped(
+        self, script: Coroutine[object, object, ScriptOutput]
+    ) -> ScriptOutput:
         running = asyncio.create_task(script)
         bell = asyncio.create_task(self._stop.wait())
         try:
@@ -195,7 +197,7 @@ class RunWorker:
             await asyncio.wait({running})
         raise HermesError(f"its script was stopped by {self._stopped_by}")
 
-    async def _inputs(self, job: Job) -> list[Before]:
+    async def _inputs(self, job: Job) -> list[JobInput]:
         """The last results of the jobs that this one comes after."""
         found = []
         for name in job.spec.after:
@@ -203,13 +205,13 @@ class RunWorker:
                 other = await self._store.job(name)
                 last = await self._store.runs(job=other.id, states=frozenset({"done"}), limit=1)
             except NotFound:
-                found.append(Before("job", name, "[there is no such job]"))
+                found.append(JobInput("job", name, "[there is no such job]"))
                 continue
             text = last[0].output if last and last[0].said else "[it has said nothing yet]"
-            found.append(Before("job", title(other), text))
+            found.append(JobInput("job", title(other), text))
         return found
 
-    async def _submit(self, job: Job, before: Sequence[Before]) -> None:
+    async def _submit(self, job: Job, before: Sequence[JobInput]) -> None:
         """Hand the message in, once, however often this is done."""
         session = await self._session(job)
         places = [chat.target for chat in self._post.chats(job)]
@@ -217,7 +219,7 @@ class RunWorker:
         text = messages.message(job, self._run, before, places, asked)
         await self._runtime.choosing.entitle(session, title(job))
         after = await self._runtime.store.last_number(session.id)
-        message = Inbound(
+        message = SessionMessage(
             self.key, text, JOBS, bool(asked), skills=await self._skills(job), waits=True
         )
         if not await self._runtime.submit(session, message):
@@ -225,7 +227,7 @@ class RunWorker:
         await self._change(session=session.id, after=after)
         await self._scripts.forget(job, self._run)
 
-    async def _skills(self, job: Job) -> tuple[Opened, ...]:
+    async def _skills(self, job: Job) -> tuple[ActivatedSkill, ...]:
         return tuple([await self._runtime.learning.opened(name) for name in job.spec.skills])
 
     async def _session(self, job: Job) -> Session:
@@ -241,7 +243,7 @@ class RunWorker:
             key=f"{KEY}{job.id}/{which}",
             once=True,
             terminals=spec.terminals,
-            share=Share(spec.tokens, spec.dollars),
+            share=ChildLimits(spec.tokens, spec.dollars),
         )
 
     async def _before(self, session: str, last: int) -> int:
@@ -253,7 +255,7 @@ class RunWorker:
 
     # its turn
 
-    async def _turn(self, job: Job) -> Done:
+    async def _turn(self, job: Job) -> RunOutcome:
         following = asyncio.create_task(self._follow(job))
         stopped, beat = False, float("-inf")
         try:
@@ -264,7 +266,7 @@ class RunWorker:
                 if self._stopped_by and self._taken and not stopped:
                     stopped = await self._runtime.interrupt(self._run.session, self._stopped_by)
                 elif self._stopped_by and not self._taken and await self._gave_up(job):
-                    return Done("", error=_untaken(job, self._stopped_by))
+                    return RunOutcome("", error=_untaken(job, self._stopped_by))
                 if worked - beat >= BEAT_SECONDS:
                     beat = worked
                     await self._change(heartbeat=(self._run.began or 0.0) + worked)
@@ -297,9 +299,9 @@ class RunWorker:
                     waiting[effect] = tool
                 case ev.ParkDecided(effect=effect):
                     waiting.pop(effect, None)
-                case ev.Asked(id=id, text=text):
+                case ev.QuestionAsked(id=id, text=text):
                     asked[id] = text
-                case ev.Answered(id=id):
+                case ev.QuestionAnswered(id=id):
                     asked.pop(id, None)
                 case ev.TurnFinished() if self._taken:
                     return recorded.event, by
@@ -331,7 +333,7 @@ class RunWorker:
 
     # its end
 
-    async def end(self, done: Done) -> None:
+    async def end(self, done: RunOutcome) -> None:
         """Tell the result, then write the end down: told under a key, it is told once."""
         job = await self._store.job(self._run.job)
         output = self._runtime.redact(messages.cut(done.text, messages.OUTPUT))
@@ -377,15 +379,15 @@ def _way_out(job: Job, end: ev.TurnFinished) -> str:
     return end.hint
 
 
-def _came_to(job: Job, end: ev.TurnFinished, by: str) -> Done:
+def _came_to(job: Job, end: ev.TurnFinished, by: str) -> RunOutcome:
     tokens = end.usage.total
     if end.reason == "done":
         said = not messages.says_nothing(job, end.text)
-        return Done(end.text if said else "", said, cost=end.cost, tokens=tokens)
+        return RunOutcome(end.text if said else "", said, cost=end.cost, tokens=tokens)
     if end.reason == "interrupted":
         late = f"it took longer than {messages.span(job.spec.timeout)} and was stopped"
         error = late if by == TIMEOUT else f"it was stopped by {by or 'somebody'}"
     else:
         way_out = _way_out(job, end)
         error = f"{end.error or end.reason}" + (f" ({way_out})" if way_out else "")
-    return Done(end.text, said=False, error=error, cost=end.cost, tokens=tokens)
+    return RunOutcome(end.text, said=False, error=error, cost=end.cost, tokens=tokens)

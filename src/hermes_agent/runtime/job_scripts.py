@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from hermes_agent.core.effects import Actor, Effect, Verdict
 from hermes_agent.core.errors import OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JOBS, Job, Run
-from hermes_agent.core.protocols import Command, Terminal
+from hermes_agent.core.protocols import ShellCommand, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.jobs.messages import title
-from hermes_agent.jobs.scripts import BUILTIN, Printed, printed
+from hermes_agent.jobs.scripts import BUILTIN, ScriptOutput, printed
 from hermes_agent.policy.path_resolvers import on_disk
 from hermes_agent.runtime.terminals.policy_shell import NotAllowed, admit, stand_in
 from hermes_agent.terminals.registry import kind_of
@@ -36,9 +36,9 @@ class Scripts:
         self._builtins = builtins
         self._at_work: dict[int, Terminal] = {}
 
-    async def builtin(self, job: Job) -> Printed:
+    async def builtin(self, job: Job) -> ScriptOutput:
         text = await self._act(job)()
-        return Printed(text, bool(text))
+        return ScriptOutput(text, bool(text))
 
     def _act(self, job: Job) -> Builtin:
         act = self._builtins.get(job.spec.script)
@@ -47,14 +47,14 @@ class Scripts:
             raise UsageError(f"there is no {job.spec.script!r}", f"there are: {known}")
         return act
 
-    async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> Printed:
+    async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> ScriptOutput:
         """What the script printed. One that was begun by another runtime is waited for;
         `OutcomeUnknown` where nobody can tell what became of it."""
         await workspace(self._runtime, job)
         session = self._stand_in(job, f"run-{run.id}")
         name = session.terminals[0]
         terminal = self._runtime.shelf.terminals(session)[name]
-        command = Command(f"script-{run.attempts}", job.spec.script, seconds)
+        command = ShellCommand(f"script-{run.attempts}", job.spec.script, seconds)
         self._at_work[run.id] = terminal
         try:
             known = "not-run" if fresh else await terminal.recover(command)
@@ -121,7 +121,7 @@ def folder_of(runtime: "Runtime", job: Job) -> str:
     return job.spec.workspace or str(runtime.home.path / "jobs" / job.id)
 
 
-def _as_allowed(command: Command, verdict: Verdict) -> Command:
+def _as_allowed(command: ShellCommand, verdict: Verdict) -> ShellCommand:
     if verdict.input is None:
         return command
     return replace(command, text=str(verdict.input["command"]))

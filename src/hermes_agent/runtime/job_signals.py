@@ -17,7 +17,7 @@ log = logging.getLogger("hermes.jobs")
 DETAIL = 3_000
 
 
-class JobSignals:
+class JobAlerts:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
 

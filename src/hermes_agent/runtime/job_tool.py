@@ -8,12 +8,12 @@ import msgspec
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.records import Session
-from hermes_agent.core.tool_services import Writer
+from hermes_agent.core.tool_services import Provenance
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.jobs.messages import cut, stamp, title
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.job_desk import JobDesk, Shown
+    from hermes_agent.runtime.job_desk import JobService, JobView
     from hermes_agent.runtime.runtime import Runtime
 
 RUNS = 10
@@ -26,7 +26,7 @@ class JobTool:
         self._runtime = runtime
         self._session = session
 
-    async def act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
+    async def act(self, action: str, given: Mapping[str, Any], by: Provenance) -> ToolResult:
         try:
             return await self._act(action, given, by)
         except msgspec.ValidationError as error:
@@ -34,7 +34,7 @@ class JobTool:
         except HermesError as error:
             raise ToolError(error.message, error.hint, "changed") from None
 
-    async def _act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
+    async def _act(self, action: str, given: Mapping[str, Any], by: Provenance) -> ToolResult:
         desk, name = self._runtime.jobs.desk, str(given["name"])
         match action:
             case "add":
@@ -61,7 +61,9 @@ class JobTool:
                 return _result(await desk.edit(name, changes, str(given["when"]), zone))
         return _result(await desk.set_state(name, "paused" if action == "pause" else "active"))
 
-    async def _add(self, desk: "JobDesk", given: Mapping[str, Any], by: Writer) -> ToolResult:
+    async def _add(
+        self, desk: "JobService", given: Mapping[str, Any], by: Provenance
+    ) -> ToolResult:
         options = _options(given)
         zone = str(options.pop("zone", ""))
         if given["name"]:
@@ -87,7 +89,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _result(shown: "Shown") -> ToolResult:
+def _result(shown: "JobView") -> ToolResult:
     job = shown.job
     lines = [_line(shown), f"prompt: {job.spec.prompt}" if job.spec.prompt else ""]
     lines.append(f"results: {shown.results}")
@@ -96,7 +98,7 @@ def _result(shown: "Shown") -> ToolResult:
     return ToolResult("\n".join(filter(None, lines)), msgspec.to_builtins(shown))
 
 
-def _line(shown: "Shown") -> str:
+def _line(shown: "JobView") -> str:
     job = shown.job
     failing = f", failed {job.failures} times in a row" if job.failures else ""
     return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"

@@ -16,10 +16,10 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session
 
 if TYPE_CHECKING:
-    from hermes_agent.core.tool_services import Tasks
-    from hermes_agent.jobs.planner import Held
-    from hermes_agent.runtime.job_desk import JobDesk
-    from hermes_agent.runtime.job_post import JobPost
+    from hermes_agent.core.tool_services import JobActions
+    from hermes_agent.jobs.planner import Outage
+    from hermes_agent.runtime.job_desk import JobService
+    from hermes_agent.runtime.job_post import JobNotifier
     from hermes_agent.runtime.job_runs import RunWorker
     from hermes_agent.runtime.job_scripts import Scripts
     from hermes_agent.runtime.runtime import Runtime
@@ -39,7 +39,7 @@ SOME = 16
 """More than the runtime has jobs of its own."""
 
 
-class Jobs:
+class JobScheduler:
     def __init__(self, runtime: "Runtime", environ: Mapping[str, str], ticks: Clock) -> None:
         self._runtime = runtime
         self._environ = environ
@@ -70,7 +70,7 @@ class Jobs:
         self._broken: list[str] = []
         self._good = self._runtime.started
         """When all was looked after last."""
-        self._held: Held | None = None
+        self._held: Outage | None = None
 
     @property
     def zone(self) -> str:
@@ -82,12 +82,12 @@ class Jobs:
     # parts
 
     @cached_property
-    def desk(self) -> "JobDesk":
-        from hermes_agent.runtime.job_desk import JobDesk
+    def desk(self) -> "JobService":
+        from hermes_agent.runtime.job_desk import JobService
 
-        return JobDesk(self._runtime, self)
+        return JobService(self._runtime, self)
 
-    def lent(self, session: Session) -> "Tasks":
+    def lent(self, session: Session) -> "JobActions":
         """What the tool of a session reaches."""
         from hermes_agent.runtime.job_tool import JobTool
 
@@ -112,10 +112,10 @@ class Jobs:
             return []
 
     @cached_property
-    def post(self) -> "JobPost":
-        from hermes_agent.runtime.job_post import JobPost
+    def post(self) -> "JobNotifier":
+        from hermes_agent.runtime.job_post import JobNotifier
 
-        return JobPost(self._runtime)
+        return JobNotifier(self._runtime)
 
     @cached_property
     def scripts(self) -> "Scripts":
@@ -186,11 +186,11 @@ class Jobs:
         return True
 
     def _hold(self, why: str) -> None:
-        from hermes_agent.jobs.planner import Held
+        from hermes_agent.jobs.planner import Outage
 
         if self._held is None:
             log.warning("jobs wait: %s", why)
-            self._held = Held(self._good, why)
+            self._held = Outage(self._good, why)
 
     async def _is_wanted(self) -> bool:
         store = self._runtime.store.jobs

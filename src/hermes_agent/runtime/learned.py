@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.text.untrusted import framed
-from hermes_agent.core.tool_services import OpenedSkill, Writer
+from hermes_agent.core.tool_services import OpenedSkill, Provenance
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.arena import Trialled
+    from hermes_agent.runtime.arena import SkillUnderTest
     from hermes_agent.runtime.learning import Learning
 
 LOG = 1_000
 """How far back the log of notes is read for what an effect has written."""
 
 
-class LearnedTools:
+class KnowledgeToolBackend:
     """What a session's tools may do with what is learned. `trial` is the one skill, with its
     files, of a session that is a trial."""
 
-    def __init__(self, learning: "Learning", trial: "Trialled | None" = None) -> None:
+    def __init__(self, learning: "Learning", trial: "SkillUnderTest | None" = None) -> None:
         self._learning = learning
         self._trial = trial
 
     # memory
 
-    async def note(self, edits: Sequence[NoteEdit], by: Writer) -> str:
+    async def note(self, edits: Sequence[NoteEdit], by: Provenance) -> str:
         with _told():
             notes = await self._learning.memory.edit(edits, "agent", _source(by), model=by.model)
             shown = await self._learning.memory.show()
@@ -43,7 +43,7 @@ class LearnedTools:
         with _told():
             return (await self._learning.memory.find(part, view)).id
 
-    async def noted(self, by: Writer) -> bool:
+    async def noted(self, by: Provenance) -> bool:
         changes = await self._learning.memory.log(LOG)
         return any(change.source == _source(by) for change in changes)
 
@@ -77,7 +77,9 @@ class LearnedTools:
         except UnicodeDecodeError:
             raise ToolError(f"{path} is no text", "run it or copy it instead") from None
 
-    async def write_skill(self, name: str, files: Mapping[str, str], why: str, by: Writer) -> str:
+    async def write_skill(
+        self, name: str, files: Mapping[str, str], why: str, by: Provenance
+    ) -> str:
         with _told():
             kept = await self._learning.chores.keep_skill(
                 name, {path: text.encode() for path, text in files.items()}, why, by
@@ -86,7 +88,7 @@ class LearnedTools:
 
     # recall
 
-    async def recall(self, query: str, kinds: Sequence[str], limit: int, by: Writer) -> str:
+    async def recall(self, query: str, kinds: Sequence[str], limit: int, by: Provenance) -> str:
         number = by.effect.removeprefix(f"{by.session}-").partition("-")[0]
         asking = ("message", f"{by.session}:{number}")
         with _told():
@@ -110,7 +112,7 @@ def _told() -> Iterator[None]:
         raise ToolError(error.message, error.hint, "changed" if mendable else "") from None
 
 
-def _source(by: Writer) -> str:
+def _source(by: Provenance) -> str:
     return f"session {by.session} {by.effect}"
 
 

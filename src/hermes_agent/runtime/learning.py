@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.knowledge import TRIALS, Outcome, SkillUse, turn_chore
-from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.settings.root import LearningSettings, MemorySettings
-from hermes_agent.core.skills import OFFERED, Opened, Recalled
-from hermes_agent.runtime.chores import Chores
-from hermes_agent.runtime.learned import LearnedTools
-from hermes_agent.runtime.ledger import Ledger
-from hermes_agent.runtime.skills import Skills
+from hermes_agent.core.skills import OFFERED, ActivatedSkill, RecallResult
+from hermes_agent.runtime.chores import BackgroundTasks
+from hermes_agent.runtime.learned import KnowledgeToolBackend
+from hermes_agent.runtime.ledger import LearningBudget
+from hermes_agent.runtime.skills import SkillsApi
 
 if TYPE_CHECKING:
-    from hermes_agent.learning.memory.memory import MemoryBook
+    from hermes_agent.learning.memory.memory import Memory
     from hermes_agent.learning.providers import Provider
     from hermes_agent.learning.recall.recall import Recall
-    from hermes_agent.learning.skills.registry import SkillBook
-    from hermes_agent.runtime.arena import Arena
+    from hermes_agent.learning.skills.registry import SkillRegistry
+    from hermes_agent.runtime.arena import TrialRunner
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.learning")
@@ -47,9 +47,9 @@ class Learning:
         self._runtime = runtime
         self._troubles: dict[str, str] = {}
         self._providers: dict[MemorySettings, Provider] = {}
-        self.ledger = Ledger(runtime.store.lore, lambda: self.settings, runtime.clock)
-        self.chores = Chores(runtime, self)
-        self.skills = Skills(runtime, self)
+        self.ledger = LearningBudget(runtime.store.lore, lambda: self.settings, runtime.clock)
+        self.chores = BackgroundTasks(runtime, self)
+        self.skills = SkillsApi(runtime, self)
 
     @property
     def settings(self) -> LearningSettings:
@@ -63,8 +63,8 @@ class Learning:
     # parts
 
     @cached_property
-    def memory(self) -> "MemoryBook":
-        from hermes_agent.learning.memory.memory import MemoryBook
+    def memory(self) -> "Memory":
+        from hermes_agent.learning.memory.memory import Memory
 
         def danger(text: str) -> str:
             from hermes_agent.learning.injection_scan.scan import (
@@ -75,7 +75,7 @@ class Learning:
             found = scan(text, "memory")
             return f"it looks dangerous: {found[0].why}" if found else ""
 
-        return MemoryBook(
+        return Memory(
             self._runtime.home.path / "memories",
             self._runtime.store.lore,
             limits=lambda: self._runtime.settings.memory,
@@ -85,10 +85,10 @@ class Learning:
         )
 
     @cached_property
-    def book(self) -> "SkillBook":
-        from hermes_agent.learning.skills.registry import SkillBook
+    def book(self) -> "SkillRegistry":
+        from hermes_agent.learning.skills.registry import SkillRegistry
 
-        return SkillBook(
+        return SkillRegistry(
             self._runtime.home.path / "skills",
             self._runtime.store.lore,
             shipped=SHIPPED,
@@ -110,10 +110,10 @@ class Learning:
         )
 
     @cached_property
-    def arena(self) -> "Arena":
-        from hermes_agent.runtime.arena import Arena
+    def arena(self) -> "TrialRunner":
+        from hermes_agent.runtime.arena import TrialRunner
 
-        return Arena(self._runtime, self.ledger)
+        return TrialRunner(self._runtime, self.ledger)
 
     @property
     def provider(self) -> "Provider | None":
@@ -129,10 +129,10 @@ class Learning:
             )
         return self._providers[memory]
 
-    def lent(self, session: Session) -> LearnedTools:
+    def lent(self, session: Session) -> KnowledgeToolBackend:
         """What a session's tools reach of it."""
         trial = self.arena.lent.get(session.id) if session.source == TRIALS else None
-        return LearnedTools(self, trial)
+        return KnowledgeToolBackend(self, trial)
 
     # a session opens
 
@@ -170,9 +170,9 @@ class Learning:
 
     # a message arrives
 
-    async def arrived(self, session: Session, message: Inbound) -> Inbound:
+    async def arrived(self, session: Session, message: SessionMessage) -> SessionMessage:
         """The message with the skill that it names, or with what fits it."""
-        if session.source == TRIALS or message.skills or message.recalled != Recalled():
+        if session.source == TRIALS or message.skills or message.recalled != RecallResult():
             return message
         slash = _SLASH.match(message.text.strip())
         if slash is not None and await self._knows(slash["name"]):
@@ -195,10 +195,12 @@ class Learning:
         await self.sync()
         return any(record.name == name for record in await self._runtime.store.lore.skills())
 
-    async def _with_skill(self, message: Inbound, name: str, arguments: str) -> Inbound:
+    async def _with_skill(
+        self, message: SessionMessage, name: str, arguments: str
+    ) -> SessionMessage:
         return replace(message, skills=(await self.opened(name, arguments),))
 
-    async def opened(self, name: str, arguments: str = "") -> Opened:
+    async def opened(self, name: str, arguments: str = "") -> ActivatedSkill:
         """A skill as a message opens it."""
         found = await self.book.open(name, arguments.strip())
         text = found.text
@@ -208,10 +210,10 @@ class Learning:
             text = f"[the user opens the skill {name}: begin with skill({given})]"
         return replace(found.opened, text=text)
 
-    async def _with_recalled(self, session: Session, message: Inbound) -> Inbound:
+    async def _with_recalled(self, session: Session, message: SessionMessage) -> SessionMessage:
         prompt = await self._runtime.store.prompt(session.prompt)
         tools = [spec.name for spec in prompt.tools]
-        recalled = Recalled()
+        recalled = RecallResult()
         if self.settings.recall and "skill" in tools:
             offered = await self.book.offered(tools)
             recalled = await self.recalling.offer(
@@ -222,9 +224,9 @@ class Learning:
             )
         if not session.parent:
             recalled = await self._with_provider(message, recalled)
-        return message if recalled == Recalled() else replace(message, recalled=recalled)
+        return message if recalled == RecallResult() else replace(message, recalled=recalled)
 
-    async def _with_provider(self, message: Inbound, recalled: Recalled) -> Recalled:
+    async def _with_provider(self, message: SessionMessage, recalled: RecallResult) -> RecallResult:
         name = self._runtime.settings.memory.provider
         try:
             if (provider := self.provider) is None:
@@ -243,7 +245,7 @@ class Learning:
 
     # a turn has ended
 
-    async def turn_ended(self, session: Session, talk: Conversation) -> None:
+    async def turn_ended(self, session: Session, talk: ConversationState) -> None:
         if session.source == TRIALS or self._runtime.store.health.state != "well":
             return
         events = await self._runtime.store.events(session.id, talk.turn_began - 1)
@@ -262,7 +264,7 @@ class Learning:
         """A turn that ended just before its runtime did."""
         session = await self._runtime.store.session(id)
         prompt = await self._runtime.store.prompt(session.prompt)
-        talk = Conversation(id, prompt)
+        talk = ConversationState(id, prompt)
         for one in await self._runtime.store.events(id):
             talk.apply(one)
             if isinstance(one.event, ev.TurnFinished) and one.event.turn == turn:
@@ -271,7 +273,7 @@ class Learning:
         return "caught up"
 
     async def _note_uses(
-        self, session: Session, talk: Conversation, turn: int, events: Sequence[ev.Recorded]
+        self, session: Session, talk: ConversationState, turn: int, events: Sequence[ev.Recorded]
     ) -> None:
         """How the turn went, for each skill that fitted it; and what its message says of how the
         one before went."""

@@ -38,7 +38,7 @@ class NewSkill(Struct, forbid_unknown_fields=True):
     """Files that are not named stay as they are."""
 
 
-class Checked(Struct, forbid_unknown_fields=True):
+class CheckedSkill(Struct, forbid_unknown_fields=True):
     name: str = ""
     files: dict[str, str] = {}
 
@@ -61,7 +61,7 @@ class RunSkill(Struct, forbid_unknown_fields=True):
     interactive: bool = False
 
 
-class Decision(Struct, forbid_unknown_fields=True):
+class ProposalDecision(Struct, forbid_unknown_fields=True):
     decision: str
 
 
@@ -178,7 +178,7 @@ class LearningApi:
         return reply(kept)
 
     async def check_skill(self, request: Request) -> Response:
-        given = body_of(await request.body(), Checked)
+        given = body_of(await request.body(), CheckedSkill)
         return reply({"problems": await self._learning.skills.problems(given.name, given.files)})
 
     async def retire(self, request: Request) -> Response:
@@ -227,7 +227,7 @@ class LearningApi:
         return reply(await self._runtime.store.lore.proposals(state=state))
 
     async def decide_proposal(self, request: Request) -> Response:
-        decision = body_of(await request.body(), Decision).decision
+        decision = body_of(await request.body(), ProposalDecision).decision
         if decision not in ("accept", "reject"):
             raise UsageError(f"a proposal is not decided by {decision!r}", "accept or reject")
         id = int(request.path_params["id"])

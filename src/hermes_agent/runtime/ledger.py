@@ -4,18 +4,20 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from hermes_agent.agent.budgets.limits import LEARNING
-from hermes_agent.agent.budgets.reservations import Account
-from hermes_agent.core.knowledge import Lore
+from hermes_agent.agent.budgets.reservations import Budget
+from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.records import Share
+from hermes_agent.core.records import ChildLimits
 from hermes_agent.core.settings.root import LearningSettings
 
 MICRO = 1_000_000
 """Dollars are counted in millionths."""
 
 
-class Ledger:
-    def __init__(self, lore: Lore, settings: Callable[[], LearningSettings], clock: Clock) -> None:
+class LearningBudget:
+    def __init__(
+        self, lore: KnowledgeStore, settings: Callable[[], LearningSettings], clock: Clock
+    ) -> None:
         self._lore = lore
         self._settings = settings
         self._clock = clock
@@ -35,22 +37,22 @@ class Ledger:
     async def dollars(self) -> float:
         return await self._lore.count(self._name("dollars")) / MICRO
 
-    def accounts(self) -> Sequence[Account]:
+    def accounts(self) -> Sequence[Budget]:
         limits = self._settings()
         return (
-            Account(
+            Budget(
                 f"tokens{LEARNING}", "learning:tokens", limits.day_tokens, "tokens",
                 self.tokens, shared=True,
             ),
-            Account(
+            Budget(
                 f"dollars{LEARNING}", "learning:dollars", limits.day_dollars, "dollars",
                 self.dollars, shared=True,
             ),
         )  # fmt: skip
 
-    async def left(self) -> Share | None:
+    async def left(self) -> ChildLimits | None:
         """What is left of today's; None when there is nothing."""
         limits = self._settings()
         tokens = limits.day_tokens - int(await self.tokens())
         dollars = limits.day_dollars - await self.dollars()
-        return Share(tokens, dollars) if tokens > 0 and dollars > 0 else None
+        return ChildLimits(tokens, dollars) if tokens > 0 and dollars > 0 else None

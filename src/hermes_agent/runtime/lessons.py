@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, OverBudget
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.knowledge import TRIALS
 from hermes_agent.core.messages import Prompt, Request, UserMessage
-from hermes_agent.core.records import Use
+from hermes_agent.core.records import ModelRole
 from hermes_agent.core.skills import OFFERED
 
 if TYPE_CHECKING:
-    from hermes_agent.learning.evaluation.evaluator import Prover
+    from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
     from hermes_agent.learning.review.reviewer import Reviewer
-    from hermes_agent.learning.review.transcript import Transcript
-    from hermes_agent.learning.skills.lifecycle import Standing
-    from hermes_agent.learning.structured_output import Answer
+    from hermes_agent.learning.review.transcript import ReviewTranscript
+    from hermes_agent.learning.skills.lifecycle import SkillLifecycle
+    from hermes_agent.learning.structured_output import StructuredAnswer
     from hermes_agent.runtime.learning import Learning
     from hermes_agent.runtime.runtime import Runtime
 
 
-class Later(Exception):
+class NotYet(Exception):
     """It is too early for a chore."""
 
 
-class Lessons:
+class TaskHandlers:
     def __init__(self, runtime: "Runtime", learning: "Learning") -> None:
         self._runtime = runtime
         self._learning = learning
@@ -46,10 +46,10 @@ class Lessons:
         )
 
     @cached_property
-    def prover(self) -> "Prover":
-        from hermes_agent.learning.evaluation.evaluator import Prover
+    def prover(self) -> "SkillEvaluator":
+        from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
 
-        return Prover(
+        return SkillEvaluator(
             ask=self._ask,
             lore=self._runtime.store.lore,
             arena=self._learning.arena,
@@ -57,16 +57,16 @@ class Lessons:
         )
 
     @cached_property
-    def standing(self) -> "Standing":
-        from hermes_agent.learning.skills.lifecycle import Standing
+    def standing(self) -> "SkillLifecycle":
+        from hermes_agent.learning.skills.lifecycle import SkillLifecycle
 
-        return Standing(
+        return SkillLifecycle(
             lore=self._runtime.store.lore, skills=self._learning.book, clock=self._runtime.clock
         )
 
-    async def _ask(self, use: Use, system: str, prompt: str, most: int) -> "Answer":
+    async def _ask(self, use: ModelRole, system: str, prompt: str, most: int) -> "StructuredAnswer":
         """One question to a model of learning's own, within its own budget."""
-        from hermes_agent.learning.structured_output import Answer, NoBudget
+        from hermes_agent.learning.structured_output import NoBudget, StructuredAnswer
 
         runtime, ledger = self._runtime, self._learning.ledger
         request = Request(Prompt(system), (UserMessage(runtime.redact(prompt)),), max_output=most)
@@ -76,7 +76,7 @@ class Lessons:
             )
         except OverBudget as error:
             raise NoBudget(error.message, error.hint) from None
-        return Answer(reply.text, reply.model, reply.usage, reply.cost)
+        return StructuredAnswer(reply.text, reply.model, reply.usage, reply.cost)
 
     async def review(self, body: Mapping[str, Any]) -> str:
         from hermes_agent.learning.review.triggers import Trigger
@@ -91,12 +91,12 @@ class Lessons:
         done = [one for one in await self.reviewer.apply(proposed) if one.state != "off"]
         return "; ".join(f"{one.state} {one.words}" for one in done) or "nothing to learn"
 
-    async def _last_turns(self, many: int) -> list["Transcript"]:
+    async def _last_turns(self, many: int) -> list["ReviewTranscript"]:
         """The last turns of all sessions together."""
-        from hermes_agent.learning.review.transcript import Transcript
+        from hermes_agent.learning.review.transcript import ReviewTranscript
 
         store = self._runtime.store
-        found: list[tuple[float, Transcript]] = []
+        found: list[tuple[float, ReviewTranscript]] = []
         for session in await store.sessions(many, parent=""):
             if session.source == TRIALS:
                 continue
@@ -106,21 +106,21 @@ class Lessons:
                 turn = one.event.turn if isinstance(one.event, ev.TurnStarted) else turn
                 turns.setdefault(turn, []).append(one)
             found += [
-                (events[0].time, Transcript(session.id, turn, events, session.title))
+                (events[0].time, ReviewTranscript(session.id, turn, events, session.title))
                 for turn, events in turns.items()
                 if turn
             ]
         found.sort(key=lambda one: one[0])
         return [transcript for _, transcript in found[-many:]]
 
-    async def _transcript(self, session: str, after: int, upto: int) -> "Transcript":
-        from hermes_agent.learning.review.transcript import Transcript
+    async def _transcript(self, session: str, after: int, upto: int) -> "ReviewTranscript":
+        from hermes_agent.learning.review.transcript import ReviewTranscript
 
         events = [
             one for one in await self._runtime.store.events(session, after) if one.number <= upto
         ]
         turns = [one.event.turn for one in events if isinstance(one.event, ev.TurnStarted)]
-        return Transcript(session, turns[-1] if turns else 0, events)
+        return ReviewTranscript(session, turns[-1] if turns else 0, events)
 
     async def prove(self, body: Mapping[str, Any]) -> str:
         """Find cases, play them, and do what comes of it."""
@@ -130,7 +130,7 @@ class Lessons:
         if (await self._runtime.store.lore.skill(name)).state not in OFFERED:
             return "it is not in use any more"
         if body.get("session") in self._runtime.working:
-            raise Later("the turn that it comes from is not over")
+            raise NotYet("the turn that it comes from is not over")
         if await self.prover.needs_cases(name):
             turn = body.get("session", ""), body.get("turn", 0)
             used = await self.prover.turn_for(name) or ("", 0)
@@ -143,7 +143,7 @@ class Lessons:
             raise NoBudget(verdict.why)
         return await self.standing.decide(verdict) or verdict.why
 
-    async def _turn(self, session: str, turn: int) -> "Transcript | None":
+    async def _turn(self, session: str, turn: int) -> "ReviewTranscript | None":
         """One turn of a session by its id; None where it is gone."""
         try:
             events = await self._runtime.store.events(session) if session else ()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.records import Health
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ SECONDS = 2.0
 """How often the runtime looks after itself; a degraded store is tried again as often."""
 
 
-class Watch:
+class Maintenance:
     """Its parts go on apart: a far terminal that does not answer must not keep the store from being
     tried, nor a model that thinks for long."""
 

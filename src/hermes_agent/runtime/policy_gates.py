@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hermes_agent.policy.files.loader import Policies
 
 
-class Gates:
+class GateFactory:
     """The policies of a home, for whoever has `user` as home folder."""
 
     def __init__(self, home: Path, user: Path) -> None:
@@ -34,7 +34,7 @@ class Gates:
             self.policies.gate(profile)
 
     def gate(self, profile: str, granted: frozenset[str] | None = None) -> Gate:
-        return _LateGate(lambda: self.policies.gate(profile, granted))
+        return _LazyGate(lambda: self.policies.gate(profile, granted))
 
     def adopt(self, rules: str) -> None:
         """Add rules that somebody has allowed for good."""
@@ -43,7 +43,7 @@ class Gates:
         adopt(self.policies.folder, rules)
 
 
-class _LateGate:
+class _LazyGate:
     def __init__(self, make: Callable[[], Gate]) -> None:
         self._make = make
 

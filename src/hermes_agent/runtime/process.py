@@ -16,9 +16,9 @@ import uvicorn
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.api.peer_auth import OwnersOnly
+from hermes_agent.runtime.api.peer_auth import OwnerOnlyProtocol
 from hermes_agent.runtime.runtime import Hook, Runtime
-from hermes_agent.runtime.services import Make
+from hermes_agent.runtime.services import ServiceFactory
 
 log = logging.getLogger("hermes.serve")
 
@@ -42,7 +42,7 @@ def serve(
     *,
     tools: Sequence[Tool] | None = None,
     store_hook: Hook | None = None,
-    faces: Sequence[Make] = (),
+    faces: Sequence[ServiceFactory] = (),
 ) -> None:
     """Own the home and answer until told to stop. Does not return: the process ends at once, so
     that commands under way stay with their keepers."""
@@ -68,7 +68,7 @@ async def _serve(runtime: Runtime) -> None:
         access_log=False,
         lifespan="off",
         ws="none",
-        http=OwnersOnly,
+        http=OwnerOnlyProtocol,
         loop="asyncio",
         timeout_graceful_shutdown=2,
     )

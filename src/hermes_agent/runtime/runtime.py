@@ -11,39 +11,39 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hermes_agent.agent.budgets.reservations import Purse
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.budgets.reservations import BudgetReservations
+from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.prompt import build_prompt
+from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.records import NO_SHARE, Inbound, NewSession, Session, Share
+from hermes_agent.core.records import NO_SHARE, ChildLimits, NewSession, Session, SessionMessage
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tool_services import DELEGATE
 from hermes_agent.core.tools import Tool
-from hermes_agent.models.registry import Models
+from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime.api import status
 from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.config.load import load_settings
 from hermes_agent.runtime.home.home import Home, HomeLock
-from hermes_agent.runtime.incidents import Incidents
-from hermes_agent.runtime.jobs import Jobs
+from hermes_agent.runtime.incidents import IncidentService
+from hermes_agent.runtime.jobs import JobScheduler
 from hermes_agent.runtime.learning import Learning
-from hermes_agent.runtime.maintenance import Watch
-from hermes_agent.runtime.messaging.outbound import Post
-from hermes_agent.runtime.models.roles import Uses
-from hermes_agent.runtime.models.selection import Choosing, check_effort
-from hermes_agent.runtime.policy_gates import Gates
-from hermes_agent.runtime.services import Faces, Make
-from hermes_agent.runtime.terminals.pool import Shelf
+from hermes_agent.runtime.maintenance import Maintenance
+from hermes_agent.runtime.messaging.outbound import OutboundMessages
+from hermes_agent.runtime.models.roles import ModelRoles
+from hermes_agent.runtime.models.selection import ModelSelection, check_effort
+from hermes_agent.runtime.policy_gates import GateFactory
+from hermes_agent.runtime.services import ServiceFactory, ServiceManager
+from hermes_agent.runtime.terminals.pool import TerminalPool
 from hermes_agent.runtime.tools.prompt_context import look_around
-from hermes_agent.runtime.tools.services import Lenders
-from hermes_agent.runtime.turns.dependencies import Assembly, Loan
-from hermes_agent.runtime.turns.scheduler import Desk
-from hermes_agent.runtime.turns.subagents import MANY, Family
+from hermes_agent.runtime.tools.services import ToolServiceFactory
+from hermes_agent.runtime.turns.dependencies import EmbeddedTools, TurnDependenciesFactory
+from hermes_agent.runtime.turns.scheduler import TurnScheduler
+from hermes_agent.runtime.turns.subagents import MANY, SubagentManager
 from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.runtime")
@@ -70,7 +70,7 @@ class Runtime:
         clock: Clock = time.time,
         ticks: Clock = time.monotonic,
         store_hook: Hook | None = None,
-        faces: Sequence[Make] = (),
+        faces: Sequence[ServiceFactory] = (),
     ) -> None:
         self.home = Home(home)
         self.settings = settings or load_settings(self.home.config, environ)
@@ -84,21 +84,21 @@ class Runtime:
         self._make_faces = faces
         self._redactor = Redactor(environ)
         self._secrets = self._learned(Secrets(environ, home))
-        self.models = Models(
+        self.models = ModelRegistry(
             self.settings.models,
             self._secrets.beside(environ),
             home,
             clock=clock,
             learn=self._redactor.learn,
         )
-        self._uses = Uses(self.models)
-        self._purse = Purse()
-        self._lenders = Lenders(
+        self._uses = ModelRoles(self.models)
+        self._purse = BudgetReservations()
+        self._lenders = ToolServiceFactory(
             home, environ, lambda: self.settings, self.secret, self._redactor, clock
         )
-        self._gates = Gates(home, Path(environ.get("HOME") or Path.home()))
-        self._watch = Watch(self)
-        self.post = Post(self)
+        self._gates = GateFactory(home, Path(environ.get("HOME") or Path.home()))
+        self._watch = Maintenance(self)
+        self.post = OutboundMessages(self)
         self._deleting: set[str] = set()
         self._stopping = False
 
@@ -114,23 +114,23 @@ class Runtime:
                 self.home.path, clock=self.clock, hook=self._store_hook, readonly=not writable
             )
             self.learning = Learning(self)
-            self.incidents = Incidents(self)
-            self.jobs = Jobs(self, self._environ, self._ticks)
-            self.shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
-            self._family = Family(self, self._inherit)
-            self._assembly = Assembly(
+            self.incidents = IncidentService(self)
+            self.jobs = JobScheduler(self, self._environ, self._ticks)
+            self.shelf = TerminalPool(self.settings, self._environ, self.home.terminals, self.clock)
+            self._family = SubagentManager(self, self._inherit)
+            self._assembly = TurnDependenciesFactory(
                 self, self._tools, self.shelf, self._gates, self._uses, self._purse,
                 self._lenders, self._family,
             )  # fmt: skip
-            self._desk = Desk(
+            self._desk = TurnScheduler(
                 self.store, self.bus, self.clock, self._assembly.parts, self._is_ours,
                 self._turn_ended,
             )  # fmt: skip
-            self.choosing = Choosing(
+            self.choosing = ModelSelection(
                 self.models, self._uses, self.store, self._desk, self._purse, self.clock,
                 lambda: self.settings, self._redactor,
             )  # fmt: skip
-            self.faces = Faces(self, self._make_faces)
+            self.faces = ServiceManager(self, self._make_faces)
             await self.take_up_all()
         except BaseException:
             self._lock.release()
@@ -147,7 +147,7 @@ class Runtime:
         if self._assembly.inherit(parent.id, child.id):
             await self._desk.continue_turn(child)
 
-    async def _turn_ended(self, session: Session, talk: Conversation) -> None:
+    async def _turn_ended(self, session: Session, talk: ConversationState) -> None:
         """Nobody waits for its children any more; after the first turn a session may have a
         title."""
         if DELEGATE in talk.begun:
@@ -242,10 +242,10 @@ class Runtime:
         once: bool = False,
         terminals: Sequence[str] = (),
         effort: str = "",
-        loan: Loan | None = None,
+        loan: EmbeddedTools | None = None,
         use: Sequence[str] | None = None,
         parent: str = "",
-        share: Share = NO_SHARE,
+        share: ChildLimits = NO_SHARE,
         needs_model: bool = True,
     ) -> Session:
         """A new conversation. Its prompt, tools, model, policy and terminals are fixed here.
@@ -289,11 +289,11 @@ class Runtime:
             self._redactor.learn(name, secrets.get(name))
         return secrets
 
-    def lend(self, session: str, loan: Loan) -> None:
+    def lend(self, session: str, loan: EmbeddedTools) -> None:
         """Give a session the tools and capabilities of the program that opened it."""
         self._assembly.lend(session, loan)
 
-    async def submit(self, session: Session, message: Inbound) -> bool:
+    async def submit(self, session: Session, message: SessionMessage) -> bool:
         """Keep a message and see that it is worked on. Once this returns, it is not lost.
         False when the same key was sent before."""
         self.touch()

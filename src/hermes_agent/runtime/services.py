@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from hermes_agent.runtime.api.listener import Door
+    from hermes_agent.runtime.api.listener import HttpListener
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.runtime")
@@ -24,7 +24,7 @@ Row = tuple[str, str, Callable[["Request"], Awaitable["Response"]]]
 """Method, path and handler of a route."""
 
 
-class Face(Protocol):
+class Service(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -52,17 +52,17 @@ class Face(Protocol):
     async def close(self) -> None: ...
 
 
-Make = Callable[["Runtime"], Face]
+ServiceFactory = Callable[["Runtime"], Service]
 
 
-class Faces:
+class ServiceManager:
     """Those of one runtime, and the door to the network that they share."""
 
-    def __init__(self, runtime: "Runtime", makes: Sequence[Make]) -> None:
+    def __init__(self, runtime: "Runtime", makes: Sequence[ServiceFactory]) -> None:
         self._runtime = runtime
         self._faces = [make(runtime) for make in makes]
         self._tasks: list[asyncio.Task[None]] = []
-        self._door: Door | None = None
+        self._door: HttpListener | None = None
 
     def begin(self) -> None:
         tends = [(face.name, face.tend) for face in self._faces]
@@ -74,9 +74,9 @@ class Faces:
         while not self._runtime.settings.gateway.listen:
             await asyncio.sleep(LOOK_SECONDS)
             self._runtime.incidents.notice_settings()
-        from hermes_agent.runtime.api.listener import Door
+        from hermes_agent.runtime.api.listener import HttpListener
 
-        self._door = self._door or Door(
+        self._door = self._door or HttpListener(
             "gateway.listen",
             lambda: self._runtime.settings.gateway.listen,
             self._routes,

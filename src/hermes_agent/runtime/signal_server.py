@@ -10,19 +10,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from hermes_agent.core.errors import HermesError, TooMuch
-from hermes_agent.runtime.api.listener import Door, TookTooLong, body_within, knows, token_of
+from hermes_agent.runtime.api.listener import (
+    HttpListener,
+    TookTooLong,
+    body_within,
+    knows,
+    token_of,
+)
 from hermes_agent.runtime.api.responses import guarded, reply
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.incidents import Incidents
+    from hermes_agent.runtime.incidents import IncidentService
     from hermes_agent.runtime.runtime import Runtime
 
 
-class SignalServer:
-    def __init__(self, runtime: "Runtime", incidents: "Incidents") -> None:
+class AlertListener:
+    def __init__(self, runtime: "Runtime", incidents: "IncidentService") -> None:
         self._runtime = runtime
         self._incidents = incidents
-        self._door = Door(
+        self._door = HttpListener(
             "watch.listen",
             lambda: self._runtime.settings.watch.listen,
             self._routes,

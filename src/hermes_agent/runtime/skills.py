@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.records import SessionMessage
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.learning import Learning
@@ -19,7 +19,7 @@ EVERY = 100_000
 """Uses that are counted."""
 
 
-class Skills:
+class SkillsApi:
     def __init__(self, runtime: "Runtime", learning: "Learning") -> None:
         self._runtime = runtime
         self._learning = learning
@@ -100,6 +100,6 @@ class Skills:
         after = await self._runtime.store.last_number(session.id)
         key = secrets.token_hex(8)
         opened = replace(found.opened, text=found.text)
-        inbound = Inbound(key, OPENING, source, interactive, skills=(opened,))
+        inbound = SessionMessage(key, OPENING, source, interactive, skills=(opened,))
         await self._runtime.submit(session, inbound)
         return {"session": session.id, "key": key, "after": after}

@@ -5,7 +5,7 @@ from typing import Literal, NoReturn
 
 from hermes_agent.core.errors import HermesError, ModelError, ToolError
 from hermes_agent.core.messages import Chunk, ModelFacts, Rates, Request
-from hermes_agent.core.protocols import Command, CommandState, FileFacts, Match
+from hermes_agent.core.protocols import CommandState, FileFacts, SearchMatch, ShellCommand
 
 
 class UnavailableModel:
@@ -40,14 +40,14 @@ class UnavailableTerminal:
 
     async def run(
         self,
-        command: Command,  # noqa: ARG002 - here and below the protocol's
+        command: ShellCommand,  # noqa: ARG002 - here and below the protocol's
         output: Callable[[str], None] | None = None,  # noqa: ARG002
     ) -> CommandState:
         self._refuse()
 
     async def recover(
         self,
-        command: Command,  # noqa: ARG002
+        command: ShellCommand,  # noqa: ARG002
     ) -> CommandState | Literal["not-run"] | None:
         return None
 
@@ -104,7 +104,7 @@ class UnavailableTerminal:
         pattern: str,  # noqa: ARG002
         files: str,  # noqa: ARG002
         limit: int,  # noqa: ARG002
-    ) -> Sequence[Match]:
+    ) -> Sequence[SearchMatch]:
         self._refuse()
 
     async def close(self) -> None:

@@ -30,7 +30,7 @@ _COMMON = (
 )
 
 
-class Bodies:
+class BlobStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 

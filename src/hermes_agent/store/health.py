@@ -61,7 +61,7 @@ def _shared_memory_is_full(error: apsw.Error) -> bool:
     return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
 
 
-class Condition:
+class StoreHealth:
     """How the store is now. Damage stays until the store is opened anew; the rest may pass."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.blobs import BlobStore
 
 
 def back_up(db: apsw.Connection, target: Path) -> None:
@@ -40,7 +40,7 @@ def back_up(db: apsw.Connection, target: Path) -> None:
             draft.unlink()
 
 
-def faults(db: apsw.Connection, bodies: Bodies) -> list[str]:
+def faults(db: apsw.Connection, bodies: BlobStore) -> list[str]:
     """What does not fit together, a line each."""
     found = [line for (line,) in db.execute("pragma quick_check(20)") if line != "ok"]
     if found:

@@ -10,12 +10,12 @@ from typing import TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.events.journal import Event, Recorded
-from hermes_agent.core.gateway import Gateway
-from hermes_agent.core.incidents import Incidents
-from hermes_agent.core.jobs import Jobs
+from hermes_agent.core.events import Event, Recorded
+from hermes_agent.core.gateway import GatewayStore
+from hermes_agent.core.incidents import IncidentStore
+from hermes_agent.core.jobs import JobStore
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import Lore
+from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.core.messages import Prompt, Usage
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import (
@@ -25,27 +25,27 @@ from hermes_agent.core.records import (
     CostKey,
     Found,
     Health,
-    Inbound,
     Judgement,
     NewSession,
     Parked,
     Question,
     SearchFilter,
     Session,
+    SessionMessage,
     Turn,
 )
 from hermes_agent.store import maintenance
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import DATABASE, connect_reader, connect_writer
 from hermes_agent.store.engine.readers import Readers
 from hermes_agent.store.engine.writer import Hook, Writer
 from hermes_agent.store.gateway.store import StoredGateway
-from hermes_agent.store.health import Condition
+from hermes_agent.store.health import StoreHealth
 from hermes_agent.store.incidents.store import StoredIncidents
 from hermes_agent.store.jobs.store import StoredJobs
 from hermes_agent.store.journal import audit, commands, costs, queries
 from hermes_agent.store.journal.append import add_cost, add_events, place_of
-from hermes_agent.store.knowledge.store import StoredLore
+from hermes_agent.store.knowledge.store import SqliteKnowledgeStore
 from hermes_agent.store.search.index import add_ranking, search, tidy
 
 T = TypeVar("T")
@@ -68,16 +68,16 @@ class Store(Journal):
         self._folder = folder
         self._clock = clock
         self._random = random
-        self._bodies = Bodies(folder / "blobs")
-        self._condition = Condition()
+        self._bodies = BlobStore(folder / "blobs")
+        self._condition = StoreHealth()
         self._fence = 0
         self._readers = Readers(self._connect_reader, self._condition, READERS)
         self._writer: Writer | None = None
         self._hook = hook
-        self.lore: Lore = StoredLore(self._write, self._read, clock)
-        self.incidents: Incidents = StoredIncidents(self._write, self._read, clock)
-        self.jobs: Jobs = StoredJobs(self._write, self._read, clock, lambda: self._fence)
-        self.gateway: Gateway = StoredGateway(
+        self.lore: KnowledgeStore = SqliteKnowledgeStore(self._write, self._read, clock)
+        self.incidents: IncidentStore = StoredIncidents(self._write, self._read, clock)
+        self.jobs: JobStore = StoredJobs(self._write, self._read, clock, lambda: self._fence)
+        self.gateway: GatewayStore = StoredGateway(
             self._write, self._read, clock, self._bodies, folder, random
         )
 
@@ -181,13 +181,13 @@ class Store(Journal):
     async def prompt(self, digest: str) -> Prompt:
         return await self._read(lambda db: queries.prompt(db, digest))
 
-    async def receive(self, session: str, message: Inbound) -> bool:
+    async def receive(self, session: str, message: SessionMessage) -> bool:
         return await self._write(
             "receive",
             lambda db: commands.receive(db, self._bodies, session, message, self._clock()),
         )
 
-    async def waiting(self, session: str, key: str) -> Inbound | None:
+    async def waiting(self, session: str, key: str) -> SessionMessage | None:
         return await self._read(lambda db: queries.waiting(db, self._bodies, session, key))
 
     async def withdraw(self, session: str, key: str) -> bool:

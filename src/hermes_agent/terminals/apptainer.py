@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import ApptainerPlace
-from hermes_agent.terminals.remote.pipe import Piped
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.remote.pipe import PipeStream
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 HOME = "/home/hermes"
 ORDINARY = 1000
@@ -101,7 +101,7 @@ class ApptainerTransport:
         self._name = _name(session)
         self._seen: tuple[int, str] | None = None
         self._making = asyncio.Lock()
-        self._channels: set[Piped] = set()
+        self._channels: set[PipeStream] = set()
 
     async def ready(self) -> None:
         if self._alive():
@@ -110,17 +110,17 @@ class ApptainerTransport:
             if not await self._find():
                 await self._make()
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         self._insist()
         done = await self._run(*self._exec(["sh", "-c", AS_IT_IS, "sh", *argv]), stdin=stdin)
         if done.code:
             self._insist()  # else it may have ended with its instance
         return done
 
-    async def start(self, argv: Sequence[str]) -> Channel:
+    async def start(self, argv: Sequence[str]) -> ByteStream:
         self._insist()
         pipe, nowhere = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        channel = Piped(await self._spawn(self._exec(argv), pipe, nowhere))
+        channel = PipeStream(await self._spawn(self._exec(argv), pipe, nowhere))
         self._channels = {each for each in self._channels if not each.over} | {channel}
         return channel
 
@@ -207,7 +207,7 @@ class ApptainerTransport:
             *self._place.options, f"instance://{self._name}", *argv,
         )  # fmt: skip
 
-    async def _run(self, *arguments: str, stdin: bytes = b"", alone: bool = False) -> Done:
+    async def _run(self, *arguments: str, stdin: bytes = b"", alone: bool = False) -> ProcessResult:
         pipe = asyncio.subprocess.PIPE
         process = await self._spawn(arguments, pipe, pipe, alone=alone)
         try:
@@ -218,7 +218,7 @@ class ApptainerTransport:
             await process.wait()
             raise
         code = process.returncode or 0
-        return Done(code if code >= 0 else 128 - code, stdout, stderr)
+        return ProcessResult(code if code >= 0 else 128 - code, stdout, stderr)
 
     async def _spawn(
         self, arguments: Sequence[str], stdin: int, stderr: int, *, alone: bool = False
@@ -257,7 +257,7 @@ def _started(pid: int) -> str:
     return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
 
 
-def _trouble(what: str, done: Done) -> HermesError:
+def _trouble(what: str, done: ProcessResult) -> HermesError:
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     said = [line.partition(":")[2].strip() for line in lines if line.startswith(("FATAL", "ERROR"))]
     return HermesError(

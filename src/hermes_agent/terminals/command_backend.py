@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 
 Why = Literal["timeout", "stopped", "flood"]
 
 
-class Unreached(ToolError):
+class TerminalUnreachable(ToolError):
     """The place cannot be reached now, and nothing of what was asked has got there."""
 
 
-class Facts(NamedTuple):
+class CommandStatus(NamedTuple):
     """A command as its files tell it, all read at one time."""
 
     known: bool = False
@@ -52,7 +52,7 @@ class Facts(NamedTuple):
                 return "exited"
 
 
-class Piece(NamedTuple):
+class OutputExcerpt(NamedTuple):
     """Output, or its two ends when it is long."""
 
     size: int = 0
@@ -60,16 +60,16 @@ class Piece(NamedTuple):
     tail: bytes | None = None
 
 
-class Report(NamedTuple):
-    facts: Facts
+class CommandReport(NamedTuple):
+    facts: CommandStatus
     text: str
-    stdout: Piece
-    stderr: Piece
+    stdout: OutputExcerpt
+    stderr: OutputExcerpt
 
 
-class Spot(Protocol):
-    """A spool. Methods may raise `Unreached`, or `ConnectionError` when the way was cut in the
-    middle; all but `send` may then be called again."""
+class CommandBackend(Protocol):
+    """A spool. Methods may raise `TerminalUnreachable`, or `ConnectionError` when the connection
+    broke during the call; all but `send` may then be called again."""
 
     def path(self, id: str) -> str:
         """Where the output of a command lies."""
@@ -79,24 +79,24 @@ class Spot(Protocol):
         """How long to wait for the end of a command before looking for oneself."""
         ...
 
-    async def begin(self, command: Command) -> Facts:
+    async def begin(self, command: ShellCommand) -> CommandStatus:
         """See that it is handed in, once: to the shell, or to one of its own in the background."""
         ...
 
-    async def look(self, id: str) -> Facts: ...
+    async def look(self, id: str) -> CommandStatus: ...
 
-    async def wait(self, id: str, seconds: float) -> Facts:
+    async def wait(self, id: str, seconds: float) -> CommandStatus:
         """Look once it has ended or the time is over."""
         ...
 
-    async def report(self, id: str, limit: int) -> Report: ...
+    async def report(self, id: str, limit: int) -> CommandReport: ...
 
     async def news(self, id: str, places: Sequence[int]) -> Sequence[tuple[int, bytes]]:
         """What stdout and stderr have beyond these places: where it starts, and the bytes. A
         flood is skipped."""
         ...
 
-    async def background(self) -> Sequence[tuple[str, Report]]:
+    async def background(self) -> Sequence[tuple[str, CommandReport]]:
         """The background commands that there are, without their output."""
         ...
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.settings.terminals import BoxPlace
-from hermes_agent.terminals.remote.pipe import Piped
+from hermes_agent.core.settings.terminals import NamespaceSettings
+from hermes_agent.terminals.remote.pipe import PipeStream
 from hermes_agent.terminals.sandbox import limits
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 ENVIRONMENT = {
     "PATH": "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -27,7 +27,7 @@ JOIN = 'for n in $(seq "$1"); do shift; echo $$ >"$1/cgroup.procs"; done; shift;
 INSIDE = ("--mount", "--net", "--uts", "--ipc", "--pid", "--user")
 
 
-def first_process(place: BoxPlace) -> int:
+def first_process(place: NamespaceSettings) -> int:
     """Process 1 of the box, by its number here. Raises `HermesError` where the box is gone."""
     try:
         pid, started = (Path(place.folder) / "pid").read_text().split()
@@ -47,7 +47,7 @@ def _is_inside(pid: int) -> bool:
     return True
 
 
-def door(place: BoxPlace) -> list[str]:
+def door(place: NamespaceSettings) -> list[str]:
     """What a command line begins with to be run in the box, as its root."""
     pid = first_process(place)
     enter = [*_joining(place), "nsenter", "--target", str(pid), *INSIDE, "--root", "--wd"]
@@ -61,7 +61,7 @@ def door(place: BoxPlace) -> list[str]:
     return [*outer, *enter, "--preserve-credentials", "--"]
 
 
-def _joining(place: BoxPlace) -> list[str]:
+def _joining(place: NamespaceSettings) -> list[str]:
     groups = [group for group in limits.groups(Path(place.folder)) if Path(group).is_dir()]
     return ["sh", "-c", JOIN, "sh", str(len(groups)), *groups] if groups else []
 
@@ -84,17 +84,17 @@ def started_at(pid: int) -> str:
 
 
 def transport(
-    place: BoxPlace,
+    place: NamespaceSettings,
     *,
     session: str,  # noqa: ARG001 all kinds share a signature
     workspace: str,  # noqa: ARG001
     folder: Path,  # noqa: ARG001
     environ: Mapping[str, str],
 ) -> Transport:
-    return BoxTransport(place, environ)
+    return NamespaceTransport(place, environ)
 
 
-async def check(place: BoxPlace | None, environ: Mapping[str, str]) -> str:
+async def check(place: NamespaceSettings | None, environ: Mapping[str, str]) -> str:
     """What is missing, as a sentence, or nothing."""
     for program in ("nsenter", "unshare"):
         if shutil.which(program, path=environ.get("PATH")) is None:
@@ -105,16 +105,16 @@ async def check(place: BoxPlace | None, environ: Mapping[str, str]) -> str:
         return error.message
 
 
-class BoxTransport:
-    def __init__(self, place: BoxPlace, environ: Mapping[str, str]) -> None:
+class NamespaceTransport:
+    def __init__(self, place: NamespaceSettings, environ: Mapping[str, str]) -> None:
         self._place = place
         self._path = environ.get("PATH") or os.defpath
-        self._channels: set[Piped] = set()
+        self._channels: set[PipeStream] = set()
 
     async def ready(self) -> None:
         first_process(self._place)
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         process = await self._spawn(argv, asyncio.subprocess.PIPE)
         try:
             stdout, stderr = await process.communicate(stdin)
@@ -125,10 +125,10 @@ class BoxTransport:
         code = process.returncode or 0
         if code:
             self._insist()  # else it may have ended with its box
-        return Done(code if code >= 0 else 128 - code, stdout, stderr)
+        return ProcessResult(code if code >= 0 else 128 - code, stdout, stderr)
 
-    async def start(self, argv: Sequence[str]) -> Channel:
-        channel = Piped(await self._spawn(argv, asyncio.subprocess.DEVNULL))
+    async def start(self, argv: Sequence[str]) -> ByteStream:
+        channel = PipeStream(await self._spawn(argv, asyncio.subprocess.DEVNULL))
         self._channels = {each for each in self._channels if not each.over} | {channel}
         return channel
 

@@ -4,7 +4,7 @@ import codecs
 import os
 from collections.abc import Callable
 
-from hermes_agent.terminals.command_backend import Piece
+from hermes_agent.terminals.command_backend import OutputExcerpt
 
 NEWS_BYTES = 65_536
 """The most that is passed on at once while a command runs; a flood is skipped, not queued."""
@@ -16,23 +16,23 @@ def wanted(limit: int) -> tuple[int, int, int]:
     return 4 * limit, 2 * limit + 4, 2 * limit
 
 
-def piece(path: str, limit: int) -> Piece:
+def piece(path: str, limit: int) -> OutputExcerpt:
     """What an excerpt needs of a file of this machine."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Piece()
+        return OutputExcerpt()
     try:
         size = os.fstat(file).st_size
         whole, head, tail = wanted(limit)
         if size <= whole:
-            return Piece(size, os.pread(file, size, 0))
-        return Piece(size, os.pread(file, head, 0), os.pread(file, tail, size - tail))
+            return OutputExcerpt(size, os.pread(file, size, 0))
+        return OutputExcerpt(size, os.pread(file, head, 0), os.pread(file, tail, size - tail))
     finally:
         os.close(file)
 
 
-def excerpt(piece: Piece, limit: int, path: str) -> str:
+def excerpt(piece: OutputExcerpt, limit: int, path: str) -> str:
     """The text, cut in the middle beyond `limit` characters."""
     head = piece.head.decode("utf-8", "replace")
     if piece.tail is None:
@@ -60,7 +60,7 @@ def beyond(path: str, place: int) -> tuple[int, bytes]:
         os.close(file)
 
 
-class News:
+class OutputTail:
     """Passes on what stdout and stderr gain."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:

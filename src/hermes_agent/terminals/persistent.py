@@ -8,10 +8,16 @@ from functools import partial
 from typing import Literal, Protocol, TypeVar
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Clock, Command, CommandState, FileFacts, Match
+from hermes_agent.core.protocols import Clock, CommandState, FileFacts, SearchMatch, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
-from hermes_agent.terminals.command_backend import Facts, Report, Spot, Unreached, Why
-from hermes_agent.terminals.output import News, excerpt
+from hermes_agent.terminals.command_backend import (
+    CommandBackend,
+    CommandReport,
+    CommandStatus,
+    TerminalUnreachable,
+    Why,
+)
+from hermes_agent.terminals.output import OutputTail, excerpt
 from hermes_agent.terminals.shell.spool import check_command, check_id
 
 CLAIM_SECONDS = LOOK_SECONDS = 0.05
@@ -29,7 +35,7 @@ RECOVER_SECONDS = 60.0
 T = TypeVar("T")
 
 
-class Files(Protocol):
+class TerminalFiles(Protocol):
     """The files of the machine where the commands run."""
 
     async def read(self, path: str) -> bytes: ...
@@ -38,13 +44,15 @@ class Files(Protocol):
     async def resolve(self, path: str) -> str: ...
     async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]: ...
     async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]: ...
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]: ...
+    async def grep(
+        self, path: str, pattern: str, files: str, limit: int
+    ) -> Sequence[SearchMatch]: ...
 
 
-class _Watch:
+class _CommandWatch:
     """What is remembered while a foreground command is waited for."""
 
-    def __init__(self, command: Command, limit: float, news: News | None) -> None:
+    def __init__(self, command: ShellCommand, limit: float, news: OutputTail | None) -> None:
         self.command = command
         self.limit = limit
         self.news = news
@@ -53,13 +61,13 @@ class _Watch:
         self.began = 0.0
         self.told = 0.0
         self.looks = 0
-        self.facts: Facts | None = None
+        self.facts: CommandStatus | None = None
         self.cut: float | None = None
         """Since when the way is cut."""
         self.doubted = False
         """Whether the way has been cut since the command was handed in."""
 
-    def left(self, facts: Facts) -> float:
+    def left(self, facts: CommandStatus) -> float:
         if facts.kind and not self.began:
             self.began = time.monotonic() - facts.seconds
         if not self.began:  # nobody has taken it yet, and its own time has not begun
@@ -67,15 +75,15 @@ class _Watch:
         return self.began + self.limit - time.monotonic()
 
 
-class KeptTerminal:
+class PersistentTerminal:
     """Commands run in one bash held by a keeper; a new terminal on the same place finds them,
     their output and the state of the shell. A time limit binds foreground commands only, and
     counts from their true start."""
 
     def __init__(
         self,
-        spot: Spot,
-        files: Files,
+        spot: CommandBackend,
+        files: TerminalFiles,
         settings: TerminalSettings,
         clock: Clock,
         most: float | None = None,
@@ -92,7 +100,7 @@ class KeptTerminal:
         self._left = False
 
     async def run(
-        self, command: Command, output: Callable[[str], None] | None = None
+        self, command: ShellCommand, output: Callable[[str], None] | None = None
     ) -> CommandState:
         check_command(command)
         if command.background:
@@ -103,7 +111,7 @@ class KeptTerminal:
             async with self._stopped_when_cancelled(command.id):
                 return await self._watch(command, output)
 
-    async def recover(self, command: Command) -> CommandState | Literal["not-run"] | None:
+    async def recover(self, command: ShellCommand) -> CommandState | Literal["not-run"] | None:
         check_command(command)
         limit = min(RECOVER_SECONDS, self._limit(command))
         if command.background:
@@ -124,7 +132,7 @@ class KeptTerminal:
     ) -> CommandState:
         facts = await self._known(id)
         deadline = self._clock() + wait
-        news = None if output is None else News(output)
+        news = None if output is None else OutputTail(output)
         if news is not None and wait > 0:
             report = await self._again(lambda: self._spot.report(id, 0))
             news.places = [report.stdout.size, report.stderr.size]
@@ -182,7 +190,7 @@ class KeptTerminal:
     async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
         return await self._files.find(path, pattern, limit)
 
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
         return await self._files.grep(path, pattern, files, limit)
 
     async def where(self) -> str:
@@ -201,11 +209,13 @@ class KeptTerminal:
         self._destroyed = True
         await self._spot.destroy()
 
-    async def _watch(self, command: Command, output: Callable[[str], None] | None) -> CommandState:
+    async def _watch(
+        self, command: ShellCommand, output: Callable[[str], None] | None
+    ) -> CommandState:
         """Hand a command in, as often as it takes, and wait for its end or its limit. A way that
         is cut is tried again for as long as the command may run."""
-        news = None if output is None else News(output)
-        watch = _Watch(command, self._limit(command), news)
+        news = None if output is None else OutputTail(output)
+        watch = _CommandWatch(command, self._limit(command), news)
         pause = AWAY_SECONDS[0]
         while True:
             try:
@@ -215,8 +225,12 @@ class KeptTerminal:
                 if not waiting:
                     return await self._state(command.id)
                 watch.cut, pause = None, AWAY_SECONDS[0]
-            except (ConnectionError, Unreached) as error:
-                if watch.facts is None and not watch.doubted and isinstance(error, Unreached):
+            except (ConnectionError, TerminalUnreachable) as error:
+                if (
+                    watch.facts is None
+                    and not watch.doubted
+                    and isinstance(error, TerminalUnreachable)
+                ):
                     raise  # nothing has got there
                 watch.facts, watch.doubted = None, True
                 if watch.cut is None:
@@ -228,7 +242,7 @@ class KeptTerminal:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, AWAY_SECONDS[1])
 
-    async def _step(self, watch: _Watch) -> bool:
+    async def _step(self, watch: _CommandWatch) -> bool:
         """Look once at a command that is waited for. False: there is nothing to wait for."""
         id = watch.command.id
         facts = watch.facts
@@ -257,25 +271,25 @@ class KeptTerminal:
         return watch.facts.code is None
 
     @staticmethod
-    def _wants_handing_in(watch: _Watch, facts: Facts) -> bool:
+    def _wants_handing_in(watch: _CommandWatch, facts: CommandStatus) -> bool:
         if facts.kind or facts.code is not None:
             return False
         return not facts.keeper or time.monotonic() - watch.told > AGAIN_SECONDS
 
-    async def _start(self, command: Command) -> CommandState:
+    async def _start(self, command: ShellCommand) -> CommandState:
         """Start a background command, in a process of its own, and wait until it has begun."""
-        facts: Facts | None = None
+        facts: CommandStatus | None = None
         try:
             facts = await self._spot.begin(command)
             return await self._started(command, facts)
-        except (ConnectionError, Unreached) as error:
-            if facts is None and isinstance(error, Unreached):
+        except (ConnectionError, TerminalUnreachable) as error:
+            if facts is None and isinstance(error, TerminalUnreachable):
                 raise  # nothing has got there
             # Nobody knows how far it has got.
             state = await self._patiently(lambda: self._restart(command), START_SECONDS)
             return state or CommandState(command.id, command.text, "lost", background=True)
 
-    async def _restart(self, command: Command) -> CommandState | None:
+    async def _restart(self, command: ShellCommand) -> CommandState | None:
         """After the way was cut: start it, unless it has been. None: nobody can know."""
         facts = await self._spot.look(command.id)
         if facts.code is None and not facts.kind:
@@ -284,7 +298,7 @@ class KeptTerminal:
             facts = await self._spot.begin(command)
         return await self._started(command, facts)
 
-    async def _started(self, command: Command, facts: Facts) -> CommandState:
+    async def _started(self, command: ShellCommand, facts: CommandStatus) -> CommandState:
         for looks in range(START_LOOKS):
             if facts.begun or facts.code is not None or (facts.kind and facts.phase == "lost"):
                 break
@@ -316,7 +330,7 @@ class KeptTerminal:
 
     async def _end_cancelled(self, id: str) -> None:
         # A place that cannot be reached keeps the command; its state says so later.
-        with contextlib.suppress(ConnectionError, Unreached):
+        with contextlib.suppress(ConnectionError, TerminalUnreachable):
             facts = await self._again(lambda: self._spot.look(id))
             if facts.known and facts.code is None:
                 await self._again(lambda: self._end(id, "stopped"))
@@ -335,7 +349,7 @@ class KeptTerminal:
         try:
             return await ask()
         except ConnectionError as error:
-            raise Unreached(f"the connection was cut: {error}", "try again") from error
+            raise TerminalUnreachable(f"the connection was cut: {error}", "try again") from error
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T | None:
         """Ask for as long as it may take to reach the place; None: it could not be reached."""
@@ -343,13 +357,13 @@ class KeptTerminal:
         while True:
             try:
                 return await ask()
-            except (ConnectionError, Unreached):
+            except (ConnectionError, TerminalUnreachable):
                 if time.monotonic() - began > limit:
                     return None
             await asyncio.sleep(pause)
             pause = min(2 * pause, AWAY_SECONDS[1])
 
-    async def _judge(self, command: Command) -> CommandState | Literal["not-run"] | None:
+    async def _judge(self, command: ShellCommand) -> CommandState | Literal["not-run"] | None:
         """What the files tell of a command."""
         facts = await self._spot.look(command.id)
         if facts.code is not None or facts.held:
@@ -361,25 +375,25 @@ class KeptTerminal:
             return "not-run"
         return "not-run" if facts.kind == "void" else None
 
-    async def _known(self, id: str) -> Facts:
+    async def _known(self, id: str) -> CommandStatus:
         check_id(id)
         facts = await self._again(lambda: self._spot.look(id))
         if not facts.known:
             raise ToolError(f"no command called {id!r}", "`process` lists those that there are")
         return facts
 
-    def _limit(self, command: Command) -> float:
+    def _limit(self, command: ShellCommand) -> float:
         wanted = self._settings.timeout_seconds if command.timeout is None else command.timeout
         return wanted if self._most is None else min(wanted, self._most)
 
-    async def _pass_on(self, id: str, news: News) -> None:
+    async def _pass_on(self, id: str, news: OutputTail) -> None:
         for stream, (start, data) in enumerate(await self._spot.news(id, news.places)):
             news.take(stream, start, data)
 
     async def _state(self, id: str) -> CommandState:
         return self._show(id, await self._spot.report(id, self._settings.output_chars))
 
-    def _show(self, id: str, report: Report, *, with_output: bool = True) -> CommandState:
+    def _show(self, id: str, report: CommandReport, *, with_output: bool = True) -> CommandState:
         facts, limit, path = report.facts, self._settings.output_chars, self._spot.path(id)
         error = path.removesuffix("o") + "e"
         stderr = excerpt(report.stderr, limit, error) if with_output else ""

@@ -13,13 +13,13 @@ from hermes_agent.core.protocols import Clock, Terminal
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.settings.terminals import (
     ApptainerPlace,
-    BoxPlace,
     ContainerPlace,
     DaytonaPlace,
     E2bPlace,
     KubernetesPlace,
     LocalPlace,
     ModalPlace,
+    NamespaceSettings,
     PlaceSettings,
     SandboxPlace,
     SshPlace,
@@ -27,7 +27,7 @@ from hermes_agent.core.settings.terminals import (
 from hermes_agent.terminals.transport import Transport
 
 
-class Kind(Struct, frozen=True):
+class TerminalType(Struct, frozen=True):
     name: str
     settings: type[PlaceSettings]
     summary: str
@@ -49,61 +49,61 @@ class Kind(Struct, frozen=True):
     """Whether what runs there is found again after a crash of Hermes."""
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, TerminalType] = {
     kind.name: kind
     for kind in (
-        Kind(
+        TerminalType(
             "local", LocalPlace, "this machine, as the user who runs Hermes",
             needs="bash 5", confined=False,
         ),
-        Kind(
+        TerminalType(
             "sandbox", SandboxPlace, "this machine, confined: only the workspace can be written",
             "hermes_agent.terminals.sandbox.sandbox", "sandbox", ("pyseccomp",),
             "Linux with bubblewrap or Landlock",
         ),
-        Kind(
+        TerminalType(
             "ssh", SshPlace, "a machine reached by SSH",
             "hermes_agent.terminals.ssh", "ssh", ("asyncssh",),
             "bash 5 there, and its host key in known_hosts", confined=False,
         ),
-        Kind(
+        TerminalType(
             "container", ContainerPlace, "a container of Docker, Podman or alike",
             "hermes_agent.terminals.container.transport", "container", ("docker",),
             "an engine's socket, and an image with bash 5",
         ),
-        Kind(
+        TerminalType(
             "kubernetes", KubernetesPlace, "a pod that is there, or one made for the session",
             "hermes_agent.terminals.kubernetes.transport", "kubernetes", ("kubernetes_asyncio",),
             "a kubeconfig, and an image with bash 5",
         ),
-        Kind(
+        TerminalType(
             "apptainer", ApptainerPlace, "an instance of Apptainer or Singularity",
             "hermes_agent.terminals.apptainer", needs="apptainer, and an image with bash 5",
         ),
-        Kind(
+        TerminalType(
             "modal", ModalPlace, "a sandbox at Modal",
             "hermes_agent.terminals.hosted.modal", "modal", ("modal",), "an account",
             ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), "`modal token new` makes a token",
         ),
-        Kind(
+        TerminalType(
             "e2b", E2bPlace, "a sandbox at E2B",
             "hermes_agent.terminals.hosted.e2b", "e2b", ("e2b",), "an account",
             ("E2B_API_KEY",), "keys are made at e2b.dev/dashboard",
         ),
-        Kind(
+        TerminalType(
             "daytona", DaytonaPlace, "a sandbox at Daytona",
             "hermes_agent.terminals.hosted.daytona", "daytona", ("daytona",), "an account",
             ("DAYTONA_API_KEY",), "keys are made at app.daytona.io/dashboard/keys",
         ),
-        Kind(
-            "box", BoxPlace, "the machine of a drill, in namespaces of its own",
+        TerminalType(
+            "box", NamespaceSettings, "the machine of a drill, in namespaces of its own",
             "hermes_agent.terminals.namespace", needs="Linux with user namespaces, and util-linux",
         ),
     )
 }  # fmt: skip
 
 
-def kind_of(place: PlaceSettings) -> Kind:
+def kind_of(place: PlaceSettings) -> TerminalType:
     return next(kind for kind in KINDS.values() if isinstance(place, kind.settings))
 
 
@@ -122,12 +122,12 @@ def open_terminal(
         from hermes_agent.terminals.local.terminal import LocalTerminal
 
         return LocalTerminal(workspace, folder, settings, environ, clock)
-    from hermes_agent.terminals.remote.terminal import FarTerminal
+    from hermes_agent.terminals.remote.terminal import RemoteTerminal
 
     own = isinstance(place, SandboxPlace)
     there = workspace if isinstance(place, SandboxPlace) else place.workspace
     named = settings.keep_environment if own else ()
-    return FarTerminal(
+    return RemoteTerminal(
         open_transport(place, session=session, workspace=workspace, folder=folder, environ=environ),
         session=session,
         workspace=there,
@@ -156,12 +156,12 @@ def open_transport(
 
 def lasts(place: PlaceSettings) -> bool:
     """Whether the machine was there before the session and stays when the session goes."""
-    return isinstance(place, LocalPlace | SshPlace | BoxPlace) or (
+    return isinstance(place, LocalPlace | SshPlace | NamespaceSettings) or (
         isinstance(place, KubernetesPlace) and bool(place.pod)
     )
 
 
-def missing(kind: Kind) -> str:
+def missing(kind: TerminalType) -> str:
     """The libraries that are lacking, as a sentence with the way out; empty when none is."""
     lacking = [name for name in kind.libraries if find_spec(name) is None]
     if not lacking:
@@ -169,7 +169,7 @@ def missing(kind: Kind) -> str:
     return f"{', '.join(lacking)} not installed; pip install 'hermes-agent[{kind.extra}]'"
 
 
-def unset(kind: Kind, environ: Mapping[str, str]) -> str:
+def unset(kind: TerminalType, environ: Mapping[str, str]) -> str:
     """The keys that are lacking, as a sentence."""
     absent = [name for name in kind.keys if not environ.get(name)]
     return f"no key: set {' and '.join(absent)}" if absent else ""

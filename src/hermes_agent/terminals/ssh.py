@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SshPlace
 from hermes_agent.core.timeouts import awake
-from hermes_agent.terminals.transport import Channel, Done
+from hermes_agent.terminals.transport import ByteStream, ProcessResult
 
 if TYPE_CHECKING:
     import asyncssh
@@ -77,7 +77,7 @@ class SshTransport:
                 async with _door(self._place.host, options.port):
                     self._connection = await _connect(self._place, options, given)
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         import asyncssh
 
         process = await self._run(argv, asyncssh.PIPE)
@@ -90,9 +90,9 @@ class SshTransport:
             process.close()
         if process.exit_status is None:
             raise ConnectionError("the connection was lost")
-        return Done(_code(process), bytes(stdout or b""), bytes(stderr or b""))
+        return ProcessResult(_code(process), bytes(stdout or b""), bytes(stderr or b""))
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:
         import asyncssh
 
         return _SshChannel(await self._run(argv, asyncssh.DEVNULL))

@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Done(Struct, frozen=True):
+class ProcessResult(Struct, frozen=True):
     """How a program on the far side ended."""
 
     code: int
@@ -15,7 +15,7 @@ class Done(Struct, frozen=True):
     stderr: bytes = b""
 
 
-class Channel(Protocol):
+class ByteStream(Protocol):
     """A program that runs on the far side. Its stderr is not carried."""
 
     async def write(self, data: bytes) -> None:
@@ -41,11 +41,11 @@ class Transport(Protocol):
         `HermesError` with a hint when it cannot be had."""
         ...
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         """Run a program to its end. Raises `ConnectionError` when the way is cut meanwhile."""
         ...
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:
         """Start a program and stay connected to it; None where the place has no such way, and
         everything is done by calls."""
         ...

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 from hermes_agent.tools.replace import Replaced, replace
 from hermes_agent.tools.web.documents.types import HEAD, image_type, kind_of
 
@@ -65,7 +65,7 @@ async def _prepare_write(context: ToolContext, path: str, content: str) -> dict[
     return await _note(context, path, content.encode())
 
 
-async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any) -> Recovered:
+async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any) -> RecoveryResult:
     """The file itself tells whether it was written: the note has its hash before and after."""
     path = note["path"]
     now = _hash(await _present(context, path))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Match
+from hermes_agent.core.protocols import SearchMatch
 from hermes_agent.core.sensitive_paths import holds_secrets
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 
@@ -44,8 +44,8 @@ async def search_files(
 
 
 async def _sifted(
-    context: ToolContext, path: str, matches: Sequence[Match]
-) -> tuple[list[Match], list[str]]:
+    context: ToolContext, path: str, matches: Sequence[SearchMatch]
+) -> tuple[list[SearchMatch], list[str]]:
     """The matches that may be shown, and the files of the others. The gate judged `path` alone: a
     link out of it, or a file of secrets below it, must be asked for by its own name."""
     root = await context.terminal.resolve(path)
@@ -62,7 +62,7 @@ async def _sifted(
     return [match for match in matches if may[match.path]], withheld
 
 
-def _absolute(context: ToolContext, match: Match) -> str:
+def _absolute(context: ToolContext, match: SearchMatch) -> str:
     return join(context.terminal.workspace, match.path)
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 
 MOST_BYTES = 20_000_000
 MOST_FILES = 10
 
 
-async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> RecoveryResult:
     return "again"  # what was handed in for this effect is not handed in twice
 
 

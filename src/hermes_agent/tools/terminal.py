@@ -7,8 +7,8 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.protocols import Command, CommandState
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.core.protocols import CommandState, ShellCommand
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 
 COMMAND_CHARS = 100
 """How much of a command's text a list shows."""
@@ -25,10 +25,10 @@ async def _recover_command(
     command: str,
     timeout: float | None,  # noqa: ASYNC109 - the terminal keeps it, across a restart too
     background: bool,
-) -> Recovered:
+) -> RecoveryResult:
     beside = context.aside and not background
     limit = _limit(context, timeout) if beside else timeout
-    given = Command(context.effect, command, limit, background or beside)
+    given = ShellCommand(context.effect, command, limit, background or beside)
     found = await context.terminal.recover(given)
     if found is None or found == "not-run":
         return found
@@ -81,7 +81,9 @@ async def terminal(
     # stands and whose changes are gone with it.
     beside = context.aside and not background
     limit = _limit(context, timeout) if beside else timeout
-    given = Command(context.effect, command, limit, background or beside, dict(context.secrets))
+    given = ShellCommand(
+        context.effect, command, limit, background or beside, dict(context.secrets)
+    )
     state = await context.terminal.run(given, context.output)
     if beside:
         state = await _to_its_end(context, state)
@@ -92,7 +94,7 @@ async def terminal(
 
 async def _recover_process(
     _context: ToolContext, _note: dict[str, Any], action: str, **_rest: Any
-) -> Recovered:
+) -> RecoveryResult:
     # Looking and stopping can be done again; text that was perhaps sent must not be sent twice.
     return None if action == "send" else "not-run"
 

@@ -9,13 +9,13 @@ from hermes_agent.core.tools import ToolContext, ToolResult, tool
 MARKS = {"open": " ", "doing": ">", "done": "x", "dropped": "-"}
 
 
-class Item(Struct):
+class TodoItem(Struct):
     text: str
     state: Literal["open", "doing", "done", "dropped"] = "open"
 
 
 @tool(repeatable=True)
-async def todo(_context: ToolContext, items: tuple[Item, ...]) -> ToolResult:
+async def todo(_context: ToolContext, items: tuple[TodoItem, ...]) -> ToolResult:
     """Write down the steps of a longer task, and rewrite the whole list as it goes on."""
     lines = [f"[{MARKS[item.state]}] {item.text}" for item in items]
     left = sum(item.state in ("open", "doing") for item in items)

@@ -9,13 +9,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.events import journal as ev
 from hermes_agent.runtime.api.listener import body_within, knows
 from hermes_agent.runtime.api.responses import reply
 from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
-from hermes_agent.web.conversations import HOUSE, Exchange, Piece, Said, Talk
+from hermes_agent.web.conversations import (
+    HOUSE,
+    ApiConversations,
+    ClientMessage,
+    StreamChunk,
+    SubmittedMessage,
+)
 from hermes_agent.web.errors import (
     ONCE,
     SESSION,
@@ -26,7 +32,7 @@ from hermes_agent.web.errors import (
     troubled,
 )
 from hermes_agent.web.responses import Responses
-from hermes_agent.web.runs import Runs
+from hermes_agent.web.runs import RunsApi
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -39,15 +45,15 @@ KEEP_ALIVE_SECONDS = 15.0
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Api:
+class ChatCompletionsApi:
     """`/v1/models` and `/v1/chat/completions`, and what the other routes share."""
 
     name = "api"
 
     def __init__(self, runtime: "Runtime") -> None:
         self.runtime = runtime
-        self.talk = Talk(runtime)
-        self._parts = (Responses(self), Runs(self))
+        self.talk = ApiConversations(runtime)
+        self._parts = (Responses(self), RunsApi(self))
         self._tasks: set[asyncio.Task[None]] = set()
 
     # as a face
@@ -131,12 +137,17 @@ class Api:
         return reply({**head, "choices": [choice], "usage": chat_usage(end)})
 
     def _remember(
-        self, request: Request, said: list[Said], model: str, answer: str, exchange: Exchange
+        self,
+        request: Request,
+        said: list[ClientMessage],
+        model: str,
+        answer: str,
+        exchange: SubmittedMessage,
     ) -> None:
         if SESSION not in request.headers and ONCE not in request.headers:
             self.talk.remember(said, self.talk.model(model), answer, exchange.session.id)
 
-    def _head(self, exchange: Exchange, model: str, kind: str) -> dict[str, Any]:
+    def _head(self, exchange: SubmittedMessage, model: str, kind: str) -> dict[str, Any]:
         created = int(self.runtime.clock())
         name = model or HOUSE
         return {"id": f"chatcmpl-{exchange.id}", "object": kind, "created": created, "model": name}
@@ -145,8 +156,8 @@ class Api:
         self,
         request: Request,
         asked: schemas.ChatRequest,
-        said: list[Said],
-        exchange: Exchange,
+        said: list[ClientMessage],
+        exchange: SubmittedMessage,
         usage: bool,
     ) -> AsyncGenerator[bytes]:
         head = self._head(exchange, asked.model, "chat.completion.chunk")
@@ -183,15 +194,15 @@ class Api:
         return await body_within(request, MOST_BYTES)
 
     async def begin(
-        self, request: Request, said: list[Said], model: str, *, interactive: bool = False
-    ) -> Exchange:
+        self, request: Request, said: list[ClientMessage], model: str, *, interactive: bool = False
+    ) -> SubmittedMessage:
         key, name = request.headers.get(ONCE, ""), request.headers.get(SESSION, "")
         model = self.talk.model(model)
         if name:
             return await self.talk.named(name, said, model, key, interactive=interactive)
         return await self.talk.whole(said, model, key, interactive=interactive)
 
-    async def ended(self, request: Request, exchange: Exchange) -> ev.TurnFinished:
+    async def ended(self, request: Request, exchange: SubmittedMessage) -> ev.TurnFinished:
         """The end of a turn that somebody waits for; they may go away meanwhile."""
         waiting = asyncio.ensure_future(self.talk.end(exchange))
         try:
@@ -207,13 +218,13 @@ class Api:
         return end
 
     async def pieces(
-        self, request: Request, exchange: Exchange, after: int = 0
-    ) -> AsyncGenerator[Piece | None]:
+        self, request: Request, exchange: SubmittedMessage, after: int = 0
+    ) -> AsyncGenerator[StreamChunk | None]:
         """What comes of an exchange; None now and then when nothing does. Whoever stops listening
         early stops the turn, unless it is to be had again under its key."""
         over = False
         news = self.talk.pieces(exchange, after)
-        following: asyncio.Task[Piece] | None = None
+        following: asyncio.Task[StreamChunk] | None = None
         try:
             while not over:
                 following = following or asyncio.ensure_future(anext(news))
@@ -237,9 +248,9 @@ class Api:
 
     async def _end(
         self,
-        following: asyncio.Task[Piece] | None,
-        news: AsyncGenerator[Piece],
-        left: tuple[Request, Exchange] | None,
+        following: asyncio.Task[StreamChunk] | None,
+        news: AsyncGenerator[StreamChunk],
+        left: tuple[Request, SubmittedMessage] | None,
     ) -> None:
         if following is not None:
             following.cancel()
@@ -248,7 +259,7 @@ class Api:
         if left is not None:
             await self.left(*left)
 
-    async def left(self, request: Request, exchange: Exchange) -> None:
+    async def left(self, request: Request, exchange: SubmittedMessage) -> None:
         """Nobody waits for the answer any more."""
         if exchange.new and ONCE not in request.headers:
             with suppress(HermesError):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Media
-from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.records import Session, SessionMessage
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -27,7 +27,7 @@ class OtherBody(UsageError):
     """A key under which something else was asked before."""
 
 
-class Said(Struct, frozen=True):
+class ClientMessage(Struct, frozen=True):
     """One message of a client's conversation."""
 
     role: str
@@ -35,7 +35,7 @@ class Said(Struct, frozen=True):
     files: tuple[Media, ...] = ()
 
 
-class Exchange(Struct, frozen=True):
+class SubmittedMessage(Struct, frozen=True):
     """A message that was submitted, and where its answer is found."""
 
     session: Session
@@ -49,7 +49,7 @@ class Exchange(Struct, frozen=True):
         return f"{self.session.id}_{self.key}"
 
 
-class Piece(Struct, frozen=True):
+class StreamChunk(Struct, frozen=True):
     """News of an exchange: text that was added, an event of the journal, or the end."""
 
     text: str = ""
@@ -57,7 +57,7 @@ class Piece(Struct, frozen=True):
     end: ev.TurnFinished | None = None
 
 
-class Talk:
+class ApiConversations:
     """Exchanges of one runtime."""
 
     def __init__(self, runtime: "Runtime") -> None:
@@ -84,7 +84,7 @@ class Talk:
 
     # submitting
 
-    async def go_on(self, session: str, said: Said, key: str) -> Exchange:
+    async def go_on(self, session: str, said: ClientMessage, key: str) -> SubmittedMessage:
         """A message to a session that the API opened."""
         _refuse_empty(said)
         found = await self._runtime.store.session(session)
@@ -93,8 +93,14 @@ class Talk:
         return await self._submit(found, said, key)
 
     async def named(
-        self, name: str, said: Sequence[Said], model: str, key: str, *, interactive: bool = False
-    ) -> Exchange:
+        self,
+        name: str,
+        said: Sequence[ClientMessage],
+        model: str,
+        key: str,
+        *,
+        interactive: bool = False,
+    ) -> SubmittedMessage:
         """A message to the conversation that a client calls by a name of its own: what it says
         last, since it knows the rest; all of it when it is new."""
         _refuse_empty(said[-1])
@@ -104,8 +110,8 @@ class Talk:
         return await self._submit(session, text, key, interactive, said)
 
     async def whole(
-        self, said: Sequence[Said], model: str, key: str, *, interactive: bool = False
-    ) -> Exchange:
+        self, said: Sequence[ClientMessage], model: str, key: str, *, interactive: bool = False
+    ) -> SubmittedMessage:
         """A message with all that was said before it. Where that is a conversation that was held
         here, it goes on; otherwise what was said is put before the message."""
         _refuse_empty(said[-1])
@@ -119,15 +125,17 @@ class Talk:
         session = await self._open(model, belongs)
         return await self._submit(session, await self._begun(session, said), key, interactive)
 
-    async def _begun(self, session: Session, said: Sequence[Said]) -> Said:
+    async def _begun(self, session: Session, said: Sequence[ClientMessage]) -> ClientMessage:
         """What a session begins with. Its title is what is asked, not what stands above it."""
         if len(said) > 1:
             await self._runtime.choosing.entitle(session, said[-1].text)
         return _rendered(said)
 
-    def remember(self, said: Sequence[Said], model: str, answer: str, session: str) -> None:
+    def remember(
+        self, said: Sequence[ClientMessage], model: str, answer: str, session: str
+    ) -> None:
         """This conversation is the one that is known again when it goes on."""
-        self._known[_digest(model, [*said, Said("assistant", answer)])] = session
+        self._known[_digest(model, [*said, ClientMessage("assistant", answer)])] = session
         while len(self._known) > CONVERSATIONS:
             self._known.popitem(last=False)
 
@@ -144,21 +152,21 @@ class Talk:
         )  # fmt: skip
 
     async def _submit(
-        self, session: Session, said: Said, key: str, interactive: bool = False,
-        whole: Sequence[Said] = (),
-    ) -> Exchange:  # fmt: skip
+        self, session: Session, said: ClientMessage, key: str, interactive: bool = False,
+        whole: Sequence[ClientMessage] = (),
+    ) -> SubmittedMessage:  # fmt: skip
         key = key_of(key) if key else secrets.token_hex(8)
         after = await self._runtime.store.last_number(session.id)
-        message = Inbound(key, said.text, SOURCE, interactive, said.files)
+        message = SessionMessage(key, said.text, SOURCE, interactive, said.files)
         new = await self._runtime.submit(session, message)
         if not new:
             await self._expect(session, key, [said, *([_rendered(whole)] if whole else [])])
-        return Exchange(session, key, after if new else 0, new)
+        return SubmittedMessage(session, key, after if new else 0, new)
 
-    async def _expect(self, session: Session, key: str, forms: Sequence[Said]) -> None:
+    async def _expect(self, session: Session, key: str, forms: Sequence[ClientMessage]) -> None:
         """What was asked under this key before is what is asked now. In a conversation with a name
         that was its whole beginning, or the last message alone."""
-        before: Inbound | ev.MessageTaken | None = await self._runtime.store.waiting(
+        before: SessionMessage | ev.MessageTaken | None = await self._runtime.store.waiting(
             session.id, key
         )
         if before is None:
@@ -172,7 +180,7 @@ class Talk:
                 "send the same request to have its answer, or take another key",
             )
 
-    async def found(self, id: str) -> Exchange:
+    async def found(self, id: str) -> SubmittedMessage:
         """The exchange of that id."""
         session, _, key = id.partition("_")
         try:
@@ -181,11 +189,13 @@ class Talk:
             raise NotFound(f"there is no {id!r}", "it may have been deleted") from None
         if found.source != SOURCE or found.id != session or not key:
             raise NotFound(f"there is no {id!r}", "it was not begun here")
-        return Exchange(found, key, 0, False)
+        return SubmittedMessage(found, key, 0, False)
 
     # what comes of it
 
-    async def pieces(self, exchange: Exchange, after: int = 0) -> AsyncGenerator[Piece]:
+    async def pieces(
+        self, exchange: SubmittedMessage, after: int = 0
+    ) -> AsyncGenerator[StreamChunk]:
         """What happens from when the message was taken until its turn is over. Text comes as it is
         written; what was lost on the way is made up for when a reply is whole."""
         taken, streamed, voided = False, "", False
@@ -200,33 +210,33 @@ class Talk:
                 if isinstance(event, ev.TextArrived):
                     streamed += event.text
                     if not voided:
-                        yield Piece(event.text)
+                        yield StreamChunk(event.text)
                 elif isinstance(event, ev.TextVoided):
                     voided = voided or bool(streamed)
                 elif isinstance(event, ev.Replied):
                     if rest := _rest(event.text, streamed, voided):
-                        yield Piece(rest, one)
+                        yield StreamChunk(rest, one)
                     else:
-                        yield Piece(recorded=one)
+                        yield StreamChunk(recorded=one)
                     if event.calls and event.text:
-                        yield Piece("\n\n")
+                        yield StreamChunk("\n\n")
                     streamed, voided = "", False
                 elif isinstance(event, ev.TurnFinished):
-                    yield Piece(recorded=one, end=event)
+                    yield StreamChunk(recorded=one, end=event)
                     return
                 else:
-                    yield Piece(recorded=one)
+                    yield StreamChunk(recorded=one)
         finally:
             await news.aclose()
 
-    async def end(self, exchange: Exchange) -> ev.TurnFinished:
+    async def end(self, exchange: SubmittedMessage) -> ev.TurnFinished:
         """How the turn of a message ended, when it has."""
         async for piece in self.pieces(exchange):
             if piece.end is not None:
                 return piece.end
         raise HermesError("the runtime is stopping", "ask again in a moment")
 
-    async def so_far(self, exchange: Exchange) -> tuple[bool, ev.TurnFinished | None]:
+    async def so_far(self, exchange: SubmittedMessage) -> tuple[bool, ev.TurnFinished | None]:
         """Whether the message was taken yet, and how its turn ended."""
         taken = False
         for one in await self._runtime.store.events(exchange.session.id):
@@ -237,7 +247,7 @@ class Talk:
         return taken, None
 
 
-def _refuse_empty(said: Said) -> None:
+def _refuse_empty(said: ClientMessage) -> None:
     if not said.text.strip() and not said.files:
         raise UsageError("the message is empty", "give a text")
 
@@ -249,7 +259,7 @@ def _rest(text: str, streamed: str, voided: bool) -> str:
     return "" if text == streamed and not voided else f"\n\n{text}"
 
 
-def _rendered(said: Sequence[Said]) -> Said:
+def _rendered(said: Sequence[ClientMessage]) -> ClientMessage:
     """A conversation as one message: what was said before stands above, marked as that."""
     *before, last = said
     if not before:
@@ -263,10 +273,12 @@ def _rendered(said: Sequence[Said]) -> Said:
         lines = "\n\n".join(f"{one.role}: {one.text}" for one in rest)
         parts.append(f"What was said before, elsewhere:\n{lines}")
     files = tuple(file for one in said for file in one.files)
-    return Said(last.role, "\n\n".join([*parts, f"What is asked now:\n{last.text}"]), files)
+    return ClientMessage(
+        last.role, "\n\n".join([*parts, f"What is asked now:\n{last.text}"]), files
+    )
 
 
-def _digest(model: str, said: Sequence[Said]) -> str:
+def _digest(model: str, said: Sequence[ClientMessage]) -> str:
     """The same for the same conversation."""
     made = hashlib.sha256(model.encode())
     for one in said:

@@ -5,8 +5,8 @@ from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.runtime.api.listener import TookTooLong
 from hermes_agent.runtime.api.responses import STATUS, reply
 from hermes_agent.web import schemas
@@ -17,7 +17,7 @@ SESSION = "x-hermes-session"
 ONCE = "idempotency-key"
 
 
-class Failed(HermesError):
+class TurnFailed(HermesError):
     """The turn itself failed."""
 
 
@@ -25,7 +25,7 @@ class NotTheirs(HermesError):
     """Somebody else decides that."""
 
 
-class Spent(HermesError):
+class BudgetSpent(HermesError):
     """A budget is used up."""
 
 
@@ -38,14 +38,14 @@ def stream(pieces: AsyncGenerator[bytes]) -> Response:
 def failure(end: ev.TurnFinished) -> HermesError | None:
     """Why a turn has no answer, where it has none."""
     if end.reason == "failed":
-        return Failed(end.error or "the turn failed", end.hint)
+        return TurnFailed(end.error or "the turn failed", end.hint)
     if end.reason == "budget" and not end.text:
-        return Spent(end.error or "a budget is used up", end.hint)
+        return BudgetSpent(end.error or "a budget is used up", end.hint)
     return None
 
 
 def status_of(error: HermesError) -> int:
-    if isinstance(error, Spent):
+    if isinstance(error, BudgetSpent):
         return 429
     if isinstance(error, NotTheirs):
         return 403

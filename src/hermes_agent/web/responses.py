@@ -8,22 +8,22 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.runtime.api.responses import reply
 from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
-from hermes_agent.web.conversations import HOUSE, Exchange, Said, key_of
+from hermes_agent.web.conversations import HOUSE, ClientMessage, SubmittedMessage, key_of
 from hermes_agent.web.errors import ONCE, failure, stream
 
 if TYPE_CHECKING:
-    from hermes_agent.web.api import Api
+    from hermes_agent.web.api import ChatCompletionsApi
 
 ID = "resp_"
 
 
 class Responses:
-    def __init__(self, api: "Api") -> None:
+    def __init__(self, api: "ChatCompletionsApi") -> None:
         self._api = api
 
     def rows(self) -> list[Row]:
@@ -46,8 +46,8 @@ class Responses:
         return reply(_response(exchange, asked.model, "completed", end, asked))
 
     async def _begin(
-        self, request: Request, asked: schemas.ResponsesRequest, said: list[Said]
-    ) -> Exchange:
+        self, request: Request, asked: schemas.ResponsesRequest, said: list[ClientMessage]
+    ) -> SubmittedMessage:
         if not asked.previous_response_id:
             return await self._api.begin(request, said, asked.model)
         before = await self._found(asked.previous_response_id)
@@ -55,14 +55,14 @@ class Responses:
         if await self._last(before) in (before.key, key_of(once)):
             house = [one.text for one in said[:-1] if one.role in ("system", "developer")]
             text = "\n\n".join([*house, said[-1].text])
-            new = Said("user", text, said[-1].files)
+            new = ClientMessage("user", text, said[-1].files)
             return await self._api.talk.go_on(before.session.id, new, once)
         raise UsageError(
             f"the conversation has gone on since {asked.previous_response_id!r}",
             "go on from its last response",
         )
 
-    async def _last(self, exchange: Exchange) -> str:
+    async def _last(self, exchange: SubmittedMessage) -> str:
         """The key of the last message of its conversation."""
         last = ""
         for one in await self._api.runtime.store.events(exchange.session.id):
@@ -70,7 +70,7 @@ class Responses:
                 last = one.event.key
         return last
 
-    async def _found(self, id: str) -> Exchange:
+    async def _found(self, id: str) -> SubmittedMessage:
         if not id.startswith(ID):
             raise NotFound(f"there is no response {id!r}", "ids begin with resp_")
         return await self._api.talk.found(id.removeprefix(ID))
@@ -94,7 +94,7 @@ class Responses:
         return reply(_response(exchange, "", _state(True, end), end, None))
 
     async def _streamed(
-        self, request: Request, asked: schemas.ResponsesRequest, exchange: Exchange
+        self, request: Request, asked: schemas.ResponsesRequest, exchange: SubmittedMessage
     ) -> AsyncGenerator[bytes]:
         count = 0
 
@@ -150,7 +150,7 @@ def _state(taken: bool, end: ev.TurnFinished | None) -> str:
     )
 
 
-def _item(exchange: Exchange, text: str, status: str) -> dict[str, Any]:
+def _item(exchange: SubmittedMessage, text: str, status: str) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {
         "id": f"msg_{exchange.id}", "type": "message", "role": "assistant", "status": status,
@@ -159,7 +159,7 @@ def _item(exchange: Exchange, text: str, status: str) -> dict[str, Any]:
 
 
 def _response(
-    exchange: Exchange,
+    exchange: SubmittedMessage,
     model: str,
     status: str,
     end: ev.TurnFinished | None,

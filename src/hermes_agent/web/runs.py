@@ -9,17 +9,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Question
 from hermes_agent.runtime.api.responses import reply
 from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
-from hermes_agent.web.conversations import SOURCE, Exchange, Said
+from hermes_agent.web.conversations import SOURCE, ClientMessage, SubmittedMessage
 from hermes_agent.web.errors import ONCE, NotTheirs, number, stream
 
 if TYPE_CHECKING:
-    from hermes_agent.web.api import Api
+    from hermes_agent.web.api import ChatCompletionsApi
 
 ID = "run_"
 NO = "no"
@@ -27,8 +27,8 @@ ALWAYS = "always"
 """Adds a rule for everybody, which is for the owner of the home to say."""
 
 
-class Runs:
-    def __init__(self, api: "Api") -> None:
+class RunsApi:
+    def __init__(self, api: "ChatCompletionsApi") -> None:
         self._api = api
 
     def rows(self) -> list[Row]:
@@ -42,7 +42,7 @@ class Runs:
 
     async def create(self, request: Request) -> Response:
         asked = msgspec.json.decode(await self._api.body(request), type=schemas.RunRequest)
-        said, key = [Said("user", asked.input)], request.headers.get(ONCE, "")
+        said, key = [ClientMessage("user", asked.input)], request.headers.get(ONCE, "")
         talk, model = self._api.talk, self._api.talk.model(asked.model)
         if asked.session:
             exchange = await talk.named(
@@ -81,7 +81,7 @@ class Runs:
         given = request.query_params.get("after") or request.headers.get("last-event-id") or "0"
         return stream(self._events(exchange, number(given)))
 
-    async def _events(self, exchange: Exchange, after: int) -> AsyncGenerator[bytes]:
+    async def _events(self, exchange: SubmittedMessage, after: int) -> AsyncGenerator[bytes]:
         """The run's part of the journal, and its text as it is written. It is only watched: whoever
         stops listening stops nothing."""
         async with aclosing(self._api.talk.pieces(exchange, after)) as pieces:
@@ -94,7 +94,7 @@ class Runs:
                     )
         yield schemas.server_sent(await self._run(exchange), "run")
 
-    async def _found(self, request: Request) -> Exchange:
+    async def _found(self, request: Request) -> SubmittedMessage:
         id = request.path_params["id"]
         if not id.startswith(ID):
             raise NotFound(f"there is no run {id!r}", "ids begin with run_")
@@ -105,11 +105,11 @@ class Runs:
             return True
         return self._api.runtime.settings.gateway.api_consent or SOURCE in question.consent.by
 
-    async def _open(self, exchange: Exchange) -> list[Question]:
+    async def _open(self, exchange: SubmittedMessage) -> list[Question]:
         questions = await self._api.runtime.store.questions()
         return [one for one in questions if one.session == exchange.session.id]
 
-    async def _questions(self, exchange: Exchange) -> list[dict[str, Any]]:
+    async def _questions(self, exchange: SubmittedMessage) -> list[dict[str, Any]]:
         return [
             {"id": one.id, "purpose": one.purpose, "text": one.text,
              "choices": [c for c in one.choices if one.purpose != "approval" or c != ALWAYS],
@@ -117,7 +117,7 @@ class Runs:
             for one in await self._open(exchange)
         ]  # fmt: skip
 
-    async def _run(self, exchange: Exchange) -> dict[str, Any]:
+    async def _run(self, exchange: SubmittedMessage) -> dict[str, Any]:
         store = self._api.runtime.store
         taken, end = await self._api.talk.so_far(exchange)
         questions = await self._questions(exchange) if end is None else []

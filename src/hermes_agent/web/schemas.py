@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.messages import Media
-from hermes_agent.web.conversations import Said
+from hermes_agent.web.conversations import ClientMessage
 
 
 class ChatMessage(Struct, frozen=True):
@@ -61,7 +61,7 @@ class AnswerRequest(Struct, frozen=True, forbid_unknown_fields=True):
     answer: str
 
 
-def chat_said(request: ChatRequest) -> list[Said]:
+def chat_said(request: ChatRequest) -> list[ClientMessage]:
     if request.n not in (None, 1):
         raise UsageError("only one answer is given", "leave out `n`")
     _no_tools(request.tools or request.functions)
@@ -72,14 +72,14 @@ def chat_said(request: ChatRequest) -> list[Said]:
     return said
 
 
-def responses_said(request: ResponsesRequest) -> list[Said]:
+def responses_said(request: ResponsesRequest) -> list[ClientMessage]:
     _no_tools(request.tools)
     _only_text((request.text or {}).get("format"))
-    said: list[Said] = []
+    said: list[ClientMessage] = []
     if request.instructions:
-        said.append(Said("system", request.instructions))
+        said.append(ClientMessage("system", request.instructions))
     if isinstance(request.input, str):
-        said.append(Said("user", request.input))
+        said.append(ClientMessage("user", request.input))
     else:
         for item in request.input:
             if item.get("type", "message") != "message":
@@ -107,11 +107,11 @@ def _only_text(form: Any) -> None:
         raise UsageError("answers are text", "leave the response format out")
 
 
-def _said(role: str, content: Any) -> Said:
+def _said(role: str, content: Any) -> ClientMessage:
     if content is None:
-        return Said(role, "")
+        return ClientMessage(role, "")
     if isinstance(content, str):
-        return Said(role, content)
+        return ClientMessage(role, content)
     texts: list[str] = []
     files: list[Media] = []
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
@@ -130,7 +130,7 @@ def _said(role: str, content: Any) -> Said:
             files.append(_data(str(file.get("file_data", "")), str(file.get("filename", ""))))
         else:
             raise UsageError(f"a part of type {kind!r} means nothing here", "send text or images")
-    return Said(role, "\n".join(texts), tuple(files))
+    return ClientMessage(role, "\n".join(texts), tuple(files))
 
 
 def _data(url: str, name: str = "") -> Media:

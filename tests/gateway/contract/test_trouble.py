@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Refused, SendError
+from hermes_agent.gateway.channel import CredentialsRejected, SendError
 from tests.support.patience import PATIENCE
 from tests.support.platforms import having
 from tests.support.platforms.world import World, until, world
@@ -157,7 +157,7 @@ async def test_an_expired_token_is_refused_and_no_restart_is_tried(here: World) 
         await here.channel.probe()
     if here.manifest.receives:
         await here.platform.cut()
-        await until(lambda: any(isinstance(end, Refused) for end in here.ends))
+        await until(lambda: any(isinstance(end, CredentialsRejected) for end in here.ends))
     said = [str(refused.value), *(str(end) for end in here.ends)]
     assert not [one for one in said for secret in here.platform.secrets().values() if secret in one]
 
@@ -171,7 +171,7 @@ async def test_a_channel_that_is_connected_but_deaf_is_found_out(here: World) ->
     await here.platform.say("hello?")
     with pytest.raises(HermesError) as deaf:
         await here.channel.probe()
-    assert not isinstance(deaf.value, Refused)
+    assert not isinstance(deaf.value, CredentialsRejected)
     here.platform.trouble.deaf = False
     await here.reconnect()
     assert [arrived.text for arrived in await here.heard(2)] == ["hello", "hello?"]

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Called
+from hermes_agent.gateway.channel import WebhookReceiver
 
 Where = Literal["private", "group", "thread"]
 
@@ -78,7 +78,7 @@ class Platform(Protocol):
     trouble: Trouble
     listen: str
     """Where the door is that it calls; empty for one that is not called."""
-    channel: Called | None
+    channel: WebhookReceiver | None
     """Who answers there."""
 
     async def start(self, folder: Path) -> None: ...

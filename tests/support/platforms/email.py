@@ -20,7 +20,7 @@ from typing import Any
 
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Called
+from hermes_agent.gateway.channel import WebhookReceiver
 from tests.support.mailserver import HERE, PASSWORD, PEOPLE, MailServer, mailserver
 from tests.support.patience import PATIENCE
 from tests.support.platforms import Shown, Switch, Trouble, Where
@@ -75,7 +75,7 @@ class EmailPlatform:
         "deaf", "cut", "limited", "broken", "twice", "malformed", "expired", "forgets-chat",
     ))  # fmt: skip
     listen = ""
-    channel: Called | None = None
+    channel: WebhookReceiver | None = None
 
     def __init__(self) -> None:
         self.trouble = Trouble(after=60.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes_agent.gateway.channel import Called
+from hermes_agent.gateway.channel import WebhookReceiver
 from tests.support.platforms import Shown, Trouble
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -26,7 +26,7 @@ class Loopback:
         self._cut = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self.port = 0
-        self.channel: Called | None = None
+        self.channel: WebhookReceiver | None = None
         """Where what is called is answered."""
         self.listen = ""
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from hermes_agent.core.gateway import Button, Chat
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Called
+from hermes_agent.gateway.channel import WebhookReceiver
 from tests.support.platforms import Shown, Switch, Where
 from tests.support.platforms.loopback import Loopback
 
@@ -35,7 +35,7 @@ class WebhookPlatform(Loopback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.channel: Called | None = None
+        self.channel: WebhookReceiver | None = None
         self.posted: list[bytes] = []
         self.buttons: dict[str, str] = {}
         self._server: uvicorn.Server | None = None

@@ -8,9 +8,15 @@ from importlib import import_module
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Button, Chat, Outgoing
+from hermes_agent.core.gateway import Button, Chat, InboundMessage, OutboundMessage
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Called, Channel, Manifest, Refused, Surroundings
+from hermes_agent.gateway.channel import (
+    Channel,
+    ChannelContext,
+    CredentialsRejected,
+    Manifest,
+    WebhookReceiver,
+)
 from hermes_agent.store.store import Store
 from tests.support.patience import PATIENCE
 from tests.support.platforms import Platform, Shown, platform
@@ -41,14 +47,14 @@ class World:
         make: Callable[..., Channel] = import_module(self.manifest.module).make
         secrets = self.platform.secrets()
         made = make(self.platform.settings(), self.surroundings(lambda name: secrets[name]))
-        self.platform.channel = made if isinstance(made, Called) else None
+        self.platform.channel = made if isinstance(made, WebhookReceiver) else None
         return made
 
-    def surroundings(self, secret: Callable[[str], str]) -> Surroundings:
+    def surroundings(self, secret: Callable[[str], str]) -> ChannelContext:
         async def pause(seconds: float) -> None:
             await asyncio.sleep(min(seconds, 0.02))
 
-        return Surroundings(
+        return ChannelContext(
             receive=self._receive,
             mark=lambda: self.store.gateway.mark(self.platform.name),
             keep_mark=lambda mark: self.store.gateway.keep_mark(self.platform.name, mark),
@@ -58,7 +64,7 @@ class World:
             listen=self.platform.listen,
         )
 
-    async def _receive(self, arrived: Arrived, mark: str) -> None:
+    async def _receive(self, arrived: InboundMessage, mark: str) -> None:
         await self.keeps.wait()
         await self.store.gateway.arrive(arrived, mark)
 
@@ -85,7 +91,7 @@ class World:
         while True:
             try:
                 await self.channel.run()
-            except Refused as why:
+            except CredentialsRejected as why:
                 self.ends.append(why)
                 return
             except HermesError as why:
@@ -101,7 +107,7 @@ class World:
                 except HermesError:
                     await asyncio.sleep(0.02)
 
-    async def heard(self, count: int = 1) -> list[Arrived]:
+    async def heard(self, count: int = 1) -> list[InboundMessage]:
         """What was kept, when there is so much of it."""
         async with asyncio.timeout(PATIENCE):
             while len(rows := await self.store.gateway.new()) < count:
@@ -120,7 +126,7 @@ class World:
         edit: str = "",
         key: str = "",
     ) -> str:
-        outgoing = Outgoing(
+        outgoing = OutboundMessage(
             chat or self.platform.chat(), text, files, buttons, reply_to=reply_to, edit=edit
         )
         return await self.channel.send(outgoing, key or f"key-{next(self._numbers)}")

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import Request, Stop, ToolCall, Usage
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from tests.support.model_server import Raw
 
 KEY = "sk-test-1234567890-do-not-tell"
@@ -84,7 +84,7 @@ class WireUnderTest(Protocol):
     @property
     def credential(self) -> Credential: ...
 
-    def open(self, endpoint: Endpoint) -> Speaker: ...
+    def open(self, endpoint: Endpoint) -> WireClient: ...
 
     def answer(self, case: Case) -> Raw:
         """The case as this service streams it, one event a piece, cut as the real one cuts."""

@@ -10,9 +10,9 @@ from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from pydantic import TypeAdapter
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, ToolCall, Usage
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.anthropic.stream import open_speaker
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from tests.support.model_server import Raw, event
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
@@ -44,7 +44,7 @@ _PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
 
 
 def endpoint(root: str, facts: ModelFacts = FACTS, **headers: str) -> Endpoint:
-    service = Service(wire="anthropic", headers=headers)
+    service = ModelService(wire="anthropic", headers=headers)
     return Endpoint("anthropic/claude-test", "claude-test", service, root, facts, silence=PATIENCE)
 
 
@@ -144,7 +144,7 @@ class _Wire(ServerSent):
     def endpoint(self, root: str) -> Endpoint:
         return endpoint(root)
 
-    def open(self, endpoint: Endpoint) -> Speaker:
+    def open(self, endpoint: Endpoint) -> WireClient:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

@@ -21,8 +21,8 @@ from botocore.validate import ParamValidator
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.settings.services import Service
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.core.settings.services import ModelService
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from hermes_agent.models.wires.bedrock.client import open_speaker
 from tests.support.model_server import End, Raw
 from tests.support.patience import PATIENCE
@@ -171,10 +171,10 @@ class _Wire:
             reads=True,
         )
         return Endpoint(
-            "bedrock/test", MODEL, Service(wire="bedrock"), root, facts, silence=PATIENCE
+            "bedrock/test", MODEL, ModelService(wire="bedrock"), root, facts, silence=PATIENCE
         )
 
-    def open(self, endpoint: Endpoint) -> Speaker:
+    def open(self, endpoint: Endpoint) -> WireClient:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

@@ -12,8 +12,8 @@ from google.genai import types
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.settings.services import Service
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.core.settings.services import ModelService
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from hermes_agent.models.wires.gemini.stream import open_speaker
 from tests.support.model_server import Raw, event
 from tests.support.patience import PATIENCE
@@ -120,11 +120,11 @@ class _Wire(ServerSent):
             sees=True,
             reads=True,
         )
-        service = Service(wire="gemini")
+        service = ModelService(wire="gemini")
         url = f"{root}/v1beta"
         return Endpoint("gemini/test", "test", service, url, facts, silence=PATIENCE)
 
-    def open(self, endpoint: Endpoint) -> Speaker:
+    def open(self, endpoint: Endpoint) -> WireClient:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

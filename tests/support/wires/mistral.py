@@ -16,8 +16,8 @@ from mistralai.client.models import (
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.settings.services import Service
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.core.settings.services import ModelService
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from hermes_agent.models.wires.history_repair import short_id
 from hermes_agent.models.wires.mistral.stream import open_speaker
 from tests.support.model_server import Raw, event
@@ -106,10 +106,10 @@ class _Wire(ServerSent):
 
     def endpoint(self, root: str) -> Endpoint:
         facts = ModelFacts(rates=(Rates(0.4, 2.0, 0.04),), efforts=("high",), sees=True, reads=True)
-        service = Service(wire="mistral", quirks=("prompt_cache_key",))
+        service = ModelService(wire="mistral", quirks=("prompt_cache_key",))
         return Endpoint("mistral/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
-    def open(self, endpoint: Endpoint) -> Speaker:
+    def open(self, endpoint: Endpoint) -> WireClient:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

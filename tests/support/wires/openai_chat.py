@@ -8,8 +8,8 @@ from openai import AsyncOpenAI
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.settings.services import Service
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.core.settings.services import ModelService
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from hermes_agent.models.wires.openai.chat import open_speaker
 from tests.support.model_server import Raw, event
 from tests.support.openai_server import FAILURES, FINISH, chunk
@@ -34,10 +34,12 @@ class _Wire(ServerSent):
         facts = ModelFacts(
             rates=(Rates(2.0, 8.0, 0.5),), efforts=("low", "medium", "high"), sees=True, reads=True
         )
-        service = Service(quirks=("max_completion_tokens", "reasoning_effort", "reasoning_content"))
+        service = ModelService(
+            quirks=("max_completion_tokens", "reasoning_effort", "reasoning_content")
+        )
         return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
-    def open(self, endpoint: Endpoint) -> Speaker:
+    def open(self, endpoint: Endpoint) -> WireClient:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

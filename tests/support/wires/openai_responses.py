@@ -10,8 +10,8 @@ from openai.types.responses import Response
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.settings.services import Service
-from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.core.settings.services import ModelService
+from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from hermes_agent.models.wires.openai.responses import open_speaker
 from tests.support.model_server import Raw
 from tests.support.openai_server import FAILURES
@@ -138,10 +138,10 @@ class _Wire(ServerSent):
         facts = ModelFacts(
             rates=(Rates(2.0, 8.0, 0.5),), efforts=("low", "medium", "high"), sees=True, reads=True
         )
-        service = Service(wire="openai-responses")
+        service = ModelService(wire="openai-responses")
         return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
-    def open(self, endpoint: Endpoint) -> Speaker:
+    def open(self, endpoint: Endpoint) -> WireClient:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

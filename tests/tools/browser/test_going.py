@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.settings.root import BrowserSettings
 from hermes_agent.models.scripted import ScriptedModel

@@ -5,7 +5,7 @@ from typing import Any
 
 from hermes_agent.agent.tools.discovery import find_tools
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tool_services import Lent
+from hermes_agent.core.tool_services import ToolServices
 from hermes_agent.core.tools import ToolResult
 from tests.support.calls import Caller
 from tests.tools.mcp.conftest import Desk
@@ -14,7 +14,7 @@ from tests.tools.mcp.conftest import Desk
 async def found(desk: Desk, **given: Any) -> ToolResult:
     class Lending(Caller):
         def context(self, effect: str) -> Any:
-            lent = Lent(sources=[desk.servers])
+            lent = ToolServices(sources=[desk.servers])
             return replace(super().context(effect), lent=lent)
 
     return await Lending(desk.caller.workspace, desk.caller.terminal).call(find_tools, **given)

@@ -3,7 +3,7 @@
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.settings.root import McpServerSettings
 from tests.support.mcp_servers import installed, npm_server
 from tests.tools.mcp.conftest import Desk
@@ -104,7 +104,7 @@ async def test_a_server_that_is_told_the_workspace_reads_there(desk: Desk) -> No
 
 async def test_servers_from_pypi_work_too(desk: Desk) -> None:
     repository = desk.caller.workspace
-    await desk.caller.terminal.run(Command("init", "git init -q"))
+    await desk.caller.terminal.run(ShellCommand("init", "git init -q"))
     desk.settings["time"] = McpServerSettings(command=(installed("mcp-server-time"),))
     desk.settings["git"] = McpServerSettings(command=(installed("mcp-server-git"),))
     rows = {row.name for row in await desk.servers.search("")}

@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.agent.authored_tools.signature import Shape
+from hermes_agent.agent.authored_tools.signature import ToolSignature
 from hermes_agent.agent.tools.resolver import KEPT_BACK
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Call, Worked
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult
+from hermes_agent.core.tool_services import Call, SandboxResult
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult
 
 _TOOL_FAILED = re.compile(r"^(?:\w+\.)*ToolFailed\b", re.MULTILINE)
 """How a traceback names what a call that failed raises."""
 
 
-class Calls:
+class InvocationCalls:
     """Makes the calls of one run, and sees how they go."""
 
     def __init__(self, call: Call) -> None:
@@ -34,7 +34,7 @@ class Calls:
         self._failed = self._failed or not result.ok
         return result
 
-    def stopped(self, worked: Worked) -> bool:
+    def stopped(self, worked: SandboxResult) -> bool:
         """Whether it ended because a call of it failed."""
         said = _TOOL_FAILED.search(worked.trouble)
         return self._failed and not worked.limit and said is not None
@@ -44,7 +44,7 @@ def callable_names(names: Collection[str], call: Call | None) -> list[str]:
     return [name for name in names if name not in KEPT_BACK] if call is not None else []
 
 
-def fitting(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
+def fitting(shape: ToolSignature, given: dict[str, Any]) -> dict[str, Any]:
     try:
         checked = msgspec.convert(given, shape.arguments, strict=False)
     except msgspec.ValidationError as error:
@@ -56,7 +56,7 @@ def fitting(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
     return built
 
 
-def shown(worked: Worked) -> str:
+def shown(worked: SandboxResult) -> str:
     """What it printed, then what it returned."""
     value = worked.value
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -67,7 +67,7 @@ def shown(worked: Worked) -> str:
 
 async def run_again(
     _context: ToolContext, _note: dict[str, Any], /, **_arguments: Any
-) -> Recovered:
+) -> RecoveryResult:
     # In its sandbox it has no effects of its own; the calls that it made are in the journal, and
     # those that had ended are not made again.
     return "again"

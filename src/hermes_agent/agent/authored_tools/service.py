@@ -13,19 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent.authored_tools.invocation import (
-    Calls,
+    InvocationCalls,
     callable_names,
     fitting,
     run_again,
     shown,
 )
-from hermes_agent.agent.authored_tools.signature import Shape, check_name, check_shape, encoded
-from hermes_agent.agent.authored_tools.store import HAND, Seen, Shelf, digest_of
+from hermes_agent.agent.authored_tools.signature import (
+    ToolSignature,
+    check_name,
+    check_shape,
+    encoded,
+)
+from hermes_agent.agent.authored_tools.store import HAND, AuthoredToolStore, ToolSnapshot, digest_of
 from hermes_agent.agent.authored_tools.validation import tail, trouble_of, try_out
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.tool_services import Call, Listed, Worked, Workers, WorkLimits
-from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_services import (
+    Call,
+    CodeSandbox,
+    SandboxLimits,
+    SandboxResult,
+    ToolListing,
+)
+from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, ToolResult, tool
 
 log = logging.getLogger("hermes.written")
 
@@ -39,24 +50,24 @@ _runs = count(1)
 _within: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
 
 
-class WrittenTools:
+class AuthoredTools:
     """The tools of one home."""
 
     def __init__(
         self,
         folder: Path,
-        workers: Callable[[], Workers],
+        workers: Callable[[], CodeSandbox],
         settings: Callable[[], Settings],
         taken: Callable[[], Collection[str]],
         clock: Callable[[], float],
         redact: Callable[[str], str],
     ) -> None:
-        self.shelf = Shelf(folder, clock)
+        self.shelf = AuthoredToolStore(folder, clock)
         self._workers = workers
         self._settings = settings
         self._taken = taken
         self._redact = redact
-        self._shapes: dict[str, tuple[str, Shape]] = {}
+        self._shapes: dict[str, tuple[str, ToolSignature]] = {}
         """By name: what was read from the text with this digest."""
         self._refused: dict[str, tuple[str, ToolError]] = {}
         """By name: what is wrong with the text with this digest."""
@@ -78,7 +89,7 @@ class WrittenTools:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return f"Tools you wrote: {', '.join(names[:NAMED])}{more}" if names else ""
 
-    async def search(self, query: str) -> Sequence[Listed]:
+    async def search(self, query: str) -> Sequence[ToolListing]:
         words = query.lower().split()
         found = []
         for name in self.shelf.names():
@@ -88,7 +99,7 @@ class WrittenTools:
                 continue  # disabled, or not as it should be: whoever names it is told
             text = f"{name} {tool.description}".lower() if tool is not None else ""
             if tool is not None and all(word in text for word in words):
-                found.append(Listed(name, tool.description.split("\n", 1)[0]))
+                found.append(ToolListing(name, tool.description.split("\n", 1)[0]))
         return found
 
     async def find(self, name: str) -> Tool | None:
@@ -114,7 +125,7 @@ class WrittenTools:
         seen = await asyncio.to_thread(self.shelf.look, name)
         return seen is not None and seen.version > 0 and seen.digest == digest
 
-    def _usable(self, name: str, seen: Seen) -> Shape:
+    def _usable(self, name: str, seen: ToolSnapshot) -> ToolSignature:
         disabled = seen.record.disabled
         if disabled == "person":
             raise _disabled(name, "by a person")
@@ -161,7 +172,9 @@ class WrittenTools:
             {"name": name, "version": version.number, "seconds": seconds},
         )
 
-    async def examine(self, name: str, code: str, call: Call | None = None) -> tuple[Shape, float]:
+    async def examine(
+        self, name: str, code: str, call: Call | None = None
+    ) -> tuple[ToolSignature, float]:
         """Check code in every way; the seconds that its tests took. Keeps nothing. Raises
         `ToolError` with what is wrong."""
         check_name(name, self._taken())
@@ -174,7 +187,7 @@ class WrittenTools:
         )  # fmt: skip
         return shape, seconds
 
-    async def check(self, name: str, call: Call | None = None) -> Seen:
+    async def check(self, name: str, call: Call | None = None) -> ToolSnapshot:
         """The tool as it lies there; a text that somebody wrote by hand is checked, and becomes a
         version. Raises `ToolError` with what is wrong."""
         async with self._checking.setdefault(name, asyncio.Lock()):
@@ -221,7 +234,7 @@ class WrittenTools:
         seen = await self.check(name, context.call)
         shape = self._usable(name, seen)
         arguments = fitting(shape, given)
-        calls = Calls(context.call) if context.call is not None else None
+        calls = InvocationCalls(context.call) if context.call is not None else None
         mark = _within.set((*around, name))
         try:
             worked = await self._workers().run(
@@ -239,7 +252,12 @@ class WrittenTools:
         return await self._result(name, seen, shape, worked, calls)
 
     async def _result(
-        self, name: str, seen: Seen, shape: Shape, worked: Worked, calls: Calls | None
+        self,
+        name: str,
+        seen: ToolSnapshot,
+        shape: ToolSignature,
+        worked: SandboxResult,
+        calls: InvocationCalls | None,
     ) -> ToolResult:
         trouble = trouble_of(worked, shape.returned)
         # What refused a call of it, the gate or the world, is no fault of the tool's.
@@ -257,9 +275,9 @@ class WrittenTools:
         hint = "find_tools shows its arguments; make_tool replaces it"
         raise ToolError(f"{said}\n{after}" if after else said, hint, "changed")
 
-    def _limits(self) -> WorkLimits:
+    def _limits(self) -> SandboxLimits:
         code = self._settings().code
-        return WorkLimits(code.seconds, code.memory_mb, code.processes, calls=code.calls)
+        return SandboxLimits(code.seconds, code.memory_mb, code.processes, calls=code.calls)
 
 
 def _key(name: str) -> str:
@@ -274,7 +292,7 @@ def _text(code: bytes) -> str:
         raise ToolError(f"line {line}: it is not UTF-8", retry="never") from None
 
 
-def _tests(shape: Shape) -> str:
+def _tests(shape: ToolSignature) -> str:
     return "its test" if len(shape.tests) == 1 else f"its {len(shape.tests)} tests"
 
 
@@ -294,7 +312,7 @@ def _by_hand(name: str, error: ToolError) -> ToolError:
     )
 
 
-def _as_by_hand(name: str, check: Callable[[], Shape]) -> Shape:
+def _as_by_hand(name: str, check: Callable[[], ToolSignature]) -> ToolSignature:
     try:
         return check()
     except ToolError as error:
@@ -307,7 +325,7 @@ async def _prepare(_context: ToolContext, name: str, code: str) -> dict[str, Any
 
 async def _recover(
     context: ToolContext, note: dict[str, Any], name: str, **_code: str
-) -> Recovered:
+) -> RecoveryResult:
     written = context.lent.written
     if written is not None and await written.holds(name, note["digest"]):
         return ToolResult(f"{name} was made before the restart", {"name": name})

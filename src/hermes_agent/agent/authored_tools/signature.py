@@ -33,7 +33,7 @@ def test_NAME() -> None:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ToolSignature:
     """What is known of a tool without running it."""
 
     name: str
@@ -62,7 +62,7 @@ def check_name(name: str, taken: Collection[str] = ()) -> None:
     raise ToolError(f"{name[:80]!r} cannot be the name of a tool: {trouble}", retry="changed")
 
 
-def check_shape(name: str, code: str) -> Shape:
+def check_shape(name: str, code: str) -> ToolSignature:
     """Read the code of a tool. Raises `ToolError` that names the line."""
     tree = _tree(code)
     try:
@@ -105,7 +105,7 @@ def _tree(code: str) -> ast.Module:
         raise ToolError("syntax: it is nested too deep", retry="changed") from None
 
 
-def _shape(name: str, tree: ast.Module) -> Shape:
+def _shape(name: str, tree: ast.Module) -> ToolSignature:
     if not ast.get_docstring(tree):
         raise Untyped(1, "the file begins with a docstring that says what the tool is for")
     function = _function(name, tree)
@@ -121,7 +121,7 @@ def _shape(name: str, tree: ast.Module) -> Shape:
         raise Untyped(function.lineno, f"{name} does not say what it returns: `-> str`")
     returned = type_of(function.returns)
     arguments = _arguments(function)
-    return Shape(
+    return ToolSignature(
         name=name,
         description=description,
         schema=_schema(function, arguments),

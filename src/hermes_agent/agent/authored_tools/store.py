@@ -27,7 +27,7 @@ UNCHECKED = "unchecked.py"
 """Beside the versions: the last text of a person's that was replaced before it was checked."""
 
 
-class Version(Struct, frozen=True, omit_defaults=True):
+class ToolVersion(Struct, frozen=True, omit_defaults=True):
     number: int
     digest: str
     time: float
@@ -36,10 +36,10 @@ class Version(Struct, frozen=True, omit_defaults=True):
     """Why it was taken back."""
 
 
-class Record(Struct, frozen=True, omit_defaults=True):
+class ToolRecord(Struct, frozen=True, omit_defaults=True):
     """What is known of one tool."""
 
-    versions: tuple[Version, ...] = ()
+    versions: tuple[ToolVersion, ...] = ()
     current: int = 0
     disabled: Literal["", "failed", "person"] = ""
     uses: int = 0
@@ -48,21 +48,21 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """Failures in a row, of the current version."""
 
     @property
-    def version(self) -> Version | None:
+    def version(self) -> ToolVersion | None:
         return self.get(self.current)
 
-    def get(self, number: int) -> Version | None:
+    def get(self, number: int) -> ToolVersion | None:
         return next((one for one in self.versions if one.number == number), None)
 
-    def of(self, digest: str) -> Version | None:
+    def of(self, digest: str) -> ToolVersion | None:
         return next((one for one in self.versions if one.digest == digest), None)
 
-    def before(self) -> Version | None:
+    def before(self) -> ToolVersion | None:
         """The last good version before the current one."""
         good = [one for one in self.versions if one.number < self.current and not one.failed]
         return max(good, key=lambda one: one.number, default=None)
 
-    def mended(self, number: int, failed: str = "") -> "Record":
+    def mended(self, number: int, failed: str = "") -> "ToolRecord":
         """With this version's mark set or taken away."""
         versions = tuple(
             replace(one, failed=failed) if one.number == number else one for one in self.versions
@@ -70,7 +70,7 @@ class Record(Struct, frozen=True, omit_defaults=True):
         return replace(self, versions=versions)
 
 
-class Entry(Struct, frozen=True):
+class ToolLogEntry(Struct, frozen=True):
     """A line of a tool's log."""
 
     time: float
@@ -80,20 +80,20 @@ class Entry(Struct, frozen=True):
     why: str = ""
 
 
-class Seen(Struct, frozen=True):
+class ToolSnapshot(Struct, frozen=True):
     """A tool as it lies there now. `version` is 0 for a text that nobody has checked yet."""
 
     code: bytes
     digest: str
     version: int
-    record: Record
+    record: ToolRecord
 
 
 def digest_of(code: bytes) -> str:
     return sha256(code).hexdigest()
 
 
-class Shelf:
+class AuthoredToolStore:
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
         self.folder = folder
         self._state = folder / "state.json"
@@ -112,7 +112,7 @@ class Shelf:
             found.append(path.stem)
         return sorted(found)
 
-    def records(self) -> dict[str, Record]:
+    def records(self) -> dict[str, ToolRecord]:
         try:
             data = self._state.read_bytes()
         except FileNotFoundError:
@@ -122,15 +122,15 @@ class Shelf:
                 f"{self._state} cannot be read: {error.strerror}", "make it readable"
             ) from None
         try:
-            return msgspec.json.decode(data, type=dict[str, Record])
+            return msgspec.json.decode(data, type=dict[str, ToolRecord])
         except msgspec.DecodeError as error:
             raise HermesError(
                 f"{self._state} is damaged: {error}",
                 "move it away: versions are found again in `history`, counts begin anew",
             ) from None
 
-    def record(self, name: str) -> Record:
-        return self.records().get(name, Record())
+    def record(self, name: str) -> ToolRecord:
+        return self.records().get(name, ToolRecord())
 
     def read(self, name: str) -> bytes | None:
         """The text of the file; None when there is none."""
@@ -152,7 +152,7 @@ class Shelf:
             raise ToolError(f"{path} has more than {MOST_BYTES} bytes", retry="never")
         return code
 
-    def look(self, name: str) -> Seen | None:
+    def look(self, name: str) -> ToolSnapshot | None:
         """What is there now, put right where somebody died or copied a version by hand."""
         code = self.read(name)
         if code is None:
@@ -168,7 +168,7 @@ class Shelf:
             digest = digest_of(code)
         version = record.version
         known = version is not None and version.digest == digest
-        return Seen(code, digest, record.current if known else 0, record)
+        return ToolSnapshot(code, digest, record.current if known else 0, record)
 
     def code(self, name: str, number: int) -> bytes:
         """The text of a version."""
@@ -179,7 +179,7 @@ class Shelf:
             there = ", ".join(str(one.number) for one in self.record(name).versions) or "none"
             raise NotFound(f"{name} has no version {number}", f"there are: {there}") from None
 
-    def log(self, name: str) -> list[Entry]:
+    def log(self, name: str) -> list[ToolLogEntry]:
         check_name(name)
         try:
             data = self._log(name).read_bytes()
@@ -188,14 +188,14 @@ class Shelf:
         entries = []
         for line in data.splitlines():
             try:
-                entries.append(msgspec.json.decode(line, type=Entry))
+                entries.append(msgspec.json.decode(line, type=ToolLogEntry))
             except msgspec.DecodeError:
                 continue  # whoever wrote it died in the middle
         return entries
 
     # changing
 
-    def keep(self, name: str, code: bytes, by: str, why: str) -> Version:
+    def keep(self, name: str, code: bytes, by: str, why: str) -> ToolVersion:
         """Make checked code the current version."""
         check_name(name)
         with self._locked():
@@ -203,7 +203,7 @@ class Shelf:
             version = record.of(digest_of(code))
             if version is None:
                 number = max((one.number for one in record.versions), default=0) + 1
-                version = Version(number, digest_of(code), self._clock(), by)
+                version = ToolVersion(number, digest_of(code), self._clock(), by)
                 record = replace(record, versions=(*record.versions, version))
                 _write(self._version(name, number), code)
             self._put(name, code, record)
@@ -214,7 +214,7 @@ class Shelf:
             self._note(name, "kept", version.number, by, why)
         return version
 
-    def roll_back(self, name: str, number: int | None, by: str) -> Version:
+    def roll_back(self, name: str, number: int | None, by: str) -> ToolVersion:
         """Bring a version back: the last good one before the current, or the one named."""
         check_name(name)
         with self._locked():
@@ -271,10 +271,10 @@ class Shelf:
     # how it is done
 
     @staticmethod
-    def _must_go_back(record: Record) -> bool:
+    def _must_go_back(record: ToolRecord) -> bool:
         return bool(record.version and record.version.failed and not record.disabled)
 
-    def _settle(self, name: str) -> Record:
+    def _settle(self, name: str) -> ToolRecord:
         """Finish what somebody who died had begun."""
         code, record = self.read(name), self._recollected(name, self.record(name))
         known = record.of(digest_of(code)) if code is not None else None
@@ -294,7 +294,7 @@ class Shelf:
         self._note(name, "rolled back", good.number, "hermes", "the version after it failed")
         return record
 
-    def _last_good(self, name: str, record: Record) -> Version | None:
+    def _last_good(self, name: str, record: ToolRecord) -> ToolVersion | None:
         """What going back leads to: where the file was changed by hand or is gone, the current
         version; else the last good one before it."""
         code, now = self.read(name), record.version
@@ -302,25 +302,25 @@ class Shelf:
             return now
         return record.before()
 
-    def _put(self, name: str, code: bytes, record: Record) -> None:
+    def _put(self, name: str, code: bytes, record: ToolRecord) -> None:
         """Replace the file. A text that somebody wrote by hand and nobody checked is kept aside."""
         there = self.read(name)
         if there is not None and record.of(digest_of(there)) is None:
             _write(self._log(name).with_name(UNCHECKED), there)
         _write(self._file(name), code)
 
-    def _put_back(self, name: str, record: Record, version: Version) -> Record:
+    def _put_back(self, name: str, record: ToolRecord, version: ToolVersion) -> ToolRecord:
         self._put(name, self.code(name, version.number), record)
         disabled = record.disabled if record.disabled == "person" else ""
         record = replace(record, current=version.number, row=0, disabled=disabled)
         self._save(name, record)
         return record
 
-    def _recollected(self, name: str, record: Record) -> Record:
+    def _recollected(self, name: str, record: ToolRecord) -> ToolRecord:
         """With the versions that are in the history and that the state does not know."""
         known = {one.number for one in record.versions}
         more = [
-            Version(int(path.stem), digest_of(path.read_bytes()), path.stat().st_mtime, "")
+            ToolVersion(int(path.stem), digest_of(path.read_bytes()), path.stat().st_mtime, "")
             for path in sorted(self._version(name, 0).parent.glob("[0-9]*.py"))
             if path.stem.isdigit() and int(path.stem) not in known
         ]
@@ -336,11 +336,11 @@ class Shelf:
     def _log(self, name: str) -> Path:
         return self.folder / "history" / name / "log.jsonl"
 
-    def _save(self, name: str, record: Record) -> None:
+    def _save(self, name: str, record: ToolRecord) -> None:
         _write(self._state, msgspec.json.encode({**self.records(), name: record}))
 
     def _note(self, name: str, what: str, version: int, by: str, why: str = "") -> None:
-        line = msgspec.json.encode(Entry(self._clock(), what, version, by, why))
+        line = msgspec.json.encode(ToolLogEntry(self._clock(), what, version, by, why))
         path = self._log(name)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("ab+") as file:

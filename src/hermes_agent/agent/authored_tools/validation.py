@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from hermes_agent.agent.authored_tools.signature import Shape
+from hermes_agent.agent.authored_tools.signature import ToolSignature
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Call, Worked, Workers, WorkLimits
+from hermes_agent.core.tool_services import Call, CodeSandbox, SandboxLimits, SandboxResult
 
 PROGRAM = Path(__file__).with_name("harness.py")
 """What runs inside, after the tool's own lines, which so keep their numbers."""
@@ -20,7 +20,7 @@ TAIL_CHARS = 2_000
 """The most of a traceback or of what was printed that is told."""
 
 
-class Trouble(Struct, frozen=True):
+class ValidationProblem(Struct, frozen=True):
     """Something that is wrong, as the program tells it."""
 
     what: str
@@ -29,20 +29,20 @@ class Trouble(Struct, frozen=True):
 
 
 async def try_out(
-    workers: Workers,
+    workers: CodeSandbox,
     key: str,
-    shape: Shape,
+    shape: ToolSignature,
     code: str,
     *,
     tools: Sequence[str],
     call: Call | None,
-    limits: WorkLimits,
+    limits: SandboxLimits,
 ) -> float:
     """The seconds that the tests took. Raises `ToolError` with what is wrong."""
     source = code + "\n\n" + PROGRAM.read_text(encoding="utf-8")
     limits = replace(limits, seconds=min(limits.seconds, SECONDS))
     given = {"name": shape.name, "tests": list(shape.tests), "imports": list(shape.imports)}
-    runs: list[Worked] = []
+    runs: list[SandboxResult] = []
     for number in (1, 2):
         worked = await workers.run(
             f"{key}-{number}", source, function="_hermes_trial", arguments=given,
@@ -58,18 +58,18 @@ async def try_out(
     return max(worked.seconds for worked in runs)
 
 
-def _said(worked: Worked, code: str) -> str:
+def _said(worked: SandboxResult, code: str) -> str:
     """What is wrong; nothing when all is well."""
     if trouble := trouble_of(worked):
         return f"it failed in the sandbox: {trouble}"
     try:
-        troubles = convert(worked.value, list[Trouble])
+        troubles = convert(worked.value, list[ValidationProblem])
     except ValidationError:
         return "its trial gave no account of itself"
     return "\n".join(_line(trouble, code.split("\n")) for trouble in troubles)
 
 
-def _line(trouble: Trouble, lines: Sequence[str]) -> str:
+def _line(trouble: ValidationProblem, lines: Sequence[str]) -> str:
     if not 0 < trouble.line <= len(lines):
         return f"{trouble.what}: {trouble.text}"
     said = f"line {trouble.line}: {trouble.what}: {trouble.text}"
@@ -82,7 +82,7 @@ def tail(text: str) -> str:
     return text if len(text) <= TAIL_CHARS else "…" + text[-TAIL_CHARS:]
 
 
-def trouble_of(worked: Worked, returned: Any = Any) -> str:
+def trouble_of(worked: SandboxResult, returned: Any = Any) -> str:
     """Why a run did not go well, or gave something else than the type it promised; nothing when
     all is well. What printed without end has not gone well, even if it came to one."""
     if not worked.ok or worked.limit:

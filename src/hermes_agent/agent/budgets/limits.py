@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from hermes_agent.agent.budgets.reservations import Account, Unit
-from hermes_agent.agent.conversation import Conversation, rounds
+from hermes_agent.agent.budgets.reservations import Budget, Unit
+from hermes_agent.agent.conversation import ConversationState, rounds
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events.journal import BudgetReached
+from hermes_agent.core.events import BudgetReached
 from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import NO_SHARE, Session
@@ -50,8 +50,8 @@ def with_share(settings: Settings, session: Session) -> Settings:
 
 
 def accounts(
-    settings: Settings, talk: Conversation, turn: int, family: Family, spent_today: Used
-) -> list[Account]:
+    settings: Settings, talk: ConversationState, turn: int, family: Family, spent_today: Used
+) -> list[Budget]:
     """The budgets that a call of a turn draws on. Each consent of the user adds the same again."""
 
     async def turn_tokens() -> float:
@@ -70,12 +70,12 @@ def accounts(
 
 def accounts_beside(
     settings: Settings, session: str, family: Family, spent_today: Used
-) -> list[Account]:
+) -> list[Budget]:
     """The budgets of a call that belongs to a session and to none of its turns."""
     return _wider(settings, session, family, spent_today, None)
 
 
-def day_accounts(settings: Settings, spent_today: Used) -> list[Account]:
+def day_accounts(settings: Settings, spent_today: Used) -> list[Budget]:
     """The budget that every call draws on, whoever makes it."""
     return _account("dollars", "day", "", settings.budgets.day_dollars, spent_today, None)
 
@@ -85,8 +85,8 @@ def _wider(
     session: str,
     family: Family,
     spent_today: Used,
-    talk: Conversation | None,
-) -> list[Account]:
+    talk: ConversationState | None,
+) -> list[Budget]:
     async def tokens() -> float:
         return (await family())[1]
 
@@ -107,16 +107,16 @@ def _account(
     whose: str,
     limit: float | None,
     used: Used,
-    talk: Conversation | None,
-) -> list[Account]:
+    talk: ConversationState | None,
+) -> list[Budget]:
     if limit is None:
         return []
     what = f"{unit} of this {scope}"
     whole = limit * (1 + (talk.extensions.get(what, 0) if talk else 0))
-    return [Account(what, f"{scope}:{whose}:{unit}", whole, unit, used, shared=scope == "day")]
+    return [Budget(what, f"{scope}:{whose}:{unit}", whole, unit, used, shared=scope == "day")]
 
 
-def reached(settings: Settings, talk: Conversation) -> BudgetReached | None:
+def reached(settings: Settings, talk: ConversationState) -> BudgetReached | None:
     """The first of the budgets that no single call can overshoot, if it is used up."""
     rows: tuple[tuple[str, float, float | None], ...] = (
         ("steps of this turn", talk.turn.steps, settings.loop.max_steps),

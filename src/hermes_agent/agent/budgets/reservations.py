@@ -19,7 +19,7 @@ Unit = Literal["dollars", "tokens"]
 
 
 @dataclass(frozen=True)
-class Account:
+class Budget:
     """One budget. Calls that draw on the same `key` share it."""
 
     what: str
@@ -32,7 +32,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Bill:
+class CostEstimate:
     """What a call can come to: whoever may answer it, with the most input tokens each of them can
     find in it, and the output it wants."""
 
@@ -65,16 +65,16 @@ class Bill:
 
 
 @dataclass(frozen=True)
-class Short:
+class BudgetExceeded:
     """A budget that the call does not fit into."""
 
-    account: Account
+    account: Budget
     used: float
     needed: float
 
 
 @dataclass
-class Held:
+class Reservation:
     """What a call may use at most, set aside until `release`."""
 
     input: int = 0
@@ -83,9 +83,9 @@ class Held:
     """Tokens of output it may ask for; None where no budget says."""
     dollars: float | None = None
     """Dollars it can come to, where a budget is in dollars."""
-    accounts: Sequence[Account] = ()
+    accounts: Sequence[Budget] = ()
     amounts: dict[str, float] = field(default_factory=dict)
-    give_back: Callable[["Held"], None] | None = None
+    give_back: Callable[["Reservation"], None] | None = None
 
     def release(self) -> None:
         if self.give_back is not None:
@@ -93,20 +93,22 @@ class Held:
             self.give_back = None
 
 
-class Purse:
+class BudgetReservations:
     def __init__(self) -> None:
-        self._out: list[Held] = []
+        self._out: list[Reservation] = []
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._returned = asyncio.Event()
         self._told: dict[str, tuple[float, float]] = {}
         """For shared budgets: what was used when last seen, and the mark people know of."""
 
-    async def hold(self, accounts: Sequence[Account], bill: Bill) -> Held | Short:
+    async def hold(
+        self, accounts: Sequence[Budget], bill: CostEstimate
+    ) -> Reservation | BudgetExceeded:
         """Set aside what a call can come to. Near a limit the call is made smaller, as long as
         nobody else holds a part of what is left; otherwise that is waited for. First come, first
         served: small calls do not keep a large one waiting for ever."""
         if not accounts:
-            return Held()
+            return Reservation()
         async with self._line(accounts):
             while True:
                 returned = self._returned  # before the look: what comes back meanwhile counts
@@ -116,14 +118,16 @@ class Purse:
                 await returned.wait()
 
     @asynccontextmanager
-    async def _line(self, accounts: Sequence[Account]) -> AsyncIterator[None]:
+    async def _line(self, accounts: Sequence[Budget]) -> AsyncIterator[None]:
         """One call at a time looks at a budget; those that draw on others need not wait for it."""
         async with AsyncExitStack() as lines:
             for key in sorted({account.key for account in accounts}):
                 await lines.enter_async_context(self._lines.setdefault(key, asyncio.Lock()))
             yield
 
-    async def _look(self, accounts: Sequence[Account], bill: Bill) -> Held | Short | None:
+    async def _look(
+        self, accounts: Sequence[Budget], bill: CostEstimate
+    ) -> Reservation | BudgetExceeded | None:
         output, others = bill.output, False
         for account in accounts:
             # In this order: a call that ends meanwhile is counted twice rather than not at all.
@@ -132,7 +136,7 @@ class Purse:
             self._see(account, used, used)
             left = account.limit - used
             if bill.output_within(account.unit, left) < bill.least:
-                return Short(account, used, bill.most(account.unit, bill.least))
+                return BudgetExceeded(account, used, bill.most(account.unit, bill.least))
             fits = bill.output_within(account.unit, left - held)
             others = others or (fits < bill.output and held > 0.0)
             output = min(output, fits)
@@ -141,11 +145,11 @@ class Purse:
         amounts = {account.key: bill.most(account.unit, output) for account in accounts}
         dollars = [amounts[one.key] for one in accounts if one.unit == "dollars"]
         most = max(dollars, default=None)
-        made = Held(bill.input, output, most, accounts, amounts, self._give_back)
+        made = Reservation(bill.input, output, most, accounts, amounts, self._give_back)
         self._out.append(made)
         return made
 
-    async def reserve(self, accounts: Sequence[Account], part: float) -> Held:
+    async def reserve(self, accounts: Sequence[Budget], part: float) -> Reservation:
         """Set a part of what is left of each budget aside, for others to use."""
         async with self._line(accounts):
             amounts = {}
@@ -153,11 +157,11 @@ class Purse:
                 held = self._held(account)
                 left = account.limit - await account.used() - held
                 amounts[account.key] = max(0.0, left * part)
-            made = Held(accounts=accounts, amounts=amounts, give_back=self._give_back)
+            made = Reservation(accounts=accounts, amounts=amounts, give_back=self._give_back)
             self._out.append(made)
             return made
 
-    async def covers(self, held: Held) -> bool:
+    async def covers(self, held: Reservation) -> bool:
         """Whether a call may still use all that was set aside for it, after it has used some for
         nothing."""
         for account in held.accounts:
@@ -166,7 +170,7 @@ class Purse:
                 return False
         return True
 
-    def passed(self, account: Account, before: float, after: float) -> float | None:
+    def passed(self, account: Budget, before: float, after: float) -> float | None:
         """The highest mark that was passed on the way from `before` to `after`. For a shared
         budget: since people were last told, whoever used it."""
         said = self._see(account, before, after) if account.shared else _mark(account, before)
@@ -177,7 +181,7 @@ class Purse:
             self._told[_named(account)] = (after, now)
         return now
 
-    def _see(self, account: Account, before: float, now: float) -> float:
+    def _see(self, account: Budget, before: float, now: float) -> float:
         """The mark of a shared budget that people know of. What was used before this process
         began to look they were told by another."""
         if not account.shared:
@@ -188,20 +192,20 @@ class Purse:
         self._told[_named(account)] = (now, said)
         return said
 
-    def _held(self, account: Account) -> float:
+    def _held(self, account: Budget) -> float:
         return sum(one.amounts.get(account.key, 0.0) for one in self._out)
 
-    def _give_back(self, held: Held) -> None:
+    def _give_back(self, held: Reservation) -> None:
         self._out = [one for one in self._out if one is not held]
         self._returned.set()
         self._returned = asyncio.Event()
 
 
-def _named(account: Account) -> str:
+def _named(account: Budget) -> str:
     return f"{account.key}:{account.limit:g}"
 
 
-def _mark(account: Account, used: float) -> float:
+def _mark(account: Budget, used: float) -> float:
     """The highest of the marks that so much has reached; 0 for none."""
     reached = [share for share in WARN_AT if 0 < account.limit * share <= used]
     return max(reached, default=0.0)

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from hermes_agent.agent.budgets.reservations import Account, Purse
-from hermes_agent.core.tool_services import Carved
+from hermes_agent.agent.budgets.reservations import Budget, BudgetReservations
+from hermes_agent.core.tool_services import BudgetShare
 
-Carve = Callable[[int, int], AbstractAsyncContextManager[Carved]]
+SplitBudget = Callable[[int, int], AbstractAsyncContextManager[BudgetShare]]
 """With the number of children, and of those calls (this one among them) that still have to get
 their part."""
 
@@ -14,19 +14,19 @@ PART = 0.9
 """How much of what is left goes to the children: their parent must still read what they say."""
 
 
-def carver(purse: Purse, accounts: Callable[[], Sequence[Account]]) -> Carve:
+def carver(purse: BudgetReservations, accounts: Callable[[], Sequence[Budget]]) -> SplitBudget:
     """`accounts` are the budgets of the turn; what all sessions share is not cut up: children draw
     on it themselves."""
 
     @asynccontextmanager
-    async def carve(children: int, calls: int) -> AsyncIterator[Carved]:
+    async def carve(children: int, calls: int) -> AsyncIterator[BudgetShare]:
         own = [account for account in accounts() if not account.shared]
         held = await purse.reserve(own, PART / calls)
         try:
             shares = [(account.unit, held.amounts[account.key] / children) for account in own]
             tokens = [int(share) for unit, share in shares if unit == "tokens"]
             dollars = [share for unit, share in shares if unit == "dollars"]
-            yield Carved(min(tokens, default=None), min(dollars, default=None))
+            yield BudgetShare(min(tokens, default=None), min(dollars, default=None))
         finally:
             held.release()
 

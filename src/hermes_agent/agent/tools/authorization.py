@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.agent.conversation import Conversation, OpenCall
-from hermes_agent.agent.dependencies import Parts
-from hermes_agent.agent.human_input import People, Write
-from hermes_agent.core.effects import DEFAULT, Effect, Facts, Resolve, Verdict, paths_in
+from hermes_agent.agent.conversation import ConversationState, PendingCall
+from hermes_agent.agent.dependencies import TurnDependencies
+from hermes_agent.agent.human_input import HumanInput, Write
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import DEFAULT, Effect, JudgementInputs, Resolve, Verdict, paths_in
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.skills import Bounds
-from hermes_agent.core.tool_services import Reach
+from hermes_agent.core.skills import SkillLimits
+from hermes_agent.core.tool_services import EgressCheck
 from hermes_agent.core.tools import Permit, Tool
 from hermes_agent.policy.path_resolvers import finish, on_disk
 from hermes_agent.policy.patterns.addresses import host_of
@@ -30,11 +30,11 @@ HOSTS = 1_000
 """Hosts of one call whose judgement is remembered."""
 
 
-class Refused(Exception):
+class CallDenied(Exception):
     """A call may not run. The text is for the model."""
 
 
-def _shown(open_call: OpenCall) -> str:
+def _shown(open_call: PendingCall) -> str:
     """A call as somebody consents to it: whole, and texts of several lines as such."""
     given = open_call.call.input()
     blocks = {key: text for key, text in given.items() if isinstance(text, str) and "\n" in text}
@@ -58,36 +58,38 @@ def _may_be_empty(tool: Tool, argument: str) -> bool:
     return bool(known.get(argument, {}).get("default") == "")
 
 
-class Admission:
+class CallAuthorizer:
     """Judges the calls of one session."""
 
-    def __init__(self, parts: Parts, talk: Conversation, people: People, write: Write) -> None:
+    def __init__(
+        self, parts: TurnDependencies, talk: ConversationState, people: HumanInput, write: Write
+    ) -> None:
         self._parts = parts
         self._talk = talk
         self._people = people
         self._write = write
 
-    async def admit(self, open_call: OpenCall, tool: Tool, given: dict[str, object]) -> None:
-        """Return when the call may run; `permit` gives leave then. Raises `Refused`."""
+    async def admit(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> None:
+        """Return when the call may run; `permit` gives leave then. Raises `CallDenied`."""
         if "[redacted:" in open_call.call.arguments:
-            raise Refused(
+            raise CallDenied(
                 "refused: the call holds a secret that was taken out of your view. Do without it, "
                 "or ask the user for a rule that grants the secret to this tool by name."
             )
         judged = open_call.judged or await self._judge(open_call, tool, given)
         assert judged is not None
         if judged.action == "deny":
-            raise Refused(f"refused by policy: {judged.reason}")
+            raise CallDenied(f"refused by policy: {judged.reason}")
         if judged.action == "ask":
             await self._consent(open_call, judged)
             # People take their time: what the rules deny by now is denied.
             again = await self._judge(open_call, tool, given, only_deny=True)
             if again is not None:
-                raise Refused(f"refused by policy: {again.reason}")
+                raise CallDenied(f"refused by policy: {again.reason}")
         for name in judged.secrets:
             self._parts.secret(name)  # one that is not there is said before anything runs
 
-    def secrets(self, open_call: OpenCall, tool: Tool | None) -> dict[str, str]:
+    def secrets(self, open_call: PendingCall, tool: Tool | None) -> dict[str, str]:
         """What a rule granted this call, by name, and the keys that a tool of ours works with."""
         granted = open_call.judged.secrets if open_call.judged else ()
         keys = tool.keys if tool is not None and tool.origin == "builtin" else ()
@@ -103,7 +105,7 @@ class Admission:
         except NotFound:
             return None
 
-    def reach(self, open_call: OpenCall, tool: Tool, terminal: str) -> Reach:
+    def reach(self, open_call: PendingCall, tool: Tool, terminal: str) -> EgressCheck:
         """Whether this call may connect to a host. One that is not public: a rule allows it, or
         somebody has agreed to a call that names it. A public one: no rule denies it, and what holds
         where there is no rule does not count, for pages lead to hosts that nobody has named."""
@@ -114,7 +116,7 @@ class Admission:
         kind = self._parts.places.get(terminal, "local") if tool.located else "local"
         where = self._parts.terminals[terminal].workspace if tool.located else self._parts.workspace
 
-        def said(host: str, bounds: tuple[Bounds, ...]) -> Verdict:
+        def said(host: str, bounds: tuple[SkillLimits, ...]) -> Verdict:
             given = tool.arguments(open_call.call.target()[1])
             effect = Effect(
                 id=open_call.effect,
@@ -134,7 +136,7 @@ class Admission:
             return finish(self._parts.gate.judge(effect, _nowhere, self._talk.granted))
 
         @lru_cache(HOSTS)
-        def denied(host: str, bounds: tuple[Bounds, ...]) -> bool:
+        def denied(host: str, bounds: tuple[SkillLimits, ...]) -> bool:
             verdict = said(host, bounds)
             return verdict.action == "deny" and verdict.rule != DEFAULT
 
@@ -151,7 +153,7 @@ class Admission:
 
         return may
 
-    def permit(self, open_call: OpenCall, tool: Tool, given: dict[str, object]) -> Permit:
+    def permit(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> Permit:
         """Leave to run a call that the journal says was allowed."""
         judged = open_call.judged
         if judged is None or not (judged.action == "allow" or self._agreed(open_call.effect)):
@@ -159,7 +161,9 @@ class Admission:
         return Permit(open_call.effect, tool.name, self.arguments(open_call, tool, given))
 
     @staticmethod
-    def arguments(open_call: OpenCall, tool: Tool, given: dict[str, object]) -> dict[str, object]:
+    def arguments(
+        open_call: PendingCall, tool: Tool, given: dict[str, object]
+    ) -> dict[str, object]:
         """What the call runs with: as the model wrote it, or as a rule rewrote it."""
         judged = open_call.judged
         if judged is None or judged.input is None:
@@ -172,7 +176,7 @@ class Admission:
 
     async def _judge(
         self,
-        open_call: OpenCall,
+        open_call: PendingCall,
         tool: Tool,
         given: dict[str, object],
         *,
@@ -188,7 +192,7 @@ class Admission:
         return judged
 
     async def _effect(
-        self, open_call: OpenCall, tool: Tool, given: dict[str, object]
+        self, open_call: PendingCall, tool: Tool, given: dict[str, object]
     ) -> tuple[Effect, Resolve]:
         """The call as the gate gets it, and who tells where its paths lead."""
         name, kind, workspace, folder = "local", "local", self._parts.workspace, ""
@@ -226,12 +230,12 @@ class Admission:
         return effect, trace
 
     @property
-    def _bounds(self) -> tuple[Bounds, ...]:
+    def _bounds(self) -> tuple[SkillLimits, ...]:
         """What the active skills allow, here and where this session was begun."""
         return (*self._parts.bounds, *self._talk.bounds)
 
     def _written(
-        self, effect: Effect, verdict: Verdict, open_call: OpenCall, tool: Tool
+        self, effect: Effect, verdict: Verdict, open_call: PendingCall, tool: Tool
     ) -> ev.CallJudged:
         redact = self._parts.redact
         return ev.CallJudged(
@@ -241,7 +245,7 @@ class Admission:
             reason=redact(verdict.reason),
             rule=verdict.rule,
             text=redact(f"{tool.name} {open_call.call.arguments}")[:TEXT_CHARS],
-            facts=Facts(
+            facts=JudgementInputs(
                 folder=effect.folder,
                 terminal=effect.terminal,
                 place=effect.terminal_kind,
@@ -264,10 +268,10 @@ class Admission:
             proposal=verdict.proposal,
         )
 
-    async def _consent(self, open_call: OpenCall, judged: ev.CallJudged) -> None:
+    async def _consent(self, open_call: PendingCall, judged: ev.CallJudged) -> None:
         # Whom a rule names can be reached without whoever sent the message.
         if not self._talk.interactive and not judged.consent.by:
-            raise Refused(
+            raise CallDenied(
                 f"refused: {judged.reason}, and nobody is there to be asked. "
                 "Do without it, or tell the user what you would have done."
             )
@@ -276,7 +280,7 @@ class Admission:
             shown += f"\nrewritten to {msgspec.json.encode(judged.input).decode()}"
         alone = judged.consent.count == 1
         answer = await self._people.ask(
-            ev.Asked(
+            ev.QuestionAsked(
                 id=f"{open_call.effect}-ok",
                 purpose="approval",
                 text=self._parts.redact(f"{shown}\n{judged.reason}"),
@@ -293,4 +297,6 @@ class Admission:
             )
         )
         if answer not in LEAVE:
-            raise Refused("refused by the user" if answer else "refused: nobody answered in time")
+            raise CallDenied(
+                "refused by the user" if answer else "refused: nobody answered in time"
+            )

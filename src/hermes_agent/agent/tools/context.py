@@ -6,32 +6,32 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hermes_agent.agent.budgets.split import Carve
-from hermes_agent.agent.conversation import Conversation, OpenCall
-from hermes_agent.agent.dependencies import Parts
-from hermes_agent.agent.human_input import People
-from hermes_agent.agent.tools.authorization import Admission
-from hermes_agent.agent.tools.resolver import Finder
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.tool_services import DELEGATE, Carved
+from hermes_agent.agent.budgets.split import SplitBudget
+from hermes_agent.agent.conversation import ConversationState, PendingCall
+from hermes_agent.agent.dependencies import TurnDependencies
+from hermes_agent.agent.human_input import HumanInput
+from hermes_agent.agent.tools.authorization import CallAuthorizer
+from hermes_agent.agent.tools.resolver import ToolResolver
+from hermes_agent.core import events as ev
+from hermes_agent.core.tool_services import DELEGATE, BudgetShare
 from hermes_agent.core.tools import ToolContext, ToolResult
-from hermes_agent.policy.redaction.stream import Stream
+from hermes_agent.policy.redaction.stream import RedactingStream
 
-Inner = Callable[[OpenCall, str, Mapping[str, Any]], Awaitable[ToolResult]]
+Inner = Callable[[PendingCall, str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Makes a call as a part of another."""
 
 
-class Lending:
+class ToolContextFactory:
     """Makes the contexts of one turn's calls, and shows what they print."""
 
     def __init__(
         self,
-        parts: Parts,
-        talk: Conversation,
-        people: People,
-        admission: Admission,
-        finder: Finder,
-        carve: Carve,
+        parts: TurnDependencies,
+        talk: ConversationState,
+        people: HumanInput,
+        admission: CallAuthorizer,
+        finder: ToolResolver,
+        carve: SplitBudget,
     ) -> None:
         self._parts = parts
         self._talk = talk
@@ -41,10 +41,10 @@ class Lending:
         self._carve = carve
         self._carved: set[str] = set()
         """Calls that have had their part of the budget for children."""
-        self._output: dict[str, Stream] = {}
+        self._output: dict[str, RedactingStream] = {}
         """What calls print while they run, on its way to whoever watches."""
 
-    def context(self, open_call: OpenCall, inner: Inner) -> ToolContext:
+    def context(self, open_call: PendingCall, inner: Inner) -> ToolContext:
         parts, effect = self._parts, open_call.effect
         attempt = open_call.intended.attempt if open_call.intended else 1
         key = effect if attempt == 1 else f"{effect}.{attempt}"  # a retry is a new effect
@@ -78,8 +78,8 @@ class Lending:
             aside=bool(open_call.by),
         )
 
-    def _carver(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[Carved]]:
-        def carve(children: int) -> AbstractAsyncContextManager[Carved]:
+    def _carver(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[BudgetShare]]:
+        def carve(children: int) -> AbstractAsyncContextManager[BudgetShare]:
             waiting = sum(
                 one.call.name == DELEGATE and not one.finished and one.effect not in self._carved
                 for one in self._talk.calls
@@ -99,7 +99,7 @@ class Lending:
             asked += 1
             if not self._talk.interactive:
                 return None
-            question = ev.Asked(
+            question = ev.QuestionAsked(
                 id=f"{key}-q{asked}",
                 purpose="question",
                 text=self._parts.redact(text),

@@ -12,8 +12,14 @@ from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.messages import Usage, read_json
-from hermes_agent.core.tool_services import DELEGATE, Carved, ChildEnd, Children, ChildTask
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
+from hermes_agent.core.tool_services import (
+    DELEGATE,
+    BudgetShare,
+    SubagentResult,
+    SubagentRunner,
+    SubagentTask,
+)
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, failure, tool
 
 NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill", "incident"})
 """What changes more than the work at hand, or reaches people, stays with whoever was asked."""
@@ -45,7 +51,9 @@ class Task(Struct):
     """Routine work."""
 
 
-async def _recover(_context: ToolContext, _note: dict[str, Any], **_arguments: Any) -> Recovered:
+async def _recover(
+    _context: ToolContext, _note: dict[str, Any], **_arguments: Any
+) -> RecoveryResult:
     # The children are in the journal and are found again by their keys: nothing is done twice.
     return "again"
 
@@ -211,7 +219,7 @@ def _bare(text: str) -> str:
 
 class _Outcome(Struct, frozen=True):
     name: str
-    end: ChildEnd
+    end: SubagentResult
     value: Any = None
     trouble: str = ""
 
@@ -222,11 +230,11 @@ class _Child:
     def __init__(
         self,
         context: ToolContext,
-        children: Children,
+        children: SubagentRunner,
         at: int,
         task: Task,
         tools: Sequence[str],
-        share: Carved,
+        share: BudgetShare,
         check: _Check | None,
     ) -> None:
         self._context = context
@@ -243,14 +251,14 @@ class _Child:
         try:
             return await self._work()
         except HermesError as error:
-            return _Outcome(self._name, ChildEnd(self._session, "failed", "", error.message))
+            return _Outcome(self._name, SubagentResult(self._session, "failed", "", error.message))
 
     async def _work(self) -> _Outcome:
         lent = self._context.lent
         text = self._task.task + (self._check.instruction if self._check else "")
         self._session = session = await self._children.begin(
             self._context.session,
-            ChildTask(
+            SubagentTask(
                 key=self._key,
                 task=text,
                 tools=self._tools,

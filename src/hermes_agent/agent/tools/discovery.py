@@ -9,7 +9,7 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.text.untrusted import framed
-from hermes_agent.core.tool_services import Listed, Source
+from hermes_agent.core.tool_services import ToolListing, ToolProvider
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 
 SHOWN = 40
@@ -25,7 +25,7 @@ async def find_tools(
     sources = context.lent.sources
     if names:
         return await _described(sources, names)
-    found: list[Listed] = []
+    found: list[ToolListing] = []
     troubles: list[str] = []
     searches = [source.search(query) for source in sources]
     for answer in await asyncio.gather(*searches, return_exceptions=True):
@@ -47,12 +47,12 @@ async def find_tools(
     return ToolResult("\n".join(lines), {"found": [one.name for one in tools]})
 
 
-async def _described(sources: Sequence[Source], names: Sequence[str]) -> ToolResult:
+async def _described(sources: Sequence[ToolProvider], names: Sequence[str]) -> ToolResult:
     lines = [await _one_described(sources, name) for name in names]
     return ToolResult("\n\n".join(lines), {"names": list(names)})
 
 
-async def _one_described(sources: Sequence[Source], name: str) -> str:
+async def _one_described(sources: Sequence[ToolProvider], name: str) -> str:
     trouble = "there is no such tool"
     for source in sources:
         try:

@@ -5,14 +5,16 @@ from typing import Any
 
 from hermes_agent.agent.tools.resolver import KEPT_BACK
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Worked, WorkLimits
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
+from hermes_agent.core.tool_services import SandboxLimits, SandboxResult
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, failure, tool
 
 TROUBLE_LINES = 30
 """How many lines of a traceback the model sees: the last ones."""
 
 
-async def _recover_code(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+async def _recover_code(
+    _context: ToolContext, _note: dict[str, Any], **_given: Any
+) -> RecoveryResult:
     # The sandbox is gone, and a program in one has no effects but its calls. Those are in the
     # journal: when the program runs again, calls that had ended give their recorded results.
     return "again"
@@ -40,7 +42,7 @@ async def execute_code(context: ToolContext, code: str) -> ToolResult:
         code,
         tools=[name for name in context.lent.tools if name not in KEPT_BACK],
         call=counted,
-        limits=WorkLimits(
+        limits=SandboxLimits(
             seconds=settings.seconds,
             memory_mb=settings.memory_mb,
             processes=settings.processes,
@@ -51,7 +53,7 @@ async def execute_code(context: ToolContext, code: str) -> ToolResult:
     return _shown(worked, calls)
 
 
-def _shown(worked: Worked, calls: int) -> ToolResult:
+def _shown(worked: SandboxResult, calls: int) -> ToolResult:
     data = {"seconds": worked.seconds, "calls": calls, "limit": worked.limit}
     printed = worked.output.rstrip("\n")
     if worked.ok:

@@ -10,21 +10,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.agent.budgets.split import Carve
-from hermes_agent.agent.conversation import Conversation, OpenCall
-from hermes_agent.agent.dependencies import Parts
-from hermes_agent.agent.human_input import People, Write
+from hermes_agent.agent.budgets.split import SplitBudget
+from hermes_agent.agent.conversation import ConversationState, PendingCall
+from hermes_agent.agent.dependencies import TurnDependencies
+from hermes_agent.agent.human_input import HumanInput, Write
 from hermes_agent.agent.journal_redaction import call_to_keep
-from hermes_agent.agent.tools.authorization import Admission, Refused
-from hermes_agent.agent.tools.context import Lending
+from hermes_agent.agent.tools.authorization import CallAuthorizer, CallDenied
+from hermes_agent.agent.tools.context import ToolContextFactory
 from hermes_agent.agent.tools.invoke import invoke, writable
-from hermes_agent.agent.tools.replay import ASTRAY, WENT_ASTRAY, Programs
-from hermes_agent.agent.tools.resolver import KEPT_BACK, Finder
-from hermes_agent.agent.tools.result_overflow import Results
+from hermes_agent.agent.tools.replay import ASTRAY, WENT_ASTRAY, ReplayGuards
+from hermes_agent.agent.tools.resolver import KEPT_BACK, ToolResolver
+from hermes_agent.agent.tools.result_overflow import ResultStore
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, failed, failure
+from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, ToolResult, failed, failure
 
 log = logging.getLogger("hermes.calls")
 
@@ -37,23 +37,30 @@ NESTED = 4
 DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
 
 
-class Calls:
+class ToolExecutor:
     """Works off the calls of one reply, and those that programs among them make."""
 
     def __init__(
-        self, parts: Parts, talk: Conversation, people: People, write: Write, carve: Carve
+        self,
+        parts: TurnDependencies,
+        talk: ConversationState,
+        people: HumanInput,
+        write: Write,
+        carve: SplitBudget,
     ) -> None:
         self._parts = parts
         self._talk = talk
         self._people = people
         self._write = write
-        self._finder = Finder(parts)
-        self._admission = Admission(parts, talk, people, write)
-        self._lending = Lending(parts, talk, people, self._admission, self._finder, carve)
-        self._results = Results(parts.results, lambda: parts.settings.loop.result_chars)
+        self._finder = ToolResolver(parts)
+        self._admission = CallAuthorizer(parts, talk, people, write)
+        self._lending = ToolContextFactory(
+            parts, talk, people, self._admission, self._finder, carve
+        )
+        self._results = ResultStore(parts.results, lambda: parts.settings.loop.result_chars)
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
         at_once = parts.settings.loop.parallel_calls
-        self._programs = Programs(talk, self._is_repeatable, at_once, parts.program_seconds)
+        self._programs = ReplayGuards(talk, self._is_repeatable, at_once, parts.program_seconds)
         self.traceless: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
         self.closing = False
@@ -83,7 +90,7 @@ class Calls:
         for open_call in (*inner, *self._talk.unfinished):
             await self._give_up_one(open_call, why, park=park)
 
-    async def _give_up_one(self, open_call: OpenCall, why: str, *, park: bool) -> None:
+    async def _give_up_one(self, open_call: PendingCall, why: str, *, park: bool) -> None:
         known = await self._find_out_soon(open_call) if open_call.intended else "not-run"
         if known is None and park:
             return await self._park(open_call, f"{why} while it ran")
@@ -101,7 +108,7 @@ class Calls:
             await self._release(open_call, known)
         return None
 
-    async def _find_out_soon(self, open_call: OpenCall) -> Recovered:
+    async def _find_out_soon(self, open_call: PendingCall) -> RecoveryResult:
         """Nobody wants to wait any more: what still runs is stopped by ending the wait for it, and
         looked at once more."""
         for _ in range(2):
@@ -112,12 +119,12 @@ class Calls:
                 continue
         return None
 
-    def _is_repeatable(self, open_call: OpenCall) -> bool:
+    def _is_repeatable(self, open_call: PendingCall) -> bool:
         tool = self._finder.known(open_call)
         return tool is not None and tool.repeatable
 
-    def _batches(self, calls: Sequence[OpenCall]) -> list[list[OpenCall]]:
-        batches: list[list[OpenCall]] = [[]]
+    def _batches(self, calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
+        batches: list[list[PendingCall]] = [[]]
         for open_call in calls:
             tool = self._finder.known(open_call)
             alone = (
@@ -131,20 +138,20 @@ class Calls:
                 batches[-1].append(open_call)
         return [batch for batch in batches if batch]
 
-    async def _settle_one(self, open_call: OpenCall, twin: asyncio.Task[None] | None) -> None:
+    async def _settle_one(self, open_call: PendingCall, twin: asyncio.Task[None] | None) -> None:
         if twin is not None:
             await asyncio.wait([twin])
         async with self._slots:
             await self._advance(open_call, twin is not None)
 
-    async def _advance(self, open_call: OpenCall, has_twin: bool) -> None:
+    async def _advance(self, open_call: PendingCall, has_twin: bool) -> None:
         if open_call.intended is not None:
             return await self._take_up(open_call)
         if has_twin and (result := await self._result_of_twin(open_call)):
             return await self._finish(open_call, result)
         return await self._begin(open_call)
 
-    async def _begin(self, open_call: OpenCall) -> None:
+    async def _begin(self, open_call: PendingCall) -> None:
         try:
             await self._finder.load(open_call)
             tool = self._finder.tool(open_call)
@@ -153,7 +160,7 @@ class Calls:
             self._refuse_in_vain(open_call, tool)
             if open_call.decided is None:
                 await self._admission.admit(open_call, tool, arguments)
-        except Refused as refused:
+        except CallDenied as refused:
             return await self._finish(open_call, failure(str(refused), retry="changed"))
         except ConnectionError as error:
             return await self._finish(
@@ -164,14 +171,14 @@ class Calls:
         return await self._intend_and_run(open_call, tool)
 
     @staticmethod
-    def _refuse_within(open_call: OpenCall, tool: Tool) -> None:
+    def _refuse_within(open_call: PendingCall, tool: Tool) -> None:
         """What a program may not call, by whatever name."""
         if open_call.by and tool.origin == "builtin" and tool.name in KEPT_BACK:
             raise ToolError(f"a program cannot call {tool.name}", "call it yourself", "never")
         if open_call.effect.count(".") > NESTED:
             raise ToolError(f"programs call programs more than {NESTED} deep", retry="never")
 
-    def _refuse_in_vain(self, open_call: OpenCall, tool: Tool) -> None:
+    def _refuse_in_vain(self, open_call: PendingCall, tool: Tool) -> None:
         missing = [name for name in tool.after if name not in self._talk.used]
         if missing:
             raise ToolError(f"{tool.name} needs {missing[0]} first", f"call {missing[0]}")
@@ -183,7 +190,7 @@ class Calls:
                 "never",
             )
 
-    async def _result_of_twin(self, open_call: OpenCall) -> ToolResult | None:
+    async def _result_of_twin(self, open_call: PendingCall) -> ToolResult | None:
         for other in self._talk.calls:
             if other.finished and other is not open_call and other.finished.ok:
                 same = (other.call.name, other.call.arguments)
@@ -195,7 +202,7 @@ class Calls:
 
     # calls that programs make
 
-    async def call(self, by: OpenCall, name: str, given: Mapping[str, Any]) -> ToolResult:
+    async def call(self, by: PendingCall, name: str, given: Mapping[str, Any]) -> ToolResult:
         """Make a call as a part of another. A program that is run again after a restart makes its
         calls again: one that had ended is not repeated, and gives what it gave."""
         written = msgspec.json.encode(given, enc_hook=str).decode()
@@ -205,7 +212,7 @@ class Calls:
             return failure("the arguments are too large", "write them to files in parts", "changed")
         made = program.made_before(kept)
         if made is None:
-            looks = self._is_repeatable(OpenCall(kept, ""))
+            looks = self._is_repeatable(PendingCall(kept, ""))
             if not looks and not await program.is_in_step():
                 return failure(ASTRAY, "look at what was done, and go on from there", "never")
             call = ToolCall(program.next_effect(), kept.name, kept.arguments)
@@ -221,7 +228,7 @@ class Calls:
 
     # running
 
-    async def _intend_and_run(self, open_call: OpenCall, tool: Tool) -> None:
+    async def _intend_and_run(self, open_call: PendingCall, tool: Tool) -> None:
         arguments = self._arguments(open_call, tool)
         if self.closing and tool.traceless:
             await asyncio.Event().wait()  # the process ends; the next one begins it
@@ -239,10 +246,10 @@ class Calls:
         await self._write(intent)
         return await self._run(open_call, tool)
 
-    def _arguments(self, open_call: OpenCall, tool: Tool) -> dict[str, Any]:
+    def _arguments(self, open_call: PendingCall, tool: Tool) -> dict[str, Any]:
         return self._admission.arguments(open_call, tool, self._finder.given(open_call, tool))
 
-    async def _run(self, open_call: OpenCall, tool: Tool) -> None:
+    async def _run(self, open_call: PendingCall, tool: Tool) -> None:
         started = time.perf_counter()
         given = self._finder.given(open_call, tool)
         permit = self._admission.permit(open_call, tool, given)
@@ -270,13 +277,13 @@ class Calls:
         else:
             await self._release(open_call, result)
 
-    async def _end_inner(self, open_call: OpenCall) -> None:
+    async def _end_inner(self, open_call: PendingCall) -> None:
         """A program has ended: what it had begun and not waited for."""
         for inner in [one for one in self._talk.inner if one.by == open_call.effect]:
             if inner.finished is None:
                 await self._give_up_one(inner, "the program that made the call ended", park=True)
 
-    async def _release(self, open_call: OpenCall, result: ToolResult) -> None:
+    async def _release(self, open_call: PendingCall, result: ToolResult) -> None:
         """The result is in the journal: what was kept to find it out again can go."""
         tool = self._finder.known(open_call)
         if tool is None or tool.release is None:
@@ -286,7 +293,7 @@ class Calls:
         except (HermesError, OSError) as error:
             log.warning("%s could not tidy up: %s", tool.name, error)
 
-    async def _take_up(self, open_call: OpenCall) -> None:
+    async def _take_up(self, open_call: PendingCall) -> None:
         """A call that was under way when the last runtime went."""
         if open_call.parked is not None:
             return await self._until_decided(open_call)
@@ -298,12 +305,12 @@ class Calls:
             return await self._run(open_call, self._finder.tool(open_call))
         return await self._park(open_call, DIED)
 
-    async def _park(self, open_call: OpenCall, reason: str) -> None:
+    async def _park(self, open_call: PendingCall, reason: str) -> None:
         name = self._name(open_call)
         await self._write(ev.CallParked(open_call.effect, open_call.call.id, name, reason))
         await self._until_decided(open_call)
 
-    async def _until_decided(self, open_call: OpenCall) -> None:
+    async def _until_decided(self, open_call: PendingCall) -> None:
         decision = await self._people.decision(open_call.effect)
         if decision == "retry":
             return await self._begin(open_call)
@@ -315,7 +322,7 @@ class Calls:
             open_call, ToolResult(texts[decision], ok=decision == "it-happened")
         )
 
-    async def _find_out(self, open_call: OpenCall) -> Recovered:
+    async def _find_out(self, open_call: PendingCall) -> RecoveryResult:
         try:
             await self._finder.load(open_call)
             tool = self._finder.tool(open_call)
@@ -329,16 +336,16 @@ class Calls:
             log.warning("cannot find out about %s: %s", open_call.effect, error)
             return None
 
-    def _context(self, open_call: OpenCall) -> ToolContext:
+    def _context(self, open_call: PendingCall) -> ToolContext:
         return self._lending.context(open_call, self.call)
 
-    def _name(self, open_call: OpenCall) -> str:
+    def _name(self, open_call: PendingCall) -> str:
         """The tool that a call means, as people know it."""
         tool = self._finder.known(open_call)
         return tool.name if tool is not None else open_call.call.name
 
     async def _finish(
-        self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0, inverse: str = ""
+        self, open_call: PendingCall, result: ToolResult, seconds: float = 0.0, inverse: str = ""
     ) -> None:
         await self._end_inner(open_call)
         self._lending.end(open_call.effect)
@@ -365,7 +372,9 @@ class Calls:
         )
 
 
-def _undone(open_call: OpenCall, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> str:
+def _undone(
+    open_call: PendingCall, tool: Tool, arguments: dict[str, Any], result: ToolResult
+) -> str:
     """How a call that worked is undone."""
     if tool.inverse is None or not result.ok or open_call.intended is None:
         return ""

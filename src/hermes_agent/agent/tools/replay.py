@@ -4,7 +4,7 @@ what it had done by then was done, and is not done a second time in other words.
 import asyncio
 from collections.abc import Callable
 
-from hermes_agent.agent.conversation import Conversation, OpenCall
+from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.timeouts import awake
 
@@ -24,13 +24,13 @@ WENT_ASTRAY = (
 )
 
 
-class Program:
+class ReplayGuard:
     """A call that makes calls, while it runs. `earlier` are effects that it had begun before a
     death and that are not safe to repeat; `patience` is how many seconds it may take to ask for
     the next of them again."""
 
     def __init__(
-        self, talk: Conversation, effect: str, earlier: set[str], at_once: int, patience: float
+        self, talk: ConversationState, effect: str, earlier: set[str], at_once: int, patience: float
     ) -> None:
         self._talk = talk
         self._effect = effect
@@ -50,7 +50,7 @@ class Program:
         self._bytes += size
         return size <= CALL_BYTES and self._bytes <= PROGRAM_BYTES
 
-    def made_before(self, call: ToolCall) -> OpenCall | None:
+    def made_before(self, call: ToolCall) -> PendingCall | None:
         """The same call as it was made before a death; each counts once."""
         wanted = (call.name, call.arguments)
         for one in self._talk.inner:
@@ -82,11 +82,11 @@ class Program:
         return effect
 
 
-class Programs:
+class ReplayGuards:
     def __init__(
         self,
-        talk: Conversation,
-        is_repeatable: Callable[[OpenCall], bool],
+        talk: ConversationState,
+        is_repeatable: Callable[[PendingCall], bool],
         at_once: int,
         patience: float,
     ) -> None:
@@ -94,9 +94,9 @@ class Programs:
         self._is_repeatable = is_repeatable
         self._at_once = at_once
         self._patience = patience
-        self._running: dict[str, Program] = {}
+        self._running: dict[str, ReplayGuard] = {}
 
-    def of(self, effect: str) -> Program:
+    def of(self, effect: str) -> ReplayGuard:
         """The program that runs as this effect."""
         if effect not in self._running:
             earlier = {
@@ -104,7 +104,7 @@ class Programs:
                 for one in self._talk.inner
                 if one.by == effect and one.intended is not None and not self._is_repeatable(one)
             }
-            self._running[effect] = Program(
+            self._running[effect] = ReplayGuard(
                 self._talk, effect, earlier, self._at_once, self._patience
             )
         return self._running[effect]

@@ -19,7 +19,7 @@ NOTE_CHARS = 100
 """Room for the words under a page."""
 
 
-class Results:
+class ResultStore:
     """The kept results of one session."""
 
     def __init__(self, folder: Path, most: Callable[[], int]) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hermes_agent.cli.client.connection import Connection
+from hermes_agent.cli.client.connection import HttpClientConnection
 from hermes_agent.core.errors import (
     Degraded,
     HermesError,
@@ -29,11 +29,11 @@ STREAM_SECONDS = 60.0
 """A stream that gives no sign of life for this long is dead."""
 
 
-class Gone(HermesError):
+class RuntimeGone(HermesError):
     """The runtime is not there, or went away in the middle."""
 
 
-class Absent(Gone):
+class RuntimeNotRunning(RuntimeGone):
     """It is not there: nothing has got to it."""
 
 
@@ -41,7 +41,7 @@ ERRORS: dict[int, type[HermesError]] = {
     400: UsageError,
     404: NotFound,
     409: HomeLocked,
-    410: Gone,
+    410: RuntimeGone,
     503: Degraded,
 }
 
@@ -63,7 +63,7 @@ def _quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-class Api:
+class RuntimeClient:
     """The runtime of one home, as a command sees it."""
 
     def __init__(self, home: str | None = None, *, timeout: float | None = None) -> None:
@@ -88,10 +88,10 @@ class Api:
         self,
         session: str,
         after: int,
-        opened: Callable[[Connection], None] = lambda _connection: None,
+        opened: Callable[[HttpClientConnection], None] = lambda _connection: None,
     ) -> Iterator[dict[str, Any]]:
-        """A session's events after a number, as they come; `Gone` when the runtime dies. `opened`
-        is told the connection, so that another thread can hang up."""
+        """Streams a session's events after a number; raises `RuntimeGone` when the runtime dies.
+        `opened` receives the connection, so that another thread can close it."""
         connection = self._connect(STREAM_SECONDS)
         try:
             opened(connection)
@@ -102,15 +102,15 @@ class Api:
                 if line.startswith(b"data: "):
                     yield json.loads(line[6:])
         except OSError as error:
-            raise Gone(f"the connection to the runtime broke: {error}") from None
+            raise RuntimeGone(f"the connection to the runtime broke: {error}") from None
         finally:
             connection.close()
-        raise Gone("the runtime went away")
+        raise RuntimeGone("the runtime went away")
 
     def is_up(self) -> bool:
         try:
             self._ask("GET", "/v1/status")
-        except Gone:
+        except RuntimeGone:
             return False
         return True
 
@@ -132,8 +132,8 @@ class Api:
         target, found, self._found = _target(path, query or {}), self._found, False
         try:
             return self._ask(method, target, sent)
-        except Gone as gone:
-            if not found or not (method == "GET" or isinstance(gone, Absent)):
+        except RuntimeGone as gone:
+            if not found or not (method == "GET" or isinstance(gone, RuntimeNotRunning)):
                 raise
         start_runtime(self)
         return self._ask(method, target, sent)
@@ -144,7 +144,7 @@ class Api:
             status = connection.ask(method, target, sent)
             answer = connection.read()
         except OSError as error:
-            raise Gone(f"the connection to the runtime broke: {error}") from None
+            raise RuntimeGone(f"the connection to the runtime broke: {error}") from None
         finally:
             connection.close()
         if status >= 400:
@@ -152,17 +152,17 @@ class Api:
         try:
             return json.loads(answer)
         except ValueError:
-            raise Gone("the runtime broke off in the middle of an answer") from None
+            raise RuntimeGone("the runtime broke off in the middle of an answer") from None
 
-    def _connect(self, timeout: float | None) -> Connection:
+    def _connect(self, timeout: float | None) -> HttpClientConnection:
         for path in socket_paths(self.home):
             try:
-                return Connection(path, timeout)
+                return HttpClientConnection(path, timeout)
             except (FileNotFoundError, ConnectionRefusedError):
                 continue
             except OSError as error:
-                raise Gone(f"cannot reach the runtime at {path}: {error}") from None
-        raise Absent(f"no runtime owns {self.home}", "`hermes up` starts it")
+                raise RuntimeGone(f"cannot reach the runtime at {path}: {error}") from None
+        raise RuntimeNotRunning(f"no runtime owns {self.home}", "`hermes up` starts it")
 
 
 def _target(path: str, query: dict[str, object]) -> str:
@@ -191,7 +191,7 @@ def _error(status: int, body: bytes) -> HermesError:
     return ERRORS.get(status, HermesError)(message, hint)
 
 
-def start_runtime(api: Api) -> None:
+def start_runtime(api: RuntimeClient) -> None:
     """Start `hermes serve` on its own, and wait until it answers or says why it cannot."""
     patience = _Patience(log_path(api.home))
     while not api.is_up():
@@ -219,7 +219,7 @@ class _Patience:
         return waited < START_SECONDS
 
 
-def _serve(api: Api, patience: _Patience) -> HermesError | None:
+def _serve(api: RuntimeClient, patience: _Patience) -> HermesError | None:
     """A runtime of ours: None once one answers, or why ours ended."""
     import subprocess
     import tempfile
@@ -251,7 +251,7 @@ def _serve(api: Api, patience: _Patience) -> HermesError | None:
     )
 
 
-def _another(api: Api, patience: _Patience) -> bool:
+def _another(api: RuntimeClient, patience: _Patience) -> bool:
     """Whether another runtime was in the way, which has come up by now, or has ended."""
     from hermes_agent.runtime.home.inspect import is_runtime, lock_owner
 

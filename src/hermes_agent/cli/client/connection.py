@@ -7,11 +7,11 @@ import socket
 MOST_HEADERS = 100
 
 
-class Malformed(OSError):
+class MalformedResponse(OSError):
     """What came back is not HTTP."""
 
 
-class Connection:
+class HttpClientConnection:
     """Connected when it is made; good for one request."""
 
     def __init__(self, path: str, timeout: float | None) -> None:
@@ -35,11 +35,11 @@ class Connection:
             pass  # it may have answered already, and said why it hung up
         words = self._file.readline().split()
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise Malformed("it hung up")
+            raise MalformedResponse("it hung up")
         for _ in range(MOST_HEADERS):
             if self._file.readline() in (b"\r\n", b""):
                 return int(words[1])
-        raise Malformed("it sent no end of headers")
+        raise MalformedResponse("it sent no end of headers")
 
     def read(self) -> bytes:
         return self._file.read()

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from hermes_agent.cli.client.api import Api, Gone
-from hermes_agent.cli.client.connection import Connection
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
+from hermes_agent.cli.client.connection import HttpClientConnection
 from hermes_agent.cli.client.restart_lock import is_restarted
-from hermes_agent.cli.client.stream import Stream
+from hermes_agent.cli.client.stream import EventStream
 from hermes_agent.core.errors import Degraded, HermesError
 
 TRIES = 5
@@ -23,41 +23,43 @@ Event = dict[str, Any]
 Answer = TypeVar("Answer")
 
 
-def reach(api: Api, act: Callable[[], Answer]) -> Answer:
+def reach(api: RuntimeClient, act: Callable[[], Answer]) -> Answer:
     """Ask the runtime, and start it when it is not there."""
     for attempt in range(TRIES):
         try:
             return act()
-        except Gone:
+        except RuntimeGone:
             time.sleep(0.1 * attempt)
             api.ensure()
     raise HermesError("the runtime keeps going away", "`hermes logs` may say why")
 
 
-def send(api: Api, message: dict[str, object]) -> dict[str, Any]:
+def send(api: RuntimeClient, message: dict[str, object]) -> dict[str, Any]:
     """Hand a message in. It has a key of ours, so handing it in again after a broken connection
     stores it once. Returns its session, key, and the journal's last number before it."""
     message = {"key": os.urandom(16).hex(), **message}
     return reach(api, lambda: hand_in(api, message))
 
 
-def hand_in(api: Api, message: dict[str, object]) -> dict[str, Any]:
-    """What `send` does, once; `Gone` when there is no runtime."""
+def hand_in(api: RuntimeClient, message: dict[str, object]) -> dict[str, Any]:
+    """What `send` does, once; `RuntimeGone` when there is no runtime."""
     sent: dict[str, Any] = api.post("/v1/messages", message)
     return sent
 
 
-class Following:
+class TurnFollower:
     """A turn as it goes on. With `ours`, it has taken our message already."""
 
-    def __init__(self, api: Api, session: str, key: str, after: int, *, ours: bool = False) -> None:
+    def __init__(
+        self, api: RuntimeClient, session: str, key: str, after: int, *, ours: bool = False
+    ) -> None:
         self._api = api
         self._session = session
         self._key = key
         self.after = after
         """The number of the last event that was given."""
         self.ours = ours
-        self._connection: Connection | None = None
+        self._connection: HttpClientConnection | None = None
         self._left = False
 
     def leave(self) -> None:
@@ -66,7 +68,7 @@ class Following:
         if self._connection is not None:
             self._connection.hang_up()
 
-    def _opened(self, connection: Connection) -> None:
+    def _opened(self, connection: HttpClientConnection) -> None:
         self._connection = connection
         if self._left:  # before there was anything to hang up
             connection.hang_up()
@@ -91,7 +93,7 @@ class Following:
                     yield event
                     if self.ours and event["kind"] == "turn_finished":
                         return
-            except Gone:
+            except RuntimeGone:
                 if self._left:
                     return
                 failures += 1
@@ -118,12 +120,12 @@ class Following:
         )
 
 
-def follow(api: Api, sent: dict[str, Any]) -> Stream:
+def follow(api: RuntimeClient, sent: dict[str, Any]) -> EventStream:
     """The turn that takes a message, beside what is typed."""
-    return Stream(Following(api, sent["session"], sent["key"], sent["after"]).events())
+    return EventStream(TurnFollower(api, sent["session"], sent["key"], sent["after"]).events())
 
 
-def start_again(api: Api, failures: int) -> None:
+def start_again(api: RuntimeClient, failures: int) -> None:
     """Start a runtime that died, unless it keeps dying."""
     time.sleep(0.2 * (failures - 1))
     try:

@@ -23,7 +23,7 @@ _End = tuple[BaseException | None]
 TERMINAL = 0
 
 
-class Stream:
+class EventStream:
     """Events, taken in by a thread so that a person can be listened to at the same time. It may be
     iterated again after it was broken off, and goes on."""
 
@@ -76,7 +76,7 @@ class Stream:
                 return item
 
 
-def put_question(question: Event, events: Stream) -> str | None:
+def put_question(question: Event, events: EventStream) -> str | None:
     """Ask on the terminal; None when no answer of ours is wanted any more."""
     print_question(question)
     typed = events.line(question["id"])

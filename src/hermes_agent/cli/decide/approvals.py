@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.client.follower import reach
 from hermes_agent.cli.output.formatting import print_json, span
 from hermes_agent.cli.output.id_prefix import myself, pick
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     if options.answer:
         told = answer_question(api, options.id, " ".join(options.answer), options.name)
@@ -50,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def answer_question(api: Api, beginning: str, answer: str, name: str = "") -> dict[str, Any]:
+def answer_question(
+    api: RuntimeClient, beginning: str, answer: str, name: str = ""
+) -> dict[str, Any]:
     question = pick(api.get("/v1/questions"), "id", beginning, "open question")
     if question["purpose"] != "question":
         answer = SHORT.get(answer.lower(), answer.lower())

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import moment, print_json, stamp
 from hermes_agent.cli.talk.sessions.command import find
 from hermes_agent.core.errors import NotFound, UsageError
@@ -42,13 +42,13 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     code: int = options.act(api, options)
     return code
 
 
-def _entries(api: Api, options: argparse.Namespace) -> list[dict[str, Any]]:
+def _entries(api: RuntimeClient, options: argparse.Namespace) -> list[dict[str, Any]]:
     since = moment(options.since, time.time()) if options.since else 0.0
     session = options.session
     if session:
@@ -62,7 +62,7 @@ def _entries(api: Api, options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def _list(api: Api, options: argparse.Namespace) -> int:
+def _list(api: RuntimeClient, options: argparse.Namespace) -> int:
     rows = _entries(api, options)
     if options.json:
         print_json([{**json.loads(row["body"]), "hash": row["hash"]} for row in rows])
@@ -101,13 +101,13 @@ def entry_line(entry: dict[str, Any]) -> str:
     return f"{entry['number']:>6}  {stamp(entry['time'])}  {about}  {' '.join(said.split())}"
 
 
-def _export(api: Api, options: argparse.Namespace) -> int:
+def _export(api: RuntimeClient, options: argparse.Namespace) -> int:
     for row in _entries(api, options):
         print_json(row)
     return 0
 
 
-def _head(api: Api, options: argparse.Namespace) -> int:
+def _head(api: RuntimeClient, options: argparse.Namespace) -> int:
     head = api.get("/v1/audit/verify")["head"]
     if options.json:
         print_json({"head": head})
@@ -116,7 +116,7 @@ def _head(api: Api, options: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(api: Api, options: argparse.Namespace) -> int:
+def _verify(api: RuntimeClient, options: argparse.Namespace) -> int:
     number, _, hash = options.head.partition(":")
     if options.head and not (number.isdigit() and len(hash) == 64):
         raise UsageError(f"{options.head!r} is no head", "`hermes audit head` prints one: N:HASH")

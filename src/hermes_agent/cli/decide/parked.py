@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.client.follower import reach
 from hermes_agent.cli.output.formatting import ago, print_json, table
 from hermes_agent.cli.output.id_prefix import pick
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     if options.decision:
         decided = decide(api, options.effect, options.decision)
@@ -56,13 +56,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _runs(api: Api) -> list[dict[str, Any]]:
+def _runs(api: RuntimeClient) -> list[dict[str, Any]]:
     """Runs of jobs that wait for a decision."""
     found: list[dict[str, Any]] = (api.get("/v1/status")["jobs"] or {}).get("parked", [])
     return found
 
 
-def decide(api: Api, beginning: str, decision: str) -> dict[str, Any]:
+def decide(api: RuntimeClient, beginning: str, decision: str) -> dict[str, Any]:
     effect = pick(api.get("/v1/parked"), "effect", beginning, "parked effect")["effect"]
     body: dict[str, object] = {"decision": decision}
     told: dict[str, Any] = reach(

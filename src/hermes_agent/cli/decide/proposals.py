@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import ago, stamp, table
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.cli.work.skills.show import file_text, skill_path
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     return run_action(options)
 
 
-def _list(api: Api, options: argparse.Namespace) -> Any:
+def _list(api: RuntimeClient, options: argparse.Namespace) -> Any:
     rows = api.get("/v1/proposals", state=options.state)
     if not options.json:
         print(proposals_text(rows, time.time(), options.state))
@@ -62,7 +62,7 @@ def proposals_text(rows: list[Row], now: float, state: str) -> str:
     return f"{text}\nhint: `hermes proposals show|accept|reject ID`"
 
 
-def _show(api: Api, options: argparse.Namespace) -> Any:
+def _show(api: RuntimeClient, options: argparse.Namespace) -> Any:
     for state in STATES:
         for row in api.get("/v1/proposals", state=state):
             if row["id"] == options.id:
@@ -72,7 +72,7 @@ def _show(api: Api, options: argparse.Namespace) -> Any:
     raise NotFound(f"no proposal {options.id}", "`hermes proposals` lists the open ones")
 
 
-def _improved(api: Api, row: Row) -> Row | None:
+def _improved(api: RuntimeClient, row: Row) -> Row | None:
     """The skill that an open proposal would improve, as it is now."""
     if row["kind"] != "skill" or row["state"] != "open" or not row["body"].get("base"):
         return None
@@ -141,7 +141,7 @@ def _plain(value: Any) -> str:
     return visible(value) if isinstance(value, str) else str(value)
 
 
-def _decide(api: Api, options: argparse.Namespace) -> Any:
+def _decide(api: RuntimeClient, options: argparse.Namespace) -> Any:
     told = api.post(f"/v1/proposals/{options.id}", {"decision": options.decision})
     if not options.json:
         print(f"{told['id']} is {told['state']}: {one_line(told['title'], 200)}")

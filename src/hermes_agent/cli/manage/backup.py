@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import print_json, size
 
 LARGE = 50_000_000
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from hermes_agent.runtime.home.backup import copy_database, default_target, write_backup
 
-    api = Api()
+    api = RuntimeClient()
     home = Path(api.home)
     now = datetime.now().astimezone()
     target = Path(os.path.abspath(options.file)) if options.file else default_target(home, now)

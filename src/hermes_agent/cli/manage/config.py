@@ -73,7 +73,7 @@ def _get(options: argparse.Namespace, config: Path) -> None:
 
 
 def _set(options: argparse.Namespace, config: Path) -> None:
-    from hermes_agent.cli.client.api import Api
+    from hermes_agent.cli.client.api import RuntimeClient
     from hermes_agent.runtime.config.load import set_setting
 
     trouble: HermesError | None = None
@@ -94,7 +94,7 @@ def _set(options: argparse.Namespace, config: Path) -> None:
         value = set_setting(config, options.name, given, check)
     except OSError as error:
         raise HermesError(f"cannot write {config}: {error.strerror}", "`hermes doctor`") from None
-    up = Api().is_up()
+    up = RuntimeClient().is_up()
     if options.json:
         print_json({"name": options.name, "value": value, "restart": up})
         return

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import dollars, moment, print_json, table
 from hermes_agent.cli.output.turn_printer import hit_rate, one_line
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         query["until"] = moment(options.until, now)
     if options.session:
         query["session"] = options.session
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     found = api.get("/v1/costs", **query)
     if options.json:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes_agent.core.settings.root import McpServerSettings
-    from hermes_agent.tools.mcp.context import World
+    from hermes_agent.tools.mcp.context import McpContext
     from hermes_agent.tools.mcp.provider import Servers
 
 Named = dict[str, "McpServerSettings"]
@@ -117,9 +117,9 @@ def _list(options: argparse.Namespace, servers: Named, home: Path) -> int:
 
 
 def _row(name: str, settings: "McpServerSettings", home: Path) -> dict[str, Any]:
-    from hermes_agent.tools.mcp.catalogue_cache import Shelf
+    from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 
-    facts = Shelf(home / "mcp").get(name, settings)
+    facts = CatalogueCache(home / "mcp").get(name, settings)
     return {
         "name": name,
         "kind": "local" if settings.command else "remote",
@@ -206,12 +206,12 @@ def _write(home: Path, name: str, entry: dict[str, Any]) -> None:
 
 def _remove(options: argparse.Namespace, servers: Named, home: Path) -> int:
     from hermes_agent.runtime.config.load import remove_setting
-    from hermes_agent.tools.mcp.catalogue_cache import Shelf
+    from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 
     _named(options.name, servers)
     remove_setting(home / "config.yaml", f"mcp.{options.name}")
     _forget(options.name, home)
-    Shelf(home / "mcp").drop(options.name)
+    CatalogueCache(home / "mcp").drop(options.name)
     return _said(options, {"name": options.name, "removed": True}, f"removed {options.name}")
 
 
@@ -244,13 +244,13 @@ def _named(name: str, servers: Named) -> "McpServerSettings":
     return servers[name]
 
 
-def _world(home: Path) -> "World":
+def _world(home: Path) -> "McpContext":
     from hermes_agent.policy.secrets import Secrets
-    from hermes_agent.tools.mcp.catalogue_cache import Shelf
-    from hermes_agent.tools.mcp.context import World
+    from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
+    from hermes_agent.tools.mcp.context import McpContext
 
     secrets = Secrets(os.environ, home)
-    return World(home, Shelf(home / "mcp"), secrets.get, os.environ, time.time)
+    return McpContext(home, CatalogueCache(home / "mcp"), secrets.get, os.environ, time.time)
 
 
 def _servers(name: str, settings: "McpServerSettings", home: Path) -> "Servers":

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.core.errors import HermesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes_agent.runtime.doctor.doctor import Finding, Running
+    from hermes_agent.runtime.doctor.doctor import DoctorFinding, RunningRuntime
 
 MARKS = {"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}
 ANSWER_SECONDS = 120.0
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from hermes_agent.runtime.doctor.doctor import examine
 
-    api = Api(timeout=ANSWER_SECONDS)
+    api = RuntimeClient(timeout=ANSWER_SECONDS)
     failed = False
     findings = []
     for found in (*examine(Path(api.home), os.environ, _running(api)), *_drills(api.home)):
@@ -44,23 +44,23 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _drills(home: str) -> "Iterator[Finding]":
+def _drills(home: str) -> "Iterator[DoctorFinding]":
     from hermes_agent.cli.work.drill import abandoned
-    from hermes_agent.runtime.doctor.doctor import Finding
+    from hermes_agent.runtime.doctor.doctor import DoctorFinding
 
     if names := abandoned(home):
         what = f"left by drills that were killed: the boxes {', '.join(names)} and their checks"
-        yield Finding("drills", "warn", what, "the next `hermes drill` command removes them")
+        yield DoctorFinding("drills", "warn", what, "the next `hermes drill` command removes them")
 
 
-def _running(api: Api) -> "Running | None":
-    from hermes_agent.runtime.doctor.doctor import Running
+def _running(api: RuntimeClient) -> "RunningRuntime | None":
+    from hermes_agent.runtime.doctor.doctor import RunningRuntime
 
     try:
         status = api.get("/v1/status")
         faults = api.get("/v1/check")
-    except Gone:
+    except RuntimeGone:
         return None
     except HermesError as error:
-        return Running(status, [error.message])
-    return Running(status, faults)
+        return RunningRuntime(status, [error.message])
+    return RunningRuntime(status, faults)

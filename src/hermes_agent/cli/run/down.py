@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.core.errors import HermesError
 from hermes_agent.runtime.home.inspect import alive
 
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    stopped = stop(Api()) or {}
+    stopped = stop(RuntimeClient()) or {}
     pid, jobs = stopped.get("pid"), (stopped.get("jobs") or {}).get("active", 0)
     if options.json:
         print(json.dumps({"state": "stopped", "pid": None, "was": pid, "jobs": jobs}))
@@ -31,12 +31,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def stop(api: Api) -> dict[str, Any] | None:
+def stop(api: RuntimeClient) -> dict[str, Any] | None:
     """Ask the runtime to stop and wait until its process has ended; how it was, or None."""
     try:
         status: dict[str, Any] = api.get("/v1/status")
         api.post("/v1/stop")
-    except Gone:
+    except RuntimeGone:
         return None
     pid = int(status["pid"])
     for _ in range(round(STOP_SECONDS / LOOK_SECONDS)):  # not by the clock: we may stand still, too

@@ -2,7 +2,7 @@
 
 import argparse
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.client.restart_lock import restarting
 from hermes_agent.cli.run import up
 from hermes_agent.cli.run.down import stop
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     with restarting(api.home):
         stop(api)
         return up.run(options)

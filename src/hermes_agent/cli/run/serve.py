@@ -13,7 +13,7 @@ def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command has
     from hermes_agent.gateway.service import Gateway
     from hermes_agent.runtime.home.paths import find_home
     from hermes_agent.runtime.process import serve
-    from hermes_agent.web.api import Api
+    from hermes_agent.web.api import ChatCompletionsApi
 
-    serve(Path(find_home(os.environ)), os.environ, faces=(Api, Gateway))
+    serve(Path(find_home(os.environ)), os.environ, faces=(ChatCompletionsApi, Gateway))
     return 0

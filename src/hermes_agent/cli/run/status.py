@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.cli.output.formatting import dollars, print_json, span, stamp
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import HermesError
@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    status = current_status(Api(timeout=ANSWER_SECONDS))
+    status = current_status(RuntimeClient(timeout=ANSWER_SECONDS))
     if options.json:
         print_json(status)
     else:
@@ -40,23 +40,23 @@ def run(options: argparse.Namespace) -> int:
     return 0 if status["state"] in ("running", "stopped") else 1
 
 
-def current_status(api: Api) -> dict[str, Any]:
+def current_status(api: RuntimeClient) -> dict[str, Any]:
     """What the runtime says of itself, or what a look at its home says."""
     try:
         told = api.get("/v1/status")
         if told["state"] == "running":
             told |= _models(api)
-    except Gone:
+    except RuntimeGone:
         told = _look(api.home)
     return {**dict.fromkeys(KEYS), **told}
 
 
-def _models(api: Api) -> dict[str, Any]:
+def _models(api: RuntimeClient) -> dict[str, Any]:
     """How the models that were asked are doing, and what they cost today."""
     models = api.get("/v1/models/health")
     try:
         costs = api.get("/v1/costs", since=time.time())
-    except Gone:
+    except RuntimeGone:
         raise
     except HermesError:  # the settings cannot be read, which the status says
         return {"models": models}

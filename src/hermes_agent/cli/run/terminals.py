@@ -102,7 +102,7 @@ def _test(options: argparse.Namespace, settings: "Settings", home: Path) -> int:
 
 
 async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:
-    from hermes_agent.core.protocols import Command
+    from hermes_agent.core.protocols import ShellCommand
     from hermes_agent.terminals.registry import open_terminal
 
     trial = f"trial-{os.getpid()}"
@@ -117,12 +117,12 @@ async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:
     )
     try:
         began = time.perf_counter()
-        first = await terminal.run(Command("trial-1", "uname -sr"))
+        first = await terminal.run(ShellCommand("trial-1", "uname -sr"))
         ready = time.perf_counter() - began
         if first.code != 0:
             raise HermesError(f"{name} could not run a command: {first.stderr.strip()}")
         began = time.perf_counter()
-        await terminal.run(Command("trial-2", "true"))
+        await terminal.run(ShellCommand("trial-2", "true"))
         return {
             "terminal": name,
             "system": first.stdout.strip(),

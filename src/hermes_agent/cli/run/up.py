@@ -5,7 +5,7 @@ import json
 import os
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.runtime.home.paths import socket_paths
 
 
@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     already = api.is_up()
     api.ensure()
     status = api.get("/v1/status")

@@ -27,8 +27,8 @@ from hermes_agent.cli.output.turn_printer import Printer
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from hermes_agent.cli.client.api import Api
-    from hermes_agent.cli.client.stream import Stream
+    from hermes_agent.cli.client.api import RuntimeClient
+    from hermes_agent.cli.client.stream import EventStream
 
 STRAY_WORDS = 'quote the question: hermes ask "…"'
 
@@ -112,13 +112,13 @@ def standard_input() -> str:
 
 
 def _ask_runtime(message: dict[str, object], printer: Printer) -> Event:
-    from hermes_agent.cli.client.api import Api, Gone, session_path
+    from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, session_path
     from hermes_agent.cli.client.follower import follow, hand_in, send
 
-    api = Api()
+    api = RuntimeClient()
     outcome: Event = {"session": "", "parked": []}
     sent: Event | None = None
-    events: Stream | None = None
+    events: EventStream | None = None
     try:
         sent = send(api, message)
         outcome["session"] = sent["session"]
@@ -133,7 +133,7 @@ def _ask_runtime(message: dict[str, object], printer: Printer) -> Event:
         try:
             # With the same key it is stored once, and we learn its session.
             sent = sent or hand_in(api, message)
-        except Gone:
+        except RuntimeGone:
             raise KeyboardInterrupt from None  # it was not handed in
         outcome["session"] = sent["session"]
         api.post(f"{session_path(sent['session'])}/interrupt")
@@ -152,7 +152,7 @@ def _tell_state(state: str, printer: Printer) -> None:
             )
 
 
-def answering(api: "Api", events: "Stream") -> Callable[[Event], None]:
+def answering(api: "RuntimeClient", events: "EventStream") -> Callable[[Event], None]:
     """Put questions on the terminal and pass the answers on."""
     from hermes_agent.cli.client.follower import reach
     from hermes_agent.cli.client.stream import put_question

@@ -13,10 +13,10 @@ from hermes_agent.cli.client.stream import TERMINAL, answer_typed, drop_question
 from hermes_agent.cli.output.id_prefix import myself
 from hermes_agent.cli.output.turn_printer import Printer
 from hermes_agent.cli.talk.ask import collect
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Media
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.records import SessionMessage
 from hermes_agent.runtime.home.paths import find_home
 from hermes_agent.runtime.runtime import Runtime
 
@@ -56,7 +56,7 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
     _stop_on_control_c(runtime, session.id)
     files = msgspec.convert(message["files"], tuple[Media, ...])
     await runtime.submit(
-        session, Inbound(key, message["text"], "cli", message["interactive"], files)
+        session, SessionMessage(key, message["text"], "cli", message["interactive"], files)
     )
     outcome: Event = {"session": session.id, "parked": []}
     asking = _Asking(runtime)
@@ -68,9 +68,9 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
         match recorded.event:
             case ev.MessageTaken(key=taken):
                 ours = ours or taken == key
-            case ev.Asked() if message["interactive"]:
+            case ev.QuestionAsked() if message["interactive"]:
                 asking.begin(event)
-            case ev.Answered():
+            case ev.QuestionAnswered():
                 asking.end(event)
             case ev.CallParked():
                 return {**outcome, "reason": "parked"}

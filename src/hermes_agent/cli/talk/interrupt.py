@@ -4,7 +4,7 @@ import argparse
 import json
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import Api, session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     path = session_path(options.session)
     api.ensure()
     told = api.post(f"{path}/interrupt")

@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes_agent.cli.actions import runtime as started
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import HermesError, UsageError
@@ -72,7 +72,7 @@ def _line(row: dict[str, Any]) -> str:
             return f"{said}; it is tried on\nhint: `hermes gateway status` says how the channel is"
 
 
-def _receipts(api: Api, told: dict[str, Any], patience: float) -> list[dict[str, Any]]:
+def _receipts(api: RuntimeClient, told: dict[str, Any], patience: float) -> list[dict[str, Any]]:
     deadline = time.monotonic() + patience
     while True:
         rows: list[dict[str, Any]] = api.get("/v1/gateway/deliveries", key=told["key"])[

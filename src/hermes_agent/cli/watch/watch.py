@@ -14,7 +14,7 @@ from urllib.parse import quote
 from hermes_agent.cli.actions import add_action
 from hermes_agent.cli.actions import runtime as started
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.cli.output.formatting import ago, print_json, span, table
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import HermesError, UsageError
@@ -168,11 +168,11 @@ def _find_terminal(home: str, name: str) -> None:
 
     from hermes_agent.runtime.config.load import load_settings
     from hermes_agent.runtime.home.home import Home
-    from hermes_agent.runtime.terminals.pool import Shelf
+    from hermes_agent.runtime.terminals.pool import TerminalPool
 
     place = Home(Path(home))
     settings = load_settings(place.config, os.environ)
-    Shelf(settings, os.environ, place.terminals, time.time).place(name)
+    TerminalPool(settings, os.environ, place.terminals, time.time).place(name)
 
 
 def _write_new(path: str, text: str) -> None:
@@ -291,12 +291,12 @@ class Showing:
     """What happens after `checks` stood as they were shown, as it happens. A runtime that goes away
     is waited for, or started again."""
 
-    def __init__(self, api: Api, began: float, checks: list[Row]) -> None:
-        from hermes_agent.cli.watch.incidents.view import View
+    def __init__(self, api: RuntimeClient, began: float, checks: list[Row]) -> None:
+        from hermes_agent.cli.watch.incidents.view import IncidentView
 
         self._api = api
         self._began = began
-        self._view = View(sys.stdout, began)
+        self._view = IncidentView(sys.stdout, began)
         self._feeds: dict[str, Any] = {}
         self._states: dict[str, bool | None] = _states(checks)
         self._away = False
@@ -307,7 +307,7 @@ class Showing:
                 self._api.ensure()
                 self._away = False
             self._look()
-        except Gone:
+        except RuntimeGone:
             self._away = True
         except HermesError as error:
             self._view.status(error.message, time.time())
@@ -334,7 +334,7 @@ class Showing:
         self._tell_standing(found["checks"], waiting)
 
     def _tell_checks(self, checks: list[Row]) -> None:
-        from hermes_agent.cli.watch.incidents.view import Said
+        from hermes_agent.cli.watch.incidents.view import IncidentLine
 
         now = _states(checks)
         before, self._states = self._states, now
@@ -344,7 +344,7 @@ class Showing:
                 detail = one_line(row["state"].get("detail", ""), 150)
                 text = f"{row['name']} holds" if ok else f"{row['name']} fails: {detail}"
                 moment = row["state"].get("last", time.time())
-                self._view.say(Said(moment, "check", text, "good" if ok else "bad"))
+                self._view.say(IncidentLine(moment, "check", text, "good" if ok else "bad"))
 
     def _tell_standing(self, checks: list[Row], waiting: int) -> None:
         failing = sum(row["state"].get("ok") is False for row in checks)

@@ -9,7 +9,7 @@ touched. They are a package of their own, `hermes-drills`."""
 import argparse
 from importlib.util import find_spec
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.runtime.home.paths import socket_paths
 
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from hermes_drills.run import commands
     from hermes_drills.run.client import Runtime
 
-    api = Api()
+    api = RuntimeClient()
     try:
         runtime = Runtime(Path(api.home), tuple(socket_paths(api.home)), api.ensure)
         return commands.run(options, runtime)

@@ -16,7 +16,7 @@ from hermes_agent.core.text.terminal import clean
 from hermes_agent.runtime.home.paths import find_home
 
 if TYPE_CHECKING:
-    from hermes_agent.incidents.manifests.check import Checked, Finding
+    from hermes_agent.incidents.manifests.check import CheckedManifests, ManifestFinding
     from hermes_agent.incidents.manifests.policy import Policy
 
 
@@ -60,10 +60,10 @@ def _policy(options: argparse.Namespace) -> "Policy":
 def _check(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from hermes_agent.incidents.manifests.check import Finding, check, manifest_files, read
+    from hermes_agent.incidents.manifests.check import ManifestFinding, check, manifest_files, read
 
     policy = _policy(options)
-    sources: list[tuple[str, str | Finding]] = []
+    sources: list[tuple[str, str | ManifestFinding]] = []
     for path in options.paths:
         if path == "-":
             sources.append(("-", _piped()))
@@ -93,7 +93,7 @@ def _piped() -> str:
     return text
 
 
-def _document(checked: "Checked", policy: "Policy", ok: bool) -> dict[str, Any]:
+def _document(checked: "CheckedManifests", policy: "Policy", ok: bool) -> dict[str, Any]:
     from msgspec import to_builtins
 
     return {
@@ -110,7 +110,7 @@ def _document(checked: "Checked", policy: "Policy", ok: bool) -> dict[str, Any]:
     }
 
 
-def _print(checked: "Checked") -> None:
+def _print(checked: "CheckedManifests") -> None:
     """Where and what of each; why and how to mend it where a rule comes up first."""
     explained: set[tuple[str, str]] = set()
     for finding in checked.findings:
@@ -134,7 +134,7 @@ def _print(checked: "Checked") -> None:
     print(_summary(checked))
 
 
-def _summary(checked: "Checked") -> str:
+def _summary(checked: "CheckedManifests") -> str:
     found = f"{_count(checked.workloads, 'workload')} of {_count(checked.objects, 'object')}"
     wrong = (
         f"{_count(checked.count('error'), 'error')}, {_count(checked.count('warning'), 'warning')}"
@@ -151,14 +151,14 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _said(finding: "Finding") -> str:
+def _said(finding: "ManifestFinding") -> str:
     who = (
         f"{finding.object}, container {finding.container}" if finding.container else finding.object
     )
     return f"{who}: {finding.message}" if who else finding.message
 
 
-def _annotation(finding: "Finding") -> str:
+def _annotation(finding: "ManifestFinding") -> str:
     """A line that GitHub's runner reads; what could end one of its fields is written out."""
     level = "error" if finding.level == "error" else "warning"
     fields = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, natural, positive
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import ago, stamp, table
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import HermesError, UsageError
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 # looking
 
 
-def _show(api: Api, options: argparse.Namespace) -> Any:
+def _show(api: RuntimeClient, options: argparse.Namespace) -> Any:
     found = api.get("/v1/memory")
     if not options.json:
         print(memory_text(found, everything=options.all))
@@ -108,7 +108,7 @@ def _note_line(note: Row) -> str:
     return "\n".join([f"{note['id']:>6}  {first}", *(f"        {line}" for line in more)])
 
 
-def _search(api: Api, options: argparse.Namespace) -> Any:
+def _search(api: RuntimeClient, options: argparse.Namespace) -> Any:
     query = " ".join(options.words).strip()
     if not query:
         raise UsageError("search for what?", "`hermes memory search WORDS`")
@@ -118,7 +118,7 @@ def _search(api: Api, options: argparse.Namespace) -> Any:
     return notes
 
 
-def _log(api: Api, options: argparse.Namespace) -> Any:
+def _log(api: RuntimeClient, options: argparse.Namespace) -> Any:
     changes = api.get("/v1/memory/log", limit=options.limit, note=options.id)
     if not options.json:
         print(log_text(changes))
@@ -147,14 +147,14 @@ def change_said(row: Row) -> str:
     return f"{undoes}~ {row['after']}"
 
 
-def _diff(api: Api, options: argparse.Namespace) -> Any:
+def _diff(api: RuntimeClient, options: argparse.Namespace) -> Any:
     told = api.get("/v1/memory/diff", batch=options.batch)
     if not options.json:
         print(clean(told["diff"]).rstrip("\n") or "nothing was changed")
     return told
 
 
-def _why(api: Api, options: argparse.Namespace) -> Any:
+def _why(api: RuntimeClient, options: argparse.Namespace) -> Any:
     told = api.get(_note_path(options))
     told["withheld"] = "" if told["shown"] else _withheld(api, told["note"])
     if not options.json:
@@ -162,7 +162,7 @@ def _why(api: Api, options: argparse.Namespace) -> Any:
     return told
 
 
-def _withheld(api: Api, note: Row) -> str:
+def _withheld(api: RuntimeClient, note: Row) -> str:
     """Why no session is shown it; empty where it only does not fit."""
     views = api.get("/v1/memory")["views"]
     return str(views[note["view"]]["withheld"].get(str(note["id"]), ""))
@@ -207,7 +207,7 @@ def _standing(told: Row) -> str:
 # changing
 
 
-def _add(api: Api, options: argparse.Namespace) -> Any:
+def _add(api: RuntimeClient, options: argparse.Namespace) -> Any:
     view = "user" if options.user else "memory"
     text = _worded(" ".join(options.text))
     notes = _change(api, {"id": 0, "text": text, "view": view})
@@ -216,7 +216,7 @@ def _add(api: Api, options: argparse.Namespace) -> Any:
     return notes
 
 
-def _edit(api: Api, options: argparse.Namespace) -> Any:
+def _edit(api: RuntimeClient, options: argparse.Namespace) -> Any:
     note = api.get(_note_path(options))["note"]
     if options.text:
         notes = _reword(api, options, note, " ".join(options.text))
@@ -236,7 +236,7 @@ def _note_path(options: argparse.Namespace) -> str:
     return f"/v1/memory/notes/{options.id}"
 
 
-def _reword(api: Api, options: argparse.Namespace, seen: Row, text: str) -> list[Row]:
+def _reword(api: RuntimeClient, options: argparse.Namespace, seen: Row, text: str) -> list[Row]:
     """Another text for the note, unless it has another by now than the one that was seen."""
     now = api.get(_note_path(options))["note"]
     if now["text"] != seen["text"]:
@@ -255,7 +255,7 @@ def _worded(text: str) -> str:
     return text.strip()
 
 
-def _remove(api: Api, options: argparse.Namespace) -> Any:
+def _remove(api: RuntimeClient, options: argparse.Namespace) -> Any:
     note = api.get(_note_path(options))["note"]
     if note["removed"]:
         raise UsageError(f"note {options.id} is removed already", "`hermes memory log` tells when")
@@ -268,12 +268,12 @@ def _remove(api: Api, options: argparse.Namespace) -> Any:
     return notes
 
 
-def _change(api: Api, edit: dict[str, object]) -> list[Row]:
+def _change(api: RuntimeClient, edit: dict[str, object]) -> list[Row]:
     notes: list[Row] = api.post("/v1/memory", {"edits": [edit], "source": SOURCE})
     return notes
 
 
-def _undo(api: Api, options: argparse.Namespace) -> Any:
+def _undo(api: RuntimeClient, options: argparse.Namespace) -> Any:
     notes = api.post("/v1/memory/undo", {"batch": options.batch})
     if not options.json:
         print("taken back; now:")

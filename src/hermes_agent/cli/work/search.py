@@ -5,7 +5,7 @@ import argparse
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import print_json, stamp
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import UsageError
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     query = " ".join(options.words).strip()
     if not query:
         raise UsageError("search for what?", "`hermes search WORDS`")
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     kind = KINDS[options.kind] if options.kind else ""
     rows = api.get("/v1/recall", query=query, kind=kind, limit=options.limit)

@@ -17,8 +17,8 @@ from hermes_agent.core.errors import NotFound, ToolError, UsageError
 from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
-    from hermes_agent.agent.authored_tools.service import WrittenTools
-    from hermes_agent.agent.authored_tools.store import Record, Shelf
+    from hermes_agent.agent.authored_tools.service import AuthoredTools
+    from hermes_agent.agent.authored_tools.store import AuthoredToolStore, ToolRecord
 
 PERSON = "person"
 
@@ -64,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _shelf(home: Path) -> "Shelf":
+def _shelf(home: Path) -> "AuthoredToolStore":
     import time
 
-    from hermes_agent.agent.authored_tools.store import Shelf
+    from hermes_agent.agent.authored_tools.store import AuthoredToolStore
 
-    return Shelf(home / "tools", time.time)
+    return AuthoredToolStore(home / "tools", time.time)
 
 
 # looking
@@ -107,7 +107,7 @@ def _builtin(home: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _written(shelf: "Shelf") -> list[dict[str, Any]]:
+def _written(shelf: "AuthoredToolStore") -> list[dict[str, Any]]:
     from hermes_agent.runtime.tools.builtin import TABLE
 
     records = shelf.records()
@@ -115,7 +115,9 @@ def _written(shelf: "Shelf") -> list[dict[str, Any]]:
     return [_row(shelf, name, records.get(name), name in TABLE) for name in names]
 
 
-def _row(shelf: "Shelf", name: str, record: "Record | None", taken: bool) -> dict[str, Any]:
+def _row(
+    shelf: "AuthoredToolStore", name: str, record: "ToolRecord | None", taken: bool
+) -> dict[str, Any]:
     return {
         "name": name,
         "toolset": "-",
@@ -129,7 +131,7 @@ def _row(shelf: "Shelf", name: str, record: "Record | None", taken: bool) -> dic
     }
 
 
-def _state(shelf: "Shelf", name: str, record: "Record | None") -> str:
+def _state(shelf: "AuthoredToolStore", name: str, record: "ToolRecord | None") -> str:
     """How it stands, without changing anything."""
     from hermes_agent.agent.authored_tools.store import digest_of
 
@@ -177,7 +179,7 @@ def _show(options: argparse.Namespace, home: Path) -> int:
     return 0
 
 
-def _show_written(options: argparse.Namespace, shelf: "Shelf") -> int:
+def _show_written(options: argparse.Namespace, shelf: "AuthoredToolStore") -> int:
     record = _known(shelf, options.name)
     code = shelf.read(options.name)
     row = _row(shelf, options.name, record, taken=False)
@@ -191,7 +193,7 @@ def _show_written(options: argparse.Namespace, shelf: "Shelf") -> int:
     return 0
 
 
-def _known(shelf: "Shelf", name: str) -> "Record":
+def _known(shelf: "AuthoredToolStore", name: str) -> "ToolRecord":
     """What is known of a written tool; an error when there never was one."""
     from hermes_agent.agent.authored_tools.signature import check_name
 
@@ -227,7 +229,7 @@ def _diff(options: argparse.Namespace, home: Path) -> int:
 
 
 def _sides(
-    shelf: "Shelf", name: str, versions: Sequence[int]
+    shelf: "AuthoredToolStore", name: str, versions: Sequence[int]
 ) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
     from hermes_agent.agent.authored_tools.store import digest_of
 
@@ -249,7 +251,7 @@ def _sides(
     return _side(shelf, name, earlier[-1]), _side(shelf, name, record.current)
 
 
-def _side(shelf: "Shelf", name: str, number: int) -> tuple[str, bytes]:
+def _side(shelf: "AuthoredToolStore", name: str, number: int) -> tuple[str, bytes]:
     return f"version {number}", shelf.code(name, number)
 
 
@@ -318,7 +320,7 @@ def _check(options: argparse.Namespace, home: Path) -> int:
     return 0
 
 
-async def _checked(tools: "WrittenTools", name: str) -> int:
+async def _checked(tools: "AuthoredTools", name: str) -> int:
     seen = tools.shelf.look(name)
     if seen is not None and seen.version:
         await tools.examine(name, seen.code.decode())
@@ -326,18 +328,18 @@ async def _checked(tools: "WrittenTools", name: str) -> int:
     return (await tools.check(name)).version
 
 
-def _tools(home: Path) -> "WrittenTools":
+def _tools(home: Path) -> "AuthoredTools":
     import time
 
-    from hermes_agent.agent.authored_tools.service import WrittenTools
+    from hermes_agent.agent.authored_tools.service import AuthoredTools
     from hermes_agent.policy.redaction.redactor import Redactor
     from hermes_agent.runtime.config.load import load_settings
     from hermes_agent.runtime.tools.builtin import TABLE
-    from hermes_agent.terminals.code_sandbox.runner import Workshop
+    from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 
     settings = load_settings(home / "config.yaml", os.environ)
-    workshop = Workshop(home / "workers", os.environ)
-    return WrittenTools(
+    workshop = CodeSandboxRunner(home / "workers", os.environ)
+    return AuthoredTools(
         home / "tools",
         workers=lambda: workshop,
         settings=lambda: settings,

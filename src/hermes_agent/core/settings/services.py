@@ -47,7 +47,7 @@ class DeviceLogin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """`codex`: as OpenAI does it, which is not the RFC's way."""
 
 
-class Service(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ModelService(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     wire: WireName = "openai-chat"
     """The format it speaks."""
     url: str = ""

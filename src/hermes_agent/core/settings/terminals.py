@@ -136,7 +136,7 @@ class DaytonaPlace(_Place, frozen=True, tag="daytona"):
     workspace: str = "/home/daytona"
 
 
-class BoxPlace(_Place, frozen=True, tag="box"):
+class NamespaceSettings(_Place, frozen=True, tag="box"):
     """A box that a drill made: what runs there is its own machine. It is never written down in
     the settings; `drill-ID` names it while it lives."""
 
@@ -147,5 +147,5 @@ class BoxPlace(_Place, frozen=True, tag="box"):
 
 PlaceSettings = (
     LocalPlace | SandboxPlace | SshPlace | ContainerPlace | KubernetesPlace | ApptainerPlace
-    | ModalPlace | E2bPlace | DaytonaPlace | BoxPlace
+    | ModalPlace | E2bPlace | DaytonaPlace | NamespaceSettings
 )  # fmt: skip

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.gateway import Arrived, Chat, Identity, Kept, Pairing, Role
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.gateway import Chat, Identity, InboundMessage, InboxEntry, Pairing, Role
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.access import pairing
 from hermes_agent.gateway.access.identities import claimed
 from hermes_agent.runtime.config.load import set_setting
 from hermes_agent.runtime.messaging.outbound import HOME
-from hermes_agent.runtime.policy_gates import Gates
+from hermes_agent.runtime.policy_gates import GateFactory
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -36,19 +36,19 @@ NEW_HOME = (
 )
 
 
-class Dealt(NamedTuple):
+class HandlingResult(NamedTuple):
     state: Literal["done", "ignored"]
     why: str = ""
 
 
-class Entrance:
+class Admission:
     """`say` answers a row; `refresh` reads the settings again."""
 
     def __init__(
         self,
         runtime: "Runtime",
-        ids: Ids,
-        say: Callable[[Kept, str], Awaitable[None]],
+        ids: PseudonymHasher,
+        say: Callable[[InboxEntry, str], Awaitable[None]],
         refresh: Callable[[], None],
     ) -> None:
         self._runtime = runtime
@@ -66,7 +66,7 @@ class Entrance:
             known = ", ".join(sorted(channels)) or "none is set up"
             raise UsageError(f"there is no channel {channel!r}", f"channels: {known}")
         if policy:
-            Gates(self._runtime.home.path, Path.home()).expect(policy)
+            GateFactory(self._runtime.home.path, Path.home()).expect(policy)
         if name:
             pairing.check_name(name, channels)
         code = pairing.new_code()
@@ -74,7 +74,7 @@ class Entrance:
         await self._runtime.store.gateway.keep_pairing(kept)
         return code
 
-    async def stranger(self, kept: Kept) -> Dealt:
+    async def stranger(self, kept: InboxEntry) -> HandlingResult:
         """Nothing is answered and nothing shown, but to whoever brings a code."""
         arrived = kept.arrived
         channel, person = arrived.chat.channel, self._ids(arrived.chat.channel, arrived.person.id)
@@ -86,15 +86,15 @@ class Entrance:
             if used is not None:
                 log.info("%s was let in on %s by a code, as %s", person, channel, used.role)
                 await self._welcome(kept, WELCOME, used.role)
-                return Dealt("done")
+                return HandlingResult("done")
         strangers = self._strangers.setdefault(channel, set())
         if person not in strangers and len(strangers) < MOST_STRANGERS:
             strangers.add(person)
             await gateway.stranger(channel, person)
             log.info("a stranger wrote on %s; nothing was answered", channel)
-        return Dealt("ignored", "a stranger")
+        return HandlingResult("ignored", "a stranger")
 
-    async def code_of_known(self, kept: Kept, identity: Identity) -> Dealt | None:
+    async def code_of_known(self, kept: InboxEntry, identity: Identity) -> HandlingResult | None:
         """What comes of a code that somebody brings whom we know already; None when it is none."""
         arrived = kept.arrived
         code = pairing.code_in(arrived.text)
@@ -103,24 +103,24 @@ class Entrance:
         if not arrived.group and arrived.kind == "message":
             if identity.by == "code" and identity.since >= kept.kept:  # the runtime died in between
                 await self._let_in(kept, identity.role)
-                return Dealt("done")
+                return HandlingResult("done")
             used = await self._used(arrived, identity)
             if used is not None:
                 role: Role = "owner" if "owner" in (identity.role, used.role) else "member"
                 log.info("%s is %s on %s by a code", identity.hash, role, identity.channel)
                 await self._let_in(kept, role)
-                return Dealt("done")
+                return HandlingResult("done")
         if not pairing.is_plainly_code(arrived.text):
             return None
         if arrived.kind == "edited":
-            return Dealt("ignored", "a code that was edited")
+            return HandlingResult("ignored", "a code that was edited")
         await self._say(kept, NOT_HERE if arrived.group else NO_CODE)
-        return Dealt("done")
+        return HandlingResult("done")
 
-    async def _let_in(self, kept: Kept, role: Role) -> None:
+    async def _let_in(self, kept: InboxEntry, role: Role) -> None:
         await self._welcome(kept, KNOWN.format(role=role, channel=kept.arrived.chat.channel), role)
 
-    async def _used(self, arrived: Arrived, before: Identity) -> Pairing | None:
+    async def _used(self, arrived: InboundMessage, before: Identity) -> Pairing | None:
         """The pairing of the code in a message, which is used up; nobody may less by it."""
         code = pairing.code_in(arrived.text) if arrived.kind == "message" else ""
         if not code or not self._guesses.may(before.channel, before.hash):
@@ -135,7 +135,7 @@ class Entrance:
         hashed = pairing.hashed(self._ids, before.channel, code)
         return await self._runtime.store.gateway.use_pairing(before.channel, hashed, now, let_in)
 
-    async def _welcome(self, kept: Kept, said: str, role: Role) -> None:
+    async def _welcome(self, kept: InboxEntry, said: str, role: Role) -> None:
         chat = kept.arrived.chat
         if role == "owner" and await self._make_home(chat):
             said += f"\n\n{NEW_HOME.format(channel=chat.channel)}"

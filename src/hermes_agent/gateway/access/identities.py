@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hermes_agent.core.gateway import Arrived, Chat, Identity, Person
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.gateway import Chat, Identity, InboundMessage, Person
+from hermes_agent.core.pseudonyms import PseudonymHasher
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -25,12 +25,12 @@ LONGEST_NAME = 40
 LONGEST_TEXT = 100_000
 
 
-class People:
-    def __init__(self, runtime: "Runtime", ids: Ids) -> None:
+class IdentityResolver:
+    def __init__(self, runtime: "Runtime", ids: PseudonymHasher) -> None:
         self._runtime = runtime
         self._ids = ids
 
-    async def known(self, arrived: Arrived) -> Identity | None:
+    async def known(self, arrived: InboundMessage) -> Identity | None:
         """Who wrote, if they may talk to us."""
         channel, person = arrived.chat.channel, arrived.person
         hash = self._ids(channel, person.id)
@@ -63,7 +63,7 @@ def _folded(settings: Mapping[str, Any], name: str) -> set[str]:
     return {one.casefold() for one in listed(settings, name)}
 
 
-def bond_key(ids: Ids, chat: Chat, person: str = "") -> str:
+def bond_key(ids: PseudonymHasher, chat: Chat, person: str = "") -> str:
     """Names the bond of a chat; `person` is the hash of whose private one it is."""
     return ids("bond", chat.channel, chat.chat, chat.thread, person)
 

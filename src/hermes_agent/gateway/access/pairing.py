@@ -9,7 +9,7 @@ from collections.abc import Container
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.gateway import Pairing, Role
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.pseudonyms import PseudonymHasher
 
 SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 GROUPS, GROUP = 3, 4
@@ -49,13 +49,13 @@ def code_in(text: str) -> str:
 
 
 def kept(
-    ids: Ids, code: str, channel: str, role: Role, policy: str, name: str, now: float
+    ids: PseudonymHasher, code: str, channel: str, role: Role, policy: str, name: str, now: float
 ) -> Pairing:
     """As it is kept: by its hash."""
     return Pairing(hashed(ids, channel, code), channel, role, now + SECONDS, policy, name)
 
 
-def hashed(ids: Ids, channel: str, code: str) -> str:
+def hashed(ids: PseudonymHasher, channel: str, code: str) -> str:
     return ids("pairing", channel, code_in(code))
 
 

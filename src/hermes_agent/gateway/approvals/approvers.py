@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Bond, Chat, Identity, person_of
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.gateway import Chat, ChatBinding, Identity, person_of
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Session
 from hermes_agent.gateway.access.identities import (
     CLAIMED,
@@ -28,8 +28,8 @@ def is_owner(identity: Identity) -> bool:
     return identity.role == "owner"
 
 
-class Whom:
-    def __init__(self, runtime: "Runtime", ids: Ids) -> None:
+class ApproverDirectory:
+    def __init__(self, runtime: "Runtime", ids: PseudonymHasher) -> None:
         self._runtime = runtime
         self._ids = ids
 
@@ -81,13 +81,13 @@ class Whom:
                 known += [one for one in made if (one.channel, one.hash) not in seen]
         return known
 
-    async def person(self, session: Session, bond: Bond) -> Identity:
+    async def person(self, session: Session, bond: ChatBinding) -> Identity:
         """Whose session of a private chat this is."""
         channel, person = bond.chat.channel, person_of(session.key) or ""
         known = await self.people(channel)
         return next((one for one in known if who(one) == person), Identity(channel, person))
 
-    async def wish(self, session: Session, bond: Bond | None) -> str:
+    async def wish(self, session: Session, bond: ChatBinding | None) -> str:
         """Whose it is, where and in which session, for those who are asked elsewhere."""
         about = f"Session `{session.id}`, {_code(session.title)}" if session.title else (
             f"Session `{session.id}`"

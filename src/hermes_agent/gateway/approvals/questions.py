@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.gateway import Bond, Button, Identity
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.gateway import Button, ChatBinding, Identity
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Parked, Question
 from hermes_agent.core.text.terminal import visible
 from hermes_agent.gateway.access.identities import names, who
@@ -25,24 +25,24 @@ _LABELS = {"yes": "Yes", "no": "No", "session": "For this session", "always": "A
 DECISIONS = {"retry": "Run it again", "skip": "Skip it", "it-happened": "It happened"}
 
 
-class Put(NamedTuple):
+class RenderedQuestion(NamedTuple):
     """A question as it is shown."""
 
     text: str
     buttons: tuple[tuple[Button, ...], ...]
 
 
-def question_hash(ids: Ids, id: str) -> str:
+def question_hash(ids: PseudonymHasher, id: str) -> str:
     return ids("question", id)
 
 
-def parked_hash(ids: Ids, effect: str) -> str:
+def parked_hash(ids: PseudonymHasher, effect: str) -> str:
     return ids("parked", effect)
 
 
 def put(
-    question: Question, ids: Ids, *, buttons: bool, group: bool, elsewhere: bool = False
-) -> Put:
+    question: Question, ids: PseudonymHasher, *, buttons: bool, group: bool, elsewhere: bool = False
+) -> RenderedQuestion:
     """`elsewhere`: not in the chat of its session, whose next message would be the answer."""
     hash = question_hash(ids, question.id)
     lines = [_shown(question)]
@@ -65,10 +65,10 @@ def put(
         Button(_LABELS.get(choice, one_line(choice)), f"q:{hash}:{at}")
         for at, choice in enumerate(choices)
     ]
-    return Put("\n\n".join(lines), _rows(made) if buttons else ())
+    return RenderedQuestion("\n\n".join(lines), _rows(made) if buttons else ())
 
 
-def put_parked(parked: Parked, ids: Ids, *, buttons: bool) -> Put:
+def put_parked(parked: Parked, ids: PseudonymHasher, *, buttons: bool) -> RenderedQuestion:
     hash = parked_hash(ids, parked.effect)
     text = (
         f"Nobody knows whether this has happened ({visible(parked.reason)}):\n"
@@ -77,7 +77,7 @@ def put_parked(parked: Parked, ids: Ids, *, buttons: bool) -> Put:
     if not buttons:
         text += f"\n\nDecide with `/parked retry|skip|it-happened {hash[:SHORT]}`."
     made = [Button(label, f"p:{hash}:{word}") for word, label in DECISIONS.items()]
-    return Put(text, _rows(made) if buttons else ())
+    return RenderedQuestion(text, _rows(made) if buttons else ())
 
 
 def _shown(question: Question) -> str:
@@ -109,7 +109,7 @@ def _rows(buttons: Sequence[Button]) -> tuple[tuple[Button, ...], ...]:
     return tuple(tuple(buttons[at : at + ROW]) for at in range(0, len(buttons), ROW))
 
 
-def may_answer(identity: Identity, question: Question, bond: Bond | None) -> bool:
+def may_answer(identity: Identity, question: Question, bond: ChatBinding | None) -> bool:
     """Whether somebody may answer at all: owners, and whom the question itself names; a question
     of the agent's own, whoever talks in its chat."""
     mine = names(identity)
@@ -123,14 +123,14 @@ def may_answer(identity: Identity, question: Question, bond: Bond | None) -> boo
     return any(fnmatchcase(one, name) for one in mine[:-1] for name in wanted)
 
 
-class Answers:
+class AnswerHandler:
     """Takes what people answer to where it is waited for."""
 
-    def __init__(self, runtime: "Runtime", ids: Ids) -> None:
+    def __init__(self, runtime: "Runtime", ids: PseudonymHasher) -> None:
         self._runtime = runtime
         self._ids = ids
 
-    async def press(self, identity: Identity, bond: Bond | None, data: str) -> str:
+    async def press(self, identity: Identity, bond: ChatBinding | None, data: str) -> str:
         """A button was pressed; returns why nothing came of it."""
         kind, _, rest = data.partition(":")
         hash, _, chosen = rest.partition(":")
@@ -143,7 +143,9 @@ class Answers:
             return error.message
         return "no button of ours"
 
-    async def _pressed(self, identity: Identity, bond: Bond | None, hash: str, chosen: str) -> str:
+    async def _pressed(
+        self, identity: Identity, bond: ChatBinding | None, hash: str, chosen: str
+    ) -> str:
         question = await self._open(hash)
         if question is None:
             return "the question is closed"
@@ -163,7 +165,9 @@ class Answers:
                 return ""
         return "nothing of it is parked any more"
 
-    async def answer(self, identity: Identity, bond: Bond | None, short: str, answer: str) -> str:
+    async def answer(
+        self, identity: Identity, bond: ChatBinding | None, short: str, answer: str
+    ) -> str:
         """By words: `/approve ID`. Returns what to say."""
         open_ones = [
             one for one in await self._runtime.store.questions() if may_answer(identity, one, bond)
@@ -191,7 +195,7 @@ class Answers:
         await self._runtime.decide(parked[0].effect, decision, who(identity))
         return f"{decision}: it goes on"
 
-    async def freely(self, identity: Identity, bond: Bond, text: str) -> bool:
+    async def freely(self, identity: Identity, bond: ChatBinding, text: str) -> bool:
         """Take a message for the answer to the question that its session waits for."""
         for one in await self._runtime.store.questions():
             if one.session == bond.session and one.purpose == "question":

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.gateway import (
-    Bond,
     Chat,
-    Delivery,
+    ChatBinding,
     Identity,
     NewDelivery,
-    Outgoing,
+    OutboundMessage,
+    OutboxEntry,
 )
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Parked, Question, Session
 from hermes_agent.gateway.access.identities import CLAIMED, who
-from hermes_agent.gateway.approvals.approvers import May, Whom, is_owner
+from hermes_agent.gateway.approvals.approvers import ApproverDirectory, May, is_owner
 from hermes_agent.gateway.approvals.questions import (
     DECISIONS,
-    Put,
+    RenderedQuestion,
     may_answer,
     parked_hash,
     put,
@@ -32,7 +32,7 @@ from hermes_agent.gateway.approvals.questions import (
     question_hash,
 )
 from hermes_agent.gateway.delivery.messages import rows
-from hermes_agent.gateway.supervision.directory import Live
+from hermes_agent.gateway.supervision.directory import ChannelDirectory
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -49,7 +49,7 @@ ABOUT = 120
 """Characters of a question that stand below what was decided, where it cannot be edited."""
 
 
-class Place(NamedTuple):
+class QuestionTarget(NamedTuple):
     """Where something is put."""
 
     chat: Chat
@@ -62,12 +62,12 @@ class Place(NamedTuple):
     """Said below it."""
 
 
-class Asking:
-    def __init__(self, runtime: "Runtime", live: Live, ids: Ids) -> None:
+class ApprovalRouter:
+    def __init__(self, runtime: "Runtime", live: ChannelDirectory, ids: PseudonymHasher) -> None:
         self._runtime = runtime
         self._live = live
         self._ids = ids
-        self._whom = Whom(runtime, ids)
+        self._whom = ApproverDirectory(runtime, ids)
         self._put: set[str] = set()
         """What is in the ledger already."""
         self.waiting: set[str] = set()
@@ -112,7 +112,9 @@ class Asking:
             self._live.wake(row.outgoing.chat.channel)
         return asked or (bond is None and session.source not in AT_HOME)
 
-    def _shown(self, one: Question | Parked, buttons: bool, place: Place) -> Put:
+    def _shown(
+        self, one: Question | Parked, buttons: bool, place: QuestionTarget
+    ) -> RenderedQuestion:
         if isinstance(one, Question):
             return put(
                 one, self._ids, buttons=buttons, group=place.group, elsewhere=place.elsewhere
@@ -126,23 +128,25 @@ class Asking:
         return session
 
     async def _places(
-        self, session: Session, bond: Bond | None, one: Question | Parked
-    ) -> list[Place]:
+        self, session: Session, bond: ChatBinding | None, one: Question | Parked
+    ) -> list[QuestionTarget]:
         def may(identity: Identity) -> bool:
             asked = isinstance(one, Question) and may_answer(identity, one, None)
             return asked or (isinstance(one, Parked) and is_owner(identity))
 
         if bond is None:
-            return [Place(chat, elsewhere=True) for chat in await self._asked(session, may)]
+            return [
+                QuestionTarget(chat, elsewhere=True) for chat in await self._asked(session, may)
+            ]
         here = bond.group and await self._is_there(bond, one)
         if here or (not bond.group and await self._may(session, bond, one)):
-            return [Place(bond.chat, group=bond.group)]
+            return [QuestionTarget(bond.chat, group=bond.group)]
         found = await self._whom.chats(bond.chat.channel, may)
-        others = [Place(chat, elsewhere=True) for chat in found if chat != bond.chat]
+        others = [QuestionTarget(chat, elsewhere=True) for chat in found if chat != bond.chat]
         if not bond.group:
-            return [Place(bond.chat, may=False), *others]
+            return [QuestionTarget(bond.chat, may=False), *others]
         note = "" if bond.chat in found else ASKED if others else NOBODY
-        return [Place(bond.chat, group=True, note=note), *others]
+        return [QuestionTarget(bond.chat, group=True, note=note), *others]
 
     async def _asked(self, session: Session, may: May) -> list[Chat]:
         """Where somebody is asked for a session that has no chat: of a job, where it delivers."""
@@ -151,7 +155,7 @@ class Asking:
         own = await self._runtime.jobs.asked(session) if session.source == JOBS else []
         return await self._whom.among(own, may) or await self._whom.chats(may=may)
 
-    async def _is_there(self, bond: Bond, one: Question | Parked) -> bool:
+    async def _is_there(self, bond: ChatBinding, one: Question | Parked) -> bool:
         """Whether as many have written in a group as it takes to answer it."""
         people = await self._whom.people(bond.chat.channel)
         there = [person for person in people if person.hash in bond.seen]
@@ -163,7 +167,7 @@ class Asking:
         able = {who(person) for person in (*there, *unlisted) if may_answer(person, one, here)}
         return len(able) >= max(one.consent.count, 1)
 
-    async def _may(self, session: Session, bond: Bond, one: Question | Parked) -> bool:
+    async def _may(self, session: Session, bond: ChatBinding, one: Question | Parked) -> bool:
         """Whether the person of a private chat may answer it there."""
         identity = await self._whom.person(session, bond)
         if isinstance(one, Parked):
@@ -172,7 +176,9 @@ class Asking:
 
     # what was decided
 
-    async def closed(self, event: ev.Answered | ev.Agreed | ev.ParkDecided) -> list[NewDelivery]:
+    async def closed(
+        self, event: ev.QuestionAnswered | ev.ApprovalGiven | ev.ParkDecided
+    ) -> list[NewDelivery]:
         """What the chats that were asked are to see now."""
         if isinstance(event, ev.ParkDecided):
             prefix = f"parked/{parked_hash(self._ids, event.effect)}/"
@@ -186,8 +192,8 @@ class Asking:
         ]
         return [self._closing(one, said, event) for one in _last(asked)]
 
-    async def _said(self, event: ev.Answered | ev.Agreed) -> str:
-        if isinstance(event, ev.Agreed):
+    async def _said(self, event: ev.QuestionAnswered | ev.ApprovalGiven) -> str:
+        if isinstance(event, ev.ApprovalGiven):
             return f"Agreed so far: {await self._name(event.by)}"
         if event.answer is None:
             return "Nobody answered in time."
@@ -202,11 +208,14 @@ class Asking:
         return by
 
     def _closing(
-        self, asked: Delivery, said: str, event: ev.Answered | ev.Agreed | ev.ParkDecided
+        self,
+        asked: OutboxEntry,
+        said: str,
+        event: ev.QuestionAnswered | ev.ApprovalGiven | ev.ParkDecided,
     ) -> NewDelivery:
         before = asked.outgoing
         manifest = self._live.manifest(before.chat.channel)
-        goes_on = isinstance(event, ev.Agreed)
+        goes_on = isinstance(event, ev.ApprovalGiven)
         key = f"{asked.key}/{said if goes_on else 'closed'}"
         if asked.receipt and manifest is not None and manifest.edits:
             text = f"{before.text}\n\n{said}"
@@ -216,25 +225,28 @@ class Asking:
             )
         about = " ".join(before.text.replace("`", "").split())
         return NewDelivery(
-            key, Outgoing(before.chat, f"{said}\n\n> {about[:ABOUT]}", kind="question", edit="")
+            key,
+            OutboundMessage(before.chat, f"{said}\n\n> {about[:ABOUT]}", kind="question", edit=""),
         )
 
 
-def _waiting(one: Question | Parked, asked: bool) -> Put:
+def _waiting(one: Question | Parked, asked: bool) -> RenderedQuestion:
     """For those who may not answer it."""
     what = "this was begun, and nobody knows how it ended" if isinstance(one, Parked) else (
         "this needs the consent of somebody else"
     )  # fmt: skip
     if asked:
-        return Put(f"I wait: {what}. I have asked.", ())
+        return RenderedQuestion(f"I wait: {what}. I have asked.", ())
     command = "hermes parked" if isinstance(one, Parked) else "hermes approvals"
     nobody = "I know of nobody whom I could ask in a chat"
-    return Put(f"I wait: {what}, and {nobody}. Whoever runs me decides it by `{command}`.", ())
+    return RenderedQuestion(
+        f"I wait: {what}, and {nobody}. Whoever runs me decides it by `{command}`.", ()
+    )
 
 
-def _last(asked: list[Delivery]) -> list[Delivery]:
+def _last(asked: list[OutboxEntry]) -> list[OutboxEntry]:
     """Of a question that took several messages in a chat, the last."""
-    found: dict[Chat, Delivery] = {}
+    found: dict[Chat, OutboxEntry] = {}
     for one in asked:
         before = found.get(one.outgoing.chat)
         if before is None or before.id < one.id:

@@ -23,7 +23,7 @@ MOST_BYTES = 25_000_000
 """Of one file that comes in."""
 
 
-class Unfetched(HermesError):
+class AttachmentUnavailable(HermesError):
     """A file that came with a message cannot be had; `passing` when trying again may help."""
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
@@ -64,7 +64,7 @@ async def fetched(
     for attempt in range(1, FETCH_TRIES + 1):
         try:
             return await get(), ""
-        except Unfetched as trouble:
+        except AttachmentUnavailable as trouble:
             why = trouble.message
             if not trouble.passing or attempt == FETCH_TRIES:
                 break
@@ -90,7 +90,7 @@ def with_notes(text: str, notes: list[str]) -> str:
     return "\n\n".join([*([text] if text else []), *notes])
 
 
-class Progress:
+class MultipartSend:
     """Which parts of a message of several went out already, so that another attempt goes on with
     the rest. It does not outlive the process."""
 
@@ -107,7 +107,7 @@ class Progress:
         return self._sent.pop(key)
 
 
-class Marks:
+class ReadCursors:
     """How far each chat was read, as one mark, for platforms that count in each chat or whose ids
     rise everywhere. `ANY` is the furthest of all."""
 

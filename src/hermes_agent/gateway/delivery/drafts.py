@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Bond, Outgoing
+from hermes_agent.core.gateway import ChatBinding, OutboundMessage
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.delivery.messages import LONGEST
 from hermes_agent.gateway.delivery.splitting import split, utf16
-from hermes_agent.gateway.supervision.directory import Live
+from hermes_agent.gateway.supervision.directory import ChannelDirectory
 
 if TYPE_CHECKING:
-    from hermes_agent.policy.redaction.stream import Stream
+    from hermes_agent.policy.redaction.stream import RedactingStream
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.gateway")
@@ -28,9 +28,9 @@ MORE = " …"
 
 @dataclass
 class Draft:
-    bond: Bond
+    bond: ChatBinding
     key: str
-    stream: "Stream"
+    stream: "RedactingStream"
     text: str = ""
     shown: str = ""
     id: str = ""
@@ -45,7 +45,11 @@ class Drafts:
     """Those of all chats, by session."""
 
     def __init__(
-        self, runtime: "Runtime", live: Live, pace: float = PACE, patience: float = PATIENCE
+        self,
+        runtime: "Runtime",
+        live: ChannelDirectory,
+        pace: float = PACE,
+        patience: float = PATIENCE,
     ) -> None:
         self._runtime = runtime
         self._patience = patience
@@ -55,7 +59,7 @@ class Drafts:
         self._ended: dict[str, dict[int, Draft]] = {}
         """Those whose text is finished, by session and by the number of the reply."""
 
-    def feed(self, bond: Bond, piece: str) -> None:
+    def feed(self, bond: ChatBinding, piece: str) -> None:
         draft = self._drafts.get(bond.session)
         if draft is None:
             manifest = self._live.manifest(bond.chat.channel)
@@ -136,7 +140,7 @@ class Drafts:
         return (first.rpartition("\n\n(1/")[0] or first) + end
 
     async def _send(self, draft: Draft, channel: Channel, text: str) -> None:
-        outgoing = Outgoing(draft.bond.chat, text, edit=draft.id, kind="reply")
+        outgoing = OutboundMessage(draft.bond.chat, text, edit=draft.id, kind="reply")
         try:
             draft.sent += 1
             async with asyncio.timeout(self._patience):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hermes_agent.core.gateway import Button, Chat, DeliveryKind, NewDelivery, Outgoing
+from hermes_agent.core.gateway import Button, Chat, DeliveryKind, NewDelivery, OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Manifest
 from hermes_agent.gateway.delivery.splitting import split, utf16
@@ -29,7 +29,7 @@ def rows(
     return [
         NewDelivery(
             f"{key}/{at}",
-            Outgoing(
+            OutboundMessage(
                 chat,
                 part,
                 tuple(files) if at == last else (),

@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.gateway import Chat, Delivery, Gateway, Outgoing
+from hermes_agent.core.gateway import Chat, GatewayStore, OutboundMessage, OutboxEntry
 from hermes_agent.core.protocols import Clock
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.delivery.splitting import split, utf16
@@ -41,7 +41,7 @@ class Outbox:
     def __init__(
         self,
         manifest: Manifest,
-        ledger: Gateway,
+        ledger: GatewayStore,
         channel: Callable[[], Channel | None],
         *,
         is_well: Callable[[], bool],
@@ -111,7 +111,7 @@ class Outbox:
                 continue
             self._busy[chat] = asyncio.create_task(self._attend(delivery))
 
-    async def _attend(self, delivery: Delivery) -> None:
+    async def _attend(self, delivery: OutboxEntry) -> None:
         chat = delivery.outgoing.chat
         try:
             await self._attempt(delivery)
@@ -135,7 +135,7 @@ class Outbox:
     def _hold(self, chat: Chat, seconds: float) -> None:
         self._not_before[chat] = self._clock() + seconds
 
-    async def _attempt(self, delivery: Delivery) -> None:
+    async def _attempt(self, delivery: OutboxEntry) -> None:
         channel = self._channel()
         if channel is None:
             return
@@ -169,7 +169,7 @@ class Outbox:
         else:
             await self._surely(lambda: self._ledger.sent(delivery.id, receipt))
 
-    def _is_doubtful(self, delivery: Delivery) -> bool:
+    def _is_doubtful(self, delivery: OutboxEntry) -> bool:
         """Whether an attempt before may have arrived and the platform would not know it again."""
         cut = delivery.state == "sending"
         if not self._manifest.knows_twice:
@@ -179,7 +179,7 @@ class Outbox:
             return False
         return since is None or not 0 <= self._clock() - since <= self._manifest.knows_for
 
-    async def _send(self, channel: Channel, outgoing: Outgoing, key: str) -> str:
+    async def _send(self, channel: Channel, outgoing: OutboundMessage, key: str) -> str:
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 return await channel.send(outgoing, key)
@@ -191,7 +191,7 @@ class Outbox:
         # What was to be replaced cannot be: it is said anew.
         return await self._send(channel, replace(outgoing, edit=""), key)
 
-    def _piece(self, delivery: Delivery) -> tuple[Outgoing, bool]:
+    def _piece(self, delivery: OutboxEntry) -> tuple[OutboundMessage, bool]:
         """What is to be sent of it now, and whether there is more. Files and buttons go with the
         last message."""
         outgoing = delivery.outgoing
@@ -206,7 +206,7 @@ class Outbox:
             outgoing = replace(outgoing, files=(), buttons=())
         return replace(outgoing, text=pieces[at]), more
 
-    async def _failed(self, delivery: Delivery, error: SendError) -> None:
+    async def _failed(self, delivery: OutboxEntry, error: SendError) -> None:
         name, now, chat = self._manifest.name, self._clock(), delivery.outgoing.chat
         log.warning("%s did not send %s: %s", name, delivery.id, error.message)
         counted = not (error.channel or error.after is not None) and self._is_well()

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.gateway import Bond, Chat, NewDelivery
-from hermes_agent.core.pseudonyms import Ids
-from hermes_agent.gateway.approvals.routing import Asking
+from hermes_agent.core.gateway import Chat, ChatBinding, NewDelivery
+from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.gateway.approvals.routing import ApprovalRouter
 from hermes_agent.gateway.channel import Channel
 from hermes_agent.gateway.delivery.drafts import PACE, PATIENCE, Drafts
 from hermes_agent.gateway.delivery.messages import rows
-from hermes_agent.gateway.supervision.directory import Live
+from hermes_agent.gateway.supervision.directory import ChannelDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,16 +37,16 @@ STOPPED = "(stopped)"
 SILENT = "It is done; there was nothing to say."
 
 _SAID = (ev.Replied, ev.TurnFinished)
-_DECIDED = (ev.Answered, ev.Agreed, ev.ParkDecided)
-_NEWS = (*_SAID, *_DECIDED, ev.Asked, ev.CallParked)
+_DECIDED = (ev.QuestionAnswered, ev.ApprovalGiven, ev.ParkDecided)
+_NEWS = (*_SAID, *_DECIDED, ev.QuestionAsked, ev.CallParked)
 
 
-class Telling:
+class ReplyPublisher:
     def __init__(
         self,
         runtime: "Runtime",
-        live: Live,
-        ids: Ids,
+        live: ChannelDirectory,
+        ids: PseudonymHasher,
         recent: "Mapping[str, str] | None" = None,
         pace: float = PACE,
         patience: float = PATIENCE,
@@ -57,13 +57,13 @@ class Telling:
         self._live = live
         self._recent = recent if recent is not None else {}
         self._drafts = Drafts(runtime, live, pace, patience)
-        self._asking = Asking(runtime, live, ids)
+        self._asking = ApprovalRouter(runtime, live, ids)
         self._news: asyncio.Queue[ev.Recorded | None] = asyncio.Queue()
         self._queues: dict[str, deque[ev.Recorded | None]] = {}
         """What is to be told of each session: one that waits for its platform holds up no other."""
         self._tellers: set[asyncio.Task[None]] = set()
         self._putting = asyncio.Lock()
-        self._bonds: dict[str, tuple[float, Bond | None]] = {}
+        self._bonds: dict[str, tuple[float, ChatBinding | None]] = {}
         self._signs: set[asyncio.Task[None]] = set()
         self._taken: dict[str, str] = {}
         """The last message that a session has taken, by its key."""
@@ -109,7 +109,7 @@ class Telling:
             case event if isinstance(event, _NEWS):
                 self._news.put_nowait(recorded)
 
-    async def _bond(self, session: str) -> Bond | None:
+    async def _bond(self, session: str) -> ChatBinding | None:
         """The chat of a session; not asked for again at every piece of a text."""
         now = asyncio.get_running_loop().time()
         known = self._bonds.get(session)
@@ -174,7 +174,7 @@ class Telling:
             if (bond := await self._runtime.store.gateway.bond_of(session)) is not None:
                 await self._tell_on_its_own(bond)
             return
-        if isinstance(event, ev.Asked | ev.CallParked):
+        if isinstance(event, ev.QuestionAsked | ev.CallParked):
             await self._drafts.leave(session)
         elif isinstance(event, _DECIDED):
             await self._enqueue(await self._asking.closed(event))
@@ -184,7 +184,7 @@ class Telling:
         async with self._putting:
             await self._asking.put_all()
 
-    async def _tell_on_its_own(self, bond: Bond) -> None:
+    async def _tell_on_its_own(self, bond: ChatBinding) -> None:
         """What is wrong with one session does not keep the others from being told."""
         try:
             await self._tell(bond)
@@ -195,7 +195,7 @@ class Telling:
         except HermesError as trouble:
             log.error("what session %s says is not told: %s", bond.session, trouble.message)
 
-    async def _tell(self, bond: Bond) -> None:
+    async def _tell(self, bond: ChatBinding) -> None:
         """Bring the ledger up to what the journal says."""
         recorded = await self._runtime.store.events(bond.session, bond.told)
         if not recorded:
@@ -207,7 +207,7 @@ class Telling:
         if made:
             self._live.wake(bond.chat.channel)
 
-    async def _said(self, bond: Bond, recorded: ev.Recorded) -> Sequence[NewDelivery]:
+    async def _said(self, bond: ChatBinding, recorded: ev.Recorded) -> Sequence[NewDelivery]:
         """What one event of the journal is to the people of its chat."""
         match recorded.event:
             case ev.MessageTaken(key=key):
@@ -223,12 +223,14 @@ class Telling:
                 await self._drafts.leave(bond.session)
                 said = _end_said(end, bond.group)
                 return self._rows(bond, recorded.number, said) if said else ()
-            case ev.Answered() | ev.Agreed() | ev.ParkDecided() as decided:
+            case ev.QuestionAnswered() | ev.ApprovalGiven() | ev.ParkDecided() as decided:
                 return await self._asking.closed(decided)
             case _:
                 return ()
 
-    def _rows(self, bond: Bond, number: int, text: str, draft: str = "") -> Sequence[NewDelivery]:
+    def _rows(
+        self, bond: ChatBinding, number: int, text: str, draft: str = ""
+    ) -> Sequence[NewDelivery]:
         reply_to = self._recent.get(self._taken.get(bond.session, ""), "") if bond.group else ""
         return rows(
             f"{bond.session}/{number}", bond.chat, text, self._live.manifest(bond.chat.channel),
@@ -249,7 +251,7 @@ class Telling:
             bonds = [await self._bond(session) for session in working]
             self._show_typing([bond for bond in bonds if bond is not None])
 
-    def _show_typing(self, bonds: Sequence[Bond]) -> None:
+    def _show_typing(self, bonds: Sequence[ChatBinding]) -> None:
         """Nobody waits for it: a platform that hangs must not hold up the others."""
         for bond in bonds:
             manifest = self._live.manifest(bond.chat.channel)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived
+from hermes_agent.core.gateway import InboundMessage
 from hermes_agent.core.messages import IMAGE_BYTES, Media
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ MOST_BYTES = 20_000_000
 _ODD = re.compile(r"[^\w.\- ]")
 
 
-class Received:
+class AttachmentIntake:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
 
-    async def taken(self, arrived: Arrived, workspace: str) -> tuple[str, tuple[Media, ...]]:
+    async def taken(self, arrived: InboundMessage, workspace: str) -> tuple[str, tuple[Media, ...]]:
         """What the message says beside its text, and the files that go with it."""
         lines: list[str] = []
         shown: list[Media] = []

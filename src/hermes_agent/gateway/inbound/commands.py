@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.gateway import Bond, Identity, Kept, Role, person_of
+from hermes_agent.core.gateway import ChatBinding, Identity, InboxEntry, Role, person_of
 from hermes_agent.core.messages import Effort
-from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.gateway.access.identities import attributed, who
 from hermes_agent.gateway.approvals.questions import SHORT, parked_hash, question_hash
 
@@ -26,13 +26,13 @@ STANDS = "What you have done stands: look at it, and do not do it again."
 STEPS: tuple[str, ...] = get_args(Effort)
 
 
-class Here(NamedTuple):
+class CommandContext(NamedTuple):
     """Where a command was written, and by whom."""
 
     router: "Router"
     identity: Identity
-    bond: Bond | None
-    kept: Kept
+    bond: ChatBinding | None
+    kept: InboxEntry
 
     @property
     def owner(self) -> bool:
@@ -44,8 +44,8 @@ class Here(NamedTuple):
         return await self.router.runtime.store.session(self.bond.session)
 
 
-class Slash(NamedTuple):
-    run: Callable[[Here, str], Awaitable[str]]
+class ChatCommand(NamedTuple):
+    run: Callable[[CommandContext, str], Awaitable[str]]
     usage: str
     about: str
     owners: bool = False
@@ -64,7 +64,7 @@ def parted(text: str) -> tuple[str, str]:
     return name_of(text), "".join(text.split(maxsplit=1)[1:]).strip()
 
 
-async def run(here: Here, text: str) -> str:
+async def run(here: CommandContext, text: str) -> str:
     name, words = parted(text)
     slash = SLASHES.get(name)
     if slash is None or (slash.owners and not here.owner):
@@ -75,26 +75,26 @@ async def run(here: Here, text: str) -> str:
     return await slash.run(here, words)
 
 
-async def _help(here: Here, _words: str) -> str:
+async def _help(here: CommandContext, _words: str) -> str:
     rows = [row for row in SLASHES.values() if here.owner or not row.owners]
     return "\n".join(f"`{row.usage}` {row.about}" for row in rows)
 
 
-async def _new(here: Here, _words: str) -> str:
+async def _new(here: CommandContext, _words: str) -> str:
     if here.bond is not None:
         await here.router.runtime.interrupt(here.bond.session, who(here.identity))
     await here.router.open(here.kept, here.identity)
     return "A new session begins with your next message."
 
 
-async def _stop(here: Here, _words: str) -> str:
+async def _stop(here: CommandContext, _words: str) -> str:
     stopped = here.bond is not None and await here.router.runtime.interrupt(
         here.bond.session, who(here.identity)
     )
     return "Stopping." if stopped else "There was nothing to stop."
 
 
-async def _retry(here: Here, words: str) -> str:
+async def _retry(here: CommandContext, words: str) -> str:
     session = await here.session()
     runtime, key = here.router.runtime, f"retry:{here.kept.number}"
     asked, end = False, None
@@ -114,7 +114,7 @@ async def _retry(here: Here, words: str) -> str:
     if here.kept.arrived.group:
         text = attributed(here.identity, here.kept.arrived.person, text)
     channel = here.identity.channel
-    await runtime.submit(session, Inbound(key, text, channel, True, waits=True))
+    await runtime.submit(session, SessionMessage(key, text, channel, True, waits=True))
     return AGAIN
 
 
@@ -125,7 +125,7 @@ def _why_again(end: ev.TurnFinished | None) -> str:
     return f"Your last turn did not come to its end ({end.reason}{why}). Go on with it."
 
 
-async def _status(here: Here, _words: str) -> str:
+async def _status(here: CommandContext, _words: str) -> str:
     runtime = here.router.runtime
     lines = []
     if here.bond is not None:
@@ -143,13 +143,13 @@ async def _status(here: Here, _words: str) -> str:
     return "\n".join(lines) or "Nothing was said here yet."
 
 
-async def _sessions(here: Here, _words: str) -> str:
+async def _sessions(here: CommandContext, _words: str) -> str:
     rows = [one for one in await here.router.runtime.store.sessions(MANY) if _theirs(here, one)]
     lines = [f"`{one.id}` {one.title or 'no title yet'} ({one.state})" for one in rows[:LISTED]]
     return "\n".join(lines) or "There are no sessions of yours."
 
 
-def _theirs(here: Here, session: Session) -> bool:
+def _theirs(here: CommandContext, session: Session) -> bool:
     """In a group, its own; elsewhere one's own, and of owners all but those of children."""
     if session.parent:
         return False
@@ -158,7 +158,7 @@ def _theirs(here: Here, session: Session) -> bool:
     return own or (here.owner and not here.kept.arrived.group and session.source != "library")
 
 
-async def _resume(here: Here, words: str) -> str:
+async def _resume(here: CommandContext, words: str) -> str:
     if not words:
         raise UsageError("name a session", "/sessions lists them")
     try:
@@ -171,7 +171,7 @@ async def _resume(here: Here, words: str) -> str:
     return f"This chat goes on with session {session.id}: {session.title}"
 
 
-async def _model(here: Here, words: str) -> str:
+async def _model(here: CommandContext, words: str) -> str:
     said = words.split()
     efforts = [word for word in said if word in STEPS]
     models = [word for word in said if word not in (*STEPS, "anyway")]
@@ -192,19 +192,19 @@ async def _model(here: Here, words: str) -> str:
     return f"{choice.model} answers from here on{shown}"
 
 
-async def _cost(here: Here, _words: str) -> str:
+async def _cost(here: CommandContext, _words: str) -> str:
     session = await here.session()
     spent = "unknown" if session.cost is None else f"${session.cost:.4f}"
     return f"{spent}, {session.usage.input:,} tokens in, {session.usage.output:,} out"
 
 
-async def _skills(here: Here, _words: str) -> str:
+async def _skills(here: CommandContext, _words: str) -> str:
     rows = await here.router.runtime.learning.skills.listed()
     lines = [f"`/{one['name']}` {one['description']}" for one in rows if one["state"] != "retired"]
     return "\n".join(lines) or "There are no skills yet."
 
 
-async def _task(here: Here, words: str) -> str:
+async def _task(here: CommandContext, words: str) -> str:
     if words not in ("", "list"):
         raise UsageError(f"/task {words} is not for chats", "/task list; ask the agent for more")
     jobs = await here.router.runtime.store.jobs.jobs(limit=LISTED)
@@ -216,29 +216,29 @@ def _job_line(job: "Job") -> str:
     return f"`{job.id}` {job.spec.name or job.spec.prompt[:60]}: {job.schedule.given}, next {due}"
 
 
-async def _approve(here: Here, words: str) -> str:
+async def _approve(here: CommandContext, words: str) -> str:
     short, _, answer = words.partition(" ")
     return await here.router.answers.answer(here.identity, here.bond, short, answer or "yes")
 
 
-async def _deny(here: Here, words: str) -> str:
+async def _deny(here: CommandContext, words: str) -> str:
     return await here.router.answers.answer(here.identity, here.bond, words, "no")
 
 
-async def _answer(here: Here, words: str) -> str:
+async def _answer(here: CommandContext, words: str) -> str:
     short, _, answer = words.partition(" ")
     if not answer.strip():
         raise UsageError("answer what: /answer ID WORDS")
     return await here.router.answers.answer(here.identity, here.bond, short, answer.strip())
 
 
-async def _approvals(here: Here, _words: str) -> str:
+async def _approvals(here: CommandContext, _words: str) -> str:
     ids, rows = here.router.ids, await here.router.runtime.store.questions()
     lines = [f"`{question_hash(ids, one.id)[:SHORT]}` {one.text[:200]}" for one in rows]
     return "\n".join(lines) or "No question is open."
 
 
-async def _parked(here: Here, words: str) -> str:
+async def _parked(here: CommandContext, words: str) -> str:
     decision, _, short = words.partition(" ")
     if decision:
         return await here.router.answers.decide(here.identity, short.strip(), decision)
@@ -250,7 +250,7 @@ async def _parked(here: Here, words: str) -> str:
     return "\n".join(lines) or "Nothing is parked."
 
 
-async def _pair(here: Here, words: str) -> str:
+async def _pair(here: CommandContext, words: str) -> str:
     if here.kept.arrived.group:
         raise UsageError("not here: everybody would read the code", "write to me alone")
     if words not in ("", "member", "owner"):
@@ -267,8 +267,8 @@ _BUSY = {
 }
 
 
-def _busy(how: str) -> Callable[[Here, str], Awaitable[str]]:
-    async def run(here: Here, _words: str) -> str:
+def _busy(how: str) -> Callable[[CommandContext, str], Awaitable[str]]:
+    async def run(here: CommandContext, _words: str) -> str:
         await here.router.set_busy(here.kept, here.identity, how)
         return f"From now on messages that come while I work {_BUSY[how]}."
 
@@ -276,25 +276,27 @@ def _busy(how: str) -> Callable[[Here, str], Awaitable[str]]:
 
 
 SLASHES = {
-    "help": Slash(_help, "/help", ABOUT["help"]),
-    "new": Slash(_new, "/new", "begin another session; what goes on is stopped"),
-    "stop": Slash(_stop, "/stop", ABOUT["stop"]),
-    "retry": Slash(_retry, "/retry [WORDS]", "the last turn again; what is done stays done"),
-    "status": Slash(_status, "/status", "what goes on"),
-    "sessions": Slash(_sessions, "/sessions", ABOUT["sessions"]),
-    "resume": Slash(_resume, "/resume ID", ABOUT["resume"]),
-    "model": Slash(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
-    "effort": Slash(_model, "/effort EFFORT", "how hard the model is to think", owners=True),
-    "cost": Slash(_cost, "/cost", ABOUT["cost"]),
-    "skills": Slash(_skills, "/skills", "procedures that a slash opens"),
-    "approve": Slash(_approve, "/approve [ID] [session|always]", "allow what was asked for"),
-    "deny": Slash(_deny, "/deny [ID]", "refuse it"),
-    "answer": Slash(_answer, "/answer ID WORDS", "answer a question"),
-    "approvals": Slash(_approvals, "/approvals", ABOUT["approvals"], owners=True),
-    "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"], owners=True),
-    "task": Slash(_task, "/task list", "jobs, and when they are due", owners=True),
-    "pair": Slash(_pair, "/pair [member|owner]", "a code that lets somebody in", owners=True),
-    "queue": Slash(_busy("queue"), "/queue", "messages wait while I work"),
-    "steer": Slash(_busy("steer"), "/steer", "messages join what I am at"),
-    "interrupt": Slash(_busy("interrupt"), "/interrupt", "messages stop what I am at"),
+    "help": ChatCommand(_help, "/help", ABOUT["help"]),
+    "new": ChatCommand(_new, "/new", "begin another session; what goes on is stopped"),
+    "stop": ChatCommand(_stop, "/stop", ABOUT["stop"]),
+    "retry": ChatCommand(_retry, "/retry [WORDS]", "the last turn again; what is done stays done"),
+    "status": ChatCommand(_status, "/status", "what goes on"),
+    "sessions": ChatCommand(_sessions, "/sessions", ABOUT["sessions"]),
+    "resume": ChatCommand(_resume, "/resume ID", ABOUT["resume"]),
+    "model": ChatCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
+    "effort": ChatCommand(_model, "/effort EFFORT", "how hard the model is to think", owners=True),
+    "cost": ChatCommand(_cost, "/cost", ABOUT["cost"]),
+    "skills": ChatCommand(_skills, "/skills", "procedures that a slash opens"),
+    "approve": ChatCommand(_approve, "/approve [ID] [session|always]", "allow what was asked for"),
+    "deny": ChatCommand(_deny, "/deny [ID]", "refuse it"),
+    "answer": ChatCommand(_answer, "/answer ID WORDS", "answer a question"),
+    "approvals": ChatCommand(_approvals, "/approvals", ABOUT["approvals"], owners=True),
+    "parked": ChatCommand(
+        _parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"], owners=True
+    ),
+    "task": ChatCommand(_task, "/task list", "jobs, and when they are due", owners=True),
+    "pair": ChatCommand(_pair, "/pair [member|owner]", "a code that lets somebody in", owners=True),
+    "queue": ChatCommand(_busy("queue"), "/queue", "messages wait while I work"),
+    "steer": ChatCommand(_busy("steer"), "/steer", "messages join what I am at"),
+    "interrupt": ChatCommand(_busy("interrupt"), "/interrupt", "messages stop what I am at"),
 }

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from hermes_agent.core.errors import Degraded, HermesError, Stopping
-from hermes_agent.core.gateway import Arrived, ArrivedState, Gateway, Kept
+from hermes_agent.core.gateway import ArrivedState, GatewayStore, InboundMessage, InboxEntry
 from hermes_agent.gateway.supervision.backoff import backoff, first_of, is_ending
 
 log = logging.getLogger("hermes.gateway")
@@ -23,7 +23,7 @@ MOST_BYTES = 64_000_000
 PAGE = 200
 LOOK_SECONDS = 5.0
 
-Handle = Callable[[Kept], Awaitable[tuple[ArrivedState, str]]]
+Handle = Callable[[InboxEntry], Awaitable[tuple[ArrivedState, str]]]
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -31,7 +31,7 @@ class Inbox:
     """`handle` deals with a row and says how; it raises when that should be tried again."""
 
     def __init__(
-        self, ledger: Gateway, handle: Handle, *, sleep: Sleep, random: Callable[[], float],
+        self, ledger: GatewayStore, handle: Handle, *, sleep: Sleep, random: Callable[[], float],
         most_bytes: int = MOST_BYTES,
     ) -> None:  # fmt: skip
         self._ledger = ledger
@@ -40,7 +40,7 @@ class Inbox:
         self._random = random
         self._woken = asyncio.Event()
         self._room = asyncio.Semaphore(PARALLEL)
-        self._chats: dict[str, deque[Kept]] = {}
+        self._chats: dict[str, deque[InboxEntry]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._most_bytes = most_bytes
         self._waiting = 0
@@ -50,7 +50,7 @@ class Inbox:
     def wake(self) -> None:
         self._woken.set()
 
-    def take(self, kept: Kept) -> None:
+    def take(self, kept: InboxEntry) -> None:
         """Deal with a row that was set aside once more."""
         self._put(kept)
 
@@ -86,7 +86,7 @@ class Inbox:
     def _is_full(self) -> bool:
         return self._waiting >= MOST_IN_MEMORY or self._bytes >= self._most_bytes
 
-    def _put(self, kept: Kept) -> None:
+    def _put(self, kept: InboxEntry) -> None:
         chat = kept.arrived.chat.target
         self._waiting += 1
         self._bytes += _size(kept.arrived)
@@ -99,7 +99,7 @@ class Inbox:
         self._workers.add(worker)
         worker.add_done_callback(self._workers.discard)
 
-    async def _work(self, chat: str, queue: deque[Kept]) -> None:
+    async def _work(self, chat: str, queue: deque[InboxEntry]) -> None:
         while queue:
             await self._deal(queue[0])
             self._waiting -= 1
@@ -108,7 +108,7 @@ class Inbox:
                 self._woken.set()
         del self._chats[chat]
 
-    async def _deal(self, kept: Kept) -> None:
+    async def _deal(self, kept: InboxEntry) -> None:
         """Until it is dealt with or set aside."""
         passing = 0
         while True:
@@ -124,7 +124,7 @@ class Inbox:
                 log.exception("message %s waits", kept.number)
             await self._sleep(backoff(passing, FIRST_SECONDS, MOST_SECONDS, self._random))
 
-    async def _try(self, kept: Kept) -> bool:
+    async def _try(self, kept: InboxEntry) -> bool:
         """False when it is to be tried again. Trouble of the runtime itself is raised."""
         try:
             async with self._room:
@@ -151,5 +151,5 @@ class Inbox:
         return True
 
 
-def _size(arrived: Arrived) -> int:
+def _size(arrived: InboundMessage) -> int:
     return len(arrived.text) + sum(len(one.data) for one in (*arrived.files, *arrived.voice))

@@ -11,31 +11,37 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
     Degraded,
     HermesError,
     NotFound,
     Stopping,
 )
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.gateway import (
-    Arrived,
-    Bond,
+    ChatBinding,
     Identity,
-    Kept,
+    InboundMessage,
+    InboxEntry,
     chat_key,
 )
-from hermes_agent.core.pseudonyms import Ids
-from hermes_agent.core.records import Inbound, Session
-from hermes_agent.core.skills import Opened
-from hermes_agent.gateway.access.admission import Dealt, Entrance
-from hermes_agent.gateway.access.identities import People, attributed, bond_key, plain_text, who
-from hermes_agent.gateway.approvals.approvers import Whom
-from hermes_agent.gateway.approvals.questions import Answers
+from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.core.records import Session, SessionMessage
+from hermes_agent.core.skills import ActivatedSkill
+from hermes_agent.gateway.access.admission import Admission, HandlingResult
+from hermes_agent.gateway.access.identities import (
+    IdentityResolver,
+    attributed,
+    bond_key,
+    plain_text,
+    who,
+)
+from hermes_agent.gateway.approvals.approvers import ApproverDirectory
+from hermes_agent.gateway.approvals.questions import AnswerHandler
 from hermes_agent.gateway.delivery.messages import rows
 from hermes_agent.gateway.inbound import commands
-from hermes_agent.gateway.inbound.attachments import Received
-from hermes_agent.gateway.supervision.directory import Live
+from hermes_agent.gateway.inbound.attachments import AttachmentIntake
+from hermes_agent.gateway.supervision.directory import ChannelDirectory
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -64,19 +70,19 @@ READ_BEFORE = "I had read your message before you changed it. Write me what is d
 
 
 class Router:
-    def __init__(self, runtime: "Runtime", live: Live, ids: Ids) -> None:
+    def __init__(self, runtime: "Runtime", live: ChannelDirectory, ids: PseudonymHasher) -> None:
         self.runtime = runtime
         self.ids = ids
-        self.people = People(runtime, ids)
-        self.answers = Answers(runtime, ids)
-        self.whom = Whom(runtime, ids)
+        self.people = IdentityResolver(runtime, ids)
+        self.answers = AnswerHandler(runtime, ids)
+        self.whom = ApproverDirectory(runtime, ids)
         self._live = live
-        self._received = Received(runtime)
-        self.entrance = Entrance(runtime, ids, self._say, self._refresh)
+        self._received = AttachmentIntake(runtime)
+        self.entrance = Admission(runtime, ids, self._say, self._refresh)
         self.recent: OrderedDict[str, str] = OrderedDict()
         """The platform's ids of the last messages, by their keys: what answers may refer to."""
 
-    async def handle(self, kept: Kept) -> Dealt:
+    async def handle(self, kept: InboxEntry) -> HandlingResult:
         """Raises for passing trouble alone: the row is tried again."""
         arrived = kept.arrived
         if arrived.kind == "alert":
@@ -89,12 +95,12 @@ class Router:
         if arrived.kind == "press":
             bond = await self._bond(arrived, identity)
             why = await self.answers.press(identity, bond, arrived.text)
-            return Dealt("ignored", why) if why else Dealt("done")
+            return HandlingResult("ignored", why) if why else HandlingResult("done")
         if arrived.group and not (arrived.addressed or self._hears_all(arrived.chat.channel)):
-            return Dealt("ignored", "not addressed")
+            return HandlingResult("ignored", "not addressed")
         text = plain_text(arrived.text)
         if not text.strip() and not arrived.files and not arrived.voice:
-            return Dealt("ignored", "there is nothing in it")
+            return HandlingResult("ignored", "there is nothing in it")
         if (dealt := await self.entrance.code_of_known(kept, identity)) is not None:
             return dealt
         try:
@@ -103,17 +109,19 @@ class Router:
             raise
         except HermesError as error:
             await self._say(kept, _said(error))
-            return Dealt("done")
+            return HandlingResult("done")
 
-    async def _known(self, kept: Kept, identity: Identity, text: str) -> Dealt:
+    async def _known(self, kept: InboxEntry, identity: Identity, text: str) -> HandlingResult:
         name = commands.name_of(text.strip())
         if name in commands.SLASHES or (name and not await self._is_skill(name)):
             if kept.arrived.kind == "edited":
-                return Dealt("ignored", "a command that was edited is not run again")
+                return HandlingResult("ignored", "a command that was edited is not run again")
             bond = await self._bond(kept.arrived, identity)
-            said = await commands.run(commands.Here(self, identity, bond, kept), text.strip())
+            said = await commands.run(
+                commands.CommandContext(self, identity, bond, kept), text.strip()
+            )
             await self._say(kept, said)
-            return Dealt("done")
+            return HandlingResult("done")
         return await self._message(kept, identity, text, opens_skill=bool(name))
 
     async def _is_skill(self, name: str) -> bool:
@@ -123,7 +131,7 @@ class Router:
     def wake(self, channel: str) -> None:
         self._live.wake(channel)
 
-    async def _saw(self, arrived: Arrived, identity: Identity) -> None:
+    async def _saw(self, arrived: InboundMessage, identity: Identity) -> None:
         """Somebody is in a group: whom to ask there is known by it."""
         bond = await self._bond(arrived, identity)
         if bond is not None and identity.hash not in bond.seen:
@@ -133,24 +141,24 @@ class Router:
     # messages
 
     async def _message(
-        self, kept: Kept, identity: Identity, text: str, *, opens_skill: bool
-    ) -> Dealt:
+        self, kept: InboxEntry, identity: Identity, text: str, *, opens_skill: bool
+    ) -> HandlingResult:
         arrived = kept.arrived
         bond = await self._bond(arrived, identity)
         if arrived.kind == "edited":
             if bond is not None and await self._was_taken(bond, arrived):
                 if not arrived.group:
                     await self._say(kept, READ_BEFORE)
-                return Dealt("ignored", "the message was read before it was edited")
+                return HandlingResult("ignored", "the message was read before it was edited")
             text = f"(edited) {text}"
         elif bond is not None and await self._answers(kept, bond, identity, text):
-            return Dealt("done")
+            return HandlingResult("done")
         if bond is None:
             await self.runtime.learning.expect(text)
             bond = await self.open(kept, identity)
         session = await self.runtime.store.session(bond.session)
         more, files = await self._received.taken(arrived, session.workspace)
-        skills: tuple[Opened, ...] = ()
+        skills: tuple[ActivatedSkill, ...] = ()
         if arrived.group and opens_skill:
             skills = (await self.runtime.learning.opened(*commands.parted(text.strip())),)
         text = "\n".join(part for part in (text, more) if part.strip())
@@ -162,14 +170,18 @@ class Router:
         key = self._remember(arrived)
         self._refresh()
         waits = bond.busy != "steer"
-        inbound = Inbound(key, text, arrived.chat.channel, True, files, skills=skills, waits=waits)
+        inbound = SessionMessage(
+            key, text, arrived.chat.channel, True, files, skills=skills, waits=waits
+        )
         working = session.id in self.runtime.working
         new = await self.runtime.submit(session, inbound)
         if new and working and bond.busy == "interrupt":
             await self.runtime.interrupt(session.id, who(identity))
-        return Dealt("done")
+        return HandlingResult("done")
 
-    async def _answers(self, kept: Kept, bond: Bond, identity: Identity, text: str) -> bool:
+    async def _answers(
+        self, kept: InboxEntry, bond: ChatBinding, identity: Identity, text: str
+    ) -> bool:
         """Whether the session had asked, and this is the answer; also when it was taken for one
         before the runtime died."""
         if kept.arrived.files or kept.arrived.voice:
@@ -182,7 +194,7 @@ class Router:
                     return True
         return await self.answers.freely(identity, bond, text.strip())
 
-    async def _was_taken(self, bond: Bond, arrived: Arrived) -> bool:
+    async def _was_taken(self, bond: ChatBinding, arrived: InboundMessage) -> bool:
         """Whether the agent has read the message that was edited."""
         key = self._key(arrived, arrived.reply_to)
         return any(
@@ -196,10 +208,10 @@ class Router:
         except HermesError as error:  # it goes on with those it has; `hermes status` says so
             log.warning("the settings cannot be read: %s", error.message)
 
-    def _key(self, arrived: Arrived, id: str) -> str:
+    def _key(self, arrived: InboundMessage, id: str) -> str:
         return f"{arrived.chat.channel}:{self.ids(arrived.chat.channel, arrived.chat.chat, id)}"
 
-    def _remember(self, arrived: Arrived) -> str:
+    def _remember(self, arrived: InboundMessage) -> str:
         key = self._key(arrived, arrived.id)
         self.recent[key] = arrived.id
         while len(self.recent) > RECENT:
@@ -211,14 +223,14 @@ class Router:
 
     # sessions
 
-    def person_key(self, arrived: Arrived, identity: Identity) -> str:
+    def person_key(self, arrived: InboundMessage, identity: Identity) -> str:
         """Whose the session of a chat is: in a group, the group's."""
         return f"group-{self._bond_key(arrived, identity)}" if arrived.group else who(identity)
 
-    def _bond_key(self, arrived: Arrived, identity: Identity) -> str:
+    def _bond_key(self, arrived: InboundMessage, identity: Identity) -> str:
         return bond_key(self.ids, arrived.chat, "" if arrived.group else identity.hash)
 
-    async def _bond(self, arrived: Arrived, identity: Identity) -> Bond | None:
+    async def _bond(self, arrived: InboundMessage, identity: Identity) -> ChatBinding | None:
         bond = await self.runtime.store.gateway.bond(self._bond_key(arrived, identity))
         if bond is None:
             return None
@@ -228,7 +240,7 @@ class Router:
             return None
         return bond
 
-    async def open(self, kept: Kept, identity: Identity) -> Bond:
+    async def open(self, kept: InboxEntry, identity: Identity) -> ChatBinding:
         """A new session for a chat; the same one for the same row."""
         arrived = kept.arrived
         channel = arrived.chat.channel
@@ -243,7 +255,9 @@ class Router:
         )
         return await self.bind(arrived, identity, session)
 
-    async def bind(self, arrived: Arrived, identity: Identity, session: Session) -> Bond:
+    async def bind(
+        self, arrived: InboundMessage, identity: Identity, session: Session
+    ) -> ChatBinding:
         """From here on the chat's messages go to this session, and its news come here."""
         key = self._bond_key(arrived, identity)
         before = await self.runtime.store.gateway.bond(key)
@@ -253,16 +267,16 @@ class Router:
         told = elsewhere.told if elsewhere else await self.runtime.store.last_number(session.id)
         busy: Busy = before.busy if before else self.runtime.settings.gateway.busy
         seen = before.seen if before else (identity.hash,) if arrived.group else ()
-        bond = Bond(key, session.id, arrived.chat, told, arrived.group, busy, seen)
+        bond = ChatBinding(key, session.id, arrived.chat, told, arrived.group, busy, seen)
         await self.runtime.store.gateway.keep_bond(bond)
         return bond
 
-    async def set_busy(self, kept: Kept, identity: Identity, busy: str) -> None:
+    async def set_busy(self, kept: InboxEntry, identity: Identity, busy: str) -> None:
         bond = await self._bond(kept.arrived, identity) or await self.open(kept, identity)
         chosen = msgspec.convert(busy, Busy)
         await self.runtime.store.gateway.keep_bond(replace(bond, busy=chosen))
 
-    async def _workspace(self, arrived: Arrived, identity: Identity) -> str:
+    async def _workspace(self, arrived: InboundMessage, identity: Identity) -> str:
         if named := self.runtime.settings.gateway.workspace:
             return str(Path(named).expanduser())
         folder = self.runtime.home.path / CHATS / self._bond_key(arrived, identity)
@@ -271,7 +285,7 @@ class Router:
 
     # answers of our own
 
-    async def _say(self, kept: Kept, text: str) -> None:
+    async def _say(self, kept: InboxEntry, text: str) -> None:
         arrived = kept.arrived
         channel = arrived.chat.channel
         made = rows(
@@ -282,7 +296,7 @@ class Router:
         await self.runtime.store.gateway.enqueue(*made)
         self._live.wake(channel)
 
-    async def _alert(self, arrived: Arrived) -> Dealt:
+    async def _alert(self, arrived: InboundMessage) -> HandlingResult:
         """An alert of a monitoring system, which the channel has let in. `person.id` names its
         format."""
         from hermes_agent.incidents.alerts.formats import signals_of
@@ -291,15 +305,15 @@ class Router:
             signals = signals_of(arrived.person.id, arrived.text.encode())
         except HermesError as error:
             log.warning("an alert on %s was not understood: %s", arrived.chat.channel, error)
-            return Dealt("ignored", error.message)
+            return HandlingResult("ignored", error.message)
         for signal in signals:
             await self.runtime.incidents.intake.raise_signal(signal)
-        return Dealt("done")
+        return HandlingResult("done")
 
 
 def _is_answer(event: object, by: str, text: str) -> bool:
     """Whether somebody's message was the answer; a number stands for one of the choices."""
-    if not isinstance(event, ev.Answered) or event.by != by:
+    if not isinstance(event, ev.QuestionAnswered) or event.by != by:
         return False
     return event.answer == text or text.isdecimal()
 

@@ -11,9 +11,9 @@ from typing import Literal
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived
+from hermes_agent.core.gateway import InboundMessage
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Channel, Refused
+from hermes_agent.gateway.channel import Channel, CredentialsRejected
 from hermes_agent.gateway.supervision.backoff import backoff, first_of
 
 log = logging.getLogger("hermes.gateway")
@@ -31,7 +31,7 @@ State = Literal["starting", "up", "waiting", "refused", "missing"]
 `refused`: the platform does not accept us."""
 
 
-class Line:
+class ChannelConnection:
     """`make` gives a new channel, or raises what it lacks."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Line:
 
     def _ended(self, running: asyncio.Task[None]) -> bool:
         error = None if running.cancelled() else running.exception()
-        if isinstance(error, Refused):
+        if isinstance(error, CredentialsRejected):
             self._say("refused", error.message, error.hint)
             return True
         if isinstance(error, HermesError):
@@ -138,7 +138,7 @@ class Line:
         self.state, self.error, self.hint = state, error, hint
 
 
-def clean(arrived: Arrived) -> Arrived:
+def clean(arrived: InboundMessage) -> InboundMessage:
     """What can be kept: platforms send halves of signs and times that are no numbers."""
     with contextlib.suppress(UnicodeEncodeError):
         for text in _texts(arrived):
@@ -159,7 +159,7 @@ def clean(arrived: Arrived) -> Arrived:
     )
 
 
-def _texts(arrived: Arrived) -> list[str]:
+def _texts(arrived: InboundMessage) -> list[str]:
     chat, person = arrived.chat, arrived.person
     media = [text for one in (*arrived.files, *arrived.voice) for text in (one.type, one.name)]
     own = [arrived.id, arrived.text, arrived.reply_to]

@@ -5,7 +5,7 @@ from typing import Protocol
 from hermes_agent.gateway.channel import Channel, Manifest
 
 
-class Live(Protocol):
+class ChannelDirectory(Protocol):
     def channel(self, name: str) -> Channel | None:
         """The channel, where it runs."""
         ...

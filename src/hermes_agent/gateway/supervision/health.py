@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Gateway, Proof
+from hermes_agent.core.gateway import ChannelHealth, GatewayStore
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import GatewaySettings
 from hermes_agent.gateway.supervision.backoff import first_of
-from hermes_agent.gateway.supervision.connection import Line
+from hermes_agent.gateway.supervision.connection import ChannelConnection
 
 log = logging.getLogger("hermes.gateway")
 
@@ -31,9 +31,9 @@ class Liveness:
 
     def __init__(
         self,
-        line: Line,
+        line: ChannelConnection,
         title: str,
-        ledger: Gateway,
+        ledger: GatewayStore,
         settings: Callable[[], GatewaySettings],
         announce: Announce,
         *,
@@ -51,7 +51,7 @@ class Liveness:
         self._random = random
         self._proving = asyncio.Lock()
         self._again = asyncio.Event()
-        self.proof = Proof(line.name)
+        self.proof = ChannelHealth(line.name)
 
     async def tend(self) -> None:
         """Live until cancelled."""
@@ -79,7 +79,7 @@ class Liveness:
     def told(self, now: float) -> None:
         self.proof = replace(self.proof, sent=now)
 
-    async def prove(self) -> Proof:
+    async def prove(self) -> ChannelHealth:
         """One proof, kept, and what follows from it."""
         async with self._proving:
             error = await self._probe()
@@ -92,7 +92,7 @@ class Liveness:
             await self._ledger.keep_proof(self.proof)
             return self.proof
 
-    async def test(self, patience: float) -> Proof:
+    async def test(self, patience: float) -> ChannelHealth:
         """Whether it can be proven to hear, of a channel that may just have begun; one that was
         refused is tried anew. A failure has no consequences. Whoever stood still until the time
         was over tries once more: what failed meanwhile says nothing about the channel."""
@@ -157,7 +157,7 @@ class Liveness:
             self._line.restart()
 
 
-def _since(proof: Proof) -> str:
+def _since(proof: ChannelHealth) -> str:
     """Names a time of being deaf: the same until it is proven again."""
     return f"{proof.channel}/{proof.proven or 0.0:.3f}"
 
@@ -169,7 +169,7 @@ def _ago(seconds: float) -> str:
     return f"{max(seconds, 0.0):.0f} s ago"
 
 
-def in_words(proof: Proof, now: float) -> str:
+def in_words(proof: ChannelHealth, now: float) -> str:
     """As `hermes status` says it."""
     words = [f"last proven {_ago(now - proof.proven)}" if proof.proven else "never proven"]
     if proof.received:

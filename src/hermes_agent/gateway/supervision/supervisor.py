@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.gateway import Counts
+from hermes_agent.core.gateway import QueueDepths
 from hermes_agent.gateway.channel import Channel, Manifest
 from hermes_agent.gateway.delivery.outbox import Outbox
-from hermes_agent.gateway.supervision.connection import Line
+from hermes_agent.gateway.supervision.connection import ChannelConnection
 from hermes_agent.gateway.supervision.health import PROBE_SECONDS, Liveness, in_words
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.service import Gateway
 
 
-class Berth:
+class ChannelSupervisor:
     def __init__(
         self,
         manifest: Manifest,
@@ -31,7 +31,7 @@ class Berth:
         """The settings it was made of."""
         self._gateway = gateway
         self._tasks: list[asyncio.Task[None]] = []
-        self.line = Line(
+        self.line = ChannelConnection(
             manifest.name, make, monotonic=monotonic, sleep=sleep, random=random,
             came_up=self._came_up,
         )  # fmt: skip
@@ -66,8 +66,8 @@ class Berth:
         """How old a proof may be that still says something."""
         return 2 * self._gateway.runtime.settings.gateway.probe_seconds + PROBE_SECONDS
 
-    def status(self, counts: Counts | None, now: float) -> dict[str, Any]:
-        counts = counts or Counts()
+    def status(self, counts: QueueDepths | None, now: float) -> dict[str, Any]:
+        counts = counts or QueueDepths()
         proof = self.liveness.proof
         well = self.line.state == "up" and not proof.failures
         fresh = proof.proven is not None and abs(now - proof.proven) <= self._stale_seconds()

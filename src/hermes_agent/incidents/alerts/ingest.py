@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
     Incident,
-    Incidents,
+    IncidentStore,
+    IngestResult,
+    MonitoredService,
     NewNotice,
     NoticeKind,
-    Service,
     Signal,
-    Taken,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.monitoring.topology import named
@@ -39,10 +39,10 @@ Notices = Callable[[Incident, NoticeKind, int, str], Sequence[NewNotice]]
 class Intake:
     def __init__(
         self,
-        store: Incidents,
+        store: IncidentStore,
         *,
         window: Callable[[], float],
-        topology: Callable[[str], Awaitable[Sequence[Service]]],
+        topology: Callable[[str], Awaitable[Sequence[MonitoredService]]],
         notices: Notices,
         redact: Callable[[str], str],
         wake: Callable[[], None],
@@ -56,7 +56,7 @@ class Intake:
         self._wake = wake
         self._clock = clock
 
-    async def raise_signal(self, signal: Signal) -> Taken:
+    async def raise_signal(self, signal: Signal) -> IngestResult:
         """Keep a signal and see that somebody hears of it. Once this returns, it is not lost."""
         topology = await self._topology(signal.terminal)
         signal = self._clean(signal, named(topology, signal.service))
@@ -72,7 +72,7 @@ class Intake:
         self._wake()
         return taken
 
-    def _clean(self, signal: Signal, service: Service | None) -> Signal:
+    def _clean(self, signal: Signal, service: MonitoredService | None) -> Signal:
         """Without secrets and unseen letters, in bounds, and with its owner."""
         labels = dict(list(signal.labels.items())[:LABELS])
         owner = signal.owner or next((labels[key] for key in OWNERS if labels.get(key)), "")

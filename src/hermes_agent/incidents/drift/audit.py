@@ -10,7 +10,7 @@ from hermes_agent.incidents.drift import config, history
 from hermes_agent.incidents.drift.attribution.who import Trails
 from hermes_agent.incidents.drift.cluster.scope import ClusterAudit
 from hermes_agent.incidents.drift.diff_text import careful
-from hermes_agent.incidents.drift.patterns import Pattern, judged
+from hermes_agent.incidents.drift.patterns import DriftPattern, judged
 from hermes_agent.incidents.drift.recommendations import advised, matching_skill
 from hermes_agent.incidents.drift.scopes import packages
 from hermes_agent.incidents.drift.scopes.compose import ComposeAudit
@@ -21,18 +21,18 @@ from hermes_agent.incidents.drift.values import (
     SCOPES,
     WEIGHTS,
     Audit,
-    Finding,
-    Hidden,
-    Live,
-    Looked,
+    DriftFinding,
+    LiveState,
     Scope,
+    ScopeResult,
+    SecretFilter,
 )
 
 
-class Known(NamedTuple):
+class AuditBaseline(NamedTuple):
     """What an audit is held against."""
 
-    patterns: Sequence[Pattern] = ()
+    patterns: Sequence[DriftPattern] = ()
     earlier: Sequence[Audit] = ()
     """Of the same repository, newest first."""
     skills: Mapping[str, str] = {}
@@ -42,13 +42,15 @@ class Known(NamedTuple):
 class Auditor:
     """`lives` gives the terminal of a name; the empty name is the one that was asked for."""
 
-    def __init__(self, repository: Repository, lives: Callable[[str], Live], hide: Hidden) -> None:
+    def __init__(
+        self, repository: Repository, lives: Callable[[str], LiveState], hide: SecretFilter
+    ) -> None:
         self._repository = repository
         self._lives = lives
         self._hide = careful(hide)
         self._trails: dict[str, Trails] = {}
 
-    async def look(self, scopes: Sequence[Scope] = ()) -> Sequence[Looked]:
+    async def look(self, scopes: Sequence[Scope] = ()) -> Sequence[ScopeResult]:
         """Every scope that is declared, or those that are named."""
         if not self._repository.has(config.NAME):
             raise UsageError(
@@ -65,27 +67,29 @@ class Auditor:
                 looked.append(await self._scope(scope, entries, declared.logs))
         return looked
 
-    async def _scope(self, scope: Scope, entries: Sequence[object], logs: config.Logs) -> Looked:
-        whole = Looked(scope)
+    async def _scope(
+        self, scope: Scope, entries: Sequence[object], logs: config.AuditLogConfig
+    ) -> ScopeResult:
+        whole = ScopeResult(scope)
         if not entries:
             return replace(whole, notes=(f"{config.NAME} declares no {scope}",))
         for entry in entries:
             try:
                 one = await self._entry(entry, logs)
             except HermesError as error:  # of this entry; the others are looked at all the same
-                one = Looked(scope, troubles=(error.message,))
-            whole = Looked(
+                one = ScopeResult(scope, troubles=(error.message,))
+            whole = ScopeResult(
                 scope, whole.checked + one.checked, whole.findings + one.findings,
                 whole.troubles + one.troubles, whole.notes + one.notes,
             )  # fmt: skip
         return whole
 
-    async def _entry(self, entry: object, logs: config.Logs) -> Looked:
+    async def _entry(self, entry: object, logs: config.AuditLogConfig) -> ScopeResult:
         repository, hide = self._repository, self._hide
         live = self._lives(getattr(entry, "terminal", ""))
         trails = self._trails.setdefault(live.name, Trails(live, logs))
         match entry:
-            case config.Files():
+            case config.FilesScope():
                 return await FileAudit(entry, repository, live, trails, hide).look()
             case config.Units():
                 return await UnitAudit(entry, repository, live, trails, hide).look()
@@ -99,8 +103,12 @@ class Auditor:
 
 
 async def judge(
-    id: str, looked: Sequence[Looked], repository: Repository, known: Known, hide: Hidden
-) -> Sequence[Looked]:
+    id: str,
+    looked: Sequence[ScopeResult],
+    repository: Repository,
+    known: AuditBaseline,
+    hide: SecretFilter,
+) -> Sequence[ScopeResult]:
     """Weigh each finding, say what is known of it from before and what to do, and number them,
     the gravest of each scope first."""
     number = 0
@@ -116,7 +124,9 @@ async def judge(
     return scopes
 
 
-async def _judged(one: Finding, repository: Repository, known: Known, hide: Hidden) -> Finding:
+async def _judged(
+    one: DriftFinding, repository: Repository, known: AuditBaseline, hide: SecretFilter
+) -> DriftFinding:
     weighed, pattern = judged(one, known.patterns)
     lines = (
         *history.said(pattern),

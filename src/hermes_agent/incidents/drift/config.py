@@ -12,7 +12,7 @@ NAME = "drift.yaml"
 Mode = Annotated[str, Meta(pattern="^[0-7]{3,4}$")]
 
 
-class Files(Struct, frozen=True, forbid_unknown_fields=True):
+class FilesScope(Struct, frozen=True, forbid_unknown_fields=True):
     """A folder, or one file, of the repository."""
 
     declared: str
@@ -83,7 +83,7 @@ class Kubernetes(Struct, frozen=True, forbid_unknown_fields=True):
     terminal: str = ""
 
 
-class Logs(Struct, frozen=True, forbid_unknown_fields=True):
+class AuditLogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a machine writes who did what."""
 
     audit: tuple[str, ...] = ("/var/log/audit/audit.log",)
@@ -92,24 +92,24 @@ class Logs(Struct, frozen=True, forbid_unknown_fields=True):
     apt: tuple[str, ...] = ("/var/log/apt/history.log",)
 
 
-class Declared(Struct, frozen=True, forbid_unknown_fields=True):
+class DriftConfig(Struct, frozen=True, forbid_unknown_fields=True):
     version: int = 1
-    files: tuple[Files, ...] = ()
+    files: tuple[FilesScope, ...] = ()
     units: tuple[Units, ...] = ()
     compose: tuple[Compose, ...] = ()
     packages: tuple[Packages, ...] = ()
     kubernetes: tuple[Kubernetes, ...] = ()
-    logs: Logs = Logs()
+    logs: AuditLogConfig = AuditLogConfig()
 
     @property
     def is_empty(self) -> bool:
         return not (self.files or self.units or self.compose or self.packages or self.kubernetes)
 
 
-def read(text: str) -> Declared:
+def read(text: str) -> DriftConfig:
     told = document(text, NAME)
     try:
-        declared = msgspec.convert(told or {}, Declared)
+        declared = msgspec.convert(told or {}, DriftConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"{NAME}: {error}", "docs/guides/drift.md shows what it may say") from None
     if declared.version != 1:

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import re
 
-from hermes_agent.incidents.drift.values import Hidden
+from hermes_agent.incidents.drift.values import SecretFilter
 
 SHOWN_LINES = 60
 LONGEST = 200
@@ -17,7 +17,7 @@ _NAMED = re.compile(
 )
 
 
-def careful(hide: Hidden) -> Hidden:
+def careful(hide: SecretFilter) -> SecretFilter:
     """Also hides whatever stands behind a name that is called like a secret, however plain it
     looks: a report is passed on."""
     return lambda text: _NAMED.sub(r"\1[redacted]", hide(text))
@@ -44,7 +44,7 @@ def difference(declared: str, live: str, path: str) -> str:
     )
 
 
-def shown(declared: str, live: str, path: str, hide: Hidden) -> tuple[str, bool]:
+def shown(declared: str, live: str, path: str, hide: SecretFilter) -> tuple[str, bool]:
     """The difference to be shown, and whether it is whole: what is secret is taken out of both
     sides before they are compared."""
     clear_declared, clear_live = hide(declared), hide(live)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.incidents.drift.patterns import Pattern
+from hermes_agent.incidents.drift.patterns import DriftPattern
 from hermes_agent.incidents.drift.scopes.repository import Repository
-from hermes_agent.incidents.drift.values import Audit, Finding
+from hermes_agent.incidents.drift.values import Audit, DriftFinding
 
 
 def day(at: float) -> str:
@@ -15,7 +15,7 @@ def day(at: float) -> str:
     return f"{when.day} {when:%b %Y}"
 
 
-def said(pattern: Pattern | None) -> tuple[str, ...]:
+def said(pattern: DriftPattern | None) -> tuple[str, ...]:
     """What a person said of the like before."""
     if pattern is None or not pattern.finding:
         return ()
@@ -23,7 +23,7 @@ def said(pattern: Pattern | None) -> tuple[str, ...]:
     return (f"as on {day(pattern.at)}, {pattern.says} by {pattern.by}{why} ({pattern.finding})",)
 
 
-def seen(finding: Finding, earlier: Sequence[Audit]) -> tuple[str, ...]:
+def seen(finding: DriftFinding, earlier: Sequence[Audit]) -> tuple[str, ...]:
     """`earlier`, newest first."""
     before = [(audit, one) for audit in earlier for one in audit.findings if one.key == finding.key]
     if not before:
@@ -40,7 +40,7 @@ def seen(finding: Finding, earlier: Sequence[Audit]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-async def declared(finding: Finding, repository: Repository) -> tuple[str, ...]:
+async def declared(finding: DriftFinding, repository: Repository) -> tuple[str, ...]:
     """The commit that last changed what declares it."""
     if not finding.source or not repository.has(finding.source):
         return ()

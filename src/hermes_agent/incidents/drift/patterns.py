@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from hermes_agent.incidents.drift.matching import fits_any
 from hermes_agent.incidents.drift.severity import weigh
-from hermes_agent.incidents.drift.values import WEIGHTS, Finding, Scope, Weight
+from hermes_agent.incidents.drift.values import WEIGHTS, DriftFinding, Scope, Weight
 
 _VOLATILE = re.compile(r"\d+(?:\.\d+)+|\d{3,}|(?=[a-f]*\d)[0-9a-f]{7,}")
 """Parts of a name that differ from one time to the next: versions, dates, hashes."""
 
 
-class Pattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class DriftPattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where drift of this sort is, and by whom; never which values it has."""
 
     name: str
@@ -39,7 +39,7 @@ class Pattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     finding: str = ""
     """Where it was learned from; empty for one that is shipped."""
 
-    def fits(self, finding: Finding) -> bool:
+    def fits(self, finding: DriftFinding) -> bool:
         return (
             self.scope == finding.scope
             and fits_any(self.object, finding.object)
@@ -50,20 +50,20 @@ class Pattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 @cache
-def shipped() -> tuple[Pattern, ...]:
+def shipped() -> tuple[DriftPattern, ...]:
     import yaml
 
     text = Path(__file__).with_name("patterns.yaml").read_text(encoding="utf-8")
-    return msgspec.convert(yaml.safe_load(text), tuple[Pattern, ...])
+    return msgspec.convert(yaml.safe_load(text), tuple[DriftPattern, ...])
 
 
 def learned_from(
-    finding: Finding, says: Literal["accepted", "rejected"], why: str, by: str, at: float
-) -> Pattern:
+    finding: DriftFinding, says: Literal["accepted", "rejected"], why: str, by: str, at: float
+) -> DriftPattern:
     """What somebody said of one finding, said of all that are like it. What a controller does, it
     does to everything of the kind; what a person did, they did to this one."""
     machine = finding.who.kind in ("controller", "package")
-    return Pattern(
+    return DriftPattern(
         f"{says} {finding.id}", finding.scope, (_object(finding, machine),),
         (re.sub(r"\[\d+\]", "[*]", _VOLATILE.sub("*", finding.field)),),
         (finding.who.kind,) if finding.who.kind != "unknown" else (),
@@ -72,7 +72,7 @@ def learned_from(
     )  # fmt: skip
 
 
-def _object(finding: Finding, machine: bool) -> str:
+def _object(finding: DriftFinding, machine: bool) -> str:
     name = _VOLATILE.sub("*", finding.object)
     if not machine:
         return name
@@ -84,7 +84,9 @@ def _object(finding: Finding, machine: bool) -> str:
     return name if finding.scope == "compose" else "*"
 
 
-def judged(finding: Finding, learned: Sequence[Pattern]) -> tuple[Finding, Pattern | None]:
+def judged(
+    finding: DriftFinding, learned: Sequence[DriftPattern]
+) -> tuple[DriftFinding, DriftPattern | None]:
     """The finding with its weight. What people said counts before what is shipped, and of that
     the last; nothing excuses more than it was said of."""
     weight, why = weigh(finding)
@@ -102,5 +104,5 @@ def judged(finding: Finding, learned: Sequence[Pattern]) -> tuple[Finding, Patte
     return replace(finding, weight=weight, why=why), None
 
 
-def _covered(weight: Weight, pattern: Pattern) -> bool:
+def _covered(weight: Weight, pattern: DriftPattern) -> bool:
     return WEIGHTS.index(weight) <= WEIGHTS.index(pattern.covers)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from hermes_agent.incidents.drift.values import Finding
+from hermes_agent.incidents.drift.values import DriftFinding
 
 OLDER = "older than what is declared"
 """Ends the line of history that says so."""
 
 
-def advised(finding: Finding) -> Finding:
+def advised(finding: DriftFinding) -> DriftFinding:
     do, why = _choice(finding)
     advice = replace(finding.advice, do=do, why=why)
     if do == "leave":
@@ -20,7 +20,7 @@ def advised(finding: Finding) -> Finding:
     return replace(finding, advice=advice)
 
 
-def _choice(one: Finding) -> tuple[str, str]:
+def _choice(one: DriftFinding) -> tuple[str, str]:
     who = one.who
     if one.weight == "harmless":
         return "leave", one.why
@@ -37,7 +37,7 @@ def _choice(one: Finding) -> tuple[str, str]:
     return "decide", "adopt it if it was meant, else revert it"
 
 
-def matching_skill(finding: Finding, skills: Mapping[str, str]) -> str:
+def matching_skill(finding: DriftFinding, skills: Mapping[str, str]) -> str:
     """A skill, by name, whose name says that it is for this, or whose description names the thing.
     `skills`: names and descriptions."""
     for name in (f"drift-{finding.scope}", f"{finding.scope}-drift", *_prevention(finding)):
@@ -50,7 +50,7 @@ def matching_skill(finding: Finding, skills: Mapping[str, str]) -> str:
     return next((name for name, about in skills.items() if word.search(f"{name} {about}")), "")
 
 
-def _prevention(one: Finding) -> tuple[str, ...]:
+def _prevention(one: DriftFinding) -> tuple[str, ...]:
     if one.field in ("mode", "owner", "group"):
         return ("permission-change",)
     if one.field.endswith("image") or one.field == "version":
@@ -62,7 +62,7 @@ def _prevention(one: Finding) -> tuple[str, ...]:
     return ()
 
 
-def _thing(one: Finding) -> str:
+def _thing(one: DriftFinding) -> str:
     """`nginx` of /etc/nginx/nginx.conf, web.service, or Deployment shop/web."""
     last = posixpath.basename(one.object.rstrip("/"))
     return last.partition(".")[0]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from hermes_agent.incidents.drift.values import WEIGHTS, Audit, Finding, Looked, Who
+from hermes_agent.incidents.drift.values import WEIGHTS, Audit, DriftFinding, ScopeResult, Who
 
 CALLED = {"harmless": "harmless", "look": "needs a look", "dangerous": "dangerous"}
 DO = {
@@ -35,7 +35,7 @@ def markdown(audit: Audit) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _scope(looked: Looked) -> list[str]:
+def _scope(looked: ScopeResult) -> list[str]:
     lines = ["", f"## {looked.scope}"]
     if not looked.findings and not looked.troubles:
         lines += ["", f"{looked.checked} looked at; all as declared."]
@@ -46,7 +46,7 @@ def _scope(looked: Looked) -> list[str]:
     return lines
 
 
-def _finding(one: Finding) -> list[str]:
+def _finding(one: DriftFinding) -> list[str]:
     where = f" on {one.terminal}" if one.terminal not in ("", "local") else ""
     lines = [
         "",
@@ -68,7 +68,7 @@ def _finding(one: Finding) -> list[str]:
     return lines
 
 
-def ways(one: Finding) -> Sequence[tuple[str, str]]:
+def ways(one: DriftFinding) -> Sequence[tuple[str, str]]:
     """The commands that make the two sides agree."""
     found = []
     if one.advice.revert:

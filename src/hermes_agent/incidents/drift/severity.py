@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from hermes_agent.incidents.drift.matching import fits_any
-from hermes_agent.incidents.drift.values import Finding, Scope, Weight
+from hermes_agent.incidents.drift.values import DriftFinding, Scope, Weight
 
 Weighed = tuple[Weight, str]
 LOOK: Weighed = ("look", "it is not as declared")
@@ -39,11 +39,11 @@ RULING = ("Role ", "ClusterRole ", "RoleBinding ", "ClusterRoleBinding ", "Netwo
           "ServiceAccount ")  # fmt: skip
 
 
-def weigh(finding: Finding) -> Weighed:
+def weigh(finding: DriftFinding) -> Weighed:
     return RULES[finding.scope](finding)
 
 
-def _files(one: Finding) -> Weighed:
+def _files(one: DriftFinding) -> Weighed:
     if one.field == "mode":
         return _mode(one)
     if fits_any(GUARDED, one.object):
@@ -53,7 +53,7 @@ def _files(one: Finding) -> Weighed:
     return LOOK
 
 
-def _mode(one: Finding) -> Weighed:
+def _mode(one: DriftFinding) -> Weighed:
     live, declared = int(one.live, 8), int(one.declared, 8)
     more = live & ~declared
     if more & 0o6000:
@@ -67,7 +67,7 @@ def _mode(one: Finding) -> Weighed:
     return LOOK
 
 
-def _units(one: Finding) -> Weighed:
+def _units(one: DriftFinding) -> Weighed:
     named = one.live.partition(" sets ")[2] if one.field.startswith("drop-in ") else one.field
     for name in named.split(", "):
         if RUNS.match(name):
@@ -81,7 +81,7 @@ def _units(one: Finding) -> Weighed:
     return LOOK
 
 
-def _image(one: Finding) -> Weighed:
+def _image(one: DriftFinding) -> Weighed:
     if _repository(one.declared) != _repository(one.live):
         return "dangerous", "the image comes from elsewhere"
     return "look", "another version of the image runs"
@@ -93,7 +93,7 @@ def _repository(image: str) -> str:
     return head + slash + last.partition(":")[0]
 
 
-def _compose(one: Finding) -> Weighed:
+def _compose(one: DriftFinding) -> Weighed:
     if one.field == "image":
         return _image(one)
     if one.field in ("privileged", "cap_add", "network_mode") or "docker.sock" in one.live:
@@ -103,13 +103,13 @@ def _compose(one: Finding) -> Weighed:
     return LOOK
 
 
-def _packages(one: Finding) -> Weighed:
+def _packages(one: DriftFinding) -> Weighed:
     if one.field == "extra":
         return "dangerous", "it is declared that it must not be there"
     return LOOK
 
 
-def _kubernetes(one: Finding) -> Weighed:
+def _kubernetes(one: DriftFinding) -> Weighed:
     if one.object.startswith(RULING):
         return "dangerous", "it decides who may do what in the cluster"
     if one.field.endswith(".image"):
@@ -123,7 +123,7 @@ def _kubernetes(one: Finding) -> Weighed:
     return LOOK
 
 
-RULES: Mapping[Scope, Callable[[Finding], Weighed]] = {
+RULES: Mapping[Scope, Callable[[DriftFinding], Weighed]] = {
     "files": _files,
     "units": _units,
     "compose": _compose,

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
-from hermes_agent.incidents.drift.patterns import Pattern
-from hermes_agent.incidents.drift.values import Audit, Finding
+from hermes_agent.incidents.drift.patterns import DriftPattern
+from hermes_agent.incidents.drift.values import Audit, DriftFinding
 
 PATTERNS = "patterns.json"
 REMEMBERED = 50
@@ -39,7 +39,7 @@ class Audits:
         except (msgspec.MsgspecError, OSError) as error:
             raise HermesError(f"{path} cannot be read: {error}", "remove it") from None
 
-    def finding(self, id: str) -> tuple[Audit, Finding]:
+    def finding(self, id: str) -> tuple[Audit, DriftFinding]:
         name, dot, _ = _whole(id).rpartition(".")
         audit = self.audit(name if dot else id)
         for one in audit.findings:
@@ -65,10 +65,10 @@ class Audits:
         self._write(f"{audit.id}.md", report.encode())
         self._write(f"{audit.id}.json", msgspec.json.format(msgspec.json.encode(audit)))
 
-    def patterns(self) -> Sequence[Pattern]:
+    def patterns(self) -> Sequence[DriftPattern]:
         path = self.folder / PATTERNS
         try:
-            return msgspec.json.decode(path.read_bytes(), type=tuple[Pattern, ...])
+            return msgspec.json.decode(path.read_bytes(), type=tuple[DriftPattern, ...])
         except FileNotFoundError:
             return ()
         except (msgspec.MsgspecError, OSError) as error:
@@ -76,7 +76,7 @@ class Audits:
                 f"{path} cannot be read: {error}", "mend it, or remove it and say it all again"
             ) from None
 
-    def learn(self, pattern: Pattern) -> None:
+    def learn(self, pattern: DriftPattern) -> None:
         """Keep it in place of what was said of the same finding before."""
         kept = [one for one in self.patterns() if one.finding != pattern.finding]
         self._write(PATTERNS, msgspec.json.format(msgspec.json.encode([*kept, pattern])))

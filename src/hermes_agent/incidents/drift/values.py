@@ -37,7 +37,7 @@ class Advice(Struct, frozen=True, omit_defaults=True):
     """The same as a diff that `git apply` takes."""
 
 
-class Finding(Struct, frozen=True, omit_defaults=True):
+class DriftFinding(Struct, frozen=True, omit_defaults=True):
     """One thing that is not as declared."""
 
     scope: Scope
@@ -68,13 +68,13 @@ class Finding(Struct, frozen=True, omit_defaults=True):
         return (self.terminal, self.scope, self.object, self.field)
 
 
-class Looked(Struct, frozen=True, omit_defaults=True):
+class ScopeResult(Struct, frozen=True, omit_defaults=True):
     """What came of one scope, or of one entry of it."""
 
     scope: Scope
     checked: int = 0
     """Things that were compared."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DriftFinding, ...] = ()
     troubles: tuple[str, ...] = ()
     """What could not be looked at, and why: never silently left out."""
     notes: tuple[str, ...] = ()
@@ -88,10 +88,10 @@ class Audit(Struct, frozen=True, omit_defaults=True):
     commit: str
     subject: str = ""
     """The first line of that commit."""
-    scopes: tuple[Looked, ...] = ()
+    scopes: tuple[ScopeResult, ...] = ()
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[DriftFinding, ...]:
         return tuple(one for looked in self.scopes for one in looked.findings)
 
     def count(self, weight: Weight) -> int:
@@ -107,7 +107,7 @@ class Audit(Struct, frozen=True, omit_defaults=True):
         return not self.troubles and all(one.weight == "harmless" for one in self.findings)
 
 
-class Answer(Struct, frozen=True):
+class CommandAnswer(Struct, frozen=True):
     """What a command said; `refused` says why it was not run."""
 
     code: int | None
@@ -126,16 +126,16 @@ class Answer(Struct, frozen=True):
         return self.refused or (lines[-1] if lines else f"exit code {self.code}")
 
 
-class Live(Protocol):
+class LiveState(Protocol):
     """Where live state is read: one terminal, under the gate."""
 
     @property
     def name(self) -> str: ...
 
-    async def ask(self, command: str) -> Answer: ...
+    async def ask(self, command: str) -> CommandAnswer: ...
 
 
-class Hidden(Protocol):
+class SecretFilter(Protocol):
     """Takes secrets out of a text."""
 
     def __call__(self, text: str) -> str: ...

@@ -9,17 +9,17 @@ from msgspec import Struct
 from hermes_agent.core.errors import UsageError
 from hermes_agent.incidents.manifests.documents import LARGEST, Document, child, documents
 from hermes_agent.incidents.manifests.expressions import failing
-from hermes_agent.incidents.manifests.objects import Container, Thing, things
-from hermes_agent.incidents.manifests.policy import Exempt, Level, Policy, Rule
-from hermes_agent.incidents.manifests.rules import BUILT_IN, Hit, Spot
-from hermes_agent.policy.patterns.globs import Words
+from hermes_agent.incidents.manifests.objects import KubeContainer, KubeObject, things
+from hermes_agent.incidents.manifests.policy import Exempt, Level, ManifestRule, Policy
+from hermes_agent.incidents.manifests.rules import BUILT_IN, Hit, RuleTarget
+from hermes_agent.policy.patterns.globs import WordGlobs
 from hermes_agent.policy.yaml_nodes import Node
 
 ENDINGS = (".yaml", ".yml", ".json")
 IGNORE = "hermes/ignore"
 
 
-class Finding(Struct, frozen=True):
+class ManifestFinding(Struct, frozen=True):
     rule: str
     level: Level
     path: str
@@ -32,22 +32,22 @@ class Finding(Struct, frozen=True):
     container: str = ""
 
 
-class LetOff(Struct, frozen=True):
+class WaivedFinding(Struct, frozen=True):
     """A finding that an exception covers, with who says so and why."""
 
-    finding: Finding
+    finding: ManifestFinding
     by: str
     reason: str
 
 
-class Checked(Struct):
+class CheckedManifests(Struct):
     files: int = 0
     objects: int = 0
     workloads: int = 0
     passed_over: int = 0
     """Documents that are no manifests."""
-    findings: list[Finding] = []
-    let_off: list[LetOff] = []
+    findings: list[ManifestFinding] = []
+    let_off: list[WaivedFinding] = []
 
     def count(self, level: Level) -> int:
         return sum(finding.level == level for finding in self.findings)
@@ -68,7 +68,7 @@ def manifest_files(path: Path) -> list[Path]:
     )
 
 
-def read(path: Path) -> str | Finding:
+def read(path: Path) -> str | ManifestFinding:
     """The text of a manifest, or why it cannot be had."""
     try:
         if path.stat().st_size > LARGEST * 4:
@@ -80,13 +80,13 @@ def read(path: Path) -> str | Finding:
         return _unread(str(path), 1, 1, f"it cannot be read: {error.strerror}")
 
 
-def check(sources: Sequence[tuple[str, str | Finding]], policy: Policy) -> Checked:
+def check(sources: Sequence[tuple[str, str | ManifestFinding]], policy: Policy) -> CheckedManifests:
     """Texts with the names that they go by."""
-    checked = Checked()
+    checked = CheckedManifests()
     checking = _Checking(policy, checked)
     for path, text in sources:
         checked.files += 1
-        if isinstance(text, Finding):
+        if isinstance(text, ManifestFinding):
             checked.findings.append(text)
             continue
         for document in documents(text):
@@ -96,20 +96,20 @@ def check(sources: Sequence[tuple[str, str | Finding]], policy: Policy) -> Check
     return checked
 
 
-def _unread(path: str, line: int, column: int, message: str, hint: str = "") -> Finding:
+def _unread(path: str, line: int, column: int, message: str, hint: str = "") -> ManifestFinding:
     why = "what cannot be read is not checked"
-    return Finding("yaml", "error", path, line, column, message, why, hint)
+    return ManifestFinding("yaml", "error", path, line, column, message, why, hint)
 
 
 class _Checking:
-    def __init__(self, policy: Policy, checked: Checked) -> None:
+    def __init__(self, policy: Policy, checked: CheckedManifests) -> None:
         self._rules = [rule for rule in policy.rules.values() if rule.level != "off"]
         self._known = policy.rules
         self._checked = checked
-        self._exempts: dict[str, list[tuple[Exempt, dict[str, Words]]]] = {}
+        self._exempts: dict[str, list[tuple[Exempt, dict[str, WordGlobs]]]] = {}
         for exempt in policy.exempts:
             globs = {
-                key: Words(given)
+                key: WordGlobs(given)
                 for key in ("namespace", "name", "kind", "container", "image")
                 if (given := getattr(exempt, key))
             }
@@ -129,7 +129,7 @@ class _Checking:
             self._checked.workloads += thing.is_workload
             self._thing(path, thing)
 
-    def _thing(self, path: str, thing: Thing) -> None:
+    def _thing(self, path: str, thing: KubeObject) -> None:
         ignored = dict(_ignored(thing))
         used: set[str] = set()
         for rule in self._rules:
@@ -143,10 +143,12 @@ class _Checking:
                         self._checked.findings.append(finding)
                         continue
                     used.add(rule.id)
-                    self._checked.let_off.append(LetOff(finding, *excused))
+                    self._checked.let_off.append(WaivedFinding(finding, *excused))
         self._idle(path, thing, ignored, used)
 
-    def _excuse(self, rule: Rule, spot: Spot, ignored: Mapping[str, str]) -> tuple[str, str] | None:
+    def _excuse(
+        self, rule: ManifestRule, spot: RuleTarget, ignored: Mapping[str, str]
+    ) -> tuple[str, str] | None:
         """Who lets it off, and why."""
         if rule.ignorable and ignored.get(rule.id):
             return f"annotation {IGNORE}", ignored[rule.id]
@@ -155,7 +157,9 @@ class _Checking:
                 return exempt.where, exempt.reason
         return None
 
-    def _idle(self, path: str, thing: Thing, ignored: Mapping[str, str], used: set[str]) -> None:
+    def _idle(
+        self, path: str, thing: KubeObject, ignored: Mapping[str, str], used: set[str]
+    ) -> None:
         """An annotation that says nothing, or nothing any more, is itself a finding."""
         node = child(thing.node, "metadata") or thing.node
         for id, reason in ignored.items():
@@ -175,13 +179,13 @@ class _Checking:
             why = "an exception that nobody understands stays for ever"
             fix = f'write {IGNORE}: "RULE: reason", or remove it'
             self._checked.findings.append(
-                Finding(
+                ManifestFinding(
                     "ignore", level, path, node.line, node.column, message, why, fix, thing.title
                 )
             )
 
 
-def _ignored(thing: Thing) -> Iterator[tuple[str, str]]:
+def _ignored(thing: KubeObject) -> Iterator[tuple[str, str]]:
     """Rules and reasons of the annotation: `RULE: reason`, a line or a `;` between them; several
     rules with commas."""
     for line in re.split(r"[\n;]", thing.annotations.get(IGNORE, "")):
@@ -191,18 +195,18 @@ def _ignored(thing: Thing) -> Iterator[tuple[str, str]]:
                 yield name.strip(), reason.strip()
 
 
-def _spots(rule: Rule, thing: Thing) -> Iterator[Spot]:
+def _spots(rule: ManifestRule, thing: KubeObject) -> Iterator[RuleTarget]:
     if thing.pod is None:
         unfinished = thing.is_workload and rule.id in ("shape", "labels")
         if unfinished or (rule.must and rule.about == "object"):
-            yield Spot(thing, thing.node)
+            yield RuleTarget(thing, thing.node)
     elif rule.about == "container":
-        yield from (Spot(thing, thing.pod, one) for one in thing.containers)
+        yield from (RuleTarget(thing, thing.pod, one) for one in thing.containers)
     else:
-        yield Spot(thing, thing.pod)
+        yield RuleTarget(thing, thing.pod)
 
 
-def _hits(rule: Rule, spot: Spot) -> Iterator[Hit]:
+def _hits(rule: ManifestRule, spot: RuleTarget) -> Iterator[Hit]:
     if not rule.must:
         yield from BUILT_IN[rule.id].find(spot, rule.terms)
         return
@@ -212,16 +216,21 @@ def _hits(rule: Rule, spot: Spot) -> Iterator[Hit]:
         yield at, f"{rule.message} ({wrong})" if wrong else rule.message
 
 
-def _finding(rule: Rule, path: str, spot: Spot, node: Node, message: str) -> Finding:
+def _finding(
+    rule: ManifestRule, path: str, spot: RuleTarget, node: Node, message: str
+) -> ManifestFinding:
     container = spot.container.name or "(no name)" if spot.container is not None else ""
-    return Finding(
+    return ManifestFinding(
         rule.id, rule.level, path, node.line, node.column, message, rule.why, rule.fix,
         spot.thing.title, container,
     )  # fmt: skip
 
 
 def _fits(
-    exempt: Exempt, globs: Mapping[str, Words], thing: Thing, container: Container | None
+    exempt: Exempt,
+    globs: Mapping[str, WordGlobs],
+    thing: KubeObject,
+    container: KubeContainer | None,
 ) -> bool:
     words = {
         "namespace": thing.namespace, "name": thing.name, "kind": thing.kind,
@@ -235,7 +244,7 @@ def _fits(
     return not exempt.annotation or any(_annotated(one, thing) for one in exempt.annotation)
 
 
-def _annotated(wanted: str, thing: Thing) -> bool:
+def _annotated(wanted: str, thing: KubeObject) -> bool:
     name, equals, value = wanted.partition("=")
     given = thing.annotations.get(name)
-    return given is not None and (not equals or bool(Words([value]).fit(given)))
+    return given is not None and (not equals or bool(WordGlobs([value]).fit(given)))

@@ -22,7 +22,7 @@ _TRUE = re.compile("[yY]|[tT]rue|TRUE|[yY]es|YES|[oO]n|ON")
 _FALSE = re.compile("[nN]|[fF]alse|FALSE|[nN]o|NO|[oO]ff|OFF")
 
 
-class Trouble(Struct, frozen=True):
+class DocumentProblem(Struct, frozen=True):
     """What cannot be read, and where."""
 
     line: int
@@ -35,12 +35,12 @@ class Document(Struct):
     """One of a stream. `root` is None where it is empty or cannot be read."""
 
     root: Node | None
-    troubles: list[Trouble]
+    troubles: list[DocumentProblem]
 
 
 def documents(text: str) -> Iterator[Document]:
     if len(text) > LARGEST:
-        trouble = Trouble(1, 1, f"it is larger than {LARGEST:,} characters", "split it")
+        trouble = DocumentProblem(1, 1, f"it is larger than {LARGEST:,} characters", "split it")
         yield Document(None, [trouble])
         return
     for first, part in _parts(text.removeprefix("\ufeff")):
@@ -105,10 +105,10 @@ def _read(first: int, text: str) -> Iterator[Document]:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line, mark.column + 1) if mark else (0, 1)
         message = f"this is not YAML: {error.problem or error.context}"
-        builder.troubles = [Trouble(first + line + 1, column, message, _hint(text, line))]
+        builder.troubles = [DocumentProblem(first + line + 1, column, message, _hint(text, line))]
     except (yaml.YAMLError, UnicodeError, ValueError) as error:
         reason = (str(error).splitlines() or ["it cannot be read"])[0]
-        builder.troubles = [Trouble(first + 1, 1, f"this is not YAML: {reason}")]
+        builder.troubles = [DocumentProblem(first + 1, 1, f"this is not YAML: {reason}")]
     yield from builder.done
     if builder.troubles:
         yield Document(None, builder.troubles)
@@ -125,7 +125,7 @@ def _hint(text: str, line: int) -> str:
 
 
 class _Unfit(Exception):
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: DocumentProblem) -> None:
         super().__init__(trouble.message)
         self.trouble = trouble
 
@@ -136,7 +136,7 @@ class _Builder:
 
     def __init__(self, first: int) -> None:
         self.done: list[Document] = []
-        self.troubles: list[Trouble] = []
+        self.troubles: list[DocumentProblem] = []
         self._first = first
         self._root: Node | None = None
         self._open: list[tuple[Node, list[Node], str | None]] = []
@@ -168,14 +168,16 @@ class _Builder:
         self._open.append((node, [], event.anchor))
         self._sizes[id(node)] = 1
         if len(self._open) > DEEPEST:
-            raise _Unfit(Trouble(node.line, node.column, f"nested more than {DEEPEST} deep"))
+            raise _Unfit(
+                DocumentProblem(node.line, node.column, f"nested more than {DEEPEST} deep")
+            )
 
     def _alias(self, event: Any) -> None:
         found = self._named.get(event.anchor)
         if found is None:
             at = self._node(event)
             raise _Unfit(
-                Trouble(at.line, at.column, f"no anchor called {event.anchor!r} before it")
+                DocumentProblem(at.line, at.column, f"no anchor called {event.anchor!r} before it")
             )
         self._put(found, self._sizes[id(found)])
 
@@ -191,7 +193,9 @@ class _Builder:
         total = self._sizes[id(holder)] + size
         self._sizes[id(holder)] = total
         if total > MOST_NODES:
-            raise _Unfit(Trouble(holder.line, holder.column, "its aliases unfold to far too much"))
+            raise _Unfit(
+                DocumentProblem(holder.line, holder.column, "its aliases unfold to far too much")
+            )
 
     def _close(self) -> None:
         node, found, anchor = self._open.pop()
@@ -212,11 +216,13 @@ class _Builder:
                     merged += part.pairs or ()
                 continue
             if key.text is None:
-                self.troubles.append(Trouble(key.line, key.column, "a name must be a plain text"))
+                self.troubles.append(
+                    DocumentProblem(key.line, key.column, "a name must be a plain text")
+                )
                 continue
             if key.text in seen:
                 twice = f"{key.text!r} is given twice, and only one of them counts"
-                self.troubles.append(Trouble(key.line, key.column, twice, "remove one"))
+                self.troubles.append(DocumentProblem(key.line, key.column, twice, "remove one"))
             seen.add(key.text)
             own.append((key, value))
         return [*merged, *own]

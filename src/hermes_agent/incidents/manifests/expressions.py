@@ -4,7 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes_agent.incidents.manifests.rules import About, Spot
+    from hermes_agent.incidents.manifests.rules import About, RuleTarget
 
 _NAMES = {
     "kind": "string", "name": "string", "namespace": "string", "labels": "map(string, string)",
@@ -41,7 +41,7 @@ def trouble(text: str, about: "About") -> str | None:
     return None if kind in ("BOOL", "DYN") else f"it must be true or false, and is {kind.lower()}"
 
 
-def failing(text: str, about: "About", spot: "Spot") -> str | None:
+def failing(text: str, about: "About", spot: "RuleTarget") -> str | None:
     """None where it holds; else why not, empty where it is plainly false. What has no answer,
     because something that it names is not there, does not hold."""
     thing = spot.thing

@@ -27,7 +27,7 @@ _ROLES: dict[str, Role] = {
 }  # fmt: skip
 
 
-class Container(Struct, frozen=True):
+class KubeContainer(Struct, frozen=True):
     node: Node
     name: str
     role: Role
@@ -40,7 +40,7 @@ class Container(Struct, frozen=True):
         return self.role == "container" or (self.role == "init" and restarts)
 
 
-class Thing(Struct, frozen=True):
+class KubeObject(Struct, frozen=True):
     """One object. `pod` is what a pod of it is made from: its metadata and its spec."""
 
     node: Node
@@ -51,7 +51,7 @@ class Thing(Struct, frozen=True):
     labels: dict[str, str]
     annotations: dict[str, str]
     pod: Node | None = None
-    containers: tuple[Container, ...] = ()
+    containers: tuple[KubeContainer, ...] = ()
 
     @property
     def title(self) -> str:
@@ -63,7 +63,7 @@ class Thing(Struct, frozen=True):
         return self.kind in POD_AT
 
 
-def things(root: Node, kind: str = "") -> Iterator[Thing]:
+def things(root: Node, kind: str = "") -> Iterator[KubeObject]:
     """The objects of a document; a list is what it holds. Nothing where it is no manifest."""
     named = text_of(child(root, "kind")) or kind
     listed = child(root, "items")
@@ -75,14 +75,14 @@ def things(root: Node, kind: str = "") -> Iterator[Thing]:
         yield _thing(root, named)
 
 
-def _thing(root: Node, kind: str) -> Thing:
+def _thing(root: Node, kind: str) -> KubeObject:
     about = child(root, "metadata")
     at = POD_AT.get(kind)
     pod = None if at is None else child(root, *at)
     annotations = texts(child(about, "annotations"))
     if pod is not None and pod is not root:
         annotations = {**texts(child(pod, "metadata", "annotations")), **annotations}
-    return Thing(
+    return KubeObject(
         node=root,
         kind=kind,
         version=text_of(child(root, "apiVersion")),
@@ -95,9 +95,9 @@ def _thing(root: Node, kind: str) -> Thing:
     )
 
 
-def _containers(spec: Node | None) -> Iterator[Container]:
+def _containers(spec: Node | None) -> Iterator[KubeContainer]:
     for key, role in _ROLES.items():
         listed = child(spec, key)
         for node in (listed.items if listed is not None else None) or ():
             name, image = text_of(child(node, "name")), text_of(child(node, "image"))
-            yield Container(node, name, role, image)
+            yield KubeContainer(node, name, role, image)

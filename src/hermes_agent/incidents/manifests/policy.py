@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import UsageError
 from hermes_agent.incidents.manifests.expressions import trouble
 from hermes_agent.incidents.manifests.objects import POD_AT
-from hermes_agent.incidents.manifests.rules import BUILT_IN, About, Terms
-from hermes_agent.policy.files.reader import Reader
+from hermes_agent.incidents.manifests.rules import BUILT_IN, About, RuleParameters
+from hermes_agent.policy.files.reader import PolicyReader
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
 
 SHIPPED = Path(__file__).with_name("policy.yaml")
@@ -40,10 +40,10 @@ class Exempt(Struct, frozen=True):
     """A name, or NAME=VALUE."""
 
 
-class Rule(Struct, frozen=True):
+class ManifestRule(Struct, frozen=True):
     id: str
     level: Level = "error"
-    terms: Terms = Terms()
+    terms: RuleParameters = RuleParameters()
     kinds: tuple[str, ...] = ()
     """Of workloads that it is for; all where it names none."""
     why: str = ""
@@ -59,7 +59,7 @@ class Rule(Struct, frozen=True):
 class Policy(Struct, frozen=True):
     title: str
     path: str
-    rules: dict[str, Rule]
+    rules: dict[str, ManifestRule]
     exempts: tuple[Exempt, ...] = ()
 
 
@@ -95,7 +95,7 @@ def _read(path: Path, base: Policy) -> Policy:
     return policy
 
 
-class _Reading(Reader):
+class _Reading(PolicyReader):
     def __init__(self, path: str, base: Policy) -> None:
         super().__init__(path)
         self._base = base
@@ -132,7 +132,7 @@ class _Reading(Reader):
             self.wrong(key, f"no rule called {id!r}", near(id, tuple(BUILT_IN)))
             return
         given = self.mapping(value, f"the rule {id}", _RULE)
-        rule = self._rules.get(id, Rule(id, about=BUILT_IN[id].about))
+        rule = self._rules.get(id, ManifestRule(id, about=BUILT_IN[id].about))
         terms = rule.terms
         for name in ("want", "allow"):
             if name in given:
@@ -159,9 +159,9 @@ class _Reading(Reader):
         if (wrong := trouble(must, about)) is not None:
             self.wrong(given["must"], f"`must` is no expression: {wrong}")
         message = self.string(given["message"], "`message`")
-        self._keep(Rule(id, about=about, must=must, message=message), given)
+        self._keep(ManifestRule(id, about=about, must=must, message=message), given)
 
-    def _keep(self, rule: Rule, given: dict[str, Node]) -> None:
+    def _keep(self, rule: ManifestRule, given: dict[str, Node]) -> None:
         """With the keys that all rules share."""
         level, kinds = rule.level, rule.kinds
         if "level" in given:

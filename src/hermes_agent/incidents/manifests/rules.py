@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.incidents.manifests.documents import child, text_of, texts, truth
-from hermes_agent.incidents.manifests.objects import Container, Thing
+from hermes_agent.incidents.manifests.objects import KubeContainer, KubeObject
 from hermes_agent.policy.yaml_nodes import Node
 
 About = Literal["object", "pod", "container"]
@@ -16,26 +16,26 @@ Hit = tuple[Node, str]
 """Where, and what is wrong there."""
 
 
-class Terms(Struct, frozen=True):
+class RuleParameters(Struct, frozen=True):
     """What a policy gives a rule to go by."""
 
     want: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
 
 
-class Spot(Struct, frozen=True):
+class RuleTarget(Struct, frozen=True):
     """What a rule looks at."""
 
-    thing: Thing
+    thing: KubeObject
     pod: Node
-    container: Container | None = None
+    container: KubeContainer | None = None
 
     @property
     def spec(self) -> Node | None:
         return child(self.pod, "spec")
 
     @property
-    def inner(self) -> Container:
+    def inner(self) -> KubeContainer:
         assert self.container is not None
         return self.container
 
@@ -51,7 +51,7 @@ class Spot(Struct, frozen=True):
 
 class BuiltIn(Struct, frozen=True):
     about: About
-    find: Callable[[Spot, Terms], Iterator[Hit]]
+    find: Callable[[RuleTarget, RuleParameters], Iterator[Hit]]
 
 
 def image_tag(image: str) -> str | None:
@@ -61,7 +61,7 @@ def image_tag(image: str) -> str | None:
     return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
-def _labels(spot: Spot, terms: Terms) -> Iterator[Hit]:
+def _labels(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
     thing = spot.thing
     places = [("the object lacks", thing.node)]
     if spot.pod is not thing.node:
@@ -76,8 +76,10 @@ def _labels(spot: Spot, terms: Terms) -> Iterator[Hit]:
             yield written or about or node, f"{lacks} the {noun} {', '.join(missing)}"
 
 
-def _amounts(kind: str, others: Sequence[str]) -> Callable[[Spot, Terms], Iterator[Hit]]:
-    def find(spot: Spot, terms: Terms) -> Iterator[Hit]:
+def _amounts(
+    kind: str, others: Sequence[str]
+) -> Callable[[RuleTarget, RuleParameters], Iterator[Hit]]:
+    def find(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
         if spot.inner.role == "ephemeral":
             return  # they can have none
         written = child(spot.inner.node, "resources")
@@ -97,7 +99,7 @@ def _amounts(kind: str, others: Sequence[str]) -> Callable[[Spot, Terms], Iterat
     return find
 
 
-def _image(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _image(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     written = child(spot.inner.node, "image")
     if written is None:
         yield spot.inner.node, "it names no image"
@@ -109,7 +111,7 @@ def _image(spot: Spot, _terms: Terms) -> Iterator[Hit]:
         yield written, f"the image {spot.inner.image} is whatever is latest"
 
 
-def _non_root(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _non_root(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     wish, user = spot.setting("runAsNonRoot"), spot.setting("runAsUser")
     number = text_of(user)
     if user is not None and number.isdigit() and int(number) == 0:
@@ -123,7 +125,7 @@ def _non_root(spot: Spot, _terms: Terms) -> Iterator[Hit]:
         yield at, "neither it nor its pod says runAsNonRoot: true"
 
 
-def _privileged(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _privileged(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     written = child(spot.inner.node, "securityContext", "privileged")
     if truth(written):
         yield written or spot.inner.node, "it is privileged"
@@ -132,7 +134,7 @@ def _privileged(spot: Spot, _terms: Terms) -> Iterator[Hit]:
         yield host_process or spot.inner.node, "it is a host process of Windows"
 
 
-def _escalation(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _escalation(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     written = child(spot.inner.node, "securityContext", "allowPrivilegeEscalation")
     if spot.windows or truth(written) is False:
         return
@@ -140,7 +142,7 @@ def _escalation(spot: Spot, _terms: Terms) -> Iterator[Hit]:
     yield at, "allowPrivilegeEscalation is not false"
 
 
-def _capabilities(spot: Spot, terms: Terms) -> Iterator[Hit]:
+def _capabilities(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
     added = child(spot.inner.node, "securityContext", "capabilities", "add")
     allowed = {name.upper().removeprefix("CAP_") for name in terms.allow}
     for item in (added.items if added is not None else None) or ():
@@ -148,14 +150,14 @@ def _capabilities(spot: Spot, terms: Terms) -> Iterator[Hit]:
             yield item, f"it adds the capability {text_of(item)}"
 
 
-def _read_only(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _read_only(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     written = child(spot.inner.node, "securityContext", "readOnlyRootFilesystem")
     if not spot.windows and not truth(written):
         at = written or child(spot.inner.node, "securityContext") or spot.inner.node
         yield at, "its root file system can be written"
 
 
-def _host_path(spot: Spot, terms: Terms) -> Iterator[Hit]:
+def _host_path(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
     volumes = child(spot.spec, "volumes")
     for volume in (volumes.items if volumes is not None else None) or ():
         found = child(volume, "hostPath")
@@ -165,14 +167,14 @@ def _host_path(spot: Spot, terms: Terms) -> Iterator[Hit]:
             yield found, f"the volume {name or '(no name)'} is {path or 'a folder'} of the node"
 
 
-def _host_namespaces(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _host_namespaces(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     for name in ("hostNetwork", "hostPID", "hostIPC"):
         written = child(spot.spec, name)
         if written is not None and truth(written):
             yield written, f"{name} is true"
 
 
-def _host_port(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _host_port(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     ports = child(spot.inner.node, "ports")
     for port in (ports.items if ports is not None else None) or ():
         written = child(port, "hostPort")
@@ -180,8 +182,8 @@ def _host_port(spot: Spot, _terms: Terms) -> Iterator[Hit]:
             yield written, f"it takes port {text_of(written)} of the node"
 
 
-def _probe(name: str) -> Callable[[Spot, Terms], Iterator[Hit]]:
-    def find(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _probe(name: str) -> Callable[[RuleTarget, RuleParameters], Iterator[Hit]]:
+    def find(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
         if spot.inner.stays and child(spot.inner.node, name) is None:
             yield spot.inner.node, f"no {name}"
 
@@ -192,7 +194,7 @@ _SECRET = re.compile(r"passw|secret|token|api_?key|private_?key|credential", re.
 _NO_SECRET = re.compile(r"_(?:file|path|name|dir|url|ttl|expiry|length)$", re.IGNORECASE)
 
 
-def _plain_secret(spot: Spot, terms: Terms) -> Iterator[Hit]:
+def _plain_secret(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
     env = child(spot.inner.node, "env")
     for item in (env.items if env is not None else None) or ():
         name, value = text_of(child(item, "name")), child(item, "value")
@@ -204,7 +206,7 @@ def _plain_secret(spot: Spot, terms: Terms) -> Iterator[Hit]:
         yield value, f"{name} looks like a secret and stands here in plain text"
 
 
-def _shape(spot: Spot, _terms: Terms) -> Iterator[Hit]:
+def _shape(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     thing = spot.thing
     if not thing.name:
         yield child(thing.node, "metadata") or thing.node, "it has no name"

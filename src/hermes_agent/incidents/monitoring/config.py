@@ -21,11 +21,11 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.incidents import Service, Severity, SignalSource, WatchedCheck
+from hermes_agent.core.incidents import MonitoredService, Severity, SignalSource, WatchedCheck
 from hermes_agent.core.patterns import matches
-from hermes_agent.core.skills import Check, Expect
-from hermes_agent.policy.files.reader import Reader
-from hermes_agent.policy.files.schema import Problem
+from hermes_agent.core.skills import Check, Expectation
+from hermes_agent.policy.files.reader import PolicyReader
+from hermes_agent.policy.files.schema import PolicyProblem
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse, scalar
 
 Level = Literal["critical", "hourly", "daily"]
@@ -85,21 +85,23 @@ class LogPattern(Struct, frozen=True):
     file: str = ""
 
 
-class Loaded(Struct, frozen=True):
+class LoadedChecks(Struct, frozen=True):
     checks: tuple[Watched, ...] = ()
     logs: tuple[LogPattern, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[PolicyProblem, ...] = ()
 
     @property
     def entries(self) -> tuple[Watched | LogPattern, ...]:
         return (*self.checks, *self.logs)
 
     @property
-    def services(self) -> tuple[Service, ...]:
+    def services(self) -> tuple[MonitoredService, ...]:
         """What the entries say of who needs whom."""
-        logs = [Service(one.service or one.name, one.needs) for one in self.logs if one.needs]
+        logs = [
+            MonitoredService(one.service or one.name, one.needs) for one in self.logs if one.needs
+        ]
         return tuple(logs) + tuple(
-            Service(one.service, one.needs, terminal=one.check.terminal)
+            MonitoredService(one.service, one.needs, terminal=one.check.terminal)
             for one in self.checks
             if one.needs
         )
@@ -110,10 +112,10 @@ class CheckFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._read: dict[str, tuple[tuple[int, int, int], Loaded]] = {}
+        self._read: dict[str, tuple[tuple[int, int, int], LoadedChecks]] = {}
 
-    def look(self) -> Loaded:
-        found: dict[str, tuple[tuple[int, int, int], Loaded]] = {}
+    def look(self) -> LoadedChecks:
+        found: dict[str, tuple[tuple[int, int, int], LoadedChecks]] = {}
         for path in sorted(self.folder.glob("*.yaml")) + sorted(self.folder.glob("*.yml")):
             try:
                 facts = path.stat()
@@ -134,40 +136,42 @@ class CheckFiles:
         return _together([loaded for _, loaded in found.values()])
 
 
-def _unread(file: str, why: str) -> tuple[tuple[int, int, int], Loaded]:
-    wrong = Problem(file, 1, 1, f"cannot be read: {why}", "mend or remove it")
-    return (0, 0, 0), Loaded(problems=(wrong,))
+def _unread(file: str, why: str) -> tuple[tuple[int, int, int], LoadedChecks]:
+    wrong = PolicyProblem(file, 1, 1, f"cannot be read: {why}", "mend or remove it")
+    return (0, 0, 0), LoadedChecks(problems=(wrong,))
 
 
-def _together(files: list[Loaded]) -> Loaded:
+def _together(files: list[LoadedChecks]) -> LoadedChecks:
     """All of them; a name that was taken before does not count."""
     names: dict[str, str] = {}
     checks: list[Watched] = []
     logs: list[LogPattern] = []
-    problems: list[Problem] = []
+    problems: list[PolicyProblem] = []
     for loaded in files:
         problems += loaded.problems
         for entry in loaded.entries:
             if entry.name in names:
                 what = f"{entry.name!r} is the name of another entry, in {names[entry.name]}"
-                problems.append(Problem(entry.file, 1, 1, what, "give one of them another name"))
+                problems.append(
+                    PolicyProblem(entry.file, 1, 1, what, "give one of them another name")
+                )
                 continue
             names[entry.name] = entry.file
             if isinstance(entry, Watched):
                 checks.append(entry)
             else:
                 logs.append(entry)
-    return Loaded(tuple(checks), tuple(logs), tuple(problems))
+    return LoadedChecks(tuple(checks), tuple(logs), tuple(problems))
 
 
-def read(file: str, text: str) -> Loaded:
+def read(file: str, text: str) -> LoadedChecks:
     """The entries of one file. Those that are well written count, whatever is wrong beside them."""
     try:
         root = parse(file, text)
     except BadYaml as bad:
-        return Loaded(problems=(bad.problem,))
+        return LoadedChecks(problems=(bad.problem,))
     if root is None or root.is_null:
-        return Loaded()
+        return LoadedChecks()
     reader = _Reader(file)
     checks: list[Watched] = []
     logs: list[LogPattern] = []
@@ -180,10 +184,10 @@ def read(file: str, text: str) -> Loaded:
             checks.append(entry)
         else:
             logs.append(entry)
-    return Loaded(tuple(checks), tuple(logs), tuple(reader.problems))
+    return LoadedChecks(tuple(checks), tuple(logs), tuple(reader.problems))
 
 
-class _Reader(Reader):
+class _Reader(PolicyReader):
     def entry(self, node: Node) -> Watched | LogPattern:
         given = self.mapping(node, "a check", _CHECK)
         name = self.string(given["name"], "name") if "name" in given else ""
@@ -261,9 +265,9 @@ class _Reader(Reader):
             return {}
         return {key.text or "": self.string(value, key.text or "") for key, value in pairs}
 
-    def _expect(self, given: Mapping[str, Node]) -> Expect:
+    def _expect(self, given: Mapping[str, Node]) -> Expectation:
         if "expect" not in given:
-            return Expect()
+            return Expectation()
         said = self.mapping(given["expect"], "expect", _EXPECT)
         code: int | None = 0
         if "exit" in said:
@@ -271,7 +275,7 @@ class _Reader(Reader):
             code = value if isinstance(value, int) and not isinstance(value, bool) else None
             if value is not None and (code is None or not 0 <= code <= 255):
                 self.wrong(said["exit"], "exit must be a code from 0 to 255, or null for any")
-        return Expect(code, self._pattern(said, "output"), self._pattern(said, "no_output"))
+        return Expectation(code, self._pattern(said, "output"), self._pattern(said, "no_output"))
 
     def _pattern(self, said: Mapping[str, Node], name: str) -> str:
         if name not in said:

@@ -12,7 +12,7 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import Incidents, LogPlace, Signal, Taken
+from hermes_agent.core.incidents import IncidentStore, IngestResult, LogCursor, Signal
 from hermes_agent.core.patterns import matches
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.keeping_on import keep_on
@@ -35,15 +35,15 @@ MOST_LINES = 1_000
 """Lines that are counted one by one; of a flood it is enough to know that it is one."""
 
 
-class Piece(Struct, frozen=True):
+class NewLines(Struct, frozen=True):
     """Whole lines that are new, and how far that is."""
 
     text: str
-    place: LogPlace
+    place: LogCursor
     more: bool = False
 
 
-def read_on(path: str, before: LogPlace | None) -> Piece | None:
+def read_on(path: str, before: LogCursor | None) -> NewLines | None:
     """What was written since; None when there is nothing to be read there. A log that was never
     read before is read from its end."""
     try:
@@ -55,7 +55,7 @@ def read_on(path: str, before: LogPlace | None) -> Piece | None:
         if not stat.S_ISREG(facts.st_mode):
             return None
         if before is None:
-            return Piece("", LogPlace(path, _mark(now, facts, facts.st_size), facts.st_size))
+            return NewLines("", LogCursor(path, _mark(now, facts, facts.st_size), facts.st_size))
         if facts.st_size >= before.offset and _same(now, facts, before):
             return _piece(path, now, facts, before.offset)
         if (old := _rotated(path, before)) is not None:
@@ -64,8 +64,8 @@ def read_on(path: str, before: LogPlace | None) -> Piece | None:
             finally:
                 os.close(old)
             if rest.text or rest.more:
-                start = LogPlace(path, _mark(now, facts, 0), 0)
-                return Piece(rest.text, rest.place if rest.more else start, True)
+                start = LogCursor(path, _mark(now, facts, 0), 0)
+                return NewLines(rest.text, rest.place if rest.more else start, True)
         return _piece(path, now, facts, 0)
     finally:
         os.close(now)
@@ -73,7 +73,7 @@ def read_on(path: str, before: LogPlace | None) -> Piece | None:
 
 def _piece(
     path: str, file: int, facts: os.stat_result, offset: int, *, whole: bool = False
-) -> Piece:
+) -> NewLines:
     data = os.pread(file, MOST_BYTES, offset)
     more = len(data) == MOST_BYTES
     end = data.rfind(b"\n") + 1
@@ -81,8 +81,8 @@ def _piece(
         end = len(data)  # no line is that long
     if whole and not more:
         end = len(data)  # nobody writes to it any more
-    place = LogPlace(path, _mark(file, facts, offset + end), offset + end)
-    return Piece(data[:end].decode(errors="replace"), place, more)
+    place = LogCursor(path, _mark(file, facts, offset + end), offset + end)
+    return NewLines(data[:end].decode(errors="replace"), place, more)
 
 
 def _mark(file: int, facts: os.stat_result, offset: int) -> str:
@@ -90,11 +90,11 @@ def _mark(file: int, facts: os.stat_result, offset: int) -> str:
     return f"{facts.st_dev}:{facts.st_ino}:{len(head)}:{crc32(head)}"
 
 
-def _same(file: int, facts: os.stat_result, place: LogPlace) -> bool:
+def _same(file: int, facts: os.stat_result, place: LogCursor) -> bool:
     return _mark(file, facts, place.offset) == place.file
 
 
-def _rotated(path: str, place: LogPlace) -> int | None:
+def _rotated(path: str, place: LogCursor) -> int | None:
     """The file that was read, under its new name beside the log."""
     number = int(place.file.split(":")[1])
     try:
@@ -125,13 +125,13 @@ def fitting(pattern: str, lines: Sequence[str], most: int) -> list[str]:
     return fitting(pattern, lines[:half], most - len(last)) + last
 
 
-class Logs:
+class LogReader:
     def __init__(
         self,
-        store: Incidents,
+        store: IncidentStore,
         *,
         patterns: Callable[[], Sequence[LogPattern]],
-        raise_signal: Callable[[Signal], Awaitable[Taken]],
+        raise_signal: Callable[[Signal], Awaitable[IngestResult]],
         refusal: Callable[[LogPattern], Awaitable[str]],
         clock: Clock,
     ) -> None:
@@ -141,7 +141,7 @@ class Logs:
         self._refusal = refusal
         self._raise = raise_signal
         self._clock = clock
-        self._places: dict[str, LogPlace] | None = None
+        self._places: dict[str, LogCursor] | None = None
         self._firing: dict[str, tuple[Signal, float]] = {}
         self._judged: dict[tuple[str, str], tuple[str, float]] = {}
         """By name and path: why the log may not be read, and since when that is known."""
@@ -188,7 +188,7 @@ class Logs:
         return why
 
     async def _follow(
-        self, path: str, patterns: Sequence[LogPattern], places: dict[str, LogPlace]
+        self, path: str, patterns: Sequence[LogPattern], places: dict[str, LogCursor]
     ) -> None:
         more = True
         while more:
@@ -205,13 +205,13 @@ class Logs:
                 await self._store.keep_log_place(piece.place)
             more = piece.more
 
-    async def _wait_for(self, path: str, places: dict[str, LogPlace]) -> None:
+    async def _wait_for(self, path: str, places: dict[str, LogCursor]) -> None:
         """One that is not there yet will be read from its beginning."""
         if path not in self.missing:
             log.warning("the log %s cannot be read now; it is waited for", path)
         self.missing[path] = "it is not there, is no file, or may not be read"
         if path not in places and not await asyncio.to_thread(os.path.lexists, path):
-            places[path] = LogPlace(path, "0:0:0:0", 0)
+            places[path] = LogCursor(path, "0:0:0:0", 0)
             await self._store.keep_log_place(places[path])
 
     async def _match(self, pattern: LogPattern, text: str) -> None:

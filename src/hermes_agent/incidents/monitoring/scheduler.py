@@ -9,10 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.incidents import CheckState, Incidents, Signal, Taken, WatchedCheck
+from hermes_agent.core.incidents import (
+    CheckState,
+    IncidentStore,
+    IngestResult,
+    Signal,
+    WatchedCheck,
+)
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.keeping_on import keep_on
-from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, Loaded, Watched
+from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, LoadedChecks, Watched
 
 log = logging.getLogger("hermes.incidents")
 
@@ -28,7 +34,7 @@ DETAIL = 2_000
 DAY = 86_400.0
 
 
-class Outcome(Struct, frozen=True, omit_defaults=True):
+class CheckOutcome(Struct, frozen=True, omit_defaults=True):
     """What running a check came to."""
 
     ok: bool
@@ -41,11 +47,11 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     """It could not be run at all: the gate refused, or the terminal is not there."""
 
 
-RunCheck = Callable[[WatchedCheck, str], Awaitable[Outcome]]
+RunCheck = Callable[[WatchedCheck, str], Awaitable[CheckOutcome]]
 """Run a check under a policy profile. Whatever goes wrong is an outcome."""
 
 
-class Standing(Struct, frozen=True, omit_defaults=True):
+class CheckStatus(Struct, frozen=True, omit_defaults=True):
     """A check as `hermes watch list` shows it."""
 
     name: str
@@ -89,14 +95,14 @@ def morning_after(moment: float) -> float:
     return moment + DAY
 
 
-class Watching:
+class CheckScheduler:
     def __init__(
         self,
         files: CheckFiles,
-        store: Incidents,
+        store: IncidentStore,
         *,
         run: RunCheck,
-        raise_signal: Callable[[Signal], Awaitable[Taken]],
+        raise_signal: Callable[[Signal], Awaitable[IngestResult]],
         redact: Callable[[str], str],
         clock: Clock,
     ) -> None:
@@ -108,13 +114,13 @@ class Watching:
         self._clock = clock
         self._states: dict[str, CheckState] | None = None
         self._said: dict[str, float] = {}
-        self._running: dict[str, asyncio.Task[Outcome]] = {}
+        self._running: dict[str, asyncio.Task[CheckOutcome]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         """Of each terminal: checks that hang on one delay none on another."""
         self._problems: tuple[object, ...] = ()
-        self.loaded = Loaded()
+        self.loaded = LoadedChecks()
 
-    async def look(self) -> Loaded:
+    async def look(self) -> LoadedChecks:
         """The files as they are now."""
         self.loaded = await asyncio.to_thread(self._files.look)
         if self.loaded.problems != self._problems:
@@ -146,11 +152,11 @@ class Watching:
             self._said.pop(name, None)
             await self._store.drop_check(name)
 
-    def _begin(self, watched: Watched, by_hand: bool = False) -> "asyncio.Task[Outcome]":
+    def _begin(self, watched: Watched, by_hand: bool = False) -> "asyncio.Task[CheckOutcome]":
         task = asyncio.create_task(self._once(watched, by_hand))
         self._running[watched.name] = task
 
-        def ended(task: asyncio.Task[Outcome]) -> None:
+        def ended(task: asyncio.Task[CheckOutcome]) -> None:
             self._running.pop(watched.name, None)
             if task.cancelled() or (error := task.exception()) is None:
                 return
@@ -167,7 +173,7 @@ class Watching:
             self._states = {state.name: state for state in await self._store.check_states()}
         return self._states
 
-    async def run(self, name: str) -> Outcome:
+    async def run(self, name: str) -> CheckOutcome:
         """Run one now, by hand. That it holds counts; a failure is shown, and whether it lasts is
         found out on schedule."""
         for watched in (await self.look()).checks:
@@ -187,7 +193,7 @@ class Watching:
             return f"{len(failing)} of {len(mine)} {level} checks fail: {', '.join(failing)}"
         return f"{len(mine)} {level} checks hold" if len(mine) > 1 else f"the {level} check holds"
 
-    async def _once(self, watched: Watched, by_hand: bool) -> Outcome:
+    async def _once(self, watched: Watched, by_hand: bool) -> CheckOutcome:
         async with self._slots.setdefault(watched.check.terminal, asyncio.Semaphore(AT_ONCE)):
             began = self._clock()
             outcome = await self._run(watched.check, watched.policy)
@@ -255,7 +261,7 @@ class Watching:
             watched.policy,
         )
 
-    async def standings(self) -> list[Standing]:
+    async def standings(self) -> list[CheckStatus]:
         """Every check, how it stands, and when it is due."""
         now = self._clock()
         states = await self._known()
@@ -265,7 +271,7 @@ class Watching:
             state = states.get(watched.name, CheckState(watched.name))
             due = next_due(watched, state, now)
             found.append(
-                Standing(
+                CheckStatus(
                     watched.name, watched.service, check.check.run, watched.every, watched.daily,
                     check.severity, watched.source, check.terminal, check.owner, watched.file,
                     state, due, watched.after,

@@ -9,9 +9,9 @@ services:
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hermes_agent.core.incidents import Service
-from hermes_agent.policy.files.reader import Reader
-from hermes_agent.policy.files.schema import Problem
+from hermes_agent.core.incidents import MonitoredService
+from hermes_agent.policy.files.reader import PolicyReader
+from hermes_agent.policy.files.schema import PolicyProblem
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
 
 NAME = "topology.yaml"
@@ -20,18 +20,18 @@ DRILL = "drill-"
 _SERVICE = ("needs", "owner", "about", "terminal")
 
 
-def load(home: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
+def load(home: Path) -> tuple[tuple[MonitoredService, ...], tuple[PolicyProblem, ...]]:
     """What is written in the home, and what is wrong with it."""
     return _load(home / NAME)
 
 
-def load_drill(home: Path, terminal: str) -> tuple[Service, ...]:
+def load_drill(home: Path, terminal: str) -> tuple[MonitoredService, ...]:
     """What there is in a system for practice: nothing of it is real."""
     id = terminal.removeprefix(DRILL)
     return () if not id or "/" in id else _load(home / "drills" / id / NAME)[0]
 
 
-def _load(path: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
+def _load(path: Path) -> tuple[tuple[MonitoredService, ...], tuple[PolicyProblem, ...]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -40,18 +40,18 @@ def _load(path: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
             if not path.is_symlink():
                 return (), ()
             why = "the link leads nowhere"
-        return (), (Problem(NAME, 1, 1, f"cannot be read: {why}", "mend or remove it"),)
+        return (), (PolicyProblem(NAME, 1, 1, f"cannot be read: {why}", "mend or remove it"),)
     return read(text)
 
 
-def read(text: str) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
+def read(text: str) -> tuple[tuple[MonitoredService, ...], tuple[PolicyProblem, ...]]:
     try:
         root = parse(NAME, text)
     except BadYaml as bad:
         return (), (bad.problem,)
     if root is None or root.is_null:
         return (), ()
-    reader = Reader(NAME)
+    reader = PolicyReader(NAME)
     given = reader.mapping(root, "a topology", ("services",))
     services = given.get("services")
     if services is None or services.is_null:
@@ -62,24 +62,24 @@ def read(text: str) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
     return tuple(found), tuple(reader.problems)
 
 
-def _service(reader: Reader, name: str, node: Node) -> Service:
+def _service(reader: PolicyReader, name: str, node: Node) -> MonitoredService:
     if node.is_null:
-        return Service(name)
+        return MonitoredService(name)
     said = reader.mapping(node, f"the service {name}", _SERVICE)
     needs = said.get("needs")
     owner, about, terminal = (
         reader.string(said[key], key) if key in said else "" for key in _SERVICE[1:]
     )
     needed = () if needs is None or needs.items == [] else reader.strings(needs, "needs")
-    return Service(name, needed, owner, about, terminal)
+    return MonitoredService(name, needed, owner, about, terminal)
 
 
-def together(*sources: Iterable[Service]) -> tuple[Service, ...]:
+def together(*sources: Iterable[MonitoredService]) -> tuple[MonitoredService, ...]:
     """One of each name: what it needs by any source; the rest by the first that says it."""
-    found: dict[str, Service] = {}
+    found: dict[str, MonitoredService] = {}
     for service in (one for source in sources for one in source):
         known = found.get(service.name)
-        found[service.name] = service if known is None else Service(
+        found[service.name] = service if known is None else MonitoredService(
             service.name,
             tuple(dict.fromkeys((*known.needs, *service.needs))),
             known.owner or service.owner,
@@ -90,5 +90,5 @@ def together(*sources: Iterable[Service]) -> tuple[Service, ...]:
     return tuple(found.values())
 
 
-def named(topology: Sequence[Service], name: str) -> Service | None:
+def named(topology: Sequence[MonitoredService], name: str) -> MonitoredService | None:
     return next((one for one in topology if one.name == name), None)

@@ -11,13 +11,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.incidents import CATEGORIES, Diagnosis, Entry, Incident, Service
+from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import (
+    CATEGORIES,
+    Diagnosis,
+    Incident,
+    MonitoredService,
+    TimelineEntry,
+)
 from hermes_agent.core.knowledge import Doc, Outcome, Trial
 from hermes_agent.core.skills import OFFERED
-from hermes_agent.incidents.backend import World
+from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.reports.markdown import markdown
-from hermes_agent.incidents.reports.report import Report, as_json, report
+from hermes_agent.incidents.reports.report import IncidentReport, as_json, report
 from hermes_agent.incidents.response.prompts import aftermath, reminder
 from hermes_agent.incidents.response.unattended import begun, healed_alone
 from hermes_agent.learning.runbooks.model import RUNBOOK_MODEL
@@ -53,7 +59,7 @@ class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
         return self.resolved and not self.harm
 
 
-async def learns(world: World, incident: Incident) -> bool:
+async def learns(world: IncidentBackend, incident: Incident) -> bool:
     """Whether a drill leaves it to us to learn from it, and to use what was learned. What others
     write on their alerts decides nothing here."""
     raised = await world.incidents.signals(incident=incident.id)
@@ -63,7 +69,7 @@ async def learns(world: World, incident: Incident) -> bool:
 # the report
 
 
-async def keep_report(world: World, id: str, *, final: bool) -> Report:
+async def keep_report(world: IncidentBackend, id: str, *, final: bool) -> IncidentReport:
     """Write the report's files, and make it known to whoever searches. The entry that says so is
     the last thing that is done for an incident."""
     made = await report(world, id)
@@ -77,7 +83,7 @@ async def keep_report(world: World, id: str, *, final: bool) -> Report:
     return made
 
 
-def _write(world: World, id: str, text: str, data: str) -> None:
+def _write(world: IncidentBackend, id: str, text: str, data: str) -> None:
     world.folder.mkdir(parents=True, exist_ok=True)
     for ending, content in (("md", text), ("json", data)):
         path = world.folder / f"{id}.{ending}"
@@ -86,7 +92,7 @@ def _write(world: World, id: str, text: str, data: str) -> None:
         part.replace(path)
 
 
-def _doc(made: Report, redact: Any) -> Doc:
+def _doc(made: IncidentReport, redact: Any) -> Doc:
     found = made.diagnosis
     lines = [made.title, made.service]
     if found is not None:
@@ -102,7 +108,7 @@ def _doc(made: Report, redact: Any) -> Doc:
 # the skill
 
 
-async def learn(world: World, incident: Incident) -> None:
+async def learn(world: IncidentBackend, incident: Incident) -> None:
     """Have it written down what will be needed again; the entry of the timeline says what was."""
     entries = await world.incidents.timeline(incident.id)
     if any(entry.kind == "learned" for entry in entries):
@@ -124,7 +130,7 @@ def learned_name(found: Diagnosis) -> str:
     return f"{found.category}-{component or 'here'}"[:NAME_CHARS].rstrip("-")
 
 
-async def _have_written(world: World, incident: Incident) -> str:
+async def _have_written(world: IncidentBackend, incident: Incident) -> str:
     assert incident.diagnosis is not None
     wanted = learned_name(incident.diagnosis)
     known = wanted in {one.name for one in await world.lore.skills() if one.state in OFFERED}
@@ -139,12 +145,12 @@ async def _have_written(world: World, incident: Incident) -> str:
     return await _written(world, incident.session)
 
 
-async def _is_learned(world: World, skill: str) -> bool:
+async def _is_learned(world: IncidentBackend, skill: str) -> bool:
     """Whether it came out of earlier work, not with Hermes."""
     return skill in {one.name for one in await world.skills() if not one.shipped}
 
 
-async def _written(world: World, session: str) -> str:
+async def _written(world: IncidentBackend, session: str) -> str:
     """The last skill that was kept in the session."""
     events = [one.event for one in await world.journal.events(session)]
     asked = {
@@ -159,7 +165,7 @@ async def _written(world: World, session: str) -> str:
     return names[-1] if names else ""
 
 
-async def _learn_topology(world: World, incident: Incident) -> None:
+async def _learn_topology(world: IncidentBackend, incident: Incident) -> None:
     """Where something else was at fault, the service that was seen to suffer needs it."""
     assert incident.diagnosis is not None
     culprit = incident.diagnosis.component
@@ -169,14 +175,14 @@ async def _learn_topology(world: World, incident: Incident) -> None:
     if incident.service and culprit != incident.service and culprit in services:
         about = f"found out in {incident.id}"
         await world.incidents.learn_service(
-            Service(incident.service, (culprit,), about=about, learned=True)
+            MonitoredService(incident.service, (culprit,), about=about, learned=True)
         )
 
 
 # what its end says of skills
 
 
-def judged(incident: Incident, entries: Sequence[Entry]) -> tuple[Outcome, str]:
+def judged(incident: Incident, entries: Sequence[TimelineEntry]) -> tuple[Outcome, str]:
     """What an incident's end says of the skills that were used for it."""
     if any(entry.kind == "escalated" for entry in entries):
         return "bad", "the incident was escalated"
@@ -185,7 +191,9 @@ def judged(incident: Incident, entries: Sequence[Entry]) -> tuple[Outcome, str]:
     return "unknown", f"the incident is {incident.state}"
 
 
-async def judge_uses(world: World, incident: Incident, outcome: Outcome, why: str) -> None:
+async def judge_uses(
+    world: IncidentBackend, incident: Incident, outcome: Outcome, why: str
+) -> None:
     """Skills that were opened here did well, or not: the checks say so, not the session."""
     await world.settled()
     uses = [one for one in await world.lore.uses() if one.session == incident.session]
@@ -195,7 +203,7 @@ async def judge_uses(world: World, incident: Incident, outcome: Outcome, why: st
         await world.settle(name)
 
 
-async def drilled(world: World, id: str, outcome: DrillOutcome) -> dict[str, Any]:
+async def drilled(world: IncidentBackend, id: str, outcome: DrillOutcome) -> dict[str, Any]:
     """Keep what a drill says of a skill: one trial with it or without it for each incident; and
     promote the skill when enough of them say so."""
     incident = await world.incidents.incident(id)
@@ -227,7 +235,7 @@ async def drilled(world: World, id: str, outcome: DrillOutcome) -> dict[str, Any
     return {"incident": id, "skill": name, "state": record.state}
 
 
-def _skill_of(incident: Incident, entries: Sequence[Entry]) -> str:
+def _skill_of(incident: Incident, entries: Sequence[TimelineEntry]) -> str:
     """The skill that came out of it; it went without that one."""
     for entry in entries:
         if entry.kind == "learned" and entry.data.get("skill"):
@@ -236,7 +244,7 @@ def _skill_of(incident: Incident, entries: Sequence[Entry]) -> str:
 
 
 def _trial(
-    world: World, incident: Incident, name: str, digest: str, outcome: DrillOutcome
+    world: IncidentBackend, incident: Incident, name: str, digest: str, outcome: DrillOutcome
 ) -> Trial:
     case = f"drill {outcome.drill} {outcome.variant} {outcome.seed}"
     return Trial(

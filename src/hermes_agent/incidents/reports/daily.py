@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes_agent.core.incidents import CheckHour, Incident, Incidents
+from hermes_agent.core.incidents import CheckHourStats, Incident, IncidentStore
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.monitoring.scheduler import Standing
+from hermes_agent.incidents.monitoring.scheduler import CheckStatus
 from hermes_agent.incidents.notification_sinks import span
 
 HOUR = 3_600.0
@@ -23,12 +23,12 @@ AGAIN = 3
 """So many incidents of a service in a week are worth a word."""
 
 
-class Facts(Struct, frozen=True):
+class BriefingFacts(Struct, frozen=True):
     """What a briefing is made of."""
 
     now: float
-    checks: Sequence[Standing]
-    hours: Sequence[CheckHour]
+    checks: Sequence[CheckStatus]
+    hours: Sequence[CheckHourStats]
     incidents: Sequence[Incident]
     troubles: Sequence[str] = ()
     """What keeps the watching itself from working."""
@@ -38,7 +38,7 @@ def _stamp(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
-def audit_text(facts: Facts, since: float) -> str:
+def audit_text(facts: BriefingFacts, since: float) -> str:
     """One section: the hour that began then."""
     lines = [_hour(since), ""]
     lines += _checked(facts, since, since + HOUR)
@@ -56,7 +56,7 @@ def _was_open(incident: Incident, since: float, until: float) -> bool:
     return incident.opened < until and (incident.ended is None or incident.ended >= since)
 
 
-def briefing_text(facts: Facts) -> str:
+def briefing_text(facts: BriefingFacts) -> str:
     since = facts.now - DAY
     day = [one for one in facts.incidents if _was_open(one, since, facts.now)]
     ended = [one.seconds for one in day if one.seconds is not None and one.state == "resolved"]
@@ -85,7 +85,7 @@ def briefing_text(facts: Facts) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _checked(facts: Facts, since: float, until: float) -> list[str]:
+def _checked(facts: BriefingFacts, since: float, until: float) -> list[str]:
     if not facts.checks:
         return ["No checks: `hermes watch add` writes one."]
     rows = [
@@ -101,7 +101,7 @@ def _checked(facts: Facts, since: float, until: float) -> list[str]:
 
 
 def _sum(
-    hours: Sequence[CheckHour], name: str, since: float, until: float
+    hours: Sequence[CheckHourStats], name: str, since: float, until: float
 ) -> tuple[int, int, float]:
     mine = [one for one in hours if one.name == name and since - HOUR < one.hour < until]
     return (
@@ -125,7 +125,7 @@ def _incident_lines(incidents: Sequence[Incident], now: float) -> list[str]:
     return lines
 
 
-def _trends(facts: Facts) -> list[str]:
+def _trends(facts: BriefingFacts) -> list[str]:
     """The last day against the six before it."""
     found = []
     for check in facts.checks:
@@ -144,7 +144,7 @@ def _trends(facts: Facts) -> list[str]:
     return found
 
 
-def risks(facts: Facts) -> list[str]:
+def risks(facts: BriefingFacts) -> list[str]:
     """What may become trouble, as far as figures show it."""
     found = list(facts.troubles)
     for check in facts.checks:
@@ -174,9 +174,9 @@ class Briefing:
     def __init__(
         self,
         folder: Path,
-        store: Incidents,
+        store: IncidentStore,
         *,
-        standings: Callable[[], Awaitable[Sequence[Standing]]],
+        standings: Callable[[], Awaitable[Sequence[CheckStatus]]],
         troubles: Callable[[], Sequence[str]],
         clock: Clock,
     ) -> None:
@@ -214,13 +214,13 @@ class Briefing:
         await asyncio.to_thread(_append, path, "", text)
         return text
 
-    async def _facts(self, now: float) -> Facts:
+    async def _facts(self, now: float) -> BriefingFacts:
         hours = await self._store.check_hours(now - 8 * DAY)
         incidents = await self._store.incidents(limit=1_000)
-        return Facts(now, await self._standings(), hours, incidents, self._troubles())
+        return BriefingFacts(now, await self._standings(), hours, incidents, self._troubles())
 
 
-def _something(facts: Facts, since: float, until: float) -> bool:
+def _something(facts: BriefingFacts, since: float, until: float) -> bool:
     """Whether anything was watched, or wrong, in a time."""
     times = [*(one.hour for one in facts.hours), *(one.opened for one in facts.incidents)]
     return any(since <= one < until for one in times)

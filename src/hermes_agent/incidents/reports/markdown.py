@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.incidents import CATEGORIES, Entry
+from hermes_agent.core.incidents import CATEGORIES, TimelineEntry
 from hermes_agent.incidents.notification_sinks import span
 
 if TYPE_CHECKING:
-    from hermes_agent.incidents.reports.report import Action, Report
+    from hermes_agent.incidents.reports.report import IncidentReport, ReportedAction
 
 ACTION_CHARS = 240
 """Of a command that is shown; the whole is in the report as JSON, and in the transcript."""
@@ -21,7 +21,7 @@ def stamp(time: float | None) -> str:
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def markdown(made: "Report") -> str:
+def markdown(made: "IncidentReport") -> str:
     parts = [
         f"# {made.incident}: {_plain(made.title)}",
         _head(made),
@@ -37,7 +37,7 @@ def markdown(made: "Report") -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _head(made: "Report") -> str:
+def _head(made: "IncidentReport") -> str:
     took = "not over" if made.seconds is None else span(made.seconds)
     lasted = [("time to recover", took)] if made.state != "closed" else []
     rows = [
@@ -55,7 +55,7 @@ def _head(made: "Report") -> str:
     )
 
 
-def _cause(made: "Report") -> str:
+def _cause(made: "IncidentReport") -> str:
     if (found := made.diagnosis) is None:
         return "## Cause\n\nNobody has said what it was."
     meaning = CATEGORIES.get(found.category, "")
@@ -71,7 +71,7 @@ def _cause(made: "Report") -> str:
     return "\n".join(lines)
 
 
-def _evidence(made: "Report") -> str:
+def _evidence(made: "IncidentReport") -> str:
     if not made.evidence:
         return ""
     lines = ["## Evidence", ""]
@@ -82,7 +82,7 @@ def _evidence(made: "Report") -> str:
     return "\n".join(lines)
 
 
-def _actions(made: "Report") -> str:
+def _actions(made: "IncidentReport") -> str:
     if not made.actions:
         return "## Actions\n\nNothing was changed."
     return "\n".join(["## Actions", "", *(_action(one) for one in made.actions)])
@@ -95,7 +95,7 @@ def _short(command: str) -> str:
     return f"{command[: ACTION_CHARS // 3]} … {command[-(ACTION_CHARS * 2 // 3 - 3) :]}"
 
 
-def _action(one: "Action") -> str:
+def _action(one: "ReportedAction") -> str:
     marks = "" if one.ok else "failed: "
     outcome = f" ({marks}{_plain(one.outcome)})" if one.outcome or marks else ""
     undo = f"; undo: {_plain(one.undo)}" if one.undo else ""
@@ -105,17 +105,17 @@ def _action(one: "Action") -> str:
     )
 
 
-def _needed(made: "Report") -> str:
+def _needed(made: "IncidentReport") -> str:
     return f"## What people must do\n\n{_plain(made.needed)}" if made.needed else ""
 
 
-def _prevent(made: "Report") -> str:
+def _prevent(made: "IncidentReport") -> str:
     lines = [f"- {_plain(one)}" for one in made.prevent]
     lines += [f"- the skill `{made.learned}` was written down"] if made.learned else []
     return "\n".join(["## What would prevent it", "", *lines]) if lines else ""
 
 
-def _believed(made: "Report") -> str:
+def _believed(made: "IncidentReport") -> str:
     if not made.hypotheses:
         return ""
     lines = [
@@ -130,18 +130,18 @@ def _stands(believed: str, state: str) -> str:
     return "not pursued" if believed == "open" and state in {"resolved", "closed"} else believed
 
 
-def _timeline(made: "Report") -> str:
+def _timeline(made: "IncidentReport") -> str:
     shown = [_entry(one) for one in made.timeline[:TIMELINE]]
     left = len(made.timeline) - len(shown)
     more = [f"- and {left} more"] if left else []
     return "\n".join(["## Timeline", "", *shown, *more])
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: TimelineEntry) -> str:
     return f"- {stamp(entry.time)} **{entry.kind}** {_plain(entry.text)}"
 
 
-def _work(made: "Report") -> str:
+def _work(made: "IncidentReport") -> str:
     if not made.session:
         return ""
     cost = "unknown" if made.dollars is None else f"${made.dollars:.4f}"

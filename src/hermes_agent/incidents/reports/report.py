@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.incidents import Diagnosis, Entry, Hypothesis, Incident
+from hermes_agent.core.incidents import Diagnosis, Hypothesis, Incident, TimelineEntry
 from hermes_agent.core.journal import Journal
-from hermes_agent.incidents.backend import World
+from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.reports.markdown import stamp
-from hermes_agent.incidents.response.evidence import Call, Transcript, transcript
+from hermes_agent.incidents.response.evidence import EvidenceCall, IncidentTranscript, transcript
 
 OUTCOME_CHARS = 200
 
@@ -30,7 +30,7 @@ class Pointer(Struct, frozen=True, omit_defaults=True):
     command: str = ""
 
 
-class Action(Struct, frozen=True, omit_defaults=True):
+class ReportedAction(Struct, frozen=True, omit_defaults=True):
     """Something that was really done, and what came of it."""
 
     time: float
@@ -45,7 +45,7 @@ class Action(Struct, frozen=True, omit_defaults=True):
     """Nobody can tell from its text whether it changed anything."""
 
 
-class Report(Struct, frozen=True, omit_defaults=True):
+class IncidentReport(Struct, frozen=True, omit_defaults=True):
     incident: str
     title: str
     severity: str
@@ -62,10 +62,10 @@ class Report(Struct, frozen=True, omit_defaults=True):
     diagnosis: Diagnosis | None
     evidence: tuple[Pointer, ...]
     hypotheses: tuple[Hypothesis, ...]
-    actions: tuple[Action, ...]
+    actions: tuple[ReportedAction, ...]
     refused: tuple[str, ...]
     """What the gate did not allow."""
-    timeline: tuple[Entry, ...]
+    timeline: tuple[TimelineEntry, ...]
     prevent: tuple[str, ...]
     needed: str = ""
     """What people must do, where it was escalated."""
@@ -85,7 +85,7 @@ class Report(Struct, frozen=True, omit_defaults=True):
 class _Work(Struct, frozen=True):
     """What the journal says of the work."""
 
-    seen: Transcript
+    seen: IncidentTranscript
     refused: tuple[str, ...] = ()
     model: str = ""
     steps: int = 0
@@ -93,14 +93,14 @@ class _Work(Struct, frozen=True):
     dollars: float | None = None
 
 
-async def report(world: World, id: str) -> Report:
+async def report(world: IncidentBackend, id: str) -> IncidentReport:
     incident = await world.incidents.incident(id)
     entries = tuple(await world.incidents.timeline(id))
     work = await _work(world.journal, incident, world.results)
     diagnosis = incident.diagnosis
     needed = [str(entry.data["needed"]) for entry in entries if "needed" in entry.data]
     learned = [str(entry.data.get("skill", "")) for entry in entries if entry.kind == "learned"]
-    return Report(
+    return IncidentReport(
         incident=incident.id,
         title=incident.title,
         severity=incident.severity,
@@ -137,12 +137,12 @@ async def report(world: World, id: str) -> Report:
 async def _work(journal: Journal, incident: Incident, results: Path) -> _Work:
     session = incident.session
     if not session:
-        return _Work(Transcript("", (), results))
+        return _Work(IncidentTranscript("", (), results))
     try:
         seen = await transcript(journal, session, results, incident.checks)
         events = [one.event for one in await journal.events(session)]
     except NotFound:  # somebody has deleted it
-        return _Work(Transcript(session, (), results))
+        return _Work(IncidentTranscript(session, (), results))
     ends = [event for event in events if isinstance(event, ev.TurnFinished)]
     dollars, tokens = await journal.spent_by(session)
     return _Work(
@@ -166,7 +166,7 @@ def _impact(incident: Incident) -> str:
     return f"{', '.join(hit) or 'unknown'}, from {stamp(incident.opened)} {end} ({count})"
 
 
-def _pointers(incident: Incident, seen: Transcript) -> tuple[Pointer, ...]:
+def _pointers(incident: Incident, seen: IncidentTranscript) -> tuple[Pointer, ...]:
     calls = {call.effect: call for call in seen.calls}
     found = incident.diagnosis.evidence if incident.diagnosis else ()
     pointers = []
@@ -181,23 +181,23 @@ def _pointers(incident: Incident, seen: Transcript) -> tuple[Pointer, ...]:
     return tuple(pointers)
 
 
-def _action(call: Call) -> Action:
+def _action(call: EvidenceCall) -> ReportedAction:
     lines = [line for line in call.text.splitlines() if line.strip()]
     outcome = lines[-1].strip() if lines else ""
     outcome = outcome if len(outcome) <= OUTCOME_CHARS else f"{outcome[: OUTCOME_CHARS - 1]}…"
-    return Action(
+    return ReportedAction(
         call.time, call.shown, call.ok, outcome, call.session, call.number, call.effect,
         call.undo, call.did == "unclear",
     )  # fmt: skip
 
 
-def as_json(made: Report) -> dict[str, Any]:
+def as_json(made: IncidentReport) -> dict[str, Any]:
     """As it is kept and sent."""
     shown: dict[str, Any] = msgspec.to_builtins(made)
     return shown
 
 
-def needs_report(entries: Sequence[Entry]) -> bool:
+def needs_report(entries: Sequence[TimelineEntry]) -> bool:
     """Whether something came to an end of which no report tells."""
     ends = {"resolved", "escalated", "closed"}
     last = [entry.kind for entry in entries if entry.kind in ends or entry.kind == "report"]

@@ -7,37 +7,37 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes_agent.core.command_results import Seen
+from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.incidents import (
     OPEN,
     Diagnosis,
-    Entry,
     EntryKind,
     Evidence,
     Hypothesis,
     Incident,
     IncidentState,
     NewNotice,
+    TimelineEntry,
     WatchedCheck,
 )
-from hermes_agent.core.skills import Check, Expect
-from hermes_agent.core.tool_services import Writer
+from hermes_agent.core.skills import Check, Expectation
+from hermes_agent.core.tool_services import Provenance
 from hermes_agent.core.tools import ToolResult
-from hermes_agent.incidents.backend import World
+from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.notification_sinks import closed_text, resolved_text, span
 from hermes_agent.incidents.response.assistance import Assistance
 from hermes_agent.incidents.response.copies import UNDONE
 from hermes_agent.incidents.response.escalation import escalated
-from hermes_agent.incidents.response.evidence import Transcript, transcript
+from hermes_agent.incidents.response.evidence import IncidentTranscript, transcript
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import check_category, line, put, ranked
 from hermes_agent.incidents.response.side_effects import did
 from hermes_agent.incidents.response.stability import LASTS
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
-    Held,
-    Start,
+    Baseline,
+    CheckResult,
     look_at,
     look_at_all,
     look_twice,
@@ -54,12 +54,12 @@ UNDO = 10
 """Actions that are named to be undone."""
 
 
-class Hand:
+class IncidentTool:
     """The incident `id`, for its session."""
 
     def __init__(
         self,
-        world: World,
+        world: IncidentBackend,
         id: str,
         session: str,
         lock: asyncio.Lock,
@@ -71,7 +71,7 @@ class Hand:
         self._lock = lock
         self._assistance = Assistance(world, id, session, known)
 
-    async def act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
+    async def act(self, action: str, given: Mapping[str, Any], by: Provenance) -> ToolResult:
         async with self._lock:
             try:
                 return await self._act(action, given, by)
@@ -80,7 +80,7 @@ class Hand:
             except HermesError as error:
                 raise ToolError(error.message, error.hint) from None
 
-    async def _act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
+    async def _act(self, action: str, given: Mapping[str, Any], by: Provenance) -> ToolResult:
         incident = await self._world.incidents.incident(self._id)
         entries = await self._world.incidents.timeline(self._id)
         for entry in entries:
@@ -126,12 +126,12 @@ class Hand:
     def _said(self, text: str) -> ToolResult:
         return ToolResult(self._world.redact(text), {"incident": self._id})
 
-    async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+    async def look(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         return await self._world.look(self._session, command, timeout)
 
     async def _keep(
         self,
-        by: Writer,
+        by: Provenance,
         entries: Sequence[Line],
         said: str,
         notices: Sequence[NewNotice] = (),
@@ -149,7 +149,7 @@ class Hand:
     # believing
 
     async def _hypothesis(
-        self, incident: Incident, given: Mapping[str, Any], seen: Transcript, by: Writer
+        self, incident: Incident, given: Mapping[str, Any], seen: IncidentTranscript, by: Provenance
     ) -> ToolResult:
         if not given["claim"] and not given["id"]:
             raise ToolError("a hypothesis needs a claim", retry="changed")
@@ -169,7 +169,7 @@ class Hand:
     # checking
 
     async def _check_with(
-        self, incident: Incident, given: Mapping[str, Any], by: Writer
+        self, incident: Incident, given: Mapping[str, Any], by: Provenance
     ) -> ToolResult:
         if not given["command"].strip():
             raise ToolError("check_with needs a command", retry="changed")
@@ -177,7 +177,7 @@ class Hand:
             raise ToolError("a check only looks: this changes something", retry="changed")
         name = f"{_made_by(incident)}{len(incident.checks) + 1}"
         check = WatchedCheck(
-            name, Check(given["command"], Expect(output=given["output"])), incident.service,
+            name, Check(given["command"], Expectation(output=given["output"])), incident.service,
             incident.terminal, incident.severity, incident.owner,
         )  # fmt: skip
         held = await look_at(check, self.look)
@@ -196,20 +196,24 @@ class Hand:
         )  # fmt: skip
 
     async def _looked(
-        self, incident: Incident, entries: Sequence[Entry], *, twice: bool
-    ) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
+        self, incident: Incident, entries: Sequence[TimelineEntry], *, twice: bool
+    ) -> tuple[tuple[CheckResult, ...], tuple[CheckResult, ...]]:
         """How its own checks stand, and what got worse beside them."""
         own = (
             await look_twice(incident.checks, self.look, self._world.sleep)
             if twice
             else await look_at_all(incident.checks, self.look)
         )
-        start = start_of(entries) or Start({}, {})
+        start = start_of(entries) or Baseline({}, {})
         near = neighbours(incident, await self._world.watched(incident))
         return own, start.worse(await look_at_all(near, self.look, BESIDE_SECONDS))
 
     async def _verify(
-        self, incident: Incident, entries: Sequence[Entry], seen: Transcript, by: Writer
+        self,
+        incident: Incident,
+        entries: Sequence[TimelineEntry],
+        seen: IncidentTranscript,
+        by: Provenance,
     ) -> ToolResult:
         if not incident.checks:
             raise ToolError("there is no check yet", "add one with check_with", "changed")
@@ -234,10 +238,10 @@ class Hand:
     async def _resolve(
         self,
         incident: Incident,
-        entries: Sequence[Entry],
+        entries: Sequence[TimelineEntry],
         given: Mapping[str, Any],
-        seen: Transcript,
-        by: Writer,
+        seen: IncidentTranscript,
+        by: Provenance,
     ) -> ToolResult:
         category = check_category(given["category"])
         if category == NO_FAULT:
@@ -272,7 +276,9 @@ class Hand:
         self._world.wake_notices()
         return kept
 
-    async def _why_not(self, incident: Incident, entries: Sequence[Entry], seen: Transcript) -> str:
+    async def _why_not(
+        self, incident: Incident, entries: Sequence[TimelineEntry], seen: IncidentTranscript
+    ) -> str:
         """What keeps it from being resolved, before any check is run."""
         if not incident.checks:
             return "there is no check that could show it; add one with check_with"
@@ -281,7 +287,7 @@ class Hand:
                 "nothing was changed here, so nothing was mended; where the checks hold, it is a "
                 "false_alarm"
             )
-        start = start_of(entries) or Start({}, {})
+        start = start_of(entries) or Baseline({}, {})
         failed = {name for name, ok in start.own.items() if not ok}
         failed |= {str(entry.data["failed"]) for entry in entries if "failed" in entry.data}
         raised = await self._world.incidents.signals(incident=incident.id)
@@ -292,10 +298,10 @@ class Hand:
     async def _false_alarm(
         self,
         incident: Incident,
-        entries: Sequence[Entry],
+        entries: Sequence[TimelineEntry],
         given: Mapping[str, Any],
-        seen: Transcript,
-        by: Writer,
+        seen: IncidentTranscript,
+        by: Provenance,
     ) -> ToolResult:
         if not given["summary"]:
             raise ToolError("false_alarm needs a summary", retry="changed")
@@ -324,7 +330,7 @@ class Hand:
         return kept
 
     async def _escalate(
-        self, incident: Incident, given: Mapping[str, Any], seen: Transcript, by: Writer
+        self, incident: Incident, given: Mapping[str, Any], seen: IncidentTranscript, by: Provenance
     ) -> ToolResult:
         if not given["summary"] or not given["needed"]:
             raise ToolError("escalate needs a summary, and what is needed", retry="changed")
@@ -335,7 +341,7 @@ class Hand:
         )
         return ToolResult(kept, {"incident": self._id})
 
-    async def _refuse(self, by: Writer, why: str) -> ToolResult:
+    async def _refuse(self, by: Provenance, why: str) -> ToolResult:
         """It is part of the timeline that an end was claimed and was none."""
         kept = await self._keep(by, [("verified", why, {"ok": False, "refused": True})], why)
         return ToolResult(kept.text, kept.data, ok=False)
@@ -358,7 +364,7 @@ def _made_by(incident: Incident) -> str:
     return f"{incident.id}-check-"
 
 
-def _again(entry: Entry) -> ToolResult:
+def _again(entry: TimelineEntry) -> ToolResult:
     data = {"incident": entry.incident}
     return ToolResult(str(entry.data["said"]), data, ok=not entry.data.get("refused", False))
 
@@ -372,13 +378,13 @@ def _diagnosis(
     )  # fmt: skip
 
 
-def _state(*, ok: bool, seen: Transcript) -> IncidentState:
+def _state(*, ok: bool, seen: IncidentTranscript) -> IncidentState:
     if ok:
         return "verifying"
     return "mitigating" if seen.changes else "investigating"
 
 
-def _worse(worse: Sequence[Held], seen: Transcript) -> list[str]:
+def _worse(worse: Sequence[CheckResult], seen: IncidentTranscript) -> list[str]:
     """What got worse, with how what was done can be undone, the last first."""
     if not worse:
         return []
@@ -388,6 +394,6 @@ def _worse(worse: Sequence[Held], seen: Transcript) -> list[str]:
     return [*lines, *(f"- {words}" for words in reversed(undo))]
 
 
-def _was_worse(entries: Sequence[Entry]) -> bool:
+def _was_worse(entries: Sequence[TimelineEntry]) -> bool:
     last = [entry.kind for entry in entries if entry.kind in {"worse", "rolled-back"}]
     return last[-1:] == ["worse"]

@@ -4,10 +4,10 @@ are for the case now, and copies of what will change."""
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from hermes_agent.core.command_results import Seen
+from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.incidents import Diagnosis, Entry, Incident
-from hermes_agent.incidents.backend import COPIES, SHIPPED, WATCHING, World
+from hermes_agent.core.incidents import Diagnosis, Incident, TimelineEntry
+from hermes_agent.incidents.backend import COPIES, SHIPPED, WATCHING, IncidentBackend
 from hermes_agent.incidents.response.candidates import dependency_chain
 from hermes_agent.incidents.response.context import findings
 from hermes_agent.incidents.response.copies import (
@@ -19,7 +19,7 @@ from hermes_agent.incidents.response.copies import (
 )
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
 from hermes_agent.incidents.response.prompts import block, skills_data, skills_text
-from hermes_agent.incidents.response.stability import Watch, not_lasting
+from hermes_agent.incidents.response.stability import StabilityWatch, not_lasting
 from hermes_agent.incidents.response.timeline import Line
 from hermes_agent.learning.skills.template import argument_words
 
@@ -27,7 +27,9 @@ from hermes_agent.learning.skills.template import argument_words
 class Assistance:
     """`known`: facts that were found out earlier, by service."""
 
-    def __init__(self, world: World, id: str, session: str, known: dict[str, ServiceFacts]) -> None:
+    def __init__(
+        self, world: IncidentBackend, id: str, session: str, known: dict[str, ServiceFacts]
+    ) -> None:
         self._world = world
         self._id = id
         self._session = session
@@ -61,7 +63,9 @@ class Assistance:
         self._known.update(found.facts)
         return f"{skills_text(found)}\n\n{block(skills_data(found))}"
 
-    async def keep(self, entries: Sequence[Entry], paths: Sequence[str]) -> tuple[str, Line]:
+    async def keep(
+        self, entries: Sequence[TimelineEntry], paths: Sequence[str]
+    ) -> tuple[str, Line]:
         """Copy paths aside; what is said, and the timeline's entry."""
         number = 1 + sum(KEPT in entry.data for entry in entries)
         script = keep_script(self._id, number, paths)
@@ -83,17 +87,17 @@ class Assistance:
         watched = {name: self._known[name] for name in chain if name in self._known}
         quotes = [one.quote for one in diagnosis.evidence]
         return await not_lasting(
-            Watch(
+            StabilityWatch(
                 incident.checks, watched, diagnosis.category, quotes, self._look,
                 partial(self._world.look, self._session, source=WATCHING),
                 self._world.sleep,
             )
         )  # fmt: skip
 
-    def undo_script(self, entries: Sequence[Entry]) -> str:
+    def undo_script(self, entries: Sequence[TimelineEntry]) -> str:
         if not (copies := kept_copies(entries)):
             raise ToolError("no copies are kept that could be put back", retry="never")
         return undo_script(copies)
 
-    async def _look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+    async def _look(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         return await self._world.look(self._session, command, timeout)

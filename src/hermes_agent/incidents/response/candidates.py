@@ -10,13 +10,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.command_results import Seen, difference
+from hermes_agent.core.command_results import CommandOutcome, difference
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.incidents import Incident, Service
+from hermes_agent.core.incidents import Incident, MonitoredService
 from hermes_agent.core.skills import Check, Runbook
-from hermes_agent.incidents.backend import Known, World
+from hermes_agent.incidents.backend import IncidentBackend, SkillOption
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
-from hermes_agent.incidents.response.verification import Look
+from hermes_agent.incidents.response.verification import RunCommand
 
 AT_ONCE = 12
 """Commands that are run together in one shell."""
@@ -48,10 +48,10 @@ OpenRunbook = Callable[[str, str, Mapping[str, str]], Awaitable[Runbook | None]]
 """The runbook of a skill, filled in for a service with its facts."""
 
 
-class Candidate(Struct, frozen=True):
+class RunbookCandidate(Struct, frozen=True):
     """A skill that was tried for a service."""
 
-    skill: Known
+    skill: SkillOption
     service: str
     fits: bool
     depth: int = 0
@@ -81,13 +81,17 @@ class Findings(Struct, frozen=True):
     facts: Mapping[str, ServiceFacts] = {}
     chain: Mapping[str, int] = {}
     """The alert's services and all that they need, with how deep each lies."""
-    candidates: tuple[Candidate, ...] = ()
-    others: tuple[Known, ...] = ()
+    candidates: tuple[RunbookCandidate, ...] = ()
+    others: tuple[SkillOption, ...] = ()
     """Skills that its words speak of."""
 
 
 async def find_candidates(
-    world: World, incident: Incident, skills: Sequence[Known], look: Look, own: Look
+    world: IncidentBackend,
+    incident: Incident,
+    skills: Sequence[SkillOption],
+    look: RunCommand,
+    own: RunCommand,
 ) -> Findings:
     topology = await world.topology(incident)
     names = [incident.service, *incident.related, *(one.name for one in topology)]
@@ -112,7 +116,7 @@ def is_about(incident: Incident, category: str) -> bool:
 
 
 def dependency_chain(
-    roots: Sequence[str], topology: Sequence[Service], facts: Mapping[str, ServiceFacts]
+    roots: Sequence[str], topology: Sequence[MonitoredService], facts: Mapping[str, ServiceFacts]
 ) -> Mapping[str, int]:
     """All that these services need, each with its distance, the nearest first."""
     needs = {one.name: list(one.needs) for one in topology}
@@ -127,17 +131,17 @@ def dependency_chain(
 
 
 async def try_skills(
-    skills: Sequence[Known],
+    skills: Sequence[SkillOption],
     chain: Mapping[str, int],
     facts: Mapping[str, ServiceFacts],
     open: OpenRunbook,
-    look: Look,
-    own: Look | None = None,
-) -> tuple[Candidate, ...]:
+    look: RunCommand,
+    own: RunCommand | None = None,
+) -> tuple[RunbookCandidate, ...]:
     """Each skill for each service; one whose runbook is the same for all is about the machine.
     `own`: how the checks of skills that ship with Hermes are run."""
     shared, ours = _Shared(look), _Shared(own or look)
-    tried: list[tuple[Candidate, Runbook]] = []
+    tried: list[tuple[RunbookCandidate, Runbook]] = []
     for skill in skills:
         books: dict[str, Runbook] = {}
         for service in chain:
@@ -156,7 +160,7 @@ async def try_skills(
         for service, book in books.items():
             depth = MACHINE if alone else chain[service]
             when = tuple(check.run for check in book.when)
-            made = Candidate(skill, service, False, depth, len(when), when=when)
+            made = RunbookCandidate(skill, service, False, depth, len(when), when=when)
             tried.append((made, book))
     done = await asyncio.gather(
         *(_try(one, book, ours if one.skill.shipped else shared) for one, book in tried)
@@ -164,7 +168,7 @@ async def try_skills(
     return tuple(sorted(done, key=lambda one: one.order))
 
 
-async def _try(candidate: Candidate, book: Runbook, shared: "_Shared") -> Candidate:
+async def _try(candidate: RunbookCandidate, book: Runbook, shared: "_Shared") -> RunbookCandidate:
     """It fits where all of `when` holds, and `verify` does not hold already."""
     held, failed = await _held(book.when, shared)
     if failed:
@@ -186,13 +190,13 @@ class _Shared:
     """Runs a command once, however many skills ask for it, and those that are asked for at the same
     time together in one shell, side by side."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: RunCommand) -> None:
         self._look = look
-        self._seen: dict[Asked, asyncio.Future[Seen]] = {}
+        self._seen: dict[Asked, asyncio.Future[CommandOutcome]] = {}
         self._waiting: list[Asked] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+    async def look(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         asked = (command, timeout or CHECK_SECONDS)
         if asked not in self._seen:
             self._seen[asked] = asyncio.get_running_loop().create_future()
@@ -215,7 +219,7 @@ class _Shared:
                     self._seen[asked].set_exception(error)
 
     async def _run(self, some: Sequence[Asked]) -> None:
-        found: dict[int, Seen] = {}
+        found: dict[int, CommandOutcome] = {}
         if len(some) > 1:
             seen = await self._look(together(some), sum(most for _, most in some))
             found = apart(seen.output) if seen.exit is not None else {}
@@ -236,20 +240,22 @@ def together(some: Sequence[Asked]) -> str:
     return f"{{ {reads}; }} {' '.join(runs)}"
 
 
-def apart(output: str) -> dict[int, Seen]:
+def apart(output: str) -> dict[int, CommandOutcome]:
     """What such a script printed, by number; one that took too long did not come to its end."""
-    found: dict[int, Seen] = {}
+    found: dict[int, CommandOutcome] = {}
     before = 0
     for end in _MARKED.finditer(output):
         number, code = int(end[1]), int(end[2])
         text = output[before : end.start()]
         before = end.end()
         if "bytes left out" not in text:
-            found[number] = Seen(None if code == TOO_LONG else code, text)
+            found[number] = CommandOutcome(None if code == TOO_LONG else code, text)
     return found
 
 
-async def candidates_in(folder: Path, services: Sequence[str], look: Look) -> tuple[Candidate, ...]:
+async def candidates_in(
+    folder: Path, services: Sequence[str], look: RunCommand
+) -> tuple[RunbookCandidate, ...]:
     """Skills as they lie in a folder, tried for these services: the alert's first."""
     from hermes_agent.learning.runbooks.parse import load
     from hermes_agent.learning.skills.file import parse
@@ -259,7 +265,7 @@ async def candidates_in(folder: Path, services: Sequence[str], look: Look) -> tu
         for path in sorted(folder.glob("*/SKILL.md"))
     }
     known = [
-        Known(name, "given", one.description, incident=one.incident)
+        SkillOption(name, "given", one.description, incident=one.incident)
         for name, one in parsed.items()
         if one.incident and (folder / name / "runbook.yaml").is_file()
     ]
@@ -269,5 +275,7 @@ async def candidates_in(folder: Path, services: Sequence[str], look: Look) -> tu
         return load(text, {"service": service}, values).with_define()
 
     facts = await service_facts(services, look)
-    chain = dependency_chain(services[:1], [Service(services[0], tuple(services[1:]))], facts)
+    chain = dependency_chain(
+        services[:1], [MonitoredService(services[0], tuple(services[1:]))], facts
+    )
     return await try_skills(known, chain, facts, open, look)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.incidents import Incident, Service
-from hermes_agent.incidents.backend import Known, World
+from hermes_agent.core.incidents import Incident, MonitoredService
+from hermes_agent.incidents.backend import IncidentBackend, SkillOption
 from hermes_agent.incidents.reports.closeout import learns
 from hermes_agent.incidents.response.candidates import Findings, find_candidates
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
-    Held,
-    Look,
-    Start,
+    Baseline,
+    CheckResult,
+    RunCommand,
     look_at_all,
     neighbours,
     start_of,
@@ -28,14 +28,18 @@ ALIKE = 3
 _WORD = re.compile(r"\w{3,}")
 
 
-async def got_worse(world: World, incident: Incident, look: Look) -> tuple[Held, ...]:
+async def got_worse(
+    world: IncidentBackend, incident: Incident, look: RunCommand
+) -> tuple[CheckResult, ...]:
     """Checks beside it that held at the start and do not now."""
-    start = start_of(await world.incidents.timeline(incident.id)) or Start({}, {})
+    start = start_of(await world.incidents.timeline(incident.id)) or Baseline({}, {})
     near = neighbours(incident, await world.watched(incident))
     return start.worse(await look_at_all(near, look, BESIDE_SECONDS))
 
 
-async def findings(world: World, incident: Incident, look: Look, shipped: Look) -> Findings:
+async def findings(
+    world: IncidentBackend, incident: Incident, look: RunCommand, shipped: RunCommand
+) -> Findings:
     """Facts of the services, and which skills are for this case. Learned skills that are not proven
     are tried in drills only, which is their proof. `shipped`: how checks of Hermes' own skills are
     run."""
@@ -51,11 +55,11 @@ async def findings(world: World, incident: Incident, look: Look, shipped: Look) 
     return replace(found, others=tuple(others[:SKILLS]))
 
 
-def _of(skill: Known) -> set[str]:
+def _of(skill: SkillOption) -> set[str]:
     return set(_WORD.findall(f"{skill.name} {skill.description}".lower()))
 
 
-async def near(world: World, incident: Incident) -> Sequence[Service]:
+async def near(world: IncidentBackend, incident: Incident) -> Sequence[MonitoredService]:
     """The service, what it needs, and what needs it, however far."""
     services = {one.name: one for one in await world.topology(incident)}
     wanted = {incident.service, *incident.related}
@@ -67,10 +71,10 @@ async def near(world: World, incident: Incident) -> Sequence[Service]:
         wanted |= more
     known = [one for name, one in services.items() if name in wanted]
     unknown = sorted(wanted - set(services) - {""})
-    return [*known, *(Service(name) for name in unknown)]
+    return [*known, *(MonitoredService(name) for name in unknown)]
 
 
-async def earlier(world: World, incident: Incident) -> Sequence[Incident]:
+async def earlier(world: IncidentBackend, incident: Incident) -> Sequence[Incident]:
     """Incidents that were like it, those of its service first."""
     if not await learns(world, incident):
         return ()

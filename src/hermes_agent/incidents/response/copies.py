@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.incidents import Entry
+from hermes_agent.core.incidents import TimelineEntry
 
 FOLDER = "/var/tmp/hermes-copies"  # noqa: S108 - kept over a reboot; only its owner may read it
 MOST_KB = 65_536
@@ -59,7 +59,7 @@ def copies_made(
     return made, [path for at, path in enumerate(paths) if said.get(at, "failed") == "failed"]
 
 
-def kept_copies(entries: Sequence[Entry]) -> list[Copy]:
+def kept_copies(entries: Sequence[TimelineEntry]) -> list[Copy]:
     """What can be put back, the newest first; the oldest copy of a path is its original."""
     found: list[Copy] = []
     for entry in entries:

@@ -3,13 +3,13 @@
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
-from hermes_agent.core.tool_services import Writer
-from hermes_agent.incidents.backend import World
+from hermes_agent.core.tool_services import Provenance
+from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.notification_sinks import escalated_text
 
 
 async def escalated(
-    world: World, incident: Incident, diagnosis: Diagnosis, needed: str, by: Writer
+    world: IncidentBackend, incident: Incident, diagnosis: Diagnosis, needed: str, by: Provenance
 ) -> str:
     text = f"people must go on: {diagnosis.summary}; needed: {needed}"
     said = f"{incident.id} is escalated"

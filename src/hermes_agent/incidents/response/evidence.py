@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import Evidence, WatchedCheck
 from hermes_agent.core.journal import Journal
 from hermes_agent.core.messages import ToolCall
@@ -25,7 +25,7 @@ NOT_SEEN = frozenset(
 CHILDREN = 1_000
 
 
-class Call(Struct, frozen=True):
+class EvidenceCall(Struct, frozen=True):
     """A call that was carried out, with its place in the journal."""
 
     session: str
@@ -50,16 +50,16 @@ class Call(Struct, frozen=True):
         return f"{self.tool}: {words}" if words else self.tool
 
 
-class Transcript(Struct, frozen=True):
+class IncidentTranscript(Struct, frozen=True):
     """All calls of a session and its children, in the order in which they ended."""
 
     session: str
-    calls: tuple[Call, ...]
+    calls: tuple[EvidenceCall, ...]
     results: Path
     """Where results that were too large for the model are kept whole, a folder for each session."""
 
     @property
-    def changes(self) -> tuple[Call, ...]:
+    def changes(self) -> tuple[EvidenceCall, ...]:
         return tuple(call for call in self.calls if call.did == "changed")
 
     @property
@@ -100,7 +100,7 @@ class Transcript(Struct, frozen=True):
     async def find_all(self, quotes: Sequence[str]) -> tuple[Evidence, ...]:
         return tuple([await self.find(quote) for quote in quotes])
 
-    async def _holds(self, call: Call, text: str) -> bool:
+    async def _holds(self, call: EvidenceCall, text: str) -> bool:
         if text in squeezed(call.text):
             return True
         whole = self.results / call.session / f"{call.effect}.txt"
@@ -121,26 +121,26 @@ class Transcript(Struct, frozen=True):
 
 async def transcript(
     journal: Journal, session: str, results: Path, checks: Sequence[WatchedCheck] = ()
-) -> Transcript:
+) -> IncidentTranscript:
     """`checks`: those of the incident; to run them is to look."""
     runs = [check.check.run for check in checks]
-    calls: list[Call] = []
+    calls: list[EvidenceCall] = []
     waiting = [session]
     while waiting:
         one = waiting.pop()
         calls += calls_of(await journal.events(one), runs)
         waiting += [child.id for child in await journal.sessions(CHILDREN, parent=one)]
-    return Transcript(session, tuple(sorted(calls, key=lambda call: call.time)), results)
+    return IncidentTranscript(session, tuple(sorted(calls, key=lambda call: call.time)), results)
 
 
 def calls_of(
     events: Sequence[ev.Recorded], checks: Sequence[str] = (), *, effect: str = ""
-) -> list[Call]:
+) -> list[EvidenceCall]:
     """The calls of one session that have come to an end, or the one of an effect."""
     asked: dict[str, Mapping[str, Any]] = {}
     began: dict[str, float] = {}
     inputs: dict[str, Mapping[str, Any]] = {}
-    done: list[Call] = []
+    done: list[EvidenceCall] = []
     for recorded in events:
         match recorded.event:
             case ev.Replied(calls=calls):
@@ -155,7 +155,7 @@ def calls_of(
                 given = inputs.get(end.effect) or asked.get(end.effect)
                 given = given or asked.get(end.call_id, {})
                 done.append(
-                    Call(
+                    EvidenceCall(
                         recorded.session, end.effect, recorded.number, recorded.time, end.tool,
                         given, end.text, end.ok, end.inverse, began.get(end.effect, recorded.time),
                         did(end.tool, given, checks) if end.effect in began else "looked",

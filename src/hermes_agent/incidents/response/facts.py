@@ -17,7 +17,7 @@ from hermes_agent.incidents.response.survey import (
     Survey,
     survey_script,
 )
-from hermes_agent.incidents.response.verification import Look
+from hermes_agent.incidents.response.verification import RunCommand
 
 SERVICES = 16
 """Services whose facts are gathered at once."""
@@ -92,7 +92,7 @@ class ServiceFacts(Struct, frozen=True, omit_defaults=True):
         }  # fmt: skip
 
 
-async def service_facts(names: Iterable[str], look: Look) -> Mapping[str, ServiceFacts]:
+async def service_facts(names: Iterable[str], look: RunCommand) -> Mapping[str, ServiceFacts]:
     """Facts of these services and of others that the machine's init system lists."""
     wanted = [one for one in dict.fromkeys(names) if SAFE.fullmatch(one)][:SERVICES]
     if not wanted:
@@ -128,7 +128,7 @@ def _service(survey: Survey, name: str) -> ServiceFacts:
     )  # fmt: skip
 
 
-async def _texts(configs: Sequence[str], survey: Survey, name: str, look: Look) -> str:
+async def _texts(configs: Sequence[str], survey: Survey, name: str, look: RunCommand) -> str:
     """The text of its configuration files and of the scripts that start it."""
     scripts = [one for one in survey.paths_of(name) if re.search(r"\.sh$|/run$|bin/", one)]
     paths = [*configs, *scripts][:FILES]
@@ -141,7 +141,7 @@ async def _texts(configs: Sequence[str], survey: Survey, name: str, look: Look) 
     return ""
 
 
-async def _existing(paths: Sequence[str], look: Look) -> Mapping[str, str]:
+async def _existing(paths: Sequence[str], look: RunCommand) -> Mapping[str, str]:
     """Which of these exist: `file` or `folder`."""
     safe = [one.rstrip("/.,") for one in paths if SAFE.fullmatch(one)]
     if not (safe := list(dict.fromkeys(one for one in safe if one.count("/") > 1))[:300]):

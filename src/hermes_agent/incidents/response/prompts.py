@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import Incident, Service, Signal
+from hermes_agent.core.incidents import Incident, MonitoredService, Signal
 from hermes_agent.core.text.untrusted import framed
-from hermes_agent.incidents.response.candidates import Candidate, Findings
+from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import line, ranked
-from hermes_agent.incidents.response.verification import Held
+from hermes_agent.incidents.response.verification import CheckResult
 
 OVER = "The incident is over."
 """How the message begins after which nothing is mended any more."""
@@ -59,8 +59,8 @@ def clean(text: str) -> str:
 def brief(
     incident: Incident,
     signals: Sequence[Signal],
-    held: Sequence[Held],
-    services: Sequence[Service],
+    held: Sequence[CheckResult],
+    services: Sequence[MonitoredService],
     found: Findings,
     earlier: Sequence[Incident],
 ) -> str:
@@ -85,7 +85,7 @@ def brief(
     return "\n\n".join(part for part in parts if part)
 
 
-def _cleaned(held: Held) -> Held:
+def _cleaned(held: CheckResult) -> CheckResult:
     return replace(held, output=clean(held.output), detail=clean(held.detail))
 
 
@@ -95,7 +95,9 @@ def _told(earlier: Incident) -> Incident:
     return replace(earlier, diagnosis=replace(found, summary=clean(found.summary)))
 
 
-def again(number: int, held: Sequence[Held], worse: Sequence[Held], incident: Incident) -> str:
+def again(
+    number: int, held: Sequence[CheckResult], worse: Sequence[CheckResult], incident: Incident
+) -> str:
     """A turn ended, and the incident did not."""
     held = [_cleaned(one) for one in held]
     failing = [one.line for one in held if not one.ok]
@@ -182,13 +184,13 @@ def _said(signals: Sequence[Signal]) -> str:
     return _foreign("signals", "watch", "\n\n".join(told)) if told else ""
 
 
-def _checks(held: Sequence[Held]) -> str:
+def _checks(held: Sequence[CheckResult]) -> str:
     if not held:
         return "There is no check: add one with `incident`, action `check_with`, before you mend."
     return _foreign("checks", "watch", "\n".join(f"- {one.line}" for one in held))
 
 
-def _topology(services: Sequence[Service]) -> str:
+def _topology(services: Sequence[MonitoredService]) -> str:
     lines = [
         f"- {one.name}" + (f" needs {', '.join(one.needs)}" if one.needs else "")
         + (f": {one.about}" if one.about else "")
@@ -227,7 +229,7 @@ def skills_text(found: Findings) -> str:
     return "\n".join(lines)
 
 
-def _named(one: Candidate) -> str:
+def _named(one: RunbookCandidate) -> str:
     return f"{one.skill.name} for {one.service}"
 
 
@@ -267,14 +269,14 @@ def _earlier(earlier: Sequence[Incident]) -> str:
     return _foreign("incidents", "memory", "\n".join(["Like it before:", *lines]))
 
 
-def _held(one: Held) -> dict[str, Any]:
+def _held(one: CheckResult) -> dict[str, Any]:
     return {"name": one.name, "ok": one.ok, "exit": one.exit, "output": one.output}
 
 
 def _data(
     incident: Incident,
-    held: Sequence[Held],
-    services: Sequence[Service],
+    held: Sequence[CheckResult],
+    services: Sequence[MonitoredService],
     found: Findings,
     earlier: Sequence[Incident],
 ) -> dict[str, Any]:

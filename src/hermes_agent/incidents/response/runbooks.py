@@ -7,13 +7,19 @@ from functools import partial
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
-from hermes_agent.core.skills import Opened
-from hermes_agent.incidents.backend import World
+from hermes_agent.core.skills import ActivatedSkill
+from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.notification_sinks import resolved_text, span
 from hermes_agent.incidents.response.assistance import Assistance
-from hermes_agent.incidents.response.candidates import Candidate, Findings
+from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
 from hermes_agent.incidents.response.context import got_worse
-from hermes_agent.incidents.response.evidence import LEAST, MOST, Transcript, squeezed, transcript
+from hermes_agent.incidents.response.evidence import (
+    LEAST,
+    MOST,
+    IncidentTranscript,
+    squeezed,
+    transcript,
+)
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.stability import LASTS
 from hermes_agent.incidents.response.unattended import RUNBOOK, stands_alone
@@ -26,7 +32,9 @@ SETTLE_SECONDS = 3.0
 _MARK = re.compile(r"\[[^\]\n]*\]")
 
 
-async def first_runbook(world: World, incident: Incident, found: Findings) -> Opened | None:
+async def first_runbook(
+    world: IncidentBackend, incident: Incident, found: Findings
+) -> ActivatedSkill | None:
     """The one runbook that says that it is for this case and may be worked through without a
     model. Which one was chosen is written down first: a later runtime does not choose again."""
     entries = await world.incidents.timeline(incident.id)
@@ -43,8 +51,8 @@ async def first_runbook(world: World, incident: Incident, found: Findings) -> Op
 
 
 async def _choice(
-    world: World, incident: Incident, found: Findings
-) -> tuple[Candidate | None, str]:
+    world: IncidentBackend, incident: Incident, found: Findings
+) -> tuple[RunbookCandidate | None, str]:
     """What fits of learned skills, or nothing; and why. Where several fit, somebody must think."""
     fitting = [one for one in found.candidates if one.fits and not one.skill.shipped]
     names = ", ".join(dict.fromkeys(one.skill.name for one in fitting))
@@ -57,7 +65,7 @@ async def _choice(
     return fitting[0], f"{names} is worked through without a model"
 
 
-async def _is_asked_for(world: World, incident: Incident) -> bool:
+async def _is_asked_for(world: IncidentBackend, incident: Incident) -> bool:
     """Whether a drill wants the runbook to do it, which is how it proves itself."""
     raised = await world.incidents.signals(incident=incident.id)
     return incident.source == "drill" and any(
@@ -66,7 +74,11 @@ async def _is_asked_for(world: World, incident: Incident) -> bool:
 
 
 async def healed(
-    world: World, incident: Incident, session: str, skill: str, known: dict[str, ServiceFacts]
+    world: IncidentBackend,
+    incident: Incident,
+    session: str,
+    skill: str,
+    known: dict[str, ServiceFacts],
 ) -> bool:
     """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
     when the checks hold, nothing got worse, and it lasts."""
@@ -114,14 +126,14 @@ async def healed(
     return True
 
 
-def _said(seen: Transcript, what: str) -> str:
+def _said(seen: IncidentTranscript, what: str) -> str:
     """Where exactly, or in what, as a runbook's step has found it and says it."""
     pattern = re.compile(_SAID.format(what=what), re.MULTILINE)
     said = [line for call in seen.calls for line in pattern.findall(call.text)]
     return squeezed(said[0]) if said else ""
 
 
-def _evidence(seen: Transcript) -> tuple[Evidence, ...]:
+def _evidence(seen: IncidentTranscript) -> tuple[Evidence, ...]:
     """What the runbook saw before it changed anything, in the words of the systems."""
     first = seen.changes[0].time if seen.changes else float("inf")
     shown = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import Operation
 from hermes_agent.policy import shell
 
 Did = Literal["looked", "changed", "unclear"]
@@ -126,7 +126,7 @@ def _command(text: str) -> Did:
     return "unclear" if "unclear" in found else "looked"
 
 
-def _act(act: Act) -> Did:
+def _act(act: Operation) -> Did:
     spared = (*NOWHERE, *SCRATCH) if act.program in LOOKING else NOWHERE
     for place in act.places:
         if place.access != "read" and not (place.named or place.given).startswith(spared):

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.response.facts import ServiceFacts
-from hermes_agent.incidents.response.verification import Held, Look, look_at_all
+from hermes_agent.incidents.response.verification import CheckResult, RunCommand, look_at_all
 
 LASTS = "all checks hold, and nothing was seen that would make them fail again"
 ROUNDS, MORE_ROUNDS = 2, 2
@@ -52,15 +52,15 @@ echo '#@time'; cut -d ' ' -f 1 /proc/uptime; true
 """  # noqa: E501
 
 
-class Watch(Struct, frozen=True):
+class StabilityWatch(Struct, frozen=True):
     """What is watched: the services of an incident, and what was said of it."""
 
     checks: Sequence[WatchedCheck]
     facts: Mapping[str, ServiceFacts]
     category: str
     quotes: Sequence[str]
-    look: Look
-    ask: Look
+    look: RunCommand
+    ask: RunCommand
     """How the services themselves are asked."""
     sleep: Callable[[float], Awaitable[None]]
     patience: float = JOB_SECONDS
@@ -88,7 +88,7 @@ class Sample(Struct, frozen=True):
         return found
 
 
-async def not_lasting(given: Watch) -> list[str]:
+async def not_lasting(given: StabilityWatch) -> list[str]:
     """The checks that failed meanwhile, or what goes on though they hold; empty where it lasts."""
     before = await _log_ends(given)
     samples = [await _sample(given)]
@@ -103,7 +103,7 @@ async def not_lasting(given: Watch) -> list[str]:
     return [f"the checks hold, but: {told}"] if told else []
 
 
-async def _ask(given: Watch, seconds: float) -> tuple[Held, ...]:
+async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]:
     """A round of questions, for what is only kept of each; what failed."""
     ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
     for _ in range(ASKED):
@@ -140,7 +140,7 @@ def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
     return _SAMPLE.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes).strip()
 
 
-async def _sample(given: Watch) -> Sample:
+async def _sample(given: StabilityWatch) -> Sample:
     parts: dict[str, list[list[str]]] = defaultdict(list)
     part = ""
     for line in (await given.look(sample_script(given.facts), None)).output.splitlines():
@@ -168,7 +168,7 @@ def _mounts(rows: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
     return {row[0]: (float(row[1]), float(row[2])) for row in found if not _PSEUDO.match(row[0])}
 
 
-def _unrest(given: Watch, samples: Sequence[Sample]) -> Iterator[str]:
+def _unrest(given: StabilityWatch, samples: Sequence[Sample]) -> Iterator[str]:
     """What goes on from sample to sample, in words."""
     seconds = max(0.1, samples[-1].time - samples[0].time)
     for name in given.facts:
@@ -210,7 +210,7 @@ def _spinning(name: str, tree: Sequence[int], samples: Sequence[Sample]) -> Iter
             yield f"{name}: process {pid} still takes {min(shares):.0%} of a processor"
 
 
-def _filling(given: Watch, samples: Sequence[Sample], seconds: float) -> Iterator[str]:
+def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -> Iterator[str]:
     last = samples[-1]
     for what, unit, tables in (
         ("space", "kB", [one.room for one in samples]),
@@ -235,7 +235,7 @@ def _filling(given: Watch, samples: Sequence[Sample], seconds: float) -> Iterato
             yield f"{path} grows without measure: {_row(values)} kB within {seconds:.0f} s"
 
 
-def _is_theirs(given: Watch, mount: str, sample: Sample) -> bool:
+def _is_theirs(given: StabilityWatch, mount: str, sample: Sample) -> bool:
     """Whether a service of the incident writes there."""
     paths = [path for one in given.facts.values() for path in (*one.logs, *one.data)]
     return any(_mount_of(path, sample) == mount for path in paths)
@@ -249,7 +249,7 @@ def _mount_of(path: str, sample: Sample) -> str:
 # complaints
 
 
-async def _log_ends(given: Watch) -> str:
+async def _log_ends(given: StabilityWatch) -> str:
     commands = [one.recent for one in given.facts.values() if one.recent]
     if not commands or not given.quotes:
         return ""
@@ -257,7 +257,7 @@ async def _log_ends(given: Watch) -> str:
     return seen.output if seen.exit is not None else ""
 
 
-async def _complaint(given: Watch, before: str) -> str:
+async def _complaint(given: StabilityWatch, before: str) -> str:
     """What was quoted as a sign of the trouble, and is said anew, again and again."""
     said = {_gist(quote) for quote in given.quotes}
     old = _count(before, said)
@@ -285,7 +285,7 @@ def _gist(line: str) -> str:
 # jobs
 
 
-async def _unmade(given: Watch) -> str:
+async def _unmade(given: StabilityWatch) -> str:
     """What a check reads, a job makes every minute or two, and was made by hand: it must be made
     anew by itself. Jobs that are due later are not waited for."""
     named = [path for one in given.checks for path in _PATH.findall(one.check.run)]
@@ -312,7 +312,7 @@ async def _unmade(given: Watch) -> str:
     return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"
 
 
-async def _jobs(given: Watch, paths: Sequence[str]) -> list[str]:
+async def _jobs(given: StabilityWatch, paths: Sequence[str]) -> list[str]:
     """Lines of crontabs, and units, that have to do with these paths, by themselves or by the
     scripts that they run."""
     tabs = "/etc/crontab /etc/cron.d/* /var/spool/cron/crontabs/* /var/spool/cron/*"

@@ -4,18 +4,18 @@ the journal is read."""
 from collections.abc import Mapping
 from typing import Any
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import OPEN, EntryKind
 from hermes_agent.core.tool_services import DELEGATE
-from hermes_agent.incidents.backend import World
-from hermes_agent.incidents.response.evidence import CHILDREN, Call, calls_of
+from hermes_agent.incidents.backend import IncidentBackend
+from hermes_agent.incidents.response.evidence import CHILDREN, EvidenceCall, calls_of
 
 LINE_CHARS = 200
 
 Line = tuple[EntryKind, str, Mapping[str, Any]]
 
 
-async def follow(world: World, id: str, session: str) -> None:
+async def follow(world: IncidentBackend, id: str, session: str) -> None:
     """Until it is cancelled."""
     known = {
         str(entry.data[name])
@@ -34,7 +34,7 @@ async def follow(world: World, id: str, session: str) -> None:
                     if call.name == DELEGATE and call.id not in known:
                         known.add(call.id)
                         await _delegated(world, id, call.id, call.input().get("tasks"))
-            case ev.Asked(id=question, text=text) if question not in known:
+            case ev.QuestionAsked(id=question, text=text) if question not in known:
                 known.add(question)
                 line = f"waits for an answer (`hermes approvals`): {text[:LINE_CHARS]}"
                 await world.incidents.change(id, [("note", line, {"question": question})])
@@ -47,9 +47,9 @@ async def follow(world: World, id: str, session: str) -> None:
 
 
 async def _of_children(
-    world: World, session: str, known: set[str], checks: list[str]
-) -> list[Call]:
-    done: list[Call] = []
+    world: IncidentBackend, session: str, known: set[str], checks: list[str]
+) -> list[EvidenceCall]:
+    done: list[EvidenceCall] = []
     for child in await world.journal.sessions(CHILDREN, parent=session):
         done += [
             one
@@ -60,7 +60,7 @@ async def _of_children(
     return done
 
 
-async def _delegated(world: World, id: str, call: str, tasks: object) -> None:
+async def _delegated(world: IncidentBackend, id: str, call: str, tasks: object) -> None:
     texts = [
         str(task.get("task", "")).strip().partition("\n")[0][:LINE_CHARS]
         for task in (tasks if isinstance(tasks, list) else [])
@@ -71,7 +71,7 @@ async def _delegated(world: World, id: str, call: str, tasks: object) -> None:
         await world.incidents.change(id, [("note", text, {"effect": call, "children": len(texts)})])
 
 
-async def _acted(world: World, id: str, done: list[Call]) -> None:
+async def _acted(world: IncidentBackend, id: str, done: list[EvidenceCall]) -> None:
     """What was changed is part of the timeline; the first change makes it `mitigating`."""
     lines: list[Line] = [
         (

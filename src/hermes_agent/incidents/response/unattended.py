@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.incidents import Entry, Incident
-from hermes_agent.incidents.backend import Known, World
+from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import Incident, TimelineEntry
+from hermes_agent.incidents.backend import IncidentBackend, SkillOption
 from hermes_agent.learning.runbooks.model import RUNBOOK_MODEL
 
 RUNBOOK = "runbook"
@@ -12,7 +12,7 @@ RUNBOOK = "runbook"
 drill asks for it."""
 
 
-async def stands_alone(world: World, skill: Known) -> bool:
+async def stands_alone(world: IncidentBackend, skill: SkillOption) -> bool:
     """Whether a runbook may work without a model: as it stands it has healed a drill by itself, by
     the word of the hidden checks, the last time too; or a person has called it proven."""
     if skill.state != "proven":
@@ -28,12 +28,12 @@ async def stands_alone(world: World, skill: Known) -> bool:
     return told[:1] == ["person"]
 
 
-def begun(entries: Sequence[Entry]) -> str:
+def begun(entries: Sequence[TimelineEntry]) -> str:
     """The skill whose runbook was worked through without a model, at least at first."""
     return next((str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data), "")
 
 
-async def healed_alone(world: World, incident: Incident, skill: str) -> bool:
+async def healed_alone(world: IncidentBackend, incident: Incident, skill: str) -> bool:
     """Whether its runbook has resolved an incident and no model had a word in it."""
     if incident.state != "resolved" or incident.skill != skill or incident.ended is None:
         return False

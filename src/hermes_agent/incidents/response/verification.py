@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_agent.core.command_results import Seen, difference
-from hermes_agent.core.incidents import Entry, Incident, WatchedCheck
+from hermes_agent.core.command_results import CommandOutcome, difference
+from hermes_agent.core.incidents import Incident, TimelineEntry, WatchedCheck
 
 APART_SECONDS = 2.0
 """Between the two looks that both must hold: what only flickers is not well."""
@@ -19,12 +19,12 @@ NEIGHBOURS = 20
 START = "start"
 """The note of the timeline that has how the checks stood when the work began."""
 
-Look = Callable[[str, float | None], Awaitable[Seen]]
+RunCommand = Callable[[str, float | None], Awaitable[CommandOutcome]]
 """Runs a command where the incident is, in a shell of its own and through the gate; one that is
 refused or cannot be run comes back without an exit code."""
 
 
-class Held(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """How a check stands."""
 
     name: str
@@ -40,28 +40,28 @@ class Held(Struct, frozen=True):
         return f"{self.name}: holds" if self.ok else f"{self.name}: FAILS: {self.detail}"
 
 
-async def look_at(check: WatchedCheck, look: Look, most: float | None = None) -> Held:
+async def look_at(check: WatchedCheck, look: RunCommand, most: float | None = None) -> CheckResult:
     limit = check.check.timeout
     if most is not None:
         limit = most if limit is None else min(limit, most)
     seen = await look(check.check.run, limit)
     differs = difference(check.check.expect, seen)
-    return Held(
+    return CheckResult(
         check.name, not differs, seen.exit, _cut(seen.output), differs,
         check.service or check.name,
     )  # fmt: skip
 
 
 async def look_at_all(
-    checks: Sequence[WatchedCheck], look: Look, most: float | None = None
-) -> tuple[Held, ...]:
+    checks: Sequence[WatchedCheck], look: RunCommand, most: float | None = None
+) -> tuple[CheckResult, ...]:
     """All at once, each for as long as it may take, or `most` seconds."""
     return tuple(await asyncio.gather(*(look_at(check, look, most) for check in checks)))
 
 
 async def look_twice(
-    checks: Sequence[WatchedCheck], look: Look, sleep: Callable[[float], Awaitable[None]]
-) -> tuple[Held, ...]:
+    checks: Sequence[WatchedCheck], look: RunCommand, sleep: Callable[[float], Awaitable[None]]
+) -> tuple[CheckResult, ...]:
     """What fails at either look fails."""
     first = await look_at_all(checks, look)
     if not all(held.ok for held in first):
@@ -77,25 +77,25 @@ def neighbours(incident: Incident, watched: Sequence[WatchedCheck]) -> tuple[Wat
     return tuple(near[:NEIGHBOURS])
 
 
-class Start(Struct, frozen=True):
+class Baseline(Struct, frozen=True):
     """How all checks stood when the work began."""
 
     own: Mapping[str, bool]
     beside: Mapping[str, bool]
 
-    def worse(self, now: Sequence[Held]) -> tuple[Held, ...]:
+    def worse(self, now: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
         """What held then and does not now."""
         return tuple(held for held in now if not held.ok and self.beside.get(held.name, False))
 
 
-def start_of(entries: Sequence[Entry]) -> Start | None:
+def start_of(entries: Sequence[TimelineEntry]) -> Baseline | None:
     for entry in entries:
         if (data := entry.data.get(START)) is not None:
-            return Start(data["own"], data["beside"])
+            return Baseline(data["own"], data["beside"])
     return None
 
 
-def as_start(own: Sequence[Held], beside: Sequence[Held]) -> Mapping[str, Any]:
+def as_start(own: Sequence[CheckResult], beside: Sequence[CheckResult]) -> Mapping[str, Any]:
     return {
         START: {
             "own": {held.name: held.ok for held in own},

@@ -27,7 +27,7 @@ LAST = -1
 SHAPE = "minute hour day month weekday, as in `30 8 * * mon-fri`"
 
 
-class Field(Struct, frozen=True):
+class CronField(Struct, frozen=True):
     name: str
     low: int
     high: int
@@ -39,11 +39,11 @@ class Field(Struct, frozen=True):
         return f"{self.name}s are {self.low} to {self.high}{named}"
 
 
-MINUTE = Field("minute", 0, 59)
-HOUR = Field("hour", 0, 23)
-DAY = Field("day", 1, 31)
-MONTH = Field("month", 1, 12, MONTHS)
-WEEKDAY = Field("weekday", 0, 7, WEEKDAYS)
+MINUTE = CronField("minute", 0, 59)
+HOUR = CronField("hour", 0, 23)
+DAY = CronField("day", 1, 31)
+MONTH = CronField("month", 1, 12, MONTHS)
+WEEKDAY = CronField("weekday", 0, 7, WEEKDAYS)
 
 
 class Cron(Struct, frozen=True):
@@ -137,7 +137,7 @@ def fields_of(text: str) -> list[str]:
     return fields
 
 
-def _number(text: str, field: Field) -> int:
+def _number(text: str, field: CronField) -> int:
     if text[:3] in field.names and len(text) == 3:
         return field.names.index(text) + field.low
     if not (text.isascii() and text.isdigit()):
@@ -148,7 +148,7 @@ def _number(text: str, field: Field) -> int:
     return number
 
 
-def _numbers(text: str, field: Field) -> set[int]:
+def _numbers(text: str, field: CronField) -> set[int]:
     """What one field lists: `*`, numbers, names, ranges and steps."""
     found: set[int] = set()
     for part in text.split(","):
@@ -164,7 +164,7 @@ def _numbers(text: str, field: Field) -> set[int]:
     return found
 
 
-def _range(span: str, stepped: bool, field: Field) -> tuple[int, int]:
+def _range(span: str, stepped: bool, field: CronField) -> tuple[int, int]:
     high = 6 if field is WEEKDAY else field.high
     if span == "*":
         return field.low, high + 1

@@ -68,7 +68,7 @@ class Unclear(UsageError):
         super().__init__(why, f"write it as one of these: {EXAMPLES}")
 
 
-class Said:
+class ScheduleWords:
     """What was said, taken from the left; each clause may be said once, in any order."""
 
     def __init__(self, text: str, now: float, zone: str) -> None:
@@ -116,11 +116,11 @@ class Said:
         return datetime.fromtimestamp(self.now, zone_of(self.zone)).date()
 
 
-def _filler(said: Said) -> bool:
+def _filler(said: ScheduleWords) -> bool:
     return said.take("and") or said.take(",") or said.take("on") or said.take("the")
 
 
-def _joins(said: Said) -> bool:
+def _joins(said: ScheduleWords) -> bool:
     """`, ` or `and` between things of one kind."""
     comma = said.take(",")
     return said.take("and") or said.take("&") or comma
@@ -130,7 +130,7 @@ def _number(word: str) -> int | None:
     return int(word) if word.isdigit() and len(word) < 6 else NUMBERS.get(word)
 
 
-def _a_time(said: Said) -> time | None:
+def _a_time(said: ScheduleWords) -> time | None:
     word = said.peek()
     if word in ("noon", "midday", "midnight"):
         said.place += 1
@@ -157,7 +157,7 @@ def _a_time(said: Said) -> time | None:
     return time(hour, minute)
 
 
-def _at(said: Said) -> bool:
+def _at(said: ScheduleWords) -> bool:
     """`at 8`, `at 8, 12 and 17`; what can be nothing but a time of day needs no `at`."""
     word = said.peek()
     bare = word in ("noon", "midday", "midnight") or re.fullmatch(r"\d+:\d+|\d+(am|pm)", word)
@@ -178,7 +178,7 @@ def _at(said: Said) -> bool:
     return True
 
 
-def _between(said: Said) -> bool:
+def _between(said: ScheduleWords) -> bool:
     if not (said.take("between") or said.take("from")):
         return False
     said.once(said.between is None, "between when")
@@ -192,7 +192,7 @@ def _between(said: Said) -> bool:
     return True
 
 
-def _every(said: Said) -> bool:
+def _every(said: ScheduleWords) -> bool:
     """`every 15 minutes`, `every day`, `daily`; `every` alone says that days come again."""
     word = said.peek()
     if word in ALWAYS:
@@ -219,7 +219,7 @@ def _every(said: Said) -> bool:
     return True
 
 
-def _often(said: Said, unit: Every) -> bool:
+def _often(said: ScheduleWords, unit: Every) -> bool:
     said.once(said.interval is None and said.every in ("", unit), "how often")
     said.every = unit
     return True
@@ -233,7 +233,7 @@ def _weekday(word: str) -> int | None:
     return None
 
 
-def _weekdays(said: Said) -> bool:
+def _weekdays(said: ScheduleWords) -> bool:
     if said.take("weekday"):
         said.weekdays += GROUPS["weekdays"]
         return True
@@ -273,7 +273,7 @@ def _ordinal(word: str) -> int | None:
     return int(shape[1]) if shape else ORDINALS.get(word)
 
 
-def _monthdays(said: Said) -> bool:
+def _monthdays(said: ScheduleWords) -> bool:
     """`1st and 15th of each month`, `last day of every month`, `first monday of the month`."""
     ahead = 1 if said.peek() == "the" else 0
     first = _ordinal(said.peek(ahead))
@@ -311,7 +311,7 @@ def _monthdays(said: Said) -> bool:
     return True
 
 
-def _a_month(said: Said) -> bool:
+def _a_month(said: ScheduleWords) -> bool:
     """`24 december`, `december 24 2030`."""
     word = said.peek()
     number = int(word) if word.isdigit() and len(word) < 3 else None
@@ -339,7 +339,7 @@ def _a_month(said: Said) -> bool:
     return True
 
 
-def _one_day(said: Said) -> bool:
+def _one_day(said: ScheduleWords) -> bool:
     """`today`, `tomorrow`, `next friday`, `in 3 days`, `in 2 hours`."""
     today = said.today()
     if said.take("today"):

@@ -7,13 +7,13 @@ from itertools import product
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.jobs import Schedule
 from hermes_agent.jobs.schedules.cron import WEEKDAYS, read_cron
-from hermes_agent.jobs.schedules.grammar import UNITS, Said, Unclear
+from hermes_agent.jobs.schedules.grammar import UNITS, ScheduleWords, Unclear
 from hermes_agent.jobs.schedules.slots import moment_of, zone_of
 
 
 def read_plain(text: str, now: float, zone: str) -> Schedule:
     """The schedule that plain words mean; `UsageError` with examples where they are not clear."""
-    said = Said(text, now, zone)
+    said = ScheduleWords(text, now, zone)
     said.read()
     days = said.weekdays or said.monthdays or said.month
     if said.date is not None or said.offset is not None:
@@ -46,7 +46,7 @@ def once(text: str, moment: float, now: float, zone: str) -> Schedule:
     return Schedule("once", text, start=moment, zone=zone)
 
 
-def _once(said: Said) -> Schedule:
+def _once(said: ScheduleWords) -> Schedule:
     if said.date is None:
         if said.times:
             raise Unclear(f"{said.text!r} says when twice")
@@ -60,11 +60,11 @@ def _once(said: Said) -> Schedule:
     return _at(said, said.date, at)
 
 
-def _at(said: Said, day: date, at: time) -> Schedule:
+def _at(said: ScheduleWords, day: date, at: time) -> Schedule:
     return once(said.text, moment_of(datetime.combine(day, at), said.zone), said.now, said.zone)
 
 
-def _only_time(said: Said) -> time:
+def _only_time(said: ScheduleWords) -> time:
     if not said.times:
         raise Unclear(f"{said.text!r} does not say at what time")
     if len(said.times) > 1:
@@ -72,7 +72,7 @@ def _only_time(said: Said) -> time:
     return said.times[0]
 
 
-def _dated(said: Said) -> Schedule:
+def _dated(said: ScheduleWords) -> Schedule:
     """`24 december at 18:00`: once, the next time that day comes."""
     if len(said.monthdays) != 1 or said.nth or said.monthdays[0] < 0:
         raise Unclear(f"which day {said.text!r} means is not clear")
@@ -91,7 +91,7 @@ def _dated(said: Said) -> Schedule:
     raise UsageError(f"{said.text!r} is no day of the calendar", "look at the day and the month")
 
 
-def _clock(said: Said) -> tuple[str, str]:
+def _clock(said: ScheduleWords) -> tuple[str, str]:
     """The fields of minute and hour."""
     if said.interval is not None or said.every == "hour":
         if said.times:
@@ -111,7 +111,7 @@ def _clock(said: Said) -> tuple[str, str]:
     return ",".join(map(str, minutes)), ",".join(map(str, hours))
 
 
-def _steps(said: Said, count: int, unit: int) -> tuple[str, str]:
+def _steps(said: ScheduleWords, count: int, unit: int) -> tuple[str, str]:
     begin, end = said.between or (0, 24)
     length = (end - begin) % 24 or 24
     if begin == end:
@@ -137,7 +137,7 @@ def _hours(hours: list[int]) -> str:
     return ",".join(map(str, sorted(hours)))
 
 
-def _calendar(said: Said) -> tuple[str, str, str]:
+def _calendar(said: ScheduleWords) -> tuple[str, str, str]:
     """The fields of day, month and weekday."""
     month = str(said.month) if said.month else "*"
     if said.year:

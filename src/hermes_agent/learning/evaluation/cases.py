@@ -5,9 +5,9 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from hermes_agent.core.knowledge import Case
+from hermes_agent.core.knowledge import EvaluationCase
 from hermes_agent.learning.evaluation.statistics import LEAST_PAIRS
-from hermes_agent.learning.review.transcript import Transcript, shown
+from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.structured_output import Ask, ask_for
 
 MOST_OUTPUT = 8_000
@@ -54,7 +54,9 @@ class _Ideas(Struct, frozen=True):
     cases: list[_Idea]
 
 
-async def cases_for(name: str, transcript: Transcript, ask: Ask, how_many: int) -> Sequence[Case]:
+async def cases_for(
+    name: str, transcript: ReviewTranscript, ask: Ask, how_many: int
+) -> Sequence[EvaluationCase]:
     """Cases for a skill, from the turn that it came from: the task itself, which is not held out
     since whoever wrote the skill has seen it, and variations, which are. The model that writes
     them sees the turn and not the skill."""
@@ -70,8 +72,8 @@ async def cases_for(name: str, transcript: Transcript, ask: Ask, how_many: int) 
 
 
 def _kept(
-    name: str, transcript: Transcript, ideas: Sequence[_Idea], cases: Sequence[Case]
-) -> list[Case]:
+    name: str, transcript: ReviewTranscript, ideas: Sequence[_Idea], cases: Sequence[EvaluationCase]
+) -> list[EvaluationCase]:
     """The ideas that can be cases, after those that there are."""
     kept = list(cases)
     tasks = {case.task.casefold() for case in kept}
@@ -83,7 +85,7 @@ def _kept(
         body = f"{name}\0{task}\0{idea.setup}\0{idea.check}".encode()
         source = f"session {transcript.session}"
         kept.append(
-            Case(
+            EvaluationCase(
                 id=f"{name}-{sha256(body).hexdigest()[:12]}",
                 skill=name,
                 task=task,

@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 
-class Dot(NamedTuple):
+class ChartPoint(NamedTuple):
     """One use: how many steps it took, with the skill (`opened`) or without it."""
 
     time: float
@@ -21,13 +21,13 @@ class Plot(NamedTuple):
     title: str
     note: str
     """What the plot shows, in a sentence."""
-    dots: Sequence[Dot]
+    dots: Sequence[ChartPoint]
     """The oldest first."""
     usual: float | None = None
     """The steps it takes without the skill, as a median."""
 
 
-class Marks(NamedTuple):
+class AxisTicks(NamedTuple):
     opened: str
     other: str
     bad: str
@@ -40,8 +40,8 @@ class Marks(NamedTuple):
     """Eight heights."""
 
 
-UNICODE = Marks("●", "○", "✗", "┄", "│", "┤", "┼", "─", "▁▂▃▄▅▆▇█")
-ASCII = Marks("*", "o", "x", ".", "|", "+", "+", "-", "_.,:-=+#")
+UNICODE = AxisTicks("●", "○", "✗", "┄", "│", "┤", "┼", "─", "▁▂▃▄▅▆▇█")
+ASCII = AxisTicks("*", "o", "x", ".", "|", "+", "+", "-", "_.,:-=+#")
 
 
 def spark(values: Sequence[float], *, plain: bool = False) -> str:

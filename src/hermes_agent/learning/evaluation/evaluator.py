@@ -7,17 +7,17 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.knowledge import Case, Lore, Trial
+from hermes_agent.core.knowledge import EvaluationCase, KnowledgeStore, Trial
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.evaluation.cases import SPARE, cases_for
 from hermes_agent.learning.evaluation.statistics import (
     LEAST_PAIRS,
-    Verdict,
+    EvaluationVerdict,
     clearly_harmful,
     judged,
     pairs_of,
 )
-from hermes_agent.learning.review.transcript import Transcript
+from hermes_agent.learning.review.transcript import ReviewTranscript
 from hermes_agent.learning.structured_output import Ask, NoBudget
 
 Arm = Literal["with", "without"]
@@ -25,18 +25,18 @@ Played = dict[tuple[str, str, Arm, int], Trial]
 """Trials by case, digest, arm and round."""
 
 
-class Arena(Protocol):
+class CaseRunner(Protocol):
     """Plays a case in a fresh sandbox."""
 
     async def play(
-        self, case: Case, files: Mapping[str, bytes] | None, round: int, digest: str
+        self, case: EvaluationCase, files: Mapping[str, bytes] | None, round: int, digest: str
     ) -> Trial | None:
         """With the skill (`files`) or without one (None); `digest` is for the trial to carry. None
         when the case is no good: its setup fails, or its check holds before anything was done."""
         ...
 
 
-class _Match(Struct, frozen=True):
+class _Comparison(Struct, frozen=True):
     """What is compared: a version of a skill, and what would be used without it."""
 
     skill: str
@@ -55,9 +55,14 @@ class _Match(Struct, frozen=True):
         return None, self.digest, "without"
 
 
-class Prover:
+class SkillEvaluator:
     def __init__(
-        self, *, ask: Ask, lore: Lore, arena: Arena, settings: Callable[[], LearningSettings]
+        self,
+        *,
+        ask: Ask,
+        lore: KnowledgeStore,
+        arena: CaseRunner,
+        settings: Callable[[], LearningSettings],
     ) -> None:
         self._ask = ask
         self._lore = lore
@@ -76,13 +81,13 @@ class Prover:
                 return use.session, use.turn
         return None
 
-    async def add_cases(self, name: str, transcript: Transcript) -> Sequence[Case]:
+    async def add_cases(self, name: str, transcript: ReviewTranscript) -> Sequence[EvaluationCase]:
         """Have cases written from a turn, and keep them."""
         cases = await cases_for(name, transcript, self._ask, self._settings().cases)
         await self._lore.add_cases(cases)
         return cases
 
-    async def prove(self, name: str, digest: str) -> Verdict:
+    async def prove(self, name: str, digest: str) -> EvaluationVerdict:
         """Play the cases and judge. Trials are kept as they are played: a proof that was put off
         goes on where it was, and asking again does not throw the dice again."""
         match = await self._match(name, digest)
@@ -93,12 +98,12 @@ class Prover:
         try:
             good, harmful = await self._play(match, cases, known)
         except NoBudget as error:
-            return Verdict(name, digest, False, error.message, later=True)
+            return EvaluationVerdict(name, digest, False, error.message, later=True)
         held = [case.id for case in good if case.held]
         pairs = pairs_of(known.values(), digest, held, match.baseline)
         return judged(name, digest, pairs, harmful=harmful)
 
-    async def _match(self, name: str, digest: str) -> _Match:
+    async def _match(self, name: str, digest: str) -> _Comparison:
         versions = await self._lore.versions(name)
         ours = [version for version in versions if version.digest == digest]
         if not ours:
@@ -110,20 +115,20 @@ class Prover:
         record = await self._lore.skill(name)
         works = record.state in {"given", "proven"} and record.digest != digest
         if not works:
-            return _Match(name, digest, files)
+            return _Comparison(name, digest, files)
         old = await self._lore.files(name, record.version)
-        return _Match(name, digest, files, record.digest, old)
+        return _Comparison(name, digest, files, record.digest, old)
 
     async def _play(
         self,
-        match: _Match,
-        cases: Sequence[Case],
+        match: _Comparison,
+        cases: Sequence[EvaluationCase],
         known: Played,
-    ) -> tuple[list[Case], bool]:
+    ) -> tuple[list[EvaluationCase], bool]:
         """The cases that are any good, all their trials among the known ones; and whether it was
         stopped because the skill does harm. A case that is no good makes room for another."""
         settings = self._settings()
-        good: list[Case] = []
+        good: list[EvaluationCase] = []
         for case in cases[: settings.cases + SPARE]:
             if len(good) == settings.cases:
                 break
@@ -140,14 +145,14 @@ class Prover:
         return good, False
 
     @staticmethod
-    def _harms(match: _Match, cases: Sequence[Case], known: Played) -> bool:
+    def _harms(match: _Comparison, cases: Sequence[EvaluationCase], known: Played) -> bool:
         ids = [case.id for case in cases]
         return clearly_harmful(pairs_of(known.values(), match.digest, ids, match.baseline))
 
     async def _both(
         self,
-        match: _Match,
-        case: Case,
+        match: _Comparison,
+        case: EvaluationCase,
         round: int,
         position: int,
         known: Played,

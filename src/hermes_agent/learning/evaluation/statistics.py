@@ -53,7 +53,7 @@ class Pair(Struct, frozen=True):
         return (self.success_with - self.success_without) or self.steps_saved
 
 
-class Verdict(Struct, frozen=True):
+class EvaluationVerdict(Struct, frozen=True):
     """What a proof came to."""
 
     skill: str
@@ -131,14 +131,18 @@ def clearly_harmful(pairs: Sequence[Pair]) -> bool:
     return len(pairs) >= LEAST_PAIRS and sum(scores) > 0 and by_chance(scores) <= LIKELY
 
 
-def judged(skill: str, digest: str, pairs: Sequence[Pair], *, harmful: bool = False) -> Verdict:
+def judged(
+    skill: str, digest: str, pairs: Sequence[Pair], *, harmful: bool = False
+) -> EvaluationVerdict:
     """The verdict on the held-out cases. `harmful`: playing was stopped because it did harm."""
     if not pairs:
-        return Verdict(skill, digest, False, "no held-out case could be played", harmful=harmful)
+        return EvaluationVerdict(
+            skill, digest, False, "no held-out case could be played", harmful=harmful
+        )
     both = [
         pair for pair in pairs if pair.steps_with is not None and pair.steps_without is not None
     ]
-    figures = Verdict(
+    figures = EvaluationVerdict(
         skill,
         digest,
         promote=False,
@@ -157,7 +161,7 @@ def judged(skill: str, digest: str, pairs: Sequence[Pair], *, harmful: bool = Fa
     return _say(figures, against)
 
 
-def _against(figures: Verdict, pairs: Sequence[Pair]) -> str:
+def _against(figures: EvaluationVerdict, pairs: Sequence[Pair]) -> str:
     """What speaks against promotion; empty when nothing does."""
     if figures.harmful:
         return "it does harm"
@@ -179,7 +183,7 @@ def _against(figures: Verdict, pairs: Sequence[Pair]) -> str:
     return ""
 
 
-def _say(figures: Verdict, against: str) -> Verdict:
+def _say(figures: EvaluationVerdict, against: str) -> EvaluationVerdict:
     parts = [
         f"{figures.success_with:.0%} succeed with it and {figures.success_without:.0%} without"
     ]

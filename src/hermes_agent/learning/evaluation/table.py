@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes_agent.learning.evaluation.chart import Dot, Plot, chart, image, key, spark
+from hermes_agent.learning.evaluation.chart import ChartPoint, Plot, chart, image, key, spark
 
 Row = Mapping[str, Any]
 
@@ -58,7 +58,10 @@ def plots(rows: Sequence[Row]) -> Sequence[Plot]:
         Plot(
             shortened(row["skill"], 48),
             f"{row['state']}; {_worth(row)}",
-            [Dot(dot["time"], dot["steps"], dot["opened"], dot["bad"]) for dot in row["trend"]],
+            [
+                ChartPoint(dot["time"], dot["steps"], dot["opened"], dot["bad"])
+                for dot in row["trend"]
+            ],
             row["without"]["steps"],
         )
         for row in rows

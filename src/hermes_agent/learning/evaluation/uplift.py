@@ -36,7 +36,7 @@ class Gain(Struct, frozen=True):
     dollars: float | None = None
 
 
-class Dot(Struct, frozen=True):
+class UpliftPoint(Struct, frozen=True):
     """One turn that the skill fitted."""
 
     time: float
@@ -45,7 +45,7 @@ class Dot(Struct, frozen=True):
     bad: bool
 
 
-class Row(Struct, frozen=True, rename={"with_": "with"}):
+class UpliftRow(Struct, frozen=True, rename={"with_": "with"}):
     skill: str
     state: SkillState
     version: int
@@ -57,7 +57,7 @@ class Row(Struct, frozen=True, rename={"with_": "with"}):
     with_: Side
     without: Side
     lift: Gain
-    trend: tuple[Dot, ...]
+    trend: tuple[UpliftPoint, ...]
     """The last turns that it fitted, oldest first."""
     evidence: str
     """`replay n=12` (cases played with and without it), `use n=9`, or `none`."""
@@ -77,7 +77,7 @@ class _Run(Struct, frozen=True):
 
 def lift(
     records: Sequence[SkillRecord], uses: Sequence[SkillUse], trials: Sequence[Trial]
-) -> Sequence[Row]:
+) -> Sequence[UpliftRow]:
     """A row for each skill that was used, tried or learned, most used first. Where the current
     version was replayed, that is the evidence: the same tasks with and without it. Otherwise it is
     its uses, which differ in more than the skill."""
@@ -86,7 +86,7 @@ def lift(
     return sorted(shown, key=lambda row: (-row.uses, row.skill))
 
 
-def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial]) -> Row:
+def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial]) -> UpliftRow:
     mine = sorted((use for use in uses if use.skill == record.name), key=lambda use: use.time)
     opened = [use for use in mine if use.opened]
     other = [use for use in mine if not use.opened]
@@ -100,7 +100,7 @@ def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial])
         with_ = _side(_of_use(use) for use in opened if use.digest == record.digest)
         without = _side(map(_of_use, other))
         evidence = f"use n={with_.n}" if with_.n else "none"
-    return Row(
+    return UpliftRow(
         skill=record.name,
         state=record.state,
         version=record.version,
@@ -111,7 +111,8 @@ def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial])
         without=without,
         lift=_gain(with_, without),
         trend=tuple(
-            Dot(use.time, use.steps, use.opened, use.outcome == "bad") for use in mine[-TREND:]
+            UpliftPoint(use.time, use.steps, use.opened, use.outcome == "bad")
+            for use in mine[-TREND:]
         ),
         evidence=evidence,
         reason=record.reason,

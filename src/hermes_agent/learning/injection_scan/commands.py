@@ -44,7 +44,7 @@ _CHECKS: Mapping[str, Callable[[re.Match[str]], bool]] = {
 
 
 @dataclass(frozen=True)
-class Pattern:
+class CommandPattern:
     what: str
     why: str
     words: tuple[tuple[str, ...], ...]
@@ -57,14 +57,14 @@ class Pattern:
 
 
 @cache
-def _patterns() -> tuple[Pattern, ...]:
+def _patterns() -> tuple[CommandPattern, ...]:
     (_, named), *parts = read("commands.table")
     names = dict(line.split(" ", 1) for line in named)
 
     def whole(text: str) -> str:
         return _NAME.sub(lambda found: names[found[1]], text)
 
-    made: list[Pattern] = []
+    made: list[CommandPattern] = []
     for heading, lines in parts:
         what, colon, why = heading.partition(": ")
         if not colon:
@@ -73,7 +73,7 @@ def _patterns() -> tuple[Pattern, ...]:
         words = tuple(tuple(whole(text).split("  ")) for key, text in given if key == "words")
         find = next(whole(text) for key, text in given if key == "find")
         only = next((_CHECKS[text] for key, text in given if key == "only"), None)
-        made.append(Pattern(what, why, words, find, only, ("quoted", "") in given))
+        made.append(CommandPattern(what, why, words, find, only, ("quoted", "") in given))
     return tuple(made)
 
 
@@ -82,7 +82,7 @@ def _compiled(find: str) -> re.Pattern[str]:
     return re.compile(find)
 
 
-def matches(lower: str) -> Iterator[tuple[Pattern, int, int]]:
+def matches(lower: str) -> Iterator[tuple[CommandPattern, int, int]]:
     """Each pattern at each place where it counts."""
     present: dict[tuple[str, ...], bool] = {}
     for pattern in _patterns():

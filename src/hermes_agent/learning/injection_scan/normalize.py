@@ -146,7 +146,7 @@ def plain_words(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HiddenText:
     why: str
     start: int
 
@@ -168,30 +168,30 @@ def _chooses_a_form(text: str, at: int) -> bool:
     return at > 0 and unicodedata.category(text[at - 1]) == "Lo"
 
 
-def hidden(text: str) -> tuple[Hidden, ...]:
+def hidden(text: str) -> tuple[HiddenText, ...]:
     """Characters that nobody sees and that carry something, or make text look other than it is."""
     if text.isascii():
         return ()
-    found: list[Hidden] = []
+    found: list[HiddenText] = []
     for tags in _TAGS.finditer(text):
         flag = text[max(tags.start() - 1, 0)] == "\U0001f3f4" and tags[0].endswith("\U000e007f")
         if not (flag and len(tags[0]) <= 7):
-            found.append(Hidden("invisible tag characters carry text", tags.start()))
+            found.append(HiddenText("invisible tag characters carry text", tags.start()))
             break
     selectors = _SELECTORS.search(text) or next(
         (one for one in _SUPPLEMENT.finditer(text) if not _chooses_a_form(text, one.start())), None
     )
     if selectors is not None:
-        found.append(Hidden("variation selectors carry data", selectors.start()))
+        found.append(HiddenText("variation selectors carry data", selectors.start()))
     run = _ZERO_RUN.search(text)
     if run is not None:
-        found.append(Hidden("a row of zero-width characters carries data", run.start()))
+        found.append(HiddenText("a row of zero-width characters carries data", run.start()))
     split = list(_SPLIT_WORD.finditer(text))
     if len(split) >= _SPLIT_WORDS:
-        found.append(Hidden("zero-width characters split words", split[0].start()))
+        found.append(HiddenText("zero-width characters split words", split[0].start()))
     turned = _OVERRIDE.search(text)
     if turned is None and not _RIGHT_TO_LEFT.search(text):
         turned = _TURN.search(text)
     if turned is not None:
-        found.append(Hidden("direction marks make text look other than it is", turned.start()))
+        found.append(HiddenText("direction marks make text look other than it is", turned.start()))
     return tuple(found)

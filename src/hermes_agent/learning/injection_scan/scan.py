@@ -33,7 +33,7 @@ _SEARCHES = re.compile(r"\b(?:grep|rg|ag|ausearch|journalctl|yara)\b")
 
 
 @dataclass(frozen=True)
-class Finding:
+class InjectionFinding:
     """Something that does not belong in the text."""
 
     what: str
@@ -45,10 +45,10 @@ class Finding:
     """Where in the text."""
 
 
-def scan(text: str, kind: Kind) -> tuple[Finding, ...]:
+def scan(text: str, kind: Kind) -> tuple[InjectionFinding, ...]:
     """What is wrong with a text, in order; nothing when it is clean. Work grows with its length."""
     found = [
-        Finding("hidden characters", one.why, _excerpt(text, one.start), one.start)
+        InjectionFinding("hidden characters", one.why, _excerpt(text, one.start), one.start)
         for one in hidden(text)
     ]
     seen: set[tuple[str, int]] = set()
@@ -69,11 +69,11 @@ def reason(text: str, kind: Kind) -> str:
     return f"the text looks dangerous: {first.why}, at {first.excerpt!r}{more}"
 
 
-def _look(text: str, kind: Kind) -> Iterator[Finding]:
+def _look(text: str, kind: Kind) -> Iterator[InjectionFinding]:
     folded = fold(text)
     for what, why, start in _plain(folded, kind):
         origin = folded.origin(start)
-        yield Finding(what, why, _excerpt(text, origin), origin)
+        yield InjectionFinding(what, why, _excerpt(text, origin), origin)
     yield from _deeper(text, folded, kind)
 
 
@@ -91,14 +91,14 @@ def _plain(folded: Folded, kind: Kind) -> Iterator[tuple[str, str, int]]:
             yield pattern.what, pattern.why, start
 
 
-def _deeper(text: str, folded: Folded, kind: Kind) -> Iterator[Finding]:
+def _deeper(text: str, folded: Folded, kind: Kind) -> Iterator[InjectionFinding]:
     """What the rules find in texts that are hidden in this one."""
     waiting = [(inner, inner.start, inner.how, 1) for inner in within(folded.text)]
     while waiting:
         inner, start, how, depth = waiting.pop()
         origin = folded.origin(start)
         for what, why in _inner(inner, kind):
-            yield Finding(what, f"{why} (hidden by {how})", _excerpt(text, origin), origin)
+            yield InjectionFinding(what, f"{why} (hidden by {how})", _excerpt(text, origin), origin)
         if depth < _DEPTH and not inner.run:
             waiting += [
                 (deeper, start, f"{how} and {deeper.how}", depth + 1)

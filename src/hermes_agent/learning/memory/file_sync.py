@@ -8,17 +8,17 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.knowledge import Lore, View
+from hermes_agent.core.knowledge import KnowledgeStore, View
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.files import (
     FILES,
     KEPT_OUT,
     VIEWS,
-    Base,
-    Entry,
-    Look,
-    Out,
+    DetachedFile,
+    FileEntry,
+    FolderSnapshot,
+    MergeBase,
     ViewFiles,
     ViewState,
     digest_of,
@@ -38,9 +38,9 @@ ROUNDS = 50
 EARLIER = 100
 
 
-class Views:
+class FileSync:
     def __init__(
-        self, folder: Path, lore: Lore, limits: Callable[[], MemorySettings], clock: Clock
+        self, folder: Path, lore: KnowledgeStore, limits: Callable[[], MemorySettings], clock: Clock
     ) -> None:
         self._files = ViewFiles(folder)
         self._lore = lore
@@ -70,7 +70,7 @@ class Views:
         limits = self._limits()
         return limits.memory_chars if view == "memory" else limits.user_chars
 
-    def entries(self, view: View) -> Sequence[Entry]:
+    def entries(self, view: View) -> Sequence[FileEntry]:
         """What the file holds, as it was when the views were last brought in step."""
         return self._states.get(view, ViewState()).base.entries
 
@@ -109,14 +109,16 @@ class Views:
             "end what writes to it, then try again",
         )
 
-    async def _take(self, view: View, state: ViewState, look: Look) -> tuple[ViewState, bool]:
+    async def _take(
+        self, view: View, state: ViewState, look: FolderSnapshot
+    ) -> tuple[ViewState, bool]:
         """Take in what the files hold that the store does not know."""
         base, over, edited = state.base, state.over, False
         if look.unplaced:
             base, over = state.out[-1].held, ""
         since = self._clock() - STALE_SECONDS
         earlier = tuple(one for one in state.earlier if one.time >= since)
-        out: list[Out] = []
+        out: list[DetachedFile] = []
         unsure = sum(rest == "unknown" for *_, rest in look.out)
         for one, data, rest in look.out:
             held = one.held
@@ -128,7 +130,7 @@ class Views:
                 earlier, over, edited = (held, *earlier), "", edited or some
             unsure -= rest == "unknown"
             if rest == "unknown" and unsure < KEPT_OUT:
-                out.append(Out(one.name, held))
+                out.append(DetachedFile(one.name, held))
             else:
                 await asyncio.to_thread(self._files.remove, view, one.name)
         if digest_of(look.data) != base.digest:
@@ -138,29 +140,31 @@ class Views:
         return ViewState(base, earlier[:EARLIER], over, tuple(out)), edited
 
     async def _merged(
-        self, view: View, data: bytes | None, base: Base, earlier: Sequence[Base]
-    ) -> tuple[Base, bool]:
+        self, view: View, data: bytes | None, base: MergeBase, earlier: Sequence[MergeBase]
+    ) -> tuple[MergeBase, bool]:
         """A file as somebody left it, with the notes that its lines are then."""
         texts = _texts(data)
         notes = {note.id: note for note in await self._lore.notes(removed=True)}
         seen = based_on(texts, (base, *earlier), self._clock())
         found = merge(texts, seen, notes, view)
         made = await self._lore.edit_notes(found.edits, "person", "hand") if found.edits else ()
-        return Base(digest_of(data), found.entries(made), self._clock()), bool(found.edits)
+        return MergeBase(digest_of(data), found.entries(made), self._clock()), bool(found.edits)
 
-    def _past(self, base: Base) -> Base:
+    def _past(self, base: MergeBase) -> MergeBase:
         """With the time at which it became a thing of the past."""
         return replace(base, time=self._clock())
 
-    async def _write(self, view: View, chosen: tuple[Entry, ...], over: str, *, new: bool) -> None:
+    async def _write(
+        self, view: View, chosen: tuple[FileEntry, ...], over: str, *, new: bool
+    ) -> None:
         state = self._states[view]
         data = page(line.text for line in chosen).encode()
         draft = await asyncio.to_thread(self._files.draft, view, data)
         self._states[view] = ViewState(
-            Base(digest_of(data), chosen, self._clock()),
+            MergeBase(digest_of(data), chosen, self._clock()),
             (self._past(state.base), *state.earlier)[:EARLIER],
             over,
-            (*state.out, Out(draft, state.base)),
+            (*state.out, DetachedFile(draft, state.base)),
         )
         # Known before the exchange: whenever this process ends, the next one can tell what is what.
         await asyncio.to_thread(self._files.save, self._states)

@@ -34,46 +34,46 @@ Rest = Literal["quiet", "open", "unknown"]
 """Whether anybody has a file open for writing: nobody, somebody, or this system cannot tell."""
 
 
-class Entry(Struct, frozen=True):
+class FileEntry(Struct, frozen=True):
     """A note as a view shows it."""
 
     id: int
     text: str
 
 
-class Base(Struct, frozen=True):
+class MergeBase(Struct, frozen=True):
     """A file as it was written or read at a time; `digest` is empty where there was none."""
 
     digest: str = ""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FileEntry, ...] = ()
     time: float = 0.0
     saved: bool = False
     """Somebody left it like this: they have seen all that is in it."""
 
 
-class Out(Struct, frozen=True):
+class DetachedFile(Struct, frozen=True):
     """A file that was taken out of its place, and what it held then."""
 
     name: str
-    held: Base
+    held: MergeBase
 
 
 class ViewState(Struct, frozen=True):
-    base: Base = Base()
+    base: MergeBase = MergeBase()
     """What the file holds if nobody touched it."""
-    earlier: tuple[Base, ...] = ()
+    earlier: tuple[MergeBase, ...] = ()
     """What it held a while ago, newest first: an editor may still show it."""
     over: str = ""
     """What it was chosen from, as a digest."""
-    out: tuple[Out, ...] = ()
+    out: tuple[DetachedFile, ...] = ()
     """Files that an editor may still be writing to."""
 
 
-class Look(Struct, frozen=True):
+class FolderSnapshot(Struct, frozen=True):
     """What lies in the folder for one view."""
 
     data: bytes | None
-    out: tuple[tuple[Out, bytes, Rest], ...]
+    out: tuple[tuple[DetachedFile, bytes, Rest], ...]
     unplaced: bool
     """The newest draft was written and did not get into its place."""
 
@@ -115,8 +115,8 @@ class ViewFiles:
     def save(self, states: dict[View, ViewState]) -> None:
         write_private(self._folder / STATE, msgspec.json.encode(states))
 
-    def look(self, view: View, state: ViewState) -> Look:
-        out: list[tuple[Out, bytes, Rest]] = []
+    def look(self, view: View, state: ViewState) -> FolderSnapshot:
+        out: list[tuple[DetachedFile, bytes, Rest]] = []
         unplaced = False
         for one in state.out:
             path = self.path(view).with_name(one.name)
@@ -132,7 +132,7 @@ class ViewFiles:
         data = _read_at_once(self.path(view))
         if digest_of(data) != state.base.digest:
             data, _ = _read(self.path(view), _TRIES)
-        return Look(data, tuple(out), unplaced)
+        return FolderSnapshot(data, tuple(out), unplaced)
 
     def draft(self, view: View, data: bytes) -> str:
         """Write the next view beside the present one; its name."""

@@ -10,10 +10,18 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.knowledge import Author, Doc, Lore, Note, NoteChange, NoteEdit, View
+from hermes_agent.core.knowledge import (
+    Author,
+    Doc,
+    KnowledgeStore,
+    Note,
+    NoteChange,
+    NoteEdit,
+    View,
+)
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.memory.file_sync import Views
+from hermes_agent.learning.memory.file_sync import FileSync
 from hermes_agent.learning.memory.files import FILES, VIEWS
 from hermes_agent.learning.memory.log import difference, taking_back
 from hermes_agent.learning.memory.text import alike, clean, entry, near, page, plain
@@ -54,7 +62,7 @@ class ShownView(Struct, frozen=True):
     """Notes that stand in the file and look dangerous, with the reason."""
 
 
-class Shown(Struct, frozen=True):
+class MemoryView(Struct, frozen=True):
     views: dict[View, ShownView]
     notes: Sequence[Note]
 
@@ -65,11 +73,11 @@ class Why(Struct, frozen=True):
     shown: bool
 
 
-class MemoryBook:
+class Memory:
     def __init__(
         self,
         folder: Path,
-        lore: Lore,
+        lore: KnowledgeStore,
         *,
         limits: Callable[[], MemorySettings],
         scan: Callable[[str], str],
@@ -77,7 +85,7 @@ class MemoryBook:
         clock: Clock,
     ) -> None:
         """`scan` says why a text must not be remembered, or nothing; `redact` takes secrets out."""
-        self._views = Views(folder, lore, limits, clock)
+        self._views = FileSync(folder, lore, limits, clock)
         self._lore = lore
         self._danger = lru_cache(1_000)(scan)
         self._redact = redact
@@ -110,11 +118,11 @@ class MemoryBook:
             await self._lore.notes_used(ids)
         return Snapshot("\n\n".join(parts), ids)
 
-    async def show(self) -> Shown:
-        async def work() -> Shown:
+    async def show(self) -> MemoryView:
+        async def work() -> MemoryView:
             await self._settle()
             notes = await self._lore.notes()
-            return Shown({view: self._shown(view, notes) for view in VIEWS}, notes)
+            return MemoryView({view: self._shown(view, notes) for view in VIEWS}, notes)
 
         return await self._locked(work)
 

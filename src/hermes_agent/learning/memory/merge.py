@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.knowledge import Note, NoteEdit, View
-from hermes_agent.learning.memory.files import Base, Entry
+from hermes_agent.learning.memory.files import FileEntry, MergeBase
 from hermes_agent.learning.memory.text import entry
 
 CHANGED = 0.6
@@ -35,16 +35,16 @@ class Merge(Struct, frozen=True):
     ids: tuple[int | None, ...]
     """The note of each text, or None where `edits` are to make it, in the same order."""
 
-    def entries(self, made: Sequence[Note]) -> tuple[Entry, ...]:
+    def entries(self, made: Sequence[Note]) -> tuple[FileEntry, ...]:
         """The page by its notes, once the edits have made these."""
         new = iter([note.id for note, edit in zip(made, self.edits, strict=True) if not edit.id])
         return tuple(
-            Entry(next(new) if id is None else id, text)
+            FileEntry(next(new) if id is None else id, text)
             for id, text in zip(self.ids, self.texts, strict=True)
         )
 
 
-def based_on(texts: Sequence[str], states: Sequence[Base], now: float) -> Base:
+def based_on(texts: Sequence[str], states: Sequence[MergeBase], now: float) -> MergeBase:
     """What somebody had before them when they wrote this: one of the states, which come newest
     first. Usually it is the newest; but a text that fits an earlier state better, and has nearly
     all of that, was written in an editor that had not seen what came since, and what came since
@@ -52,7 +52,7 @@ def based_on(texts: Sequence[str], states: Sequence[Base], now: float) -> Base:
     found = Counter(texts)
     seen = {line.text for one in states if one.saved for line in one.entries}
 
-    def distance(one: Base) -> tuple[int, int]:
+    def distance(one: MergeBase) -> tuple[int, int]:
         held = Counter(line.text for line in one.entries)
         lost, added = held - found, found - held
         return len(lost.keys() - seen), len(added)
@@ -70,7 +70,7 @@ def based_on(texts: Sequence[str], states: Sequence[Base], now: float) -> Base:
     return best
 
 
-def merge(texts: Sequence[str], base: Base, notes: Mapping[int, Note], view: View) -> Merge:
+def merge(texts: Sequence[str], base: MergeBase, notes: Mapping[int, Note], view: View) -> Merge:
     """`notes` are all there are, removed ones included. What somebody else has changed since is
     not undone by it: then both texts are kept."""
     lines = list(dict.fromkeys(texts))
@@ -107,7 +107,7 @@ def merge(texts: Sequence[str], base: Base, notes: Mapping[int, Note], view: Vie
     return Merge(tuple(edits), tuple(lines), tuple(ids))
 
 
-def _match_same(lines: Sequence[str], ids: list[int | None], base: Base) -> list[Entry]:
+def _match_same(lines: Sequence[str], ids: list[int | None], base: MergeBase) -> list[FileEntry]:
     """Fill in the lines that were there before; those that are there no more."""
     places = {text: place for place, text in enumerate(lines)}
     gone = []
@@ -121,8 +121,8 @@ def _match_same(lines: Sequence[str], ids: list[int | None], base: Base) -> list
 
 
 def _match_changed(
-    lines: Sequence[str], ids: Sequence[int | None], gone: Sequence[Entry]
-) -> list[tuple[int, Entry]]:
+    lines: Sequence[str], ids: Sequence[int | None], gone: Sequence[FileEntry]
+) -> list[tuple[int, FileEntry]]:
     """Which new line is which old one changed: the closest pairs first."""
     new = [place for place, id in enumerate(ids) if id is None]
     if not gone or len(new) > COMPARED or len(gone) > COMPARED:
@@ -147,7 +147,7 @@ def chosen_from(notes: Sequence[Note], limit: int) -> str:
     return hashlib.sha256(msgspec.json.encode((limit, facts))).hexdigest()
 
 
-def choose(notes: Sequence[Note], shown: Sequence[int], limit: int, now: float) -> list[Entry]:
+def choose(notes: Sequence[Note], shown: Sequence[int], limit: int, now: float) -> list[FileEntry]:
     """The notes of a view, in the order in which it shows them now, new ones last. What a person
     wrote into the file stays in it; the rest is chosen as far as it fits: a person's notes first,
     then by confidence, by being new, by use, by being shown already, by recency."""
@@ -177,4 +177,4 @@ def choose(notes: Sequence[Note], shown: Sequence[int], limit: int, now: float) 
             room -= size
     order = [id for id in dict.fromkeys(shown) if id in taken]
     order += sorted(taken.keys() - set(order))
-    return [Entry(id, taken[id].text) for id in order]
+    return [FileEntry(id, taken[id].text) for id in order]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.providers import Said
-from hermes_agent.learning.providers.http import QUERY_CHARS, Service, on_one_line
+from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, on_one_line
 
 PUBLIC = "https://api.honcho.dev"
 KEY = "HONCHO_API_KEY"
@@ -44,7 +44,7 @@ def open_honcho(
     key = _key(settings, secret)
     address = settings.address or PUBLIC
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    service = Service("honcho", address, headers, key, settings.timeout_seconds, clock)
+    service = HttpProvider("honcho", address, headers, key, settings.timeout_seconds, clock)
     return Honcho(service, settings.workspace)
 
 
@@ -60,7 +60,7 @@ def _key(settings: MemorySettings, secret: Callable[[str], str]) -> str:
 class Honcho:
     name = "honcho"
 
-    def __init__(self, service: Service, workspace: str) -> None:
+    def __init__(self, service: HttpProvider, workspace: str) -> None:
         self._service = service
         self._workspace = workspace
         self._root = f"/v3/workspaces/{workspace}"

@@ -11,8 +11,8 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
 from hermes_agent.core.timeouts import awake
-from hermes_agent.models.routing.circuit_breaker import Circuit
-from hermes_agent.models.wires.http import Answer, Wire, shown
+from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
+from hermes_agent.models.wires.http import HttpConnection, HttpResponse, shown
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ REST_SECONDS = 30.0
 """How long a service that failed is left alone at first."""
 
 
-class Service:
+class HttpProvider:
     """The official SDKs speak JSON over HTTP as this does; they are not used because of what they
     bring along. The tests hold the two against each other."""
 
@@ -43,11 +43,11 @@ class Service:
             raise UsageError(f"the key of {name} has characters that no key has")
         self._name = name
         # A whole call has its time; what it waits for inside has none of its own.
-        self._wire = Wire(url, {"content-type": "application/json", **headers}, math.inf)
+        self._wire = HttpConnection(url, {"content-type": "application/json", **headers}, math.inf)
         self._key = key
         self._seconds = seconds
         self._clock = clock
-        self._circuit = Circuit(failures=1, seconds=REST_SECONDS)
+        self._circuit = CircuitBreaker(failures=1, seconds=REST_SECONDS)
 
     @property
     def url(self) -> str:
@@ -95,7 +95,7 @@ class Service:
                 f"check that {self._name} listens at memory.address",
             ) from None
 
-    def _refused(self, response: Answer, body: bytes) -> ModelError:
+    def _refused(self, response: HttpResponse, body: bytes) -> ModelError:
         said = f"{self.url} answered {response.status}"
         if words := _words(body):
             said += f": {words}"

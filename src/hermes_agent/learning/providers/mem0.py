@@ -8,7 +8,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.providers import Said
-from hermes_agent.learning.providers.http import QUERY_CHARS, Service, on_one_line
+from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, on_one_line
 
 PUBLIC = "https://api.mem0.ai"
 KEY = "MEM0_API_KEY"
@@ -47,14 +47,14 @@ def open_mem0(
         )
     address = settings.address or PUBLIC
     headers = {"authorization": f"Token {key}", "accept": "application/json"}
-    service = Service("mem0", address, headers, key, settings.timeout_seconds, clock)
+    service = HttpProvider("mem0", address, headers, key, settings.timeout_seconds, clock)
     return Mem0(service, user)
 
 
 class Mem0:
     name = "mem0"
 
-    def __init__(self, service: Service, user: str) -> None:
+    def __init__(self, service: HttpProvider, user: str) -> None:
         self._service = service
         self._user = user
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hermes_agent.core.knowledge import Doc
 from hermes_agent.core.text.untrusted import fenced
-from hermes_agent.learning.recall.terms import Term, keys_of
+from hermes_agent.learning.recall.terms import RecallTerm, keys_of
 
 SENTENCE_CHARS, TITLE_CHARS, NOTE_CHARS = 140, 60, 200
 SNIPPET_CHARS = 180
@@ -45,7 +45,7 @@ def offered(docs: Sequence[Doc]) -> str:
     return f"{HEAD}\n{fenced('recalled', 'memory', lines)}"
 
 
-def snippet(doc: Doc, said: Sequence[Term]) -> str:
+def snippet(doc: Doc, said: Sequence[RecallTerm]) -> str:
     """The sentence in which most of the words are, each of them marked as «word»."""
     keys = {term.key for term in said}
     parts = [part for part in _END.split(doc.text) if part.strip()]

@@ -10,15 +10,15 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import Doc, DocKind, Lore
+from hermes_agent.core.knowledge import Doc, DocKind, KnowledgeStore
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Found, SearchFilter
 from hermes_agent.core.settings.root import LearningSettings
-from hermes_agent.core.skills import Recalled
+from hermes_agent.core.skills import RecallResult
 from hermes_agent.learning.recall.embeddings import Embedder, NoSemantics, Vectors
 from hermes_agent.learning.recall.formatting import clipped, offered, snippet
 from hermes_agent.learning.recall.relevance import BESIDE, Fit, Weighed, fit, fused, telling, weigh
-from hermes_agent.learning.recall.terms import Term, meaningful, prefix, terms
+from hermes_agent.learning.recall.terms import RecallTerm, meaningful, prefix, terms
 
 HitKind = Literal["skill", "note", "session", "message", "incident"]
 DOC_KINDS: tuple[DocKind, ...] = ("skill", "note", "session", "incident")
@@ -33,7 +33,7 @@ LEAST_MEANING = 0.3
 """What is less near in meaning is not found by a search."""
 
 
-class Hit(Struct, frozen=True):
+class RecallHit(Struct, frozen=True):
     """Something that a search found. `ref` of a message: its session and its number there."""
 
     kind: HitKind
@@ -47,7 +47,7 @@ class Hit(Struct, frozen=True):
 class Recall:
     def __init__(
         self,
-        lore: Lore,
+        lore: KnowledgeStore,
         journal: Journal,
         *,
         settings: Callable[[], LearningSettings],
@@ -67,12 +67,12 @@ class Recall:
         skills: Mapping[str, str],
         session: str = "",
         exclude: Collection[str] = (),
-    ) -> Recalled:
+    ) -> RecallResult:
         """What fits a message. `skills`: those that may be offered, with their states. `exclude`:
         refs that the session has before it already. Nothing when nothing fits well."""
         said = terms(text)
         if not self._settings().recall or meaningful(said) < LEAST_WORDS:
-            return Recalled()
+            return RecallResult()
         kinds: tuple[DocKind, ...] = ("skill", "session", "note")
         good = [one for one in await self._fits(text, said, kinds) if one.good]
         allowed = [one for one in good if await self._may(one.doc, skills, session, exclude)]
@@ -85,7 +85,7 @@ class Recall:
         notes = [doc for doc in near if doc.kind == "note"][:NOTES]
         if notes:
             await self._lore.notes_used([int(doc.ref) for doc in notes])
-        return Recalled(
+        return RecallResult(
             offered([*shown, *sessions, *notes]),
             tuple(doc.ref for doc in shown),
             tuple(doc.ref for doc in held),
@@ -93,7 +93,7 @@ class Recall:
             tuple(int(doc.ref) for doc in notes),
         )
 
-    async def search(self, query: str, kinds: Collection[str], limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, kinds: Collection[str], limit: int) -> Sequence[RecallHit]:
         """Everything that fits, best first: documents by words (and by meaning), messages by all
         words or else by the rarest."""
         said = terms(query)
@@ -103,10 +103,10 @@ class Recall:
             for one in await self._fits(query, said, wanted)
             if one.words or one.meaning >= LEAST_MEANING
         ]
-        hits: dict[tuple[str, str], Hit] = {}
+        hits: dict[tuple[str, str], RecallHit] = {}
         for one in fits:
             doc = one.doc
-            hits[doc.kind, doc.ref] = Hit(
+            hits[doc.kind, doc.ref] = RecallHit(
                 doc.kind, doc.ref, doc.title, snippet(doc, said), 0.0, doc.time
             )
         messages = []
@@ -114,7 +114,7 @@ class Recall:
             for found in await self._messages(query, said, SearchFilter(limit=limit)):
                 ref = f"{found.session}:{found.number}"
                 messages.append(("message", ref))
-                hits["message", ref] = Hit(
+                hits["message", ref] = RecallHit(
                     "message", ref, found.title, found.snippet, 0.0, found.time
                 )
         documents = [(one.doc.kind, one.doc.ref) for one in fits]
@@ -150,7 +150,7 @@ class Recall:
         return len(docs)
 
     async def _fits(
-        self, text: str, said: Sequence[Term], kinds: Sequence[DocKind]
+        self, text: str, said: Sequence[RecallTerm], kinds: Sequence[DocKind]
     ) -> Sequence[Fit]:
         """Documents that may fit, best first."""
         if not said or not kinds:
@@ -213,7 +213,7 @@ class Recall:
         return here.id != there.id and here.parent != there.id and there.parent != here.id
 
     async def _messages(
-        self, query: str, said: Sequence[Term], wanted: SearchFilter
+        self, query: str, said: Sequence[RecallTerm], wanted: SearchFilter
     ) -> Sequence[Found]:
         """Messages with all words; with all that say something, in any form; with the rarest."""
         found = await self._journal.search(query, wanted)
@@ -247,5 +247,5 @@ def _ranked(fits: Sequence[Fit]) -> list[Fit]:
     return sorted(fits, key=lambda one: -scores[one.doc.kind, one.doc.ref])
 
 
-def _scored(hit: Hit, score: float) -> Hit:
-    return Hit(hit.kind, hit.ref, hit.title, hit.snippet, score, hit.time)
+def _scored(hit: RecallHit, score: float) -> RecallHit:
+    return RecallHit(hit.kind, hit.ref, hit.title, hit.snippet, score, hit.time)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hermes_agent.core.knowledge import Doc
-from hermes_agent.learning.recall.terms import Term, fold, key_of, near, words_of
+from hermes_agent.learning.recall.terms import RecallTerm, fold, key_of, near, words_of
 
 PRIOR = 30
 """Documents that are imagined beside the real ones, so that a few are not taken for the world."""
@@ -28,7 +28,7 @@ BESIDE = 0.45
 
 
 class Weighed(NamedTuple):
-    term: Term
+    term: RecallTerm
     weight: float
     """From 0 to 1, which is a word that one document has."""
     docs: int
@@ -60,7 +60,7 @@ class Fit(NamedTuple):
         return self.meaning > 0 and self.words >= 1 and self.value >= LEAST_VALUE
 
 
-def weigh(found: Sequence[Term], counts: Sequence[int], total: int) -> list[Weighed]:
+def weigh(found: Sequence[RecallTerm], counts: Sequence[int], total: int) -> list[Weighed]:
     """Rare words say more. `counts`: how many documents of `total` have the word."""
     most = -math.log((1 + PRIOR * RARE) / (total + PRIOR + 1))
     weighed = []

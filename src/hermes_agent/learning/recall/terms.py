@@ -23,7 +23,7 @@ _ROUND = (
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class Term(NamedTuple):
+class RecallTerm(NamedTuple):
     """A word as it counts, and the forms in which the index may know it."""
 
     key: str
@@ -146,25 +146,25 @@ def _shortened(text: str) -> str:
     return text if len(text) <= TEXT_CHARS else f"{text[:half]} {text[-half:]}"
 
 
-def terms(text: str) -> list[Term]:
+def terms(text: str) -> list[RecallTerm]:
     """What a message is about, in the order in which it is said."""
     empty, common, _ = _tables()
-    found: dict[str, Term] = {}
+    found: dict[str, RecallTerm] = {}
     for piece in _shortened(text).split():
         bare = fold(piece).strip(_ROUND)
         words = words_of(bare)
         if len(words) > 1 and not _far_east(bare) and 3 < len(bare) <= 80:
-            found.setdefault(bare, Term(bare, (bare,), whole=True))
+            found.setdefault(bare, RecallTerm(bare, (bare,), whole=True))
         for word in words:
             if word in empty or len(word) < 2 or (word.isdigit() and len(word) < 3):
                 continue
             key = key_of(word)
-            found.setdefault(key, Term(key, _forms(word, _stem(word)), key in common))
+            found.setdefault(key, RecallTerm(key, _forms(word, _stem(word)), key in common))
     every = list(found.values())
     return every if len(every) <= TERMS else [*every[: TERMS // 2], *every[-TERMS // 2 :]]
 
 
-def meaningful(found: Iterable[Term]) -> int:
+def meaningful(found: Iterable[RecallTerm]) -> int:
     """How many words say what it is about."""
     return sum(not term.whole for term in found)
 
@@ -180,7 +180,7 @@ def near(word: str) -> list[str]:
     return [slip for slip in dict.fromkeys(slips) if slip != word]
 
 
-def prefix(term: Term) -> str:
+def prefix(term: RecallTerm) -> str:
     """The term as a search for messages takes it: the beginning that its forms share."""
     word = term.forms[0]
     stem = _stem(word).removesuffix("i")

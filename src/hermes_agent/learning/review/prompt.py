@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from hermes_agent.core.knowledge import Note, View
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.core.text.untrusted import framed
-from hermes_agent.learning.review.transcript import Shown
+from hermes_agent.learning.review.transcript import ShownTranscript
 from hermes_agent.learning.review.triggers import Trigger
 
 MOST_OUTPUT = 6_000
@@ -102,7 +102,7 @@ class NearSkill(Struct, frozen=True):
 
 
 def question(
-    shown: Shown,
+    shown: ShownTranscript,
     triggers: Sequence[Trigger],
     notes: Sequence[Note],
     near: Sequence[NearSkill],

@@ -8,11 +8,16 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events import journal as ev
-from hermes_agent.core.knowledge import Lore, Note, SkillRecord
+from hermes_agent.core.knowledge import KnowledgeStore, Note, SkillRecord
 from hermes_agent.learning.review.prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
-from hermes_agent.learning.review.transcript import Line, Shown, Transcript, evidence
+from hermes_agent.learning.review.transcript import (
+    ReviewTranscript,
+    ShownTranscript,
+    TranscriptLine,
+    evidence,
+)
 from hermes_agent.learning.skills.frontmatter import read_front
 
 log = logging.getLogger("hermes.learning")
@@ -52,7 +57,7 @@ class Likeness(Protocol):
     async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]: ...
 
 
-async def nearest(lore: Lore, transcripts: Sequence[Transcript]) -> list[NearSkill]:
+async def nearest(lore: KnowledgeStore, transcripts: Sequence[ReviewTranscript]) -> list[NearSkill]:
     """The skills that fit what was said, the nearest of them whole: a text that was cut is nothing
     to write a new one from."""
     said = " ".join(
@@ -75,7 +80,9 @@ async def nearest(lore: Lore, transcripts: Sequence[Transcript]) -> list[NearSki
     return near
 
 
-def note_of(idea: NoteIdea, seen: Shown, notes: Sequence[Note], model: str) -> Proposed | None:
+def note_of(
+    idea: NoteIdea, seen: ShownTranscript, notes: Sequence[Note], model: str
+) -> Proposed | None:
     """None when no line shows it, or it says nothing new. What is said of the user must come from
     the user: tools bring in what anybody wrote."""
     lines = seen.sources(idea.evidence)
@@ -101,10 +108,10 @@ def note_of(idea: NoteIdea, seen: Shown, notes: Sequence[Note], model: str) -> P
 
 async def skill_of(
     idea: SkillIdea,
-    seen: Shown,
+    seen: ShownTranscript,
     near: Sequence[NearSkill],
     model: str,
-    lore: Lore,
+    lore: KnowledgeStore,
     likeness: Likeness,
 ) -> Proposed | None:
     """None when no line shows it or it cannot be a skill. A near duplicate becomes an improvement
@@ -131,7 +138,7 @@ async def skill_of(
 
 
 def _proposed(
-    idea: SkillIdea, record: SkillRecord | None, lines: Sequence[Line], model: str
+    idea: SkillIdea, record: SkillRecord | None, lines: Sequence[TranscriptLine], model: str
 ) -> Proposed:
     name = record.name if record else idea.name
     action = "improve" if record else "create"
@@ -148,7 +155,7 @@ def _proposed(
     return Proposed("skill", f"{action} the skill {name}", body, evidence(lines), model, hearsay)
 
 
-async def new_only(proposed: Sequence[Proposed], lore: Lore) -> list[Proposed]:
+async def new_only(proposed: Sequence[Proposed], lore: KnowledgeStore) -> list[Proposed]:
     """Without what waits for a person's word, or was refused by one."""
     before = [*await lore.proposals(state="open"), *await lore.proposals(state="rejected")]
     said = {_gist(one.body) for one in before}
@@ -163,14 +170,14 @@ def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
     return (body["action"], body["name"], told)
 
 
-async def _known(lore: Lore, name: str) -> SkillRecord | None:
+async def _known(lore: KnowledgeStore, name: str) -> SkillRecord | None:
     try:
         return await lore.skill(name)
     except NotFound:
         return None
 
 
-async def _too_many_wait(lore: Lore) -> bool:
+async def _too_many_wait(lore: KnowledgeStore) -> bool:
     return sum(one.state == "candidate" for one in await lore.skills()) >= MOST_CANDIDATES
 
 

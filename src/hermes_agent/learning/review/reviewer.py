@@ -9,13 +9,13 @@ from msgspec import Struct
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
 from hermes_agent.core.knowledge import (
     Author,
-    Chore,
-    Lore,
+    BackgroundTask,
+    KnowledgeStore,
     Note,
     NoteEdit,
     Proposal,
     SkillRecord,
-    Version,
+    SkillVersion,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import Consent, LearningSettings
@@ -37,14 +37,14 @@ from hermes_agent.learning.review.proposals import (
     note_of,
     skill_of,
 )
-from hermes_agent.learning.review.transcript import Transcript, shown
+from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.review.triggers import Trigger
 from hermes_agent.learning.skills.file import parse, widens
 from hermes_agent.learning.skills.folder import MAIN, main_file
 from hermes_agent.learning.structured_output import Ask, ask_for
 
 
-class Memory(Protocol):
+class MemoryReader(Protocol):
     """The part of the memory book that is needed here."""
 
     async def edit(
@@ -52,7 +52,7 @@ class Memory(Protocol):
     ) -> Sequence[Note]: ...
 
 
-class Skills(Likeness, Protocol):
+class SkillReader(Likeness, Protocol):
     """The part of the skill book that is needed here."""
 
     async def write(
@@ -77,7 +77,7 @@ class Skills(Likeness, Protocol):
         by: Author,
         model: str = "",
         why: str = "",
-    ) -> Version:
+    ) -> SkillVersion:
         """Keep a version that does not take the place of the current one yet."""
         ...
 
@@ -101,9 +101,9 @@ class Reviewer:
         self,
         *,
         ask: Ask,
-        lore: Lore,
-        memory: Memory,
-        skills: Skills,
+        lore: KnowledgeStore,
+        memory: MemoryReader,
+        skills: SkillReader,
         settings: Callable[[], LearningSettings],
         clock: Clock,
     ) -> None:
@@ -118,7 +118,7 @@ class Reviewer:
 
     async def review(
         self,
-        transcripts: Sequence[Transcript],
+        transcripts: Sequence[ReviewTranscript],
         triggers: Sequence[Trigger] = (),
         *,
         over_all: bool = False,
@@ -209,7 +209,9 @@ class Reviewer:
             )
             digest, words = now.digest, f"candidate (version {now.version})"
         body = {"skill": name, "digest": digest, "session": session, "turn": turn}
-        await self._lore.want(Chore(f"proof {name} {digest}", "proof", body, self._clock()))
+        await self._lore.want(
+            BackgroundTask(f"proof {name} {digest}", "proof", body, self._clock())
+        )
         return words
 
     async def _before(self, name: str) -> SkillRecord | None:

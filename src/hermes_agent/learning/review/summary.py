@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hermes_agent.core.events.journal import Recorded
+from hermes_agent.core.events import Recorded
 from hermes_agent.core.text.untrusted import framed
-from hermes_agent.learning.review.transcript import Transcript, shown
+from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.structured_output import Ask
 
 SUMMARY_CHARS = 1_200
@@ -29,20 +29,22 @@ UPDATED = (
 )
 
 
-class Summary(Struct, frozen=True):
+class SessionSummary(Struct, frozen=True):
     text: str
     upto: int
     """The number of the last event that it covers."""
     model: str = ""
 
 
-async def summarise(ask: Ask, events: Sequence[Recorded], before: str = "") -> Summary | None:
+async def summarise(
+    ask: Ask, events: Sequence[Recorded], before: str = ""
+) -> SessionSummary | None:
     """The session so far: what was there `before`, and the events since. None when nothing was
     said in them."""
     if not events:
         return None
     session = events[-1].session
-    seen = shown([Transcript(session, 0, events)])
+    seen = shown([ReviewTranscript(session, 0, events)])
     if not seen.lines:
         return None
     prompt = ASKED.format(most=SUMMARY_CHARS)
@@ -52,7 +54,7 @@ async def summarise(ask: Ask, events: Sequence[Recorded], before: str = "") -> S
     text = shortened(answer.text) or before
     if not text:
         return None
-    return Summary(text, events[-1].number, answer.model)
+    return SessionSummary(text, events[-1].number, answer.model)
 
 
 def shortened(text: str, most: int = SUMMARY_CHARS) -> str:

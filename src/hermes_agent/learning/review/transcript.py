@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.text.untrusted import framed
 
 SHOWN_CHARS = 24_000
@@ -13,7 +13,7 @@ _MOST = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900,
 """Characters of one line, by what it is."""
 
 
-class Transcript(Struct, frozen=True):
+class ReviewTranscript(Struct, frozen=True):
     """One turn, or several of one session in a row."""
 
     session: str
@@ -23,7 +23,7 @@ class Transcript(Struct, frozen=True):
     title: str = ""
 
 
-class Line(Struct, frozen=True):
+class TranscriptLine(Struct, frozen=True):
     """A line that can be referred to."""
 
     number: int
@@ -47,12 +47,12 @@ class Line(Struct, frozen=True):
         return tool.startswith(("web_", "browser")) or "__" in tool
 
 
-class Shown(Struct, frozen=True):
-    lines: tuple[Line, ...]
+class ShownTranscript(Struct, frozen=True):
+    lines: tuple[TranscriptLine, ...]
     text: str
     """As the model reads them, framed."""
 
-    def sources(self, numbers: Sequence[int]) -> tuple[Line, ...]:
+    def sources(self, numbers: Sequence[int]) -> tuple[TranscriptLine, ...]:
         """The lines with these numbers; empty when one of them is not there."""
         by_number = {line.number: line for line in self.lines}
         if not numbers or any(number not in by_number for number in numbers):
@@ -60,9 +60,9 @@ class Shown(Struct, frozen=True):
         return tuple(by_number[number] for number in sorted(set(numbers)))
 
 
-def shown(transcripts: Sequence[Transcript], most: int = SHOWN_CHARS) -> Shown:
+def shown(transcripts: Sequence[ReviewTranscript], most: int = SHOWN_CHARS) -> ShownTranscript:
     """The transcripts as numbered lines, each with a fair share of the characters."""
-    lines: list[Line] = []
+    lines: list[TranscriptLine] = []
     blocks = []
     share = most // max(1, len(transcripts))
     for transcript in transcripts:
@@ -73,10 +73,10 @@ def shown(transcripts: Sequence[Transcript], most: int = SHOWN_CHARS) -> Shown:
         titled = f": {transcript.title}" if transcript.title else ""
         source = f"session {transcript.session}{titled}"
         blocks.append(framed("transcript", source, text))
-    return Shown(tuple(lines), "\n\n".join(blocks))
+    return ShownTranscript(tuple(lines), "\n\n".join(blocks))
 
 
-def evidence(lines: Sequence[Line]) -> str:
+def evidence(lines: Sequence[TranscriptLine]) -> str:
     """Where something was seen, in words: `session a1b2 events 3, 7; session …`."""
     by_session: dict[str, list[int]] = {}
     for line in lines:
@@ -97,13 +97,13 @@ def cut(text: str, most: int) -> str:
     return f"{text[:half]} […{len(text) - 2 * half} characters…] {text[-half:]}"
 
 
-def _numbered(transcript: Transcript, first: int, most: int) -> list[Line]:
+def _numbered(transcript: ReviewTranscript, first: int, most: int) -> list[TranscriptLine]:
     told = list(_told(transcript))
     size = sum(len(text) + 6 for _, _, text in told)
     if size > most:
         told = _ends(told, most)
     return [
-        Line(number, transcript.session, event, turn, text)
+        TranscriptLine(number, transcript.session, event, turn, text)
         for number, (event, turn, text) in enumerate(told, first)
     ]
 
@@ -123,7 +123,7 @@ def _ends(told: list[tuple[int, int, str]], most: int) -> list[tuple[int, int, s
     return head + tail[::-1]
 
 
-def _told(transcript: Transcript) -> Iterator[tuple[int, int, str]]:
+def _told(transcript: ReviewTranscript) -> Iterator[tuple[int, int, str]]:
     """Event number, turn and text of each line."""
     turn = transcript.turn
     for one in transcript.events:
@@ -133,7 +133,7 @@ def _told(transcript: Transcript) -> Iterator[tuple[int, int, str]]:
             yield one.number, turn, f"{kind}: {cut(text, _MOST[kind])}"
 
 
-def _said(event: ev.Event | ev.Passing) -> Iterator[tuple[str, str]]:
+def _said(event: ev.Event | ev.TransientEvent) -> Iterator[tuple[str, str]]:
     match event:
         case ev.MessageTaken(text=text):
             yield "user", text
@@ -146,7 +146,7 @@ def _said(event: ev.Event | ev.Passing) -> Iterator[tuple[str, str]]:
             yield "call", f"{call.name} {call.arguments}"
         case ev.CallFinished(tool=tool, text=text, ok=ok):
             yield ("result" if ok else "failed"), f"{tool}: {text}"
-        case ev.Answered(answer=answer) if answer:
+        case ev.QuestionAnswered(answer=answer) if answer:
             yield "user", answer
         case ev.TurnFinished(reason=reason, error=error, steps=steps) if reason != "done":
             yield "end", f"{reason} after {steps} steps: {error}"

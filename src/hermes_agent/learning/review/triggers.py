@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.events import journal as ev
+from hermes_agent.core import events as ev
 from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.review.cues import corrects, praises, wants_remembered

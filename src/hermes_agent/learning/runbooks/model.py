@@ -7,7 +7,7 @@ from itertools import count, zip_longest
 
 from msgspec import Struct
 
-from hermes_agent.core.command_results import SHOWN_CHARS, Seen, difference, seen
+from hermes_agent.core.command_results import SHOWN_CHARS, CommandOutcome, difference, seen
 from hermes_agent.core.messages import (
     AssistantMessage,
     Chunk,
@@ -23,7 +23,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.protocols import Model
-from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
+from hermes_agent.core.skills import Check, Expectation, Runbook, RunStep
 
 OPENING = (
     "This runbook is being worked through automatically. If you read this, something differed: "
@@ -160,7 +160,7 @@ def _result_of(move: _Move, replied: Message | None, result: Message | None) -> 
     raise _Differs("somebody else went on from here")
 
 
-def _worked_through(book: Runbook, skill: str) -> Generator[_Move, Seen, str]:
+def _worked_through(book: Runbook, skill: str) -> Generator[_Move, CommandOutcome, str]:
     """The commands one after the other; what each came to is sent in. The value is the report."""
     if book.verify and (report := (yield from _is_done_already(book, skill))):
         return report
@@ -188,7 +188,7 @@ def _worked_through(book: Runbook, skill: str) -> Generator[_Move, Seen, str]:
     return "\n".join((f"done: {skill}", *done))
 
 
-def _is_done_already(book: Runbook, skill: str) -> Generator[_Move, Seen, str]:
+def _is_done_already(book: Runbook, skill: str) -> Generator[_Move, CommandOutcome, str]:
     """The report where there is nothing to do."""
     checked = []
     for number, check in enumerate(book.verify, 1):
@@ -202,19 +202,21 @@ def _is_done_already(book: Runbook, skill: str) -> Generator[_Move, Seen, str]:
     return "\n".join(("nothing to do: all is as it should be", *checked))
 
 
-def _must(why: str, check: Check | RunStep, done: Sequence[str]) -> Generator[_Move, Seen, Seen]:
+def _must(
+    why: str, check: Check | RunStep, done: Sequence[str]
+) -> Generator[_Move, CommandOutcome, CommandOutcome]:
     found = yield _Move(why, check)
     if difference(check.expect, found):
         raise _Differs("\n".join((_told(why, check, found), *done)))
     return found
 
 
-def _told(why: str, check: Check | RunStep, found: Seen) -> str:
+def _told(why: str, check: Check | RunStep, found: CommandOutcome) -> str:
     differs = difference(check.expect, found)
     return f"{why}\nran `{check.run}`, expected {_expected(check.expect)}; {differs}"
 
 
-def _expected(expect: Expect) -> str:
+def _expected(expect: Expectation) -> str:
     parts = ["any exit code" if expect.exit is None else f"exit {expect.exit}"]
     parts += [f"output with {expect.output!r}"] if expect.output else []
     parts += [f"output without {expect.no_output!r}"] if expect.no_output else []

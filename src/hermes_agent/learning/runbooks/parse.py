@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.patterns import matches
-from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
+from hermes_agent.core.skills import Check, Expectation, Runbook, RunStep
 from hermes_agent.learning.skills.placeholders import PLACEHOLDER, SERVICE_FACTS, within
-from hermes_agent.policy.files.reader import Reader
+from hermes_agent.policy.files.reader import PolicyReader
 from hermes_agent.policy.files.rule_lint import near
-from hermes_agent.policy.files.schema import Problem
+from hermes_agent.policy.files.schema import PolicyProblem
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse, scalar
 
 _NAME = "runbook.yaml"
@@ -62,12 +62,12 @@ def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None =
     return book
 
 
-def _error(problem: Problem, hint: str = "") -> UsageError:
+def _error(problem: PolicyProblem, hint: str = "") -> UsageError:
     place = f"line {problem.line}, column {problem.column}"
     return UsageError(f"{place}: {problem.message}", hint or problem.hint)
 
 
-class _Reader(Reader):
+class _Reader(PolicyReader):
     def __init__(self, values: Mapping[str, str], facts: Mapping[str, str]) -> None:
         super().__init__(_NAME)
         self._values = values
@@ -127,12 +127,12 @@ class _Reader(Reader):
                 self.wrong(node, f"{found[0]} stands within {inside}", hint)
         return self._filled(node, text, shlex.quote)
 
-    def _expect(self, given: Mapping[str, Node]) -> Expect:
+    def _expect(self, given: Mapping[str, Node]) -> Expectation:
         if "expect" not in given:
-            return Expect()
+            return Expectation()
         said = self.mapping(given["expect"], "expect", _EXPECT)
         code = self._code(said["exit"]) if "exit" in said else 0
-        return Expect(code, self._pattern(said, "output"), self._pattern(said, "no_output"))
+        return Expectation(code, self._pattern(said, "output"), self._pattern(said, "no_output"))
 
     def _code(self, node: Node) -> int | None:
         value = scalar(node) if node.text is not None else ""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.incidents import CATEGORIES
-from hermes_agent.core.skills import Bounds
+from hermes_agent.core.skills import SkillLimits
 from hermes_agent.learning.skills.folder import (
     ALL_BYTES,
     FILE_BYTES,
@@ -22,10 +22,16 @@ from hermes_agent.learning.skills.folder import (
     main_file,
     read_folder,
 )  # fmt: skip
-from hermes_agent.learning.skills.frontmatter import Front, Trouble, Value, plain_name, read_front
+from hermes_agent.learning.skills.frontmatter import (
+    Front,
+    FrontmatterError,
+    Value,
+    plain_name,
+    read_front,
+)
 from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
 from hermes_agent.learning.skills.template import (
-    Parameter,
+    SkillParameter,
     fenced,
     placeholders,
     read_parameters,
@@ -57,7 +63,7 @@ _LINK = re.compile(
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
 
 
-class Problem(Struct, frozen=True):
+class SkillProblem(Struct, frozen=True):
     severity: Literal["error", "warning"]
     message: str
     hint: str = ""
@@ -91,9 +97,9 @@ class SkillFacts(Struct, frozen=True, omit_defaults=True):
 class SkillText(Struct, frozen=True):
     facts: SkillFacts
     body: str
-    bounds: Bounds | None = None
-    parameters: tuple[Parameter, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    bounds: SkillLimits | None = None
+    parameters: tuple[SkillParameter, ...] = ()
+    problems: tuple[SkillProblem, ...] = ()
 
     @property
     def broken(self) -> str:
@@ -108,7 +114,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
     extra = _Metadata(front, found)
     parameters = extra.parameters()
     name = plain_name(front.text("name"))
-    bounds = Bounds(
+    bounds = SkillLimits(
         name, extra.allowed_tools(), extra.words("hermes-paths"), extra.words("hermes-hosts")
     )
     facts = SkillFacts(
@@ -127,13 +133,13 @@ def parse(text: str, folder_name: str = "") -> SkillText:
     return SkillText(
         facts,
         front.body,
-        bounds if bounds != Bounds(name) else None,
+        bounds if bounds != SkillLimits(name) else None,
         parameters,
         (*found, *extra.doubts()),
     )
 
 
-def widens(before: Bounds | None, after: Bounds | None) -> bool:
+def widens(before: SkillLimits | None, after: SkillLimits | None) -> bool:
     """Whether the second allows what the first did not, as far as what they declare tells."""
     if before is None:
         return False
@@ -145,18 +151,20 @@ def widens(before: Bounds | None, after: Bounds | None) -> bool:
     return any(old and (not new or not set(new) <= set(old)) for old, new in pairs)
 
 
-def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Problem]:
+def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[SkillProblem]:
     """What is wrong with a skill, errors first: its folder, or the files in it by their paths. With
     `name`, also that it is called so."""
-    found: list[Problem] = []
+    found: list[SkillProblem] = []
     if isinstance(skill, Path):
         try:
             folder = read_folder(skill)
         except NotADirectoryError:
-            return [Problem("error", f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")]
+            return [
+                SkillProblem("error", f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")
+            ]
         except OSError as error:
-            return [Problem("error", f"{str(skill)!r} cannot be read: {error.strerror}")]
-        found += [Problem("warning", said, hint) for said, hint in folder.left_out]
+            return [SkillProblem("error", f"{str(skill)!r} cannot be read: {error.strerror}")]
+        found += [SkillProblem("warning", said, hint) for said, hint in folder.left_out]
         found += _of_files(folder.files, name or skill.resolve().name)
     else:
         found += _of_files(skill, name)
@@ -178,8 +186,8 @@ def section(body: str, heading: str) -> str:
     return ""
 
 
-def _error(trouble: Trouble) -> Problem:
-    return Problem("error", trouble.message, trouble.hint)
+def _error(trouble: FrontmatterError) -> SkillProblem:
+    return SkillProblem("error", trouble.message, trouble.hint)
 
 
 def _ours(names: Sequence[str]) -> tuple[str, ...]:
@@ -189,7 +197,7 @@ def _ours(names: Sequence[str]) -> tuple[str, ...]:
 class _Metadata:
     """What stands below `metadata`, and what is wrong with it."""
 
-    def __init__(self, front: Front, found: list[Problem]) -> None:
+    def __init__(self, front: Front, found: list[SkillProblem]) -> None:
         metadata = front.fields.get("metadata", {})
         self._values = metadata if isinstance(metadata, dict) else {}
         self._tools: Value = front.fields.get("allowed-tools", "")
@@ -202,7 +210,9 @@ class _Metadata:
             return "\n".join(str(each) for each in value)
         if isinstance(value, str):
             return value.strip()
-        self._found.append(Problem("error", f"{field} is no text", f"write {field}: one two three"))
+        self._found.append(
+            SkillProblem("error", f"{field} is no text", f"write {field}: one two three")
+        )
         return ""
 
     def words(self, field: str) -> tuple[str, ...]:
@@ -210,21 +220,23 @@ class _Metadata:
             return tuple(dict.fromkeys(shlex.split(self.text(field))))
         except ValueError as error:
             hint = "words with spaces between; quote a word that holds one"
-            self._found.append(Problem("error", f"{field} cannot be read: {error}", hint))
+            self._found.append(SkillProblem("error", f"{field} cannot be read: {error}", hint))
             return ()
 
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[SkillParameter, ...]:
         try:
             return read_parameters(self.text("hermes-parameters"))
         except UsageError as error:
-            self._found.append(Problem("error", f"hermes-parameters: {error.message}", error.hint))
+            self._found.append(
+                SkillProblem("error", f"hermes-parameters: {error.message}", error.hint)
+            )
             return ()
 
     def cause(self) -> str:
         named = self.text("hermes-incident")
         if named and named not in CATEGORIES:
             meant = f"one of: {', '.join(CATEGORIES)}"
-            self._found.append(Problem("error", f"no cause is called {named!r}", meant))
+            self._found.append(SkillProblem("error", f"no cause is called {named!r}", meant))
         return named
 
     def allowed_tools(self) -> tuple[str, ...]:
@@ -232,33 +244,39 @@ class _Metadata:
         if isinstance(given, list):
             given = " ".join(str(each) for each in given)
         if not isinstance(given, str):
-            self._found.append(Problem("error", "allowed-tools is no text"))
+            self._found.append(SkillProblem("error", "allowed-tools is no text"))
             return ()
         left = _TOOL.sub("", given).replace(",", "").strip()
         if left:
             hint = "names with spaces between, such as `read_file terminal(git:*)`"
-            self._found.append(Problem("error", f"allowed-tools cannot be read: {left!r}", hint))
+            self._found.append(
+                SkillProblem("error", f"allowed-tools cannot be read: {left!r}", hint)
+            )
         found = (TOOLS.get(name, name) + inside for name, inside in _TOOL.findall(given))
         return tuple(dict.fromkeys(found))
 
-    def doubts(self) -> Iterator[Problem]:
+    def doubts(self) -> Iterator[SkillProblem]:
         if self._lost:
-            yield Problem("warning", "metadata has no fields", "write `field: value` lines below")
+            yield SkillProblem(
+                "warning", "metadata has no fields", "write `field: value` lines below"
+            )
         for field in self._values:
             if field.startswith("hermes-") and field not in OURS:
                 near = get_close_matches(field, OURS, 1)
                 meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(OURS)}"
-                yield Problem("warning", f"{field} means nothing here", meant)
+                yield SkillProblem("warning", f"{field} means nothing here", meant)
 
 
-def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[Problem]:
+def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[SkillProblem]:
     main = main_file(files)
     if not main:
-        yield Problem("error", f"there is no {MAIN}", "it holds the frontmatter and the procedure")
+        yield SkillProblem(
+            "error", f"there is no {MAIN}", "it holds the frontmatter and the procedure"
+        )
         return
     text = decoded(files[main])
     if text is None:
-        yield Problem("error", f"{main} is not UTF-8 text")
+        yield SkillProblem("error", f"{main} is not UTF-8 text")
         return
     skill = parse(text, name)
     yield from skill.problems
@@ -270,44 +288,46 @@ def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[Problem]:
     yield from _of_sizes(files, main)
 
 
-def _of_bounds(bounds: Bounds | None) -> Iterator[Problem]:
+def _of_bounds(bounds: SkillLimits | None) -> Iterator[SkillProblem]:
     if bounds is None:
         return
     from hermes_agent.policy.skill_limits import trouble
 
     said = trouble(bounds)
     if said:
-        yield Problem("error", said, "while they cannot be read, nothing would be allowed")
+        yield SkillProblem("error", said, "while they cannot be read, nothing would be allowed")
 
 
-def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[Problem]:
+def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[SkillProblem]:
     if RUNBOOK not in files:
         return
     from hermes_agent.learning.runbooks.parse import load
 
     text = decoded(files[RUNBOOK])
     if text is None:
-        yield Problem("error", f"{RUNBOOK} is not UTF-8 text")
+        yield SkillProblem("error", f"{RUNBOOK} is not UTF-8 text")
         return
     try:
         facts = dict.fromkeys(SERVICE_FACTS, "x") if skill.facts.incident else None
         load(text, {each.name: each.default or "x" for each in skill.parameters}, facts)
     except HermesError as error:
-        yield Problem("error", f"{RUNBOOK}: {error.message}", error.hint)
+        yield SkillProblem("error", f"{RUNBOOK}: {error.message}", error.hint)
 
 
-def _of_words(skill: SkillText) -> Iterator[Problem]:
+def _of_words(skill: SkillText) -> Iterator[SkillProblem]:
     for heading, why in (
         ("When to Use", "it is how the right skill is found"),
         ("Verification", "it says how to see that it worked"),
     ):
         if not section(skill.body, heading):
-            yield Problem("warning", f"there is no section {heading!r}", why)
+            yield SkillProblem("warning", f"there is no section {heading!r}", why)
     description = skill.facts.description
     if description.isascii() and not _TRIGGER.search(description):
-        yield Problem("warning", "the description does not say when to use it", "add “Use when …”")
+        yield SkillProblem(
+            "warning", "the description does not say when to use it", "add “Use when …”"
+        )
     if skill.body.count("\n") >= BODY_LINES:
-        yield Problem(
+        yield SkillProblem(
             "warning",
             f"the text has more than {BODY_LINES} lines, all of which the model reads",
             "move details into references/",
@@ -315,12 +335,12 @@ def _of_words(skill: SkillText) -> Iterator[Problem]:
     known = {each.name for each in skill.parameters}
     known |= set(SERVICE_FACTS) if skill.facts.incident else set()
     for name in sorted(placeholders(skill.body) - known if known else ()):
-        yield Problem(
+        yield SkillProblem(
             "warning", f"{{{{{name}}}}} is no parameter", "name it in hermes-parameters, or not"
         )
 
 
-def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[Problem]:
+def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[SkillProblem]:
     links = (link or path for link, path in _LINK.findall(_without_code(body)))
     for link in dict.fromkeys(links):
         path = link.partition("#")[0].removeprefix("./")
@@ -328,20 +348,22 @@ def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[Problem]:
             continue
         inside = path.rstrip("/")
         if inside not in files and not any(each.startswith(f"{inside}/") for each in files):
-            yield Problem("warning", f"there is no file {path!r}, which the text links to")
+            yield SkillProblem("warning", f"there is no file {path!r}, which the text links to")
 
 
-def _of_sizes(files: Mapping[str, bytes], main: str) -> Iterator[Problem]:
+def _of_sizes(files: Mapping[str, bytes], main: str) -> Iterator[SkillProblem]:
     for path, data in files.items():
         if path not in (main, RUNBOOK) and path.partition("/")[0] not in FOLDERS:
             hint = f"it belongs into {', '.join(f'{each}/' for each in FOLDERS)}"
-            yield Problem("warning", f"{path!r} is a file that agents do not look for", hint)
+            yield SkillProblem("warning", f"{path!r} is a file that agents do not look for", hint)
         if len(data) > FILE_BYTES:
-            yield Problem("warning", f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
+            yield SkillProblem("warning", f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
         elif decoded(data) is None:
-            yield Problem("warning", f"{path!r} is no text; the agent cannot read it")
+            yield SkillProblem("warning", f"{path!r} is no text; the agent cannot read it")
     if sum(map(len, files.values())) > ALL_BYTES:
-        yield Problem("warning", f"all files together have more than {ALL_BYTES // 1_000_000} MB")
+        yield SkillProblem(
+            "warning", f"all files together have more than {ALL_BYTES // 1_000_000} MB"
+        )
 
 
 def _without_code(body: str) -> str:

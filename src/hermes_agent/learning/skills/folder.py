@@ -29,7 +29,7 @@ Signature = tuple[tuple[str, int, int, int, int], ...]
 the same, so is the folder."""
 
 
-class Folder(Struct, frozen=True):
+class SkillFolder(Struct, frozen=True):
     files: dict[str, bytes]
     signature: Signature = ()
     left_out: tuple[tuple[str, str], ...] = ()
@@ -123,7 +123,7 @@ def _stats(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, int, int
             yield (f"{prefix}{each.name}", *times, stat.st_size, stat.st_ino)
 
 
-def read_folder(folder: Path) -> Folder:
+def read_folder(folder: Path) -> SkillFolder:
     """The files as they are at one moment, as far as can be seen: somebody who writes meanwhile is
     waited for by reading again."""
     if not folder.is_dir():
@@ -141,7 +141,7 @@ def read_folder(folder: Path) -> Folder:
     return found
 
 
-def _read(folder: Path, stats: Signature) -> Folder:
+def _read(folder: Path, stats: Signature) -> SkillFolder:
     files: dict[str, bytes] = {}
     left_out: list[tuple[str, str]] = []
     total = 0
@@ -157,7 +157,7 @@ def _read(folder: Path, stats: Signature) -> Folder:
         else:
             total += size
             files[path] = whole.read_bytes()
-    return Folder(files, stats, tuple(left_out))
+    return SkillFolder(files, stats, tuple(left_out))
 
 
 def prepare(home: Path, name: str, files: Mapping[str, bytes]) -> Path:

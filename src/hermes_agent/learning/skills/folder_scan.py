@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes_agent.learning.skills import folder as folders
 from hermes_agent.learning.skills.file import SkillFacts, SkillText, parse
-from hermes_agent.learning.skills.folder import RUNBOOK, Folder, Signature, decoded, digest
+from hermes_agent.learning.skills.folder import RUNBOOK, Signature, SkillFolder, decoded, digest
 from hermes_agent.learning.skills.frontmatter import plain_name
 
 LOCK, INDEX, INDEX_VERSION = ".lock", ".index.json", 2
@@ -18,7 +18,7 @@ SETTLED_NS = 100_000_000
 """A file that changed so shortly before it was read may change again without another time."""
 
 
-class Known(Struct, frozen=True, omit_defaults=True):
+class CachedFolder(Struct, frozen=True, omit_defaults=True):
     """A folder as it was read last."""
 
     signature: Signature
@@ -33,14 +33,14 @@ class Known(Struct, frozen=True, omit_defaults=True):
 
 class _Index(Struct, frozen=True):
     version: int = 0
-    skills: dict[str, Known] = {}
+    skills: dict[str, CachedFolder] = {}
 
 
-class Seen(Struct, frozen=True):
+class ChangedFolder(Struct, frozen=True):
     """A folder that is new or has changed."""
 
     name: str
-    folder: Folder
+    folder: SkillFolder
     text: SkillText
     danger: str
     shipped: bool
@@ -50,14 +50,14 @@ class Seen(Struct, frozen=True):
         return digest(self.folder.files)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> CachedFolder:
         about = self.text.facts, self.text.broken, self.shipped, RUNBOOK in self.folder.files
-        return Known(self.folder.signature, self.digest, *about)
+        return CachedFolder(self.folder.signature, self.digest, *about)
 
 
-class Looked(Struct, frozen=True):
-    seen: Sequence[Seen]
-    settled: Mapping[str, Known]
+class FolderScan(Struct, frozen=True):
+    seen: Sequence[ChangedFolder]
+    settled: Mapping[str, CachedFolder]
     """Those that are as they were, and only their times are others."""
     there: Mapping[str, Path]
     """Every skill with its folder."""
@@ -65,7 +65,7 @@ class Looked(Struct, frozen=True):
     """What cannot be read, in sentences."""
 
 
-class Looker:
+class FolderScanner:
     def __init__(self, folder: Path, shipped: Path, scan: Callable[[str], str]) -> None:
         self._folder = folder
         self._shipped = shipped
@@ -82,10 +82,10 @@ class Looker:
         found = self._places.get(name)
         return found if found is not None and found.parent == self._folder else self._folder / name
 
-    def look(self, known: Mapping[str, Known]) -> Looked:
+    def look(self, known: Mapping[str, CachedFolder]) -> FolderScan:
         there, odd = self._there()
-        seen: list[Seen] = []
-        settled: dict[str, Known] = {}
+        seen: list[ChangedFolder] = []
+        settled: dict[str, CachedFolder] = {}
         for name, place in list(there.items()):
             before = known.get(name)
             if before and before.shipped != self._is_shipped(place):
@@ -108,9 +108,9 @@ class Looker:
             else:
                 seen.append(self._seen(name, place, folder))
         self._places = there
-        return Looked(seen, settled, there, odd)
+        return FolderScan(seen, settled, there, odd)
 
-    def see(self, name: str) -> Seen | None:
+    def see(self, name: str) -> ChangedFolder | None:
         """One skill as it is now; None when it is not there."""
         place = self.place(name)
         if place is None:
@@ -139,23 +139,25 @@ class Looker:
                     odd.append(f"the folder {name!r} has the same name as another skill")
         return there, odd
 
-    def _read(self, place: Path) -> Folder:
+    def _read(self, place: Path) -> SkillFolder:
         """The folder; its times count only when they are older than this moment."""
         os.utime(self._folder / LOCK)
         now = (self._folder / LOCK).stat().st_mtime_ns
         folder = folders.read_folder(place)
         newest = max((max(times[1:3]) for times in folder.signature), default=0)
-        return folder if newest <= now - SETTLED_NS else Folder(folder.files, (), folder.left_out)
+        return (
+            folder if newest <= now - SETTLED_NS else SkillFolder(folder.files, (), folder.left_out)
+        )
 
-    def _seen(self, name: str, place: Path, folder: Folder) -> Seen:
+    def _seen(self, name: str, place: Path, folder: SkillFolder) -> ChangedFolder:
         text = decoded(folder.files[folders.main_file(folder.files)])
         shipped = self._is_shipped(place)
         # What comes with Hermes is looked through by its tests.
         danger = "" if shipped else self.dangers(folder.files)
-        return Seen(name, folder, parse(text or "", name), danger, shipped)
+        return ChangedFolder(name, folder, parse(text or "", name), danger, shipped)
 
 
-def read_index(path: Path) -> dict[str, Known]:
+def read_index(path: Path) -> dict[str, CachedFolder]:
     """What was known when it was last written; nothing when it cannot be read."""
     try:
         index = msgspec.json.decode(path.read_bytes(), type=_Index)
@@ -164,7 +166,7 @@ def read_index(path: Path) -> dict[str, Known]:
     return dict(index.skills) if index.version == INDEX_VERSION else {}
 
 
-def write_index(path: Path, known: Mapping[str, Known]) -> None:
+def write_index(path: Path, known: Mapping[str, CachedFolder]) -> None:
     """It need not outlive a power cut: what cannot be read is made anew."""
     data = msgspec.json.encode(_Index(INDEX_VERSION, dict(known)))
     draft = path.with_name(f"{path.name}.new")

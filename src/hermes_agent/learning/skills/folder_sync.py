@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.knowledge import Author, Doc, Lore, SkillRecord, Version
+from hermes_agent.core.knowledge import Author, Doc, KnowledgeStore, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.pseudonyms import private_folder
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.learning.skills import folder as folders
 from hermes_agent.learning.skills.file import SkillText, section
-from hermes_agent.learning.skills.folder import Folder, Leftover, Signature, digest
+from hermes_agent.learning.skills.folder import Leftover, Signature, SkillFolder, digest
 from hermes_agent.learning.skills.folder_scan import (
     INDEX,
     LOCK,
-    Known,
-    Looker,
-    Seen,
+    CachedFolder,
+    ChangedFolder,
+    FolderScanner,
     read_index,
     write_index,
 )
@@ -39,19 +39,19 @@ T = TypeVar("T")
 Keep = Callable[[], Awaitable[object]]
 
 
-class Shelf:
+class SkillFolderSync:
     def __init__(
         self,
         folder: Path,
-        lore: Lore,
+        lore: KnowledgeStore,
         shipped: Path,
         scan: Callable[[str], str],
         clock: Clock,
         patience: float = LOCK_SECONDS,
     ) -> None:
         """`patience`: seconds for which another process may keep the skills locked."""
-        self.known: dict[str, Known] = {}
-        self.looker = Looker(folder, shipped, scan)
+        self.known: dict[str, CachedFolder] = {}
+        self.looker = FolderScanner(folder, shipped, scan)
         self._folder = folder
         self._lore = lore
         self._clock = clock
@@ -183,7 +183,7 @@ class Shelf:
         if old is not None:
             await self._look_again(folders.leftover(old, wanted))
 
-    async def _read(self, place: Path) -> Folder:
+    async def _read(self, place: Path) -> SkillFolder:
         return await asyncio.to_thread(folders.read_folder, place)
 
     async def note(self, name: str) -> SkillRecord:
@@ -198,7 +198,7 @@ class Shelf:
             await self._remember()
         return await self._lore.skill(name)
 
-    async def _document(self, looked: Sequence[Seen]) -> None:
+    async def _document(self, looked: Sequence[ChangedFolder]) -> None:
         """Let those that were read be found, or no more. From then on they are known."""
         if not looked:
             return
@@ -214,7 +214,7 @@ class Shelf:
         )
         self.known |= {seen.name: seen.known for seen in looked}
 
-    async def _take(self, seen: Seen, record: SkillRecord | None) -> Sequence[str]:
+    async def _take(self, seen: ChangedFolder, record: SkillRecord | None) -> Sequence[str]:
         """A folder that was read becomes the current version, if it is not."""
         broken, said = seen.text.broken, list[str]()
         before = self.known.get(seen.name)
@@ -226,7 +226,7 @@ class Shelf:
             said.append(f"the skill {seen.name!r} is not offered: {broken}")
         return said
 
-    async def _again(self, seen: Seen) -> Sequence[str]:
+    async def _again(self, seen: ChangedFolder) -> Sequence[str]:
         """A folder that was removed is back as it was: so is the skill."""
         name, state, why = seen.name, *await self._before_removal(seen.name)
         version = await self._version(name, seen.digest)
@@ -244,7 +244,7 @@ class Shelf:
         found = ((states[each.what], each.why) for each in log[gone + 1 :] if each.what in states)
         return next(found)
 
-    async def _another(self, seen: Seen, record: SkillRecord | None) -> Sequence[str]:
+    async def _another(self, seen: ChangedFolder, record: SkillRecord | None) -> Sequence[str]:
         by: Author = "shipped" if seen.shipped else "person"
         earlier = await self._version(seen.name, seen.digest)
         if earlier is not None:
@@ -276,7 +276,7 @@ class Shelf:
             return []
         return [f"the skill {seen.name!r} was {why}: version {version.number}"]
 
-    async def _version(self, name: str, wanted: str) -> Version | None:
+    async def _version(self, name: str, wanted: str) -> SkillVersion | None:
         found = [each for each in await self._lore.versions(name) if each.digest == wanted]
         return found[-1] if found else None
 
@@ -319,7 +319,7 @@ class Shelf:
         await asyncio.to_thread(write_index, self._folder / INDEX, self.known)
 
 
-def standing(version: Version) -> SkillState:
+def standing(version: SkillVersion) -> SkillState:
     """The state that a version has by itself."""
     if version.by in ("person", "shipped"):
         return "given"

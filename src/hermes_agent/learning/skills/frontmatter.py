@@ -19,7 +19,7 @@ HEAD_CHARS, BRACKETS = 40_000, 500
 Value = str | list["Value"] | dict[str, "Value"]
 
 
-class Trouble(Struct, frozen=True):
+class FrontmatterError(Struct, frozen=True):
     message: str
     hint: str = ""
 
@@ -29,7 +29,7 @@ class Front(Struct, frozen=True):
 
     fields: dict[str, Value] = {}
     body: str = ""
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[FrontmatterError, ...] = ()
 
     def text(self, field: str) -> str:
         value = self.fields.get(field, "")
@@ -45,16 +45,18 @@ def read_front(text: str, folder_name: str = "") -> Front:
     folder."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     cut = _cut(text)
-    if isinstance(cut, Trouble):
+    if isinstance(cut, FrontmatterError):
         return Front(body=text, troubles=(cut,))
     head, body = cut
     try:
         value = _load(head)
     except _Refused as refused:
         hint = "one `field: value` a line; quote values that hold `: ` or begin with a sign"
-        return Front({}, body, (Trouble(f"the frontmatter is not plain YAML: {refused}", hint),))
+        return Front(
+            {}, body, (FrontmatterError(f"the frontmatter is not plain YAML: {refused}", hint),)
+        )
     if not isinstance(value, dict):
-        return Front({}, body, (Trouble("the frontmatter holds no `field: value` lines"),))
+        return Front({}, body, (FrontmatterError("the frontmatter holds no `field: value` lines"),))
     return Front(value, body, tuple(_checked(value, folder_name)))
 
 
@@ -63,22 +65,22 @@ def plain_name(name: str) -> str:
     return unicodedata.normalize("NFKC", name.strip())
 
 
-def _cut(text: str) -> tuple[str, str] | Trouble:
+def _cut(text: str) -> tuple[str, str] | FrontmatterError:
     """Head and body. The reference ends the head at the first `---` wherever it stands, even within
     a value, and drops the fields behind it; with them would go what bounds the skill. So a fence
     that has no line of its own is refused here."""
     if not text.startswith(FENCE):
-        return Trouble(
+        return FrontmatterError(
             "it does not begin with frontmatter",
             "the first line is `---`, then `name:` and `description:`, then another `---`",
         )
     parts = text.split(FENCE, 2)
     if len(parts) < 3:
-        return Trouble("the frontmatter has no end", "put a line `---` after it")
+        return FrontmatterError("the frontmatter has no end", "put a line `---` after it")
     head, rest = parts[1], parts[2]
     alone = head.partition("\n")[0].strip() == "" and head.endswith("\n")
     if not alone or rest.partition("\n")[0].strip():
-        return Trouble(
+        return FrontmatterError(
             "`---` in the frontmatter stands on a line with something else",
             "other agents end the frontmatter there; write it another way",
         )
@@ -159,31 +161,33 @@ def _mapping(events: "Iterator[Event]") -> dict[str, Value]:
     return fields
 
 
-def _checked(fields: dict[str, Value], folder_name: str) -> Iterator[Trouble]:
+def _checked(fields: dict[str, Value], folder_name: str) -> Iterator[FrontmatterError]:
     odd = sorted(fields.keys() - set(FIELDS))
     if odd:
-        yield Trouble(
+        yield FrontmatterError(
             f"the format has no field {', '.join(map(repr, odd))}",
             f"there are: {', '.join(FIELDS)}; anything else goes below `metadata`",
         )
     yield from _name(fields.get("name"), folder_name)
     description = fields.get("description")
     if not isinstance(description, str) or not description.strip():
-        yield Trouble("there is no description", "say what it does and when to use it")
+        yield FrontmatterError("there is no description", "say what it does and when to use it")
     elif len(description) > DESCRIPTION_CHARS:
-        yield Trouble(
+        yield FrontmatterError(
             f"the description has {len(description):,} characters; {DESCRIPTION_CHARS:,} at most"
         )
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str):
-        yield Trouble("compatibility is no text")
+        yield FrontmatterError("compatibility is no text")
     elif len(compatibility) > COMPATIBILITY_CHARS:
-        yield Trouble(f"compatibility has more than {COMPATIBILITY_CHARS} characters")
+        yield FrontmatterError(f"compatibility has more than {COMPATIBILITY_CHARS} characters")
 
 
-def _name(given: Value | None, folder_name: str) -> Sequence[Trouble]:
+def _name(given: Value | None, folder_name: str) -> Sequence[FrontmatterError]:
     if not isinstance(given, str) or not given.strip():
-        return [Trouble("there is no name", "lower-case letters, digits and single hyphens")]
+        return [
+            FrontmatterError("there is no name", "lower-case letters, digits and single hyphens")
+        ]
     name = plain_name(given)
     wrong = [
         said
@@ -197,9 +201,11 @@ def _name(given: Value | None, folder_name: str) -> Sequence[Trouble]:
         if holds
     ]
     hint = "lower-case letters, digits and single hyphens"
-    troubles = [Trouble(f"the name {name!r} {said}", hint) for said in wrong]
+    troubles = [FrontmatterError(f"the name {name!r} {said}", hint) for said in wrong]
     if folder_name and unicodedata.normalize("NFKC", folder_name) != name:
         troubles.append(
-            Trouble(f"the name {name!r} is not that of its folder, {folder_name!r}", "rename one")
+            FrontmatterError(
+                f"the name {name!r} is not that of its folder, {folder_name!r}", "rename one"
+            )
         )
     return troubles

@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.knowledge import Lore, SkillRecord, SkillUse, Version
+from hermes_agent.core.knowledge import KnowledgeStore, SkillRecord, SkillUse, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
-from hermes_agent.learning.evaluation.statistics import Verdict
+from hermes_agent.learning.evaluation.statistics import EvaluationVerdict
 from hermes_agent.learning.skills.folder import decoded
 
 WINDOW = 3
@@ -39,7 +39,7 @@ DAY_SECONDS = 86_400.0
 BY = "learning"
 
 
-class Move(Struct, frozen=True):
+class Transition(Struct, frozen=True):
     """What becomes of a skill, and why. `back`: to its last good version, where it has one, and
     demoted otherwise."""
 
@@ -47,7 +47,7 @@ class Move(Struct, frozen=True):
     why: str
 
 
-class Shelf(Protocol):
+class SkillStore(Protocol):
     """The part of the skill book that is needed here."""
 
     async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord: ...
@@ -63,18 +63,18 @@ class Shelf(Protocol):
         ...
 
 
-def after_proof(record: SkillRecord, verdict: Verdict) -> Move | None:
+def after_proof(record: SkillRecord, verdict: EvaluationVerdict) -> Transition | None:
     """What a proof of the current version makes of a skill."""
     if verdict.later or verdict.digest != record.digest:
         return None
     if verdict.promote and record.state in {"candidate", "given"}:
-        return Move("proven", verdict.why)
+        return Transition("proven", verdict.why)
     if verdict.harmful and record.state in OFFERED:
-        return Move("back", verdict.why)
+        return Transition("back", verdict.why)
     return None
 
 
-def after_use(record: SkillRecord, uses: Sequence[SkillUse], now: float) -> Move | None:
+def after_use(record: SkillRecord, uses: Sequence[SkillUse], now: float) -> Transition | None:
     """What its uses make of a skill; None while it stays as it is."""
     if record.state not in OFFERED:
         return None
@@ -86,7 +86,7 @@ def after_use(record: SkillRecord, uses: Sequence[SkillUse], now: float) -> Move
     ]
     other = [use for use in sorted(uses, key=lambda use: use.time) if not use.opened]
     if why := _goes_wrong(opened, other) or _costs_more(opened, other):
-        return Move("back", why)
+        return Transition("back", why)
     return _unused(record, opened, other, now) if record.state == "candidate" else None
 
 
@@ -151,17 +151,17 @@ def _costs_more(opened: Sequence[SkillUse], other: Sequence[SkillUse]) -> str:
 
 def _unused(
     record: SkillRecord, opened: Sequence[SkillUse], other: Sequence[SkillUse], now: float
-) -> Move | None:
+) -> Transition | None:
     since = [use for use in other if use.time >= record.changed]
     if not opened and len(since) >= OFFERS:
-        return Move("retired", f"unused: it fitted {len(since)} turns and was never opened")
+        return Transition("retired", f"unused: it fitted {len(since)} turns and was never opened")
     if now - record.changed > DAYS * DAY_SECONDS:
-        return Move("retired", f"unproven after {DAYS:.0f} days")
+        return Transition("retired", f"unproven after {DAYS:.0f} days")
     return None
 
 
-class Standing:
-    def __init__(self, *, lore: Lore, skills: Shelf, clock: Clock) -> None:
+class SkillLifecycle:
+    def __init__(self, *, lore: KnowledgeStore, skills: SkillStore, clock: Clock) -> None:
         self._lore = lore
         self._skills = skills
         self._clock = clock
@@ -178,7 +178,7 @@ class Standing:
         done = [await self.settle(name) for name in names]
         return [words for words in done if words]
 
-    async def decide(self, verdict: Verdict) -> str:
+    async def decide(self, verdict: EvaluationVerdict) -> str:
         """Do what a proof came to; what was done, or nothing."""
         record = await self._lore.skill(verdict.skill)
         if verdict.digest != record.digest:
@@ -186,7 +186,7 @@ class Standing:
         move = after_proof(record, verdict)
         return await self._do(record, move) if move else ""
 
-    async def _decide_pending(self, record: SkillRecord, verdict: Verdict) -> str:
+    async def _decide_pending(self, record: SkillRecord, verdict: EvaluationVerdict) -> str:
         """A pending version takes the place of the current one once it is proven, and not
         otherwise; that of a person's text only with their word."""
         if not verdict.promote or record.state not in OFFERED:
@@ -208,7 +208,7 @@ class Standing:
         names = [one.body["name"] for one in accepted if one.body.get("base") == record.digest]
         return record.name in names and number > record.version
 
-    async def _propose(self, record: SkillRecord, version: Version, why: str) -> str:
+    async def _propose(self, record: SkillRecord, version: SkillVersion, why: str) -> str:
         """Put a version that is proven to a person, once."""
         files = await self._lore.files(record.name, version.number)
         texts = {path: decoded(data) for path, data in files.items()}
@@ -228,7 +228,7 @@ class Standing:
         made = await self._lore.propose("skill", title, body, f"proof: {why}", version.model)
         return f"version {version.number} of {record.name} is proven: proposal {made.id}"
 
-    async def _do(self, record: SkillRecord, move: Move) -> str:
+    async def _do(self, record: SkillRecord, move: Transition) -> str:
         name, why = record.name, move.why
         if move.to == "back":
             return await self._back(record, why)

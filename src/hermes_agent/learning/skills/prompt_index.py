@@ -19,7 +19,7 @@ FIND_MORE = "Find more with `recall`, kind skill."
 _PIECE = re.compile(r"[A-Za-z]+| ?[0-9]|\n|[^\sA-Za-z0-9]")
 
 
-class Entry(Struct, frozen=True):
+class SkillIndexEntry(Struct, frozen=True):
     name: str
     description: str
     category: str
@@ -30,7 +30,7 @@ class Entry(Struct, frozen=True):
     shipped: bool = False
 
 
-def index(entries: Sequence[Entry], most_tokens: int = MOST_TOKENS) -> str:
+def index(entries: Sequence[SkillIndexEntry], most_tokens: int = MOST_TOKENS) -> str:
     """One line each with its description while that fits, then with a shorter one, then names by
     category, as many of each as fit. Empty when there are none. Of the bundled skills for incidents
     only the names are listed: they say what they are for, and an incident's brief says more."""
@@ -60,7 +60,7 @@ def _cost(piece: str) -> int:
     return len(piece)
 
 
-def _by_category(entries: Sequence[Entry], most_tokens: int) -> str:
+def _by_category(entries: Sequence[SkillIndexEntry], most_tokens: int) -> str:
     groups: dict[str, list[str]] = {}
     for each in sorted(entries, key=lambda each: (each.category or OTHER, each.name)):
         groups.setdefault(each.category or OTHER, []).append(each.name)

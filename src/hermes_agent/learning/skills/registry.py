@@ -8,12 +8,12 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.knowledge import Author, Lore, SkillRecord, Version
+from hermes_agent.core.knowledge import Author, KnowledgeStore, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.core.tool_services import OpenedSkill
 from hermes_agent.learning.skills import rendering
-from hermes_agent.learning.skills.file import Problem, SkillText, parse, problems
+from hermes_agent.learning.skills.file import SkillProblem, SkillText, parse, problems
 from hermes_agent.learning.skills.folder import (
     RUNBOOK,
     check_paths,
@@ -21,23 +21,23 @@ from hermes_agent.learning.skills.folder import (
     digest,
     main_file,
 )  # fmt: skip
-from hermes_agent.learning.skills.folder_sync import Shelf, standing
+from hermes_agent.learning.skills.folder_sync import SkillFolderSync, standing
 from hermes_agent.learning.skills.frontmatter import plain_name
-from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, Entry, index
-from hermes_agent.learning.skills.rendering import SkillLine, SkillPage, Words, likeness
+from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, SkillIndexEntry, index
+from hermes_agent.learning.skills.rendering import ComparedWords, SkillLine, SkillPage, likeness
 
 DUPLICATE = 0.8
 NEAR, NEAREST = 0.2, 5
 """Skills that are at least so much alike are named, the nearest ones only."""
 
 
-class SkillBook:
+class SkillRegistry:
     """`scan` says why a text looks dangerous, or nothing; `redact` takes secrets out."""
 
     def __init__(
         self,
         folder: Path,
-        lore: Lore,
+        lore: KnowledgeStore,
         *,
         shipped: Path,
         scan: Callable[[str], str],
@@ -46,10 +46,10 @@ class SkillBook:
         platform: str,
     ) -> None:
         self._lore = lore
-        self._shelf = Shelf(folder, lore, shipped, scan, clock)
+        self._shelf = SkillFolderSync(folder, lore, shipped, scan, clock)
         self._redact = redact
         self._platform = platform
-        self._words: dict[str, Words] = {}
+        self._words: dict[str, ComparedWords] = {}
 
     async def sync(self) -> Sequence[str]:
         """Take in what was changed by hand; what came of it since this was called last, in
@@ -57,11 +57,11 @@ class SkillBook:
         await self._refresh()
         return self._shelf.news()
 
-    async def offered(self, tools: Collection[str]) -> Sequence[Entry]:
+    async def offered(self, tools: Collection[str]) -> Sequence[SkillIndexEntry]:
         """Skills that can be used by a session with these tools, by name."""
         await self._refresh()
         have = frozenset(tools)
-        found: list[Entry] = []
+        found: list[SkillIndexEntry] = []
         for record in await self._lore.skills():
             known = self._shelf.known.get(record.name)
             if record.state not in OFFERED or known is None or known.broken:
@@ -69,10 +69,10 @@ class SkillBook:
             if known.digest == record.digest and known.facts.fits(have, self._platform):
                 facts = known.facts
                 about = facts.description, facts.category, record.state, record.digest
-                found.append(Entry(record.name, *about, facts.incident, known.shipped))
+                found.append(SkillIndexEntry(record.name, *about, facts.incident, known.shipped))
         return sorted(found, key=lambda each: each.name)
 
-    def index(self, entries: Sequence[Entry], most_tokens: int = MOST_TOKENS) -> str:
+    def index(self, entries: Sequence[SkillIndexEntry], most_tokens: int = MOST_TOKENS) -> str:
         """The list of skills as a prompt shows it; empty when there are none."""
         return index(entries, most_tokens)
 
@@ -147,7 +147,7 @@ class SkillBook:
     async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]:
         """Other skills that are much like this one, the most alike first; those that were put away
         count, so that they are not written again."""
-        wanted = Words(name, description, body)
+        wanted = ComparedWords(name, description, body)
         found: list[tuple[str, float]] = []
         for record in await self._lore.skills():
             if record.name == name or record.state == "quarantined":
@@ -155,7 +155,9 @@ class SkillBook:
             if record.digest not in self._words:
                 files = await self._lore.files(record.name, record.version)
                 skill = _parsed(files, record.name)
-                self._words[record.digest] = Words(record.name, skill.facts.description, skill.body)
+                self._words[record.digest] = ComparedWords(
+                    record.name, skill.facts.description, skill.body
+                )
             score = likeness(wanted, self._words[record.digest])
             if score >= NEAR:
                 found.append((record.name, round(score, 3)))
@@ -208,12 +210,12 @@ class SkillBook:
         by: Author,
         model: str = "",
         why: str = "",
-    ) -> Version:
+    ) -> SkillVersion:
         """Keep a version beside the one in use, to be proven first. The folder stays as it is."""
         name = plain_name(name)
         fit = await asyncio.to_thread(self._fit, name, files, by)
 
-        async def work() -> Version:
+        async def work() -> SkillVersion:
             await self._shelf.take_in()
             return await self._lore.keep_version(
                 name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
@@ -309,7 +311,7 @@ class SkillBook:
             fit |= {path: self._redact(text).encode() for path, text in texts.items() if text}
         wrong = [each for each in problems(fit, name) if each.severity == "error"]
         if len(name.encode()) > 255:
-            wrong.append(Problem("error", f"the name {name!r} is too long for a folder"))
+            wrong.append(SkillProblem("error", f"the name {name!r} is too long for a folder"))
         if wrong:
             more = "; ".join(each.message for each in wrong[1:])
             raise UsageError(
@@ -357,7 +359,7 @@ class SkillBook:
         except NotFound:
             return None
 
-    async def _version(self, name: str, number: int) -> Version:
+    async def _version(self, name: str, number: int) -> SkillVersion:
         for each in await self._lore.versions(name):
             if each.number == number:
                 return each

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.knowledge import SkillChange, SkillRecord, Version
-from hermes_agent.core.skills import Bounds, Opened, Runbook
+from hermes_agent.core.knowledge import SkillChange, SkillRecord, SkillVersion
+from hermes_agent.core.skills import ActivatedSkill, Runbook, SkillLimits
 from hermes_agent.core.tool_services import OpenedSkill, Snippet
-from hermes_agent.learning.skills.file import Problem, SkillText
+from hermes_agent.learning.skills.file import SkillProblem, SkillText
 from hermes_agent.learning.skills.folder import RUNBOOK, decoded, main_file
 from hermes_agent.learning.skills.template import read_arguments, with_values
 
@@ -51,8 +51,8 @@ class SkillPage(Struct, frozen=True):
     record: SkillRecord
     text: SkillText
     files: Mapping[str, bytes]
-    problems: Sequence[Problem]
-    versions: Sequence[Version]
+    problems: Sequence[SkillProblem]
+    versions: Sequence[SkillVersion]
     changes: Sequence[SkillChange]
     has_runbook: bool
     folder: str
@@ -87,11 +87,11 @@ def opened(
         for each in body.snippets
     )
     runbook = _runbook(record.name, files, values, facts).with_define() if run else None
-    made = Opened(record.name, record.digest, skill.bounds, arguments, runbook)
+    made = ActivatedSkill(record.name, record.digest, skill.bounds, arguments, runbook)
     return OpenedSkill(made, text, moved)
 
 
-def in_words(bounds: Bounds) -> str:
+def in_words(bounds: SkillLimits) -> str:
     """What a skill's bounds leave."""
     commands = [
         each[len(_TERMINAL) : -1].removesuffix(":*")
@@ -121,7 +121,7 @@ def diff(one: Mapping[str, bytes], other: Mapping[str, bytes], before: str, afte
     return "\n".join(parts)
 
 
-def likeness(one: "Words", other: "Words") -> float:
+def likeness(one: "ComparedWords", other: "ComparedWords") -> float:
     """From 0 to 1. Texts that are copied share runs of words; those that are written anew share the
     words that count."""
     copied = _overlap(one.shingles, other.shingles)
@@ -129,7 +129,7 @@ def likeness(one: "Words", other: "Words") -> float:
     return max(copied, meant)
 
 
-class Words:
+class ComparedWords:
     """What of a skill is compared."""
 
     def __init__(self, name: str, description: str, body: str) -> None:

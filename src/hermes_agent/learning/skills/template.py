@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tool_services import Snippet
-from hermes_agent.learning.skills.frontmatter import Trouble
+from hermes_agent.learning.skills.frontmatter import FrontmatterError
 from hermes_agent.learning.skills.placeholders import NAME, PLACEHOLDER, within
 
 ALL = "$ARGUMENTS"
@@ -19,7 +19,7 @@ _SNIPPET = re.compile(r"(?<![\\`])!`([^`\n]+)`")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})(.*)")
 
 
-class Parameter(Struct, frozen=True, omit_defaults=True):
+class SkillParameter(Struct, frozen=True, omit_defaults=True):
     name: str
     about: str = ""
     required: bool = True
@@ -33,10 +33,10 @@ class Filled(Struct, frozen=True):
     snippets: tuple[Snippet, ...] = ()
 
 
-def read_parameters(text: str) -> tuple[Parameter, ...]:
+def read_parameters(text: str) -> tuple[SkillParameter, ...]:
     """One a line: `service: the unit to look at`, `note?: may be left out`,
     `lines?=200: with a default`."""
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, SkillParameter] = {}
     for line in filter(None, (line.strip() for line in text.splitlines())):
         left, _, about = line.partition(": ")
         match = _PARAMETER.fullmatch(left.removesuffix(":").strip())
@@ -49,12 +49,12 @@ def read_parameters(text: str) -> tuple[Parameter, ...]:
         if name in parameters:
             raise UsageError(f"the parameter {name!r} is there twice")
         optional = bool(mark) or default is not None
-        parameters[name] = Parameter(name, about.strip(), not optional, default or "")
+        parameters[name] = SkillParameter(name, about.strip(), not optional, default or "")
     return tuple(parameters.values())
 
 
 def read_arguments(
-    parameters: Sequence[Parameter], arguments: str, skill: str = ""
+    parameters: Sequence[SkillParameter], arguments: str, skill: str = ""
 ) -> Mapping[str, str]:
     """The value of each parameter, from words in order and `name=value`. Without parameters, the
     arguments are for `$ARGUMENTS` alone."""
@@ -104,7 +104,7 @@ def snippets(body: str) -> Sequence[Snippet]:
 
 def with_values(
     body: str,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[SkillParameter],
     values: Mapping[str, str],
     arguments: str = "",
     facts: Mapping[str, str] | None = None,
@@ -149,20 +149,20 @@ def placeholders(text: str) -> "set[str]":
     return {match[1] for match in _PLACEHOLDER.finditer(text) if match[1]}
 
 
-def snippet_troubles(body: str, parameters: Sequence[Parameter]) -> Iterator[Trouble]:
+def snippet_troubles(body: str, parameters: Sequence[SkillParameter]) -> Iterator[FrontmatterError]:
     known = {each.name for each in parameters}
     for snippet in snippets(body):
         yield from _misplaced(snippet.command, known)
 
 
-def _misplaced(command: str, known: "set[str]") -> Iterator[Trouble]:
+def _misplaced(command: str, known: "set[str]") -> Iterator[FrontmatterError]:
     """Placeholders that stand where the quotes put around a value would not hold it together: what
     it holds would be read by the shell."""
     for match in _PLACEHOLDER.finditer(command):
         ours = match.group() == ALL or match[1] in known
         inside = within(command, match.start()) if ours else ""
         if inside:
-            yield Trouble(
+            yield FrontmatterError(
                 f"{match.group()} stands within {inside} in {command!r}",
                 "write it as a word of its own: values are quoted when they are filled in",
             )
@@ -177,7 +177,7 @@ def _put(text: str, known: "set[str]", values: Mapping[str, str], arguments: str
     return _PLACEHOLDER.sub(put, text)
 
 
-def _shown(parameter: Parameter) -> str:
+def _shown(parameter: SkillParameter) -> str:
     if parameter.required:
         return parameter.name.upper()
     return f"[{parameter.name}={parameter.default or '…'}]"

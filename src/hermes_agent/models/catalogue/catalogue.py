@@ -40,7 +40,7 @@ class _HomeFile(Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, msgspec.Raw]
 
 
-class Entry(Struct, frozen=True):
+class CatalogueEntry(Struct, frozen=True):
     name: str
     facts: ModelFacts
 
@@ -150,7 +150,7 @@ class Catalogue:
         models = (name[len(start) :] for name in self.models if name.startswith(start))
         return tuple(f"{service}/{model}" for model in models)
 
-    def search(self, words: str, *, service: str = "", limit: int = 50) -> list[Entry]:
+    def search(self, words: str, *, service: str = "", limit: int = 50) -> list[CatalogueEntry]:
         """The models whose name holds every word, the best fitting and the newest first. Dashes,
         dots and the like are one: `opus 4.5` finds `claude-opus-4-5`."""
         wanted = [_plain(word) for word in words.split()]
@@ -158,7 +158,7 @@ class Catalogue:
         fitting = [name for name in names if all(word in _plain(name) for word in wanted)]
         fitting.sort(key=lambda name: _place(name, wanted))
         found = ((name, self.facts(name)) for name in fitting[:limit])
-        return [Entry(name, facts) for name, facts in found if facts is not None]
+        return [CatalogueEntry(name, facts) for name, facts in found if facts is not None]
 
     def resolve(self, written: str) -> str:
         """The full name of what somebody wrote: `service/model` as it is, known or not, since

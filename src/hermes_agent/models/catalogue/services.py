@@ -9,177 +9,177 @@ import msgspec
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.settings.root import ModelSettings
-from hermes_agent.core.settings.services import Service, ServiceSettings
+from hermes_agent.core.settings.services import ModelService, ServiceSettings
 
-SERVICES: dict[str, Service] = {
+SERVICES: dict[str, ModelService] = {
     # Those who make models.
-    "anthropic": Service(
+    "anthropic": ModelService(
         wire="anthropic",
         url="https://api.anthropic.com",
         url_variable="ANTHROPIC_BASE_URL",
         key_variables=("ANTHROPIC_API_KEY",),
     ),
-    "openai": Service(
+    "openai": ModelService(
         wire="openai-responses",
         url="https://api.openai.com/v1",
         url_variable="OPENAI_BASE_URL",
         key_variables=("OPENAI_API_KEY",),
     ),
-    "openai-chat": Service(
+    "openai-chat": ModelService(
         url="https://api.openai.com/v1",
         url_variable="OPENAI_BASE_URL",
         key_variables=("OPENAI_API_KEY",),
         quirks=("max_completion_tokens", "reasoning_effort", "prompt_cache_key"),
     ),
-    "gemini": Service(
+    "gemini": ModelService(
         wire="gemini",
         url="https://generativelanguage.googleapis.com/v1beta",
         url_variable="GOOGLE_GEMINI_BASE_URL",
         key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     ),
-    "mistral": Service(
+    "mistral": ModelService(
         wire="mistral",
         url="https://api.mistral.ai/v1",
         key_variables=("MISTRAL_API_KEY",),
         quirks=("prompt_cache_key",),
     ),
-    "xai": Service(
+    "xai": ModelService(
         wire="openai-responses",
         url="https://api.x.ai/v1",
         key_variables=("XAI_API_KEY",),
     ),
-    "deepseek": Service(
+    "deepseek": ModelService(
         url="https://api.deepseek.com",
         key_variables=("DEEPSEEK_API_KEY",),
         quirks=("reasoning_content", "reasoning_effort"),
     ),
-    "moonshot": Service(
+    "moonshot": ModelService(
         url="https://api.moonshot.ai/v1",
         url_variable="MOONSHOT_BASE_URL",
         key_variables=("MOONSHOT_API_KEY",),
         quirks=("reasoning_content", "reasoning_effort", "prompt_cache_key"),
     ),
-    "zai": Service(
+    "zai": ModelService(
         url="https://api.z.ai/api/paas/v4",
         url_variable="ZAI_BASE_URL",
         key_variables=("ZAI_API_KEY", "ZHIPU_API_KEY"),
         quirks=("reasoning_content", "reasoning_effort", "tool_stream"),
     ),
-    "minimax": Service(
+    "minimax": ModelService(
         # Its format of choice: the chat format loses the thoughts between calls.
         wire="anthropic",
         url="https://api.minimax.io/anthropic",
         url_variable="MINIMAX_BASE_URL",
         key_variables=("MINIMAX_API_KEY",),
     ),
-    "qwen": Service(
+    "qwen": ModelService(
         url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         url_variable="DASHSCOPE_BASE_URL",
         key_variables=("DASHSCOPE_API_KEY",),
         quirks=("reasoning_content", "reasoning_effort"),
     ),
-    "cohere": Service(
+    "cohere": ModelService(
         url="https://api.cohere.ai/compatibility/v1",
         key_variables=("COHERE_API_KEY", "CO_API_KEY"),
         quirks=("no_stream_options", "reasoning_effort"),
     ),
-    "perplexity": Service(
+    "perplexity": ModelService(
         url="https://api.perplexity.ai",
         key_variables=("PERPLEXITY_API_KEY",),
         quirks=("reasoning_effort", "alternating"),
     ),
-    "nous": Service(
+    "nous": ModelService(
         url="https://inference-api.nousresearch.com/v1",
         key_variables=("NOUS_API_KEY",),
         quirks=("reasoning_details", "reasoning_object", "cache_control", "told_cost"),
     ),
     # Those who pass on to many.
-    "openrouter": Service(
+    "openrouter": ModelService(
         url="https://openrouter.ai/api/v1",
         key_variables=("OPENROUTER_API_KEY",),
         quirks=("reasoning_details", "reasoning_object", "cache_control", "told_cost"),
     ),
-    "bedrock": Service(
+    "bedrock": ModelService(
         wire="bedrock",
         url="https://bedrock-runtime.{region}.amazonaws.com",
         url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
         key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
     ),
-    "azure": Service(
+    "azure": ModelService(
         url="https://{resource}.openai.azure.com/openai/v1",
         url_variable="AZURE_OPENAI_ENDPOINT",
         key_variables=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
         quirks=("api_key_header", "max_completion_tokens", "reasoning_effort", "prompt_cache_key"),
     ),
-    "codex": Service(
+    "codex": ModelService(
         wire="openai-responses",
         url="https://chatgpt.com/backend-api/codex",
         quirks=("codex",),
     ),
-    "github": Service(
+    "github": ModelService(
         url="https://models.github.ai/inference",
         key_variables=("GITHUB_TOKEN",),
         quirks=("max_completion_tokens", "reasoning_effort"),
     ),
-    "huggingface": Service(
+    "huggingface": ModelService(
         url="https://router.huggingface.co/v1",
         key_variables=("HF_TOKEN",),
         quirks=("reasoning_effort",),
     ),
     # Those who run open models.
-    "groq": Service(
+    "groq": ModelService(
         url="https://api.groq.com/openai/v1",
         key_variables=("GROQ_API_KEY",),
         quirks=("max_completion_tokens", "reasoning_effort"),
     ),
-    "cerebras": Service(
+    "cerebras": ModelService(
         url="https://api.cerebras.ai/v1",
         key_variables=("CEREBRAS_API_KEY",),
         quirks=("max_completion_tokens", "reasoning_effort"),
     ),
-    "sambanova": Service(
+    "sambanova": ModelService(
         url="https://api.sambanova.ai/v1",
         key_variables=("SAMBANOVA_API_KEY",),
         quirks=("reasoning_effort",),
     ),
-    "together": Service(
+    "together": ModelService(
         url="https://api.together.xyz/v1",
         key_variables=("TOGETHER_API_KEY",),
         quirks=("reasoning_effort",),
     ),
-    "fireworks": Service(
+    "fireworks": ModelService(
         url="https://api.fireworks.ai/inference/v1",
         key_variables=("FIREWORKS_API_KEY",),
         quirks=("reasoning_content", "reasoning_effort"),
     ),
-    "nvidia": Service(
+    "nvidia": ModelService(
         url="https://integrate.api.nvidia.com/v1",
         key_variables=("NVIDIA_API_KEY",),
         quirks=("reasoning_effort",),
     ),
     # Servers of one's own.
-    "ollama": Service(
+    "ollama": ModelService(
         url="http://127.0.0.1:11434/v1",
         url_variable="OLLAMA_BASE_URL",
         key_variables=("OLLAMA_API_KEY",),
         needs_key=False,
         quirks=("reasoning_effort",),
     ),
-    "llamacpp": Service(
+    "llamacpp": ModelService(
         url="http://127.0.0.1:8080/v1",
         url_variable="LLAMACPP_BASE_URL",
         key_variables=("LLAMACPP_API_KEY",),
         needs_key=False,
         quirks=("alternating",),
     ),
-    "lmstudio": Service(
+    "lmstudio": ModelService(
         url="http://127.0.0.1:1234/v1",
         url_variable="LMSTUDIO_BASE_URL",
         key_variables=("LMSTUDIO_API_KEY",),
         needs_key=False,
         quirks=("alternating",),
     ),
-    "vllm": Service(
+    "vllm": ModelService(
         url="http://127.0.0.1:8000/v1",
         url_variable="VLLM_BASE_URL",
         key_variables=("VLLM_API_KEY",),
@@ -187,9 +187,9 @@ SERVICES: dict[str, Service] = {
         quirks=("reasoning_effort",),
     ),
     # Inside this process, or no model at all.
-    "local": Service(wire="local", needs_key=False),
-    "scripted": Service(wire="scripted", needs_key=False),
-    "builtin": Service(wire="builtin", needs_key=False),
+    "local": ModelService(wire="local", needs_key=False),
+    "scripted": ModelService(wire="scripted", needs_key=False),
+    "builtin": ModelService(wire="builtin", needs_key=False),
 }
 """By name; the maker of a model comes before those who only run it."""
 
@@ -212,7 +212,7 @@ def known_services(settings: ModelSettings) -> tuple[str, ...]:
 
 def service_of(
     name: str, settings: ModelSettings, environ: Mapping[str, str]
-) -> tuple[str, Service, str]:
+) -> tuple[str, ModelService, str]:
     """The service of the model `name` (`service/model`, or the service alone): its name, its row
     with what the settings change, and its address without a slash at the end; the address is
     empty for a model inside this process."""
@@ -223,7 +223,7 @@ def service_of(
             f"no model service is called {name!r}",
             f"services: {', '.join(sorted(known_services(settings)))}",
         )
-    service = _changed(row or Service(), change or ServiceSettings())
+    service = _changed(row or ModelService(), change or ServiceSettings())
     if service.wire in ("local", "scripted", "builtin"):
         return name, service, service.url
     url = _address(name, service, environ)
@@ -235,17 +235,17 @@ def service_of(
     return name, service, url
 
 
-def _changed(row: Service, change: ServiceSettings) -> Service:
+def _changed(row: ModelService, change: ServiceSettings) -> ModelService:
     """The row with every field that the change sets; headers and query are added to."""
     said: dict[str, Any] = {}
-    for field in Service.__struct_fields__:
+    for field in ModelService.__struct_fields__:
         old, new = getattr(row, field), getattr(change, field)
         if new is not None:
             said[field] = old | new if isinstance(new, dict) else new
     return msgspec.structs.replace(row, **said)
 
 
-def _compatible(service: Service, change: ServiceSettings) -> Service:
+def _compatible(service: ModelService, change: ServiceSettings) -> ModelService:
     """A server that only resembles OpenAI's: unless the settings say more of it, it has the chat
     format alone, knows the plain fields of that, and may want no key."""
     return msgspec.structs.replace(
@@ -261,7 +261,7 @@ def _is_openai(url: str) -> bool:
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
-def _address(name: str, service: Service, environ: Mapping[str, str]) -> str:
+def _address(name: str, service: ModelService, environ: Mapping[str, str]) -> str:
     told = environ.get(service.url_variable, "") if service.url_variable else ""
     source = service.url_variable if told else f"the address of {name}"
     url = (told or _filled(name, service, environ)).rstrip("/")
@@ -281,7 +281,7 @@ def _address(name: str, service: Service, environ: Mapping[str, str]) -> str:
     return url
 
 
-def _filled(name: str, service: Service, environ: Mapping[str, str]) -> str:
+def _filled(name: str, service: ModelService, environ: Mapping[str, str]) -> str:
     """The row's URL with its blanks filled."""
     url = service.url
     if "{region}" in url:
@@ -315,6 +315,6 @@ def _shown(url: str) -> str:
     return re.sub(r"[^/@]*@", "", url)
 
 
-def _way_to_set(name: str, service: Service) -> str:
+def _way_to_set(name: str, service: ModelService) -> str:
     by_setting = f"`hermes config set models.services.{name}.url URL`"
     return f"set {service.url_variable} or {by_setting}" if service.url_variable else by_setting

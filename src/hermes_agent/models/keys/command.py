@@ -27,7 +27,7 @@ _MOST_BYTES = 65_536
 _SHOWN_CHARS = 200
 
 
-class Printed(Struct, frozen=True):
+class KeyCommandOutput(Struct, frozen=True):
     """What a command printed, when it is more than a key."""
 
     secret: str
@@ -105,12 +105,12 @@ class CommandSource:
         )
 
 
-def _printed(output: str, label: str) -> Printed:
+def _printed(output: str, label: str) -> KeyCommandOutput:
     text = output.strip()
     if not text.startswith("{"):
-        return Printed(text.split("\n", 1)[0].strip())
+        return KeyCommandOutput(text.split("\n", 1)[0].strip())
     try:
-        return msgspec.json.decode(text, type=Printed)
+        return msgspec.json.decode(text, type=KeyCommandOutput)
     except msgspec.MsgspecError:
         # What msgspec says may quote what was printed.
         raise ModelError(

@@ -6,25 +6,25 @@ from pathlib import Path
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.pseudonyms import credentials_file
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.keys.oauth.table import login_of
-from hermes_agent.models.keys.validation import Learn, Source, SourceRow, checked, described
+from hermes_agent.models.keys.validation import KeyOrigin, Learn, SourceRow, checked, described
 from hermes_agent.models.wires.base import Credential
 
-__all__ = ["Source", "SourceRow", "described", "sources"]
+__all__ = ["KeyOrigin", "SourceRow", "described", "sources"]
 
 BEDROCK_TOKEN = "AWS_BEARER_TOKEN_BEDROCK"  # noqa: S105  the variable's name
 
 
 def sources(
     name: str,
-    service: Service,
+    service: ModelService,
     written: Sequence[str],
     environ: Mapping[str, str],
     home: Path,
     learn: Learn,
     clock: Clock,
-) -> tuple[Source, ...]:
+) -> tuple[KeyOrigin, ...]:
     """The sources that `written` (the settings' `models.keys` of this service) names; where it
     names none, the first of the usual places that has a key. Runs no command and asks no keyring
     yet."""
@@ -69,7 +69,7 @@ class _World:
     def __init__(
         self,
         name: str,
-        service: Service,
+        service: ModelService,
         environ: Mapping[str, str],
         home: Path,
         learn: Learn,
@@ -78,7 +78,7 @@ class _World:
         self._name, self._service, self._environ = name, service, environ
         self._home, self._learn, self._clock = home, learn, clock
 
-    def named(self, entry: str, number: int) -> Source:
+    def named(self, entry: str, number: int) -> KeyOrigin:
         kind, _, rest = entry.strip().partition(":")
         rest = rest.strip()
         if kind == "env" and rest:
@@ -98,7 +98,7 @@ class _World:
             "it is one of env:NAME, keyring:NAME, command:… and login",
         )
 
-    def usual(self) -> Source | None:
+    def usual(self) -> KeyOrigin | None:
         bedrock = self._service.wire == "bedrock"
         # AWS's other variables are no keys that go out as they are.
         for variable in (BEDROCK_TOKEN,) if bedrock else self._service.key_variables:
@@ -121,12 +121,12 @@ class _World:
     def _kept(self, kind: str) -> bool:
         return credentials_file(self._home, self._name, kind).exists()
 
-    def _keyring(self, service: str, user: str) -> Source:
+    def _keyring(self, service: str, user: str) -> KeyOrigin:
         from hermes_agent.models.keys.keyring import KeyringSource
 
         return KeyringSource(service, user, self._learn)
 
-    def _login(self) -> Source:
+    def _login(self) -> KeyOrigin:
         from hermes_agent.models.keys.oauth.tokens import LoginSource
 
         login = login_of(self._name, self._service)

@@ -7,14 +7,14 @@ from typing import Literal
 
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.pseudonyms import credentials_file, private_folder, write_private
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.keys.oauth.tokens import forget_token
 from hermes_agent.models.keys.validation import checked
 
 Where = Literal["env-file", "keyring"]
 
 
-def store_key(name: str, service: Service, secret: str, where: Where, home: Path) -> str:
+def store_key(name: str, service: ModelService, secret: str, where: Where, home: Path) -> str:
     """Keep the key of a service; returns where it lies now, for people."""
     try:
         checked(secret, "your input")
@@ -46,7 +46,7 @@ def store_secret(variable: str, secret: str, home: Path) -> str:
     return f"{variable} in {str(file)!r}"
 
 
-def forget_key(name: str, service: Service, home: Path) -> tuple[str, ...]:
+def forget_key(name: str, service: ModelService, home: Path) -> tuple[str, ...]:
     """Remove what Hermes keeps for a service: its variables in `.env`, its entry in the keyring
     and its login. Returns what was there, for people."""
     gone: list[str] = []

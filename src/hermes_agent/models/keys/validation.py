@@ -15,7 +15,7 @@ Learn = Callable[[str, str], None]
 _KEY = re.compile(r"[!-~]+")
 
 
-class Source(Protocol):
+class KeyOrigin(Protocol):
     """Where one key of a service comes from."""
 
     @property
@@ -47,7 +47,7 @@ class SourceRow(Struct, frozen=True):
     where: str
 
 
-def described(sources: Iterable[Source]) -> tuple[SourceRow, ...]:
+def described(sources: Iterable[KeyOrigin]) -> tuple[SourceRow, ...]:
     """The sources for people, without any secret. Runs nothing and asks nobody."""
     return tuple(SourceRow(s.label, s.present(), s.where) for s in sources)
 

@@ -12,7 +12,7 @@ from hermes_agent.core.errors import ModelError, ModelTrouble, UsageError
 from hermes_agent.core.messages import Chunk, Delta, Reply, Request, Stop, Usage
 from hermes_agent.models.local.files import find_model, trained_context
 from hermes_agent.models.local.grammar.tools import tool_grammar
-from hermes_agent.models.local.process import Child, Done, Line, Trouble
+from hermes_agent.models.local.process import Child, WorkerDone, WorkerLine, WorkerTrouble
 from hermes_agent.models.local.prompt import chat_messages, read_calls, spans
 from hermes_agent.models.shared import replies_so_far
 from hermes_agent.models.wires.base import Credential, Endpoint
@@ -140,7 +140,9 @@ class LocalModel:
             self._child.ready = line.ready
         return self._child
 
-    async def _lines(self, child: Child, body: Mapping[str, Any]) -> AsyncGenerator[Line, None]:
+    async def _lines(
+        self, child: Child, body: Mapping[str, Any]
+    ) -> AsyncGenerator[WorkerLine, None]:
         """What the process says to a request, to the end; it stops when nobody listens."""
         self._asked += 1
         asked, ended = self._asked, False
@@ -158,7 +160,7 @@ class LocalModel:
             if not ended:
                 child.stop(asked)
 
-    def _refused(self, trouble: Trouble) -> ModelError:
+    def _refused(self, trouble: WorkerTrouble) -> ModelError:
         name = self._endpoint.name
         if trouble.type == "exceed_context_size_error":
             return ModelError(
@@ -169,7 +171,7 @@ class LocalModel:
         kind: ModelTrouble = "bad_request" if trouble.code < 500 else "overload"
         return ModelError(kind, f"{name} could not answer: {trouble.message}")
 
-    def _reply(self, request: Request, said: str, done: Done, is_calls: bool) -> Reply:
+    def _reply(self, request: Request, said: str, done: WorkerDone, is_calls: bool) -> Reply:
         calls = read_calls(said, request) if is_calls else ()
         used = done.usage
         usage = Usage(

@@ -34,29 +34,29 @@ class Used(Struct, frozen=True):
     prompt_tokens_details: _InputDetails = _InputDetails()
 
 
-class Done(Struct, frozen=True):
+class WorkerDone(Struct, frozen=True):
     finish: str
     usage: Used
 
 
-class Trouble(Struct, frozen=True):
+class WorkerTrouble(Struct, frozen=True):
     message: str = ""
     type: str = ""
     code: int = 500
 
 
-class Line(Struct, frozen=True):
+class WorkerLine(Struct, frozen=True):
     """What the process says; see `local_worker`."""
 
     ready: bool = False
     failed: str = ""
     id: int = 0
     text: str = ""
-    done: Done | None = None
-    error: Trouble | None = None
+    done: WorkerDone | None = None
+    error: WorkerTrouble | None = None
 
 
-_line = msgspec.json.Decoder(Line)
+_line = msgspec.json.Decoder(WorkerLine)
 
 
 class Child:
@@ -107,7 +107,7 @@ class Child:
         if not stdin.is_closing():
             stdin.write(msgspec.json.encode({"stop": id}) + b"\n")
 
-    async def hear(self, name: str, silence: float) -> Line:
+    async def hear(self, name: str, silence: float) -> WorkerLine:
         """The next thing it says."""
         stdout = self._process.stdout
         assert stdout is not None

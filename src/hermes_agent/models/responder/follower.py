@@ -19,7 +19,7 @@ from hermes_agent.models.responder.brief import (
     runbook_in,
     signs_in,
 )
-from hermes_agent.models.responder.moves import Answer, Call, Move, Work
+from hermes_agent.models.responder.moves import MoveResult, PlannedCall, ResponderMove, Work
 
 ATTEMPTS = 6
 SERVICES = 4
@@ -45,10 +45,10 @@ _PATH = re.compile(r"(?<![\w.:/~$*-])/(?:[\w@%+.,-]+/)*[\w@%+.,-]*\w")
 _KEPT = re.compile(r"^/(?:etc|opt|srv|usr/local|home|var/www|var/spool|app|data)/")
 """Where a runbook may change files."""
 
-Steps = Generator[Move, Answer, tuple[ToolMessage, ...]]
+Steps = Generator[ResponderMove, MoveResult, tuple[ToolMessage, ...]]
 
 
-class Record(Struct):
+class FollowerState(Struct):
     """What was seen and tried."""
 
     commands: list[str] = field(default_factory=list)
@@ -88,12 +88,14 @@ class Record(Struct):
         return list(dict.fromkeys(fitting))[:QUOTES]
 
 
-def terminal(command: str, timeout: float | None = None) -> Call:
-    return Call("terminal", {"command": command, **({"timeout": timeout} if timeout else {})})
+def terminal(command: str, timeout: float | None = None) -> PlannedCall:
+    return PlannedCall(
+        "terminal", {"command": command, **({"timeout": timeout} if timeout else {})}
+    )
 
 
-def incident(action: str, **given: object) -> Call:
-    return Call("incident", {"action": action, **given})
+def incident(action: str, **given: object) -> PlannedCall:
+    return PlannedCall("incident", {"action": action, **given})
 
 
 def holds(result: ToolMessage) -> bool:
@@ -103,7 +105,7 @@ def holds(result: ToolMessage) -> bool:
 
 def follow(brief: Brief) -> Work:
     """The whole course of an incident."""
-    record = Record()
+    record = FollowerState()
     signs = Signs(brief.candidates, brief.ruled_out)
     chosen = next_candidate(signs, record)
     if chosen is None or not chosen.learned:
@@ -116,25 +118,27 @@ def follow(brief: Brief) -> Work:
             return end
         if record.well:
             break
-        answer = yield Move("Which signs are there now?", (incident("signs"),))
+        answer = yield ResponderMove("Which signs are there now?", (incident("signs"),))
         signs = signs_in(answer.results[0].text)
         chosen = next_candidate(signs, record)
     return (yield from hand_over(brief, signs, record))
 
 
-def next_candidate(signs: Signs, record: Record) -> BriefCandidate | None:
+def next_candidate(signs: Signs, record: FollowerState) -> BriefCandidate | None:
     known = {one.key for one in record.tried}
     return next((one for one in signs.candidates if one.fits and one.key not in known), None)
 
 
-def run(text: str, commands: Sequence[str], record: Record, more: Sequence[Call] = ()) -> Steps:
+def run(
+    text: str, commands: Sequence[str], record: FollowerState, more: Sequence[PlannedCall] = ()
+) -> Steps:
     """Run commands, and whatever else goes with them."""
-    answer = yield Move(text, (*(terminal(one) for one in commands), *more))
+    answer = yield ResponderMove(text, (*(terminal(one) for one in commands), *more))
     record.note(commands, answer.results[: len(commands)])
     return answer.results
 
 
-def look_around(brief: Brief, record: Record) -> Steps:
+def look_around(brief: Brief, record: FollowerState) -> Steps:
     """The services, the disk and the memory, all at once."""
     facts = [one for one in brief.facts if one.init != "unknown"][:SERVICES]
     commands = [one.status for one in facts if one.status and one.init in _ASKED]
@@ -155,26 +159,28 @@ _ASKED = frozenset({"systemd", "supervisord", "runit"})
 """Init systems whose status can be asked for without running a script of the service."""
 
 
-def calm(brief: Brief) -> Generator[Move, Answer, str]:
+def calm(brief: Brief) -> Generator[ResponderMove, MoveResult, str]:
     """Whether all is well, though nobody did anything; what is said then."""
     if brief.check is None or brief.check.ok is False:
         return ""
     looks = (incident("verify"), terminal(f"sleep {CALM_SECONDS}"), incident("verify"))
-    answer = yield Move("No skill's signs are there. Is anything wrong at all?", looks)
+    answer = yield ResponderMove("No skill's signs are there. Is anything wrong at all?", looks)
     if not (holds(answer.results[0]) and holds(answer.results[-1])):
         return ""
     summary = "The checks hold, each time they were run, and no skill's signs are there."
-    answer = yield Move(summary, (incident("false_alarm", summary=summary),))
+    answer = yield ResponderMove(summary, (incident("false_alarm", summary=summary),))
     return "It was a false alarm; I changed nothing." if answer.results[0].ok else ""
 
 
 # one attempt
 
 
-def attempt(brief: Brief, chosen: BriefCandidate, record: Record) -> Generator[Move, Answer, str]:
+def attempt(
+    brief: Brief, chosen: BriefCandidate, record: FollowerState
+) -> Generator[ResponderMove, MoveResult, str]:
     """Open the skill, show its signs, keep copies, run its steps. What is said at the end; empty
     where it was not the end."""
-    opening = Call("skill", {"name": chosen.skill, "arguments": f"service={chosen.service}"})
+    opening = PlannedCall("skill", {"name": chosen.skill, "arguments": f"service={chosen.service}"})
     results = yield from run(
         f"The signs of {chosen.skill} are there for {chosen.service}. I look at them again.",
         chosen.when,
@@ -190,7 +196,7 @@ def attempt(brief: Brief, chosen: BriefCandidate, record: Record) -> Generator[M
     if any(_differ(book.when, results)):
         record.refusals.append(f"the signs of {chosen.skill} are gone")
         return ""
-    yield Move(
+    yield ResponderMove(
         f"I take it to be {chosen.category} in {chosen.service}. First a copy of what may change.",
         (
             _hypothesis(chosen, record.quotes(shown)),
@@ -208,7 +214,7 @@ def _differ(checks: Sequence[Check], results: Sequence[ToolMessage]) -> list[str
     return [told for check, one in pairs if (told := difference(check.expect, seen(one)))]
 
 
-def _hypothesis(chosen: BriefCandidate, quotes: Sequence[str], **state: object) -> Call:
+def _hypothesis(chosen: BriefCandidate, quotes: Sequence[str], **state: object) -> PlannedCall:
     claim = f"{CATEGORIES.get(chosen.category, chosen.category)}: {chosen.service}"
     given = {"confidence": 0.8, **state}
     return incident(
@@ -226,12 +232,16 @@ def _paths(brief: Brief, chosen: BriefCandidate, shown: Sequence[str]) -> list[s
     return list(dict.fromkeys([*own, *named]))[:COPIES]
 
 
-def _work(chosen: BriefCandidate, book: Runbook, record: Record) -> Generator[Move, Answer, str]:
+def _work(
+    chosen: BriefCandidate, book: Runbook, record: FollowerState
+) -> Generator[ResponderMove, MoveResult, str]:
     """Its steps, one after the other; why it stopped, empty where all went well."""
     for number, step in enumerate(book.steps, 1):
         name = step.name or f"step {number}"
         for text, check in _checks_of(step, name):
-            answer = yield Move(f"{chosen.skill}: {text}", (terminal(check.run, check.timeout),))
+            answer = yield ResponderMove(
+                f"{chosen.skill}: {text}", (terminal(check.run, check.timeout),)
+            )
             record.note([check.run], answer.results)
             if told := difference(check.expect, seen(answer.results[0])):
                 return f"{text}: {told}"
@@ -246,8 +256,8 @@ def _checks_of(step: RunStep, name: str) -> list[tuple[str, Check | RunStep]]:
 
 
 def _settle(
-    brief: Brief, chosen: BriefCandidate, book: Runbook, record: Record, shown: Sequence[str]
-) -> Generator[Move, Answer, str]:
+    brief: Brief, chosen: BriefCandidate, book: Runbook, record: FollowerState, shown: Sequence[str]
+) -> Generator[ResponderMove, MoveResult, str]:
     """Verify and resolve; where it did not help, take it back."""
     commands = [check.run for check in book.verify]
     for text, waiting in (("Did it help?", []), *LATER):
@@ -265,7 +275,9 @@ def _settle(
         return ""
     quotes = record.quotes([results[-1].text] if not holds(results[-1]) else [])
     calls = (incident("undo"), _hypothesis(chosen, quotes, state="refuted", confidence=0.1))
-    answer = yield Move(f"{chosen.skill} did not help. I take back what it changed.", calls)
+    answer = yield ResponderMove(
+        f"{chosen.skill} did not help. I take back what it changed.", calls
+    )
     facts = next((one for one in brief.facts if one.service == chosen.service), BriefFacts(""))
     if "put back" in answer.results[0].text and facts.restart:
         yield from run("It begins again with what was put back.", [facts.restart], record)
@@ -273,8 +285,8 @@ def _settle(
 
 
 def _resolve(
-    chosen: BriefCandidate, record: Record, shown: Sequence[str]
-) -> Generator[Move, Answer, str]:
+    chosen: BriefCandidate, record: FollowerState, shown: Sequence[str]
+) -> Generator[ResponderMove, MoveResult, str]:
     component = record.said("component") or chosen.service
     what = CATEGORIES.get(chosen.category, chosen.category)
     given: dict[str, object] = {
@@ -292,10 +304,10 @@ def _resolve(
 
 def _end(
     action: str, given: dict[str, object], quotes: list[str]
-) -> Generator[Move, Answer, ToolMessage]:
+) -> Generator[ResponderMove, MoveResult, ToolMessage]:
     """End it, without quotes that are not taken."""
     while True:
-        answer = yield Move(
+        answer = yield ResponderMove(
             {"resolve": "It is mended.", "escalate": "I hand it over."}[action],
             (incident(action, **given, evidence=quotes),),
         )
@@ -308,7 +320,9 @@ def _end(
 # the end of what skills can do
 
 
-def hand_over(brief: Brief, signs: Signs, record: Record) -> Generator[Move, Answer, str]:
+def hand_over(
+    brief: Brief, signs: Signs, record: FollowerState
+) -> Generator[ResponderMove, MoveResult, str]:
     """To people, with the evidence, the near misses and what was ruled out."""
     believed = (record.helped or record.tried)[:1]
     tried = ", ".join(f"{one.skill} for {one.service}" for one in record.tried)

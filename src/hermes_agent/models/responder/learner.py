@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hermes_agent.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from hermes_agent.core.skills import Check, Runbook
 from hermes_agent.models.responder.brief import Aftermath, Brief, runbook_in, task_of
-from hermes_agent.models.responder.moves import Call, Move, Work
+from hermes_agent.models.responder.moves import PlannedCall, ResponderMove, Work
 
 _SKILL = """\
 ---
@@ -58,8 +58,10 @@ def learn(task: Aftermath, before: Sequence[Message]) -> Work:
     helped = replace(helped, when=(*own, *helped.when))  # elsewhere it is not meant
     files = skill_files(task, helped, _evidence(before))
     why = f"an incident of {task.service or task.component}: {task.category}"
-    call = Call("write_skill", {"name": task.skill_wanted, "files": files, "why": why})
-    answer = yield Move("I write down what told and what helped, for the next time.", (call,))
+    call = PlannedCall("write_skill", {"name": task.skill_wanted, "files": files, "why": why})
+    answer = yield ResponderMove(
+        "I write down what told and what helped, for the next time.", (call,)
+    )
     if not answer.results[0].ok:
         return f"The skill was not taken: {answer.results[0].text[:300]}"
     return f"Written down as {task.skill_wanted}."

@@ -21,7 +21,7 @@ from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.models.responder.brief import Aftermath, Brief, Task, task_of
 from hermes_agent.models.responder.follower import follow, incident
 from hermes_agent.models.responder.learner import learn
-from hermes_agent.models.responder.moves import Move, Work, next_move, tool_calls
+from hermes_agent.models.responder.moves import ResponderMove, Work, next_move, tool_calls
 from hermes_agent.models.shared import estimated_usage, known_facts
 
 NAME = "builtin/responder"
@@ -65,25 +65,25 @@ class ResponderModel:
         """Nothing is held."""
 
 
-def _next(messages: Sequence[Message]) -> Move:
+def _next(messages: Sequence[Message]) -> ResponderMove:
     at, task = _task(messages)
     since = messages[at + 1 :]
     if task is None:
-        return Move(WHAT_IT_IS)
+        return ResponderMove(WHAT_IT_IS)
     if sum(not isinstance(message, UserMessage) for message in since) > 20 * MOST_REPLIES:
         return _stopped(task, since)
     return next_move(_work(task, messages[:at]), since)
 
 
-def _stopped(task: Task, since: Sequence[Message]) -> Move:
+def _stopped(task: Task, since: Sequence[Message]) -> ResponderMove:
     """It comes to no end: an incident is handed over, once, and no more is said."""
     text = "I have come to no end, and stop here: people must go on."
     last = next((one for one in reversed(since) if isinstance(one, AssistantMessage)), None)
     if not isinstance(task, Brief) or (last is not None and last.text == text):
-        return Move(text)
+        return ResponderMove(text)
     given = {"component": task.service, "category": "unknown", "needed": "somebody who knows it",
              "summary": "No skill came to an end with it."}  # fmt: skip
-    return Move(text, (incident("escalate", **given),))
+    return ResponderMove(text, (incident("escalate", **given),))
 
 
 def _task(messages: Sequence[Message]) -> tuple[int, Task | None]:

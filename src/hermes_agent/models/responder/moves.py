@@ -13,19 +13,19 @@ PREFIX = "follow-"
 """How the ids of its calls begin."""
 
 
-class Call(Struct, frozen=True):
+class PlannedCall(Struct, frozen=True):
     tool: str
     arguments: Mapping[str, Any]
 
 
-class Move(Struct, frozen=True):
+class ResponderMove(Struct, frozen=True):
     """Something that is said, with calls or as the end of a turn."""
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[PlannedCall, ...] = ()
 
 
-class Answer(Struct, frozen=True):
+class MoveResult(Struct, frozen=True):
     """What came of a move."""
 
     results: tuple[ToolMessage, ...] = ()
@@ -34,7 +34,7 @@ class Answer(Struct, frozen=True):
     """What somebody said afterwards."""
 
 
-Work = Generator[Move, Answer, str]
+Work = Generator[ResponderMove, MoveResult, str]
 """Its value is the last thing that it says."""
 
 
@@ -44,7 +44,7 @@ class _Step(Struct):
     said: list[str]
 
 
-def next_move(work: Work, messages: Sequence[Message]) -> Move:
+def next_move(work: Work, messages: Sequence[Message]) -> ResponderMove:
     """What comes next, after these messages. Replies of somebody else are passed over."""
     try:
         move = next(work)
@@ -52,11 +52,11 @@ def next_move(work: Work, messages: Sequence[Message]) -> Move:
             if _fits(move, step):
                 move = work.send(_answer(step))
     except StopIteration as end:
-        return Move(end.value)
+        return ResponderMove(end.value)
     return move
 
 
-def tool_calls(move: Move, messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+def tool_calls(move: ResponderMove, messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """The calls of a move, with ids that no call of the conversation has."""
     replies = sum(isinstance(message, AssistantMessage) for message in messages)
     return tuple(
@@ -78,7 +78,7 @@ def _steps(messages: Sequence[Message]) -> list[_Step]:
     return steps
 
 
-def _fits(move: Move, step: _Step) -> bool:
+def _fits(move: ResponderMove, step: _Step) -> bool:
     given = step.reply.calls
     if not move.calls:
         return not given and bool(step.said)
@@ -86,7 +86,7 @@ def _fits(move: Move, step: _Step) -> bool:
     return named == [(True, call.tool) for call in move.calls]
 
 
-def _answer(step: _Step) -> Answer:
+def _answer(step: _Step) -> MoveResult:
     lost = ToolMessage("", "", "nothing came back", ok=False)
     results = (step.results.get(call.id, lost) for call in step.reply.calls)
-    return Answer(tuple(results), tuple(step.said))
+    return MoveResult(tuple(results), tuple(step.said))

@@ -25,7 +25,7 @@ class Probe:
         self._ended.set()
 
 
-class Circuit:
+class CircuitBreaker:
     """Of one model, shared by all that call it. Closed: it is asked. Open: it failed `failures`
     times in a row and is left alone for `seconds`, and for twice as long each time that a probe
     fails. Half-open: that time is over, and one call probes."""

@@ -33,7 +33,7 @@ class KeySource(Protocol):
     def refused(self) -> None: ...
 
 
-class Resting(Struct, frozen=True):
+class CoolingKey(Struct, frozen=True):
     """A key that was turned away, for people to see."""
 
     label: str
@@ -43,7 +43,7 @@ class Resting(Struct, frozen=True):
     """The model it rests for; every one of the service where this is empty."""
 
 
-class Lent(NamedTuple):
+class LeasedCredential(NamedTuple):
     """A credential that goes out with a call, and its place in the pool."""
 
     place: int
@@ -52,14 +52,14 @@ class Lent(NamedTuple):
     """It went out although it should rest, since nothing else was left."""
 
 
-class _Rest(NamedTuple):
+class _Cooldown(NamedTuple):
     until: float
     bound_until: float
     """Never sooner than this: the service said so."""
     error: ModelError
 
 
-class NoKey:
+class AnonymousPool:
     """For a service that wants none."""
 
     label = ""
@@ -71,13 +71,13 @@ class NoKey:
         """There is nothing to look up again."""
 
 
-class _Place:
+class _KeySlot:
     def __init__(self, source: KeySource) -> None:
         self.source = source
         self.current: Credential | None = None
-        self.rests: dict[str, _Rest] = {}
+        self.rests: dict[str, _Cooldown] = {}
 
-    def rest(self, model: str, now: float) -> _Rest | None:
+    def rest(self, model: str, now: float) -> _Cooldown | None:
         """What keeps it from being used for a model now."""
         known = (self.rests.get(_EVERY_MODEL), self.rests.get(model))
         rests = [rest for rest in known if rest is not None and now < rest.until]
@@ -88,13 +88,13 @@ class _Place:
         return self.current
 
 
-class Pool:
+class CredentialPool:
     """Sticky: the first key that does not rest is used, since prompt caches belong to an account.
     Rate limits are counted by model, so a key rests for that model only; one that was refused or
     has no credit rests for all."""
 
     def __init__(self, sources: Sequence[KeySource], clock: Clock) -> None:
-        self._places = [_Place(source) for source in sources] or [_Place(NoKey())]
+        self._places = [_KeySlot(source) for source in sources] or [_KeySlot(AnonymousPool())]
         self._clock = clock
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class Pool:
         )
         return max(now, soonest.bound_until), soonest.error
 
-    async def lend(self, model: str, *, anyway: bool = False) -> Lent | None:
+    async def lend(self, model: str, *, anyway: bool = False) -> LeasedCredential | None:
         """The first key that does not rest; None when there is none, unless one is wanted
         `anyway`. Raises the `ModelError` of a key that cannot be had where no other can be."""
         trouble: ModelError | None = None
@@ -125,7 +125,7 @@ class Pool:
             if rested and not anyway:
                 break
             try:
-                return Lent(number, await place.look(), rested)
+                return LeasedCredential(number, await place.look(), rested)
             except ModelError as error:
                 if not error.passing:
                     place.rests[_EVERY_MODEL] = self._rest(error)
@@ -134,14 +134,14 @@ class Pool:
             raise trouble
         return None
 
-    def answered(self, lent: Lent) -> None:
+    def answered(self, lent: LeasedCredential) -> None:
         """A key that was used although it should rest was good after all."""
         if lent.rested:
             place, now = self._places[lent.place], self._clock()
             # What a service asked for meanwhile, in answer to another call, still holds.
             place.rests = {m: rest for m, rest in place.rests.items() if rest.bound_until > now}
 
-    async def failed(self, lent: Lent, model: str, error: ModelError) -> bool:
+    async def failed(self, lent: LeasedCredential, model: str, error: ModelError) -> bool:
         """The service turned a key away. Says whether there is another credential to go on with
         at once."""
         place = self._places[lent.place]
@@ -152,15 +152,15 @@ class Pool:
         now = self._clock()
         return any(other is not place and other.rest(model, now) is None for other in self._places)
 
-    def resting(self, now: float) -> tuple[Resting, ...]:
+    def resting(self, now: float) -> tuple[CoolingKey, ...]:
         return tuple(
-            Resting(place.source.label, rest.error.kind, rest.until, model)
+            CoolingKey(place.source.label, rest.error.kind, rest.until, model)
             for place in self._places
             for model, rest in place.rests.items()
             if now < rest.until
         )
 
-    def take_over(self, other: "Pool") -> None:
+    def take_over(self, other: "CredentialPool") -> None:
         """What the services asked for still holds when the settings were changed; keys that were
         refused or had no credit are looked at anew."""
         known = {place.source.label: place for place in other._places}
@@ -169,11 +169,11 @@ class Pool:
                 rests = known[place.source.label].rests
                 place.rests = {model: rest for model, rest in rests.items() if model}
 
-    def _in_order(self, model: str) -> list[tuple[int, _Place]]:
+    def _in_order(self, model: str) -> list[tuple[int, _KeySlot]]:
         """Those that do not rest first, then those that may be used soonest."""
         now = self._clock()
 
-        def rank(entry: tuple[int, _Place]) -> tuple[bool, bool, float, float]:
+        def rank(entry: tuple[int, _KeySlot]) -> tuple[bool, bool, float, float]:
             rest = entry[1].rest(model, now)
             if rest is None:
                 return False, False, 0.0, 0.0
@@ -181,7 +181,7 @@ class Pool:
 
         return sorted(enumerate(self._places), key=rank)
 
-    async def _is_changed(self, place: _Place, refused: Credential) -> bool:
+    async def _is_changed(self, place: _KeySlot, refused: Credential) -> bool:
         """Whether a fresh look gives another secret: rotated keys just work."""
         if place.current != refused:
             return True  # another call has looked already
@@ -191,11 +191,13 @@ class Pool:
         except ModelError:
             return False  # what the service said about the key is the better reason
 
-    def _rest(self, error: ModelError) -> _Rest:
+    def _rest(self, error: ModelError) -> _Cooldown:
         now = self._clock()
         if error.kind == "rate_limit":
             # The constant first: what is no number is then the longest.
             bound = min(LONGEST_SECONDS, error.retry_after or 0.0)
             asked = RATE_SECONDS if error.retry_after is None else bound
-            return _Rest(now + max(asked, LEAST_SECONDS), now + bound, error)
-        return _Rest(now + (QUOTA_SECONDS if error.kind == "quota" else AUTH_SECONDS), now, error)
+            return _Cooldown(now + max(asked, LEAST_SECONDS), now + bound, error)
+        return _Cooldown(
+            now + (QUOTA_SECONDS if error.kind == "quota" else AUTH_SECONDS), now, error
+        )

@@ -6,24 +6,24 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Chunk, ModelFacts, Rerouted, Retrying
+from hermes_agent.core.messages import Chunk, ModelFacts, RetryEvent, RoutingEvent
 from hermes_agent.core.settings.root import ModelSettings
-from hermes_agent.models.routing.circuit_breaker import Circuit, Probe
-from hermes_agent.models.routing.credential_pool import Lent, Pool
-from hermes_agent.models.wires.base import Speaker
+from hermes_agent.models.routing.circuit_breaker import CircuitBreaker, Probe
+from hermes_agent.models.routing.credential_pool import CredentialPool, LeasedCredential
+from hermes_agent.models.wires.base import WireClient
 
 SHORT_SECONDS = 2.0
 """A pause this short is worth it though another model could be asked: its cache is cold."""
 
 
-class Way(Struct, frozen=True):
+class Candidate(Struct, frozen=True):
     """One model and all that is needed to ask it. Pools and circuits are shared with others."""
 
     name: str
     facts: ModelFacts
-    speaker: Speaker
-    pool: Pool
-    circuit: Circuit
+    speaker: WireClient
+    pool: CredentialPool
+    circuit: CircuitBreaker
 
     def is_usable(self, now: float) -> bool:
         return self.circuit.admits(now) and self.pool.is_free(self.name, now)
@@ -36,15 +36,15 @@ class Way(Struct, frozen=True):
         return until, trouble
 
 
-class Visit:
+class CandidateState:
     """What one call has seen of a way."""
 
-    def __init__(self, way: Way, number: int) -> None:
+    def __init__(self, way: Candidate, number: int) -> None:
         self.way = way
         self.number = number
         self.tries = 0
         self.error: ModelError | None = None
-        self.lent: Lent | None = None
+        self.lent: LeasedCredential | None = None
         """What went out with the latest try."""
         self.is_out = False
         """Not to be asked again in this call."""
@@ -54,23 +54,23 @@ class Visit:
         self.was_skipped = False
 
 
-class Step(NamedTuple):
-    visit: Visit
+class Attempt(NamedTuple):
+    visit: CandidateState
     pause: float | None = None
     told: tuple[Chunk, ...] = ()
 
 
-class Trip:
+class FailoverPlan:
     def __init__(
-        self, ways: Sequence[Way], settings: ModelSettings, random: Callable[[], float]
+        self, ways: Sequence[Candidate], settings: ModelSettings, random: Callable[[], float]
     ) -> None:
-        self._visits = [Visit(way, number) for number, way in enumerate(ways)]
+        self._visits = [CandidateState(way, number) for number, way in enumerate(ways)]
         self._settings = settings
         self._random = random
         self._tries = 0
         self._retries = 0
-        self._first: Visit | None = None
-        self._last: Visit | None = None
+        self._first: CandidateState | None = None
+        self._last: CandidateState | None = None
         self._final: ModelError | None = None
         self._has_waited = False
 
@@ -85,7 +85,7 @@ class Trip:
         self._has_waited = probe is not None
         return probe
 
-    def next(self, now: float) -> Step:
+    def next(self, now: float) -> Attempt:
         """The next try; raises the error of the whole call when there is to be none."""
         if self._final is not None:
             raise self._given_up(self._final)
@@ -94,22 +94,22 @@ class Trip:
             if last.has_another_key and self._may_go_on(last.way, fresh, now):
                 last.has_another_key = False
                 last.key_steps += 1
-                return Step(last)
+                return Attempt(last)
             if fresh is not None and not last.was_repeated:
                 pause = self._short_pause(last, now)
                 if pause is not None:
                     last.was_repeated = True
-                    return Step(last, pause, (self._retrying(last.error, pause),))
-        return Step(fresh) if fresh is not None else self._again(now)
+                    return Attempt(last, pause, (self._retrying(last.error, pause),))
+        return Attempt(fresh) if fresh is not None else self._again(now)
 
-    def after_pause(self, chosen: Visit, now: float) -> Visit:
+    def after_pause(self, chosen: CandidateState, now: float) -> CandidateState:
         """Others have gone on meanwhile: a way that can be used goes before one that cannot."""
         if chosen.way.is_usable(now):
             return chosen
         usable = [visit for visit in self._left() if visit.way.is_usable(now)]
         return min(usable, key=lambda visit: (visit.tries, visit.number), default=chosen)
 
-    def going(self, visit: Visit, now: float) -> list[Chunk]:
+    def going(self, visit: CandidateState, now: float) -> list[Chunk]:
         """What is to be told before a way is asked: whom it replaces, who was passed over."""
         told: list[Chunk] = []
         for other in self._visits[: visit.number]:
@@ -120,19 +120,19 @@ class Trip:
         if last is not None and last is not visit:
             assert last.error is not None
             name, error = last.way.name, last.error
-            told.append(Rerouted("model", name, visit.way.name, error.kind, error.message))
+            told.append(RoutingEvent("model", name, visit.way.name, error.kind, error.message))
         return told
 
-    def key_change(self, visit: Visit, lent: Lent) -> Rerouted | None:
+    def key_change(self, visit: CandidateState, lent: LeasedCredential) -> RoutingEvent | None:
         """What is to be told when the way that failed is asked with another credential."""
         before = visit.lent
         if self._last is not visit or before is None or before.credential == lent.credential:
             return None
         assert visit.error is not None
         name, error = visit.way.name, visit.error
-        return Rerouted("key", name, lent.credential.label, error.kind, error.message)
+        return RoutingEvent("key", name, lent.credential.label, error.kind, error.message)
 
-    def failed(self, visit: Visit, error: ModelError, *, another_key: bool) -> None:
+    def failed(self, visit: CandidateState, error: ModelError, *, another_key: bool) -> None:
         self._tries += 1
         visit.tries += 1
         visit.error = error
@@ -151,17 +151,17 @@ class Trip:
 
     # choosing
 
-    def _may_go_on(self, way: Way, fresh: Visit | None, now: float) -> bool:
+    def _may_go_on(self, way: Candidate, fresh: CandidateState | None, now: float) -> bool:
         """Whether the way with another key is still the next: other calls change it too."""
         return way.pool.is_free(way.name, now) and (fresh is None or way.circuit.admits(now))
 
-    def _left(self) -> list[Visit]:
+    def _left(self) -> list[CandidateState]:
         return [visit for visit in self._visits if not visit.is_out]
 
-    def _fresh(self, now: float) -> Visit | None:
+    def _fresh(self, now: float) -> CandidateState | None:
         return next((v for v in self._left() if not v.tries and v.way.is_usable(now)), None)
 
-    def _again(self, now: float) -> Step:
+    def _again(self, now: float) -> Attempt:
         """Nobody is left who has not been asked and can be: pause and ask again, or ask one that
         should rest. The last way out is never barred, but for what a service asked for."""
         left = [visit for visit in self._left() if not self._is_given_up(visit, now)]
@@ -170,20 +170,20 @@ class Trip:
         best = min(left, key=lambda visit: self._rank(visit, now))
         bound, _ = best.way.bound(now)
         if not best.tries and bound <= now:
-            return Step(best)
+            return Attempt(best)
         if self._retries >= self._settings.retries:
             unasked = [v for v in left if not v.tries and v.way.bound(now)[0] <= now]
             if not unasked:
                 for visit in left:
                     _note_bound(visit, now)
                 raise self._given_up(self._error())
-            return Step(min(unasked, key=lambda visit: self._rank(visit, now)))
+            return Attempt(min(unasked, key=lambda visit: self._rank(visit, now)))
         self._retries += 1
         error = best.error or best.way.bound(now)[1]
         pause = self._pause(best, now)
-        return Step(best, pause, (self._retrying(error, pause),))
+        return Attempt(best, pause, (self._retrying(error, pause),))
 
-    def _rank(self, visit: Visit, now: float) -> tuple[float, int, int, float, int]:
+    def _rank(self, visit: CandidateState, now: float) -> tuple[float, int, int, float, int]:
         way = visit.way
         rank = 0
         if not way.circuit.admits(now):
@@ -193,7 +193,7 @@ class Trip:
         bound, _ = way.bound(now)
         return bound, rank, visit.tries, way.circuit.opened or 0.0, visit.number
 
-    def _is_given_up(self, visit: Visit, now: float) -> bool:
+    def _is_given_up(self, visit: CandidateState, now: float) -> bool:
         """Whether its service asks, as things are, for a longer pause than we make."""
         if self._asked_for(visit, now) <= self._settings.retry_most_seconds:
             return False
@@ -202,7 +202,7 @@ class Trip:
 
     # pauses
 
-    def _asked_for(self, visit: Visit, now: float) -> float:
+    def _asked_for(self, visit: CandidateState, now: float) -> float:
         """Seconds that its service still wants to be left alone."""
         remaining = visit.way.bound(now)[0] - now
         if visit is self._last and visit.error is not None and visit.error.passing:
@@ -210,7 +210,7 @@ class Trip:
             return max(remaining, visit.error.retry_after or 0.0)
         return remaining
 
-    def _short_pause(self, visit: Visit, now: float) -> float | None:
+    def _short_pause(self, visit: CandidateState, now: float) -> float | None:
         error = visit.error
         if error is None or not error.passing or not self._settings.retries:
             return None
@@ -221,7 +221,7 @@ class Trip:
         pause = self._pause(visit, now)
         return pause if pause < SHORT_SECONDS else None
 
-    def _pause(self, visit: Visit, now: float) -> float:
+    def _pause(self, visit: CandidateState, now: float) -> float:
         most = self._settings.retry_most_seconds
         asked = self._asked_for(visit, now)
         named = visit.error is not None and visit.error.retry_after is not None
@@ -231,9 +231,9 @@ class Trip:
         doubled = self._settings.retry_seconds * 2.0 ** max(0, self._retries - 1)
         return min(doubled, most) * (0.5 + self._random() / 2)
 
-    def _retrying(self, error: ModelError | None, pause: float) -> Retrying:
+    def _retrying(self, error: ModelError | None, pause: float) -> RetryEvent:
         assert error is not None
-        return Retrying(error.kind, error.message, self._tries, pause)
+        return RetryEvent(error.kind, error.message, self._tries, pause)
 
     # giving up
 
@@ -269,14 +269,14 @@ class Trip:
         return ": " + ", ".join(said)
 
 
-def _note_bound(visit: Visit, now: float) -> None:
+def _note_bound(visit: CandidateState, now: float) -> None:
     """Why a way was not asked in this call: what its service said to another."""
     until, trouble = visit.way.bound(now)
     if visit.error is None and trouble is not None:
         visit.error = ModelError(trouble.kind, trouble.message, trouble.hint, round(until - now, 3))
 
 
-def _skipped(way: Way, instead: Way, now: float) -> Rerouted:
+def _skipped(way: Candidate, instead: Candidate, now: float) -> RoutingEvent:
     circuit = way.circuit
     if circuit.admits(now):
         trouble, reason = way.pool.bound(way.name, now)[1], "its keys rest"
@@ -285,4 +285,4 @@ def _skipped(way: Way, instead: Way, now: float) -> Rerouted:
         reason = f"it failed; left alone for {seconds:.0f} s"
         if seconds <= 0:
             reason = "another call is finding out whether it answers again"
-    return Rerouted("skipped", way.name, instead.name, trouble.kind if trouble else "", reason)
+    return RoutingEvent("skipped", way.name, instead.name, trouble.kind if trouble else "", reason)

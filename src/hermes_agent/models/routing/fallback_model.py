@@ -15,14 +15,14 @@ from hermes_agent.core.messages import (
     ModelFacts,
     Reply,
     Request,
-    Rerouted,
+    RoutingEvent,
     Thinking,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.models.routing.circuit_breaker import Probe
-from hermes_agent.models.routing.credential_pool import Lent
-from hermes_agent.models.routing.failover import Trip, Visit, Way
+from hermes_agent.models.routing.credential_pool import LeasedCredential
+from hermes_agent.models.routing.failover import Candidate, CandidateState, FailoverPlan
 from hermes_agent.models.shared import sensible_pause
 from hermes_agent.models.usage import believable, wasted
 
@@ -32,13 +32,13 @@ KEY_TROUBLE = ("rate_limit", "quota", "auth")
 """What a service may hold against one key and not against another."""
 
 
-class Routed:
+class FallbackModel:
     """The first of the ways, as long as it answers. The ways belong to whoever made them and are
     closed there; any number of calls may run at the same time."""
 
     def __init__(
         self,
-        ways: Sequence[Way],
+        ways: Sequence[Candidate],
         settings: ModelSettings,
         *,
         clock: Clock = time.time,
@@ -64,7 +64,7 @@ class Routed:
         return {way.name: way.facts for way in self._ways}
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        trip = Trip(self._ways, self._settings, self._random)
+        trip = FailoverPlan(self._ways, self._settings, self._random)
         reply: Reply | None = None
         while reply is None:
             if (other := trip.probe_to_wait_for(self._clock())) is not None:
@@ -97,12 +97,17 @@ class Routed:
         """Nothing is held here."""
 
     async def _ask(
-        self, trip: Trip, visit: Visit, request: Request, probe: Probe | None, anyway: bool
+        self,
+        trip: FailoverPlan,
+        visit: CandidateState,
+        request: Request,
+        probe: Probe | None,
+        anyway: bool,
     ) -> AsyncGenerator[Chunk, None]:
         """One try, which brings the reply or is noted as failed."""
         way = visit.way
         asked = _fitting(request, way.facts)
-        lent: Lent | None = None
+        lent: LeasedCredential | None = None
         pieces: list[str] = []
         reply: Reply | None = None
         try:
@@ -138,18 +143,18 @@ class Routed:
             return
         way.pool.answered(lent)
         if way.circuit.answered():
-            yield Rerouted("closed", way.name, reason="it answers again")
+            yield RoutingEvent("closed", way.name, reason="it answers again")
         known = believable(reply, asked, way.facts)
         yield known if known.model else replace(known, model=way.name)
 
     async def _note(
         self,
-        trip: Trip,
-        visit: Visit,
-        lent: Lent | None,
+        trip: FailoverPlan,
+        visit: CandidateState,
+        lent: LeasedCredential | None,
         error: ModelError,
         probe: Probe | None,
-    ) -> Rerouted | None:
+    ) -> RoutingEvent | None:
         """Keep a failure where it is to be kept; what that did to the circuit is to be told."""
         way, another_key = visit.way, False
         if lent is not None and error.kind in KEY_TROUBLE:
@@ -159,12 +164,12 @@ class Routed:
             return None  # nobody was asked
         if not error.passing:
             if way.circuit.answered():
-                return Rerouted("closed", way.name, kind=error.kind, reason="it answers again")
+                return RoutingEvent("closed", way.name, kind=error.kind, reason="it answers again")
         elif not another_key:
             seconds = way.circuit.failed(self._clock(), error, probe)
             if seconds is not None:
                 reason = f"it failed; left alone for {seconds:g} s"
-                return Rerouted("opened", way.name, kind=error.kind, reason=reason)
+                return RoutingEvent("opened", way.name, kind=error.kind, reason=reason)
         return None
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes_agent.core.messages import Chunk, ModelFacts, Request
-from hermes_agent.core.settings.services import Service
+from hermes_agent.core.settings.services import ModelService
 
 
 class Credential(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Endpoint(Struct, frozen=True):
     """As people write it: `service/model`."""
     model: str
     """As the service calls it."""
-    service: Service
+    service: ModelService
     url: str
     """The service's, or the one that its variable names, without a slash at the end."""
     facts: ModelFacts
@@ -45,7 +45,7 @@ class Endpoint(Struct, frozen=True):
         return quirk in self.service.quirks
 
 
-class Speaker(Protocol):
+class WireClient(Protocol):
     """Speaks one wire format with one endpoint. One try: whoever calls it retries and routes."""
 
     def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:

@@ -55,7 +55,7 @@ def _tls_context() -> "ssl.SSLContext":
     return httpx.create_ssl_context()
 
 
-class Wire:
+class HttpConnection:
     """A service at a URL: one client, one pool of connections and one TLS context for all calls
     and all keys. The secret of a call goes out in its headers and never into an error."""
 
@@ -72,7 +72,7 @@ class Wire:
     @asynccontextmanager
     async def post(
         self, path: str, body: bytes, headers: Mapping[str, str], secrets: Sequence[str] = ()
-    ) -> AsyncIterator["Answer"]:
+    ) -> AsyncIterator["HttpResponse"]:
         """Send a request; whatever goes wrong below HTTP is a `ModelError`. No error that leaves
         here holds one of the `secrets`, not even one that the caller raises."""
         _load_httpx()
@@ -82,7 +82,7 @@ class Wire:
             async with self._open().stream(
                 "POST", self._url + path, content=body, headers=dict(headers)
             ) as response:
-                yield Answer(self, response)
+                yield HttpResponse(self, response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise cleaned(self.trouble(error), secrets) from None
         except ModelError as error:
@@ -179,10 +179,10 @@ def _without(text: str, secret: str) -> str:
     return "".join((*kept, text))
 
 
-class Answer:
+class HttpResponse:
     """A response that is being read."""
 
-    def __init__(self, wire: Wire, response: "httpx.Response") -> None:
+    def __init__(self, wire: HttpConnection, response: "httpx.Response") -> None:
         self._wire = wire
         self._response = response
         self.status = response.status_code

@@ -14,11 +14,11 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
+    ReasoningBlock,
     Reply,
     Request,
     Stop,
     Thinking,
-    Thought,
     ToolCall,
     Usage,
 )
@@ -31,7 +31,7 @@ from hermes_agent.models.shared import (
 )
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.errors import refusal
-from hermes_agent.models.wires.http import Answer, Wire, shown, within
+from hermes_agent.models.wires.http import HttpConnection, HttpResponse, shown, within
 from hermes_agent.models.wires.sse import EventReader
 
 TAIL_SECONDS = 1.0
@@ -49,7 +49,7 @@ Learns = Callable[[Request, bytes], bool]
 """Told of a refusal; whether the next request will be another."""
 
 
-class Assembly(ABC):
+class ResponseAccumulator(ABC):
     """Makes one answer of the events of a stream."""
 
     stops: ClassVar[Mapping[str, Stop]]
@@ -91,13 +91,13 @@ class Assembly(ABC):
         """Id, name and arguments of each call, as far as they came."""
 
     @abstractmethod
-    def thoughts(self) -> tuple[Thought, ...]: ...
+    def thoughts(self) -> tuple[ReasoningBlock, ...]: ...
 
     @abstractmethod
     def written(self) -> str:
         """All that the service has written beside the text, to estimate its tokens."""
 
-    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
         """What a refusal means; without an answer it came in the middle of one."""
         pause = answer.retry_after() if answer is not None else None
         return refusal(self.endpoint, self.credential, status, body, retry_after=pause)
@@ -198,7 +198,7 @@ class Assembly(ABC):
         return ModelError("broken_stream", f"{self.name} stopped in the middle of its answer")
 
 
-class ServerSent(Assembly):
+class SseAccumulator(ResponseAccumulator):
     """An answer whose events are server-sent and each hold one whole JSON value."""
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
@@ -241,10 +241,10 @@ class ServerSent(Assembly):
                 raise
 
 
-class Progress:
+class StallDetector:
     """Notices a service that keeps the line open and has nothing to say."""
 
-    def __init__(self, assembly: Assembly, patience: float) -> None:
+    def __init__(self, assembly: ResponseAccumulator, patience: float) -> None:
         self._assembly = assembly
         self._patience = patience
         self._size = 0
@@ -263,7 +263,7 @@ class Progress:
         self._size, self._due = size, monotonic() + self._patience
 
 
-class HttpSpeaker:
+class HttpWireClient:
     """One model of a service. `asked` makes a request, `assembly` what comes back."""
 
     def __init__(
@@ -272,7 +272,7 @@ class HttpSpeaker:
         path: str,
         headers: Mapping[str, str],
         asked: Asked,
-        assembly: Callable[[Endpoint, Request, Credential], Assembly],
+        assembly: Callable[[Endpoint, Request, Credential], ResponseAccumulator],
         learns: Learns = lambda _request, _said: False,
     ) -> None:
         self._endpoint = endpoint
@@ -283,7 +283,7 @@ class HttpSpeaker:
         self._headers = headers
         service = endpoint.service
         self._secrets = tuple(service_secrets(service.headers, service.query, endpoint.url))
-        self._wire = Wire(endpoint.url, headers, endpoint.silence)
+        self._wire = HttpConnection(endpoint.url, headers, endpoint.silence)
 
     async def close(self) -> None:
         await self._wire.close()
@@ -314,7 +314,7 @@ class HttpSpeaker:
                     refused = assembly.refused(answer.status, said, answer)
                     refused.turned_away = True
                     raise refused
-                progress = Progress(assembly, self._endpoint.patience)
+                progress = StallDetector(assembly, self._endpoint.patience)
                 try:
                     async with aclosing(answer.pieces()) as pieces:
                         if answer.is_json():

@@ -16,10 +16,10 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.files.rule_lint import near
-from hermes_agent.policy.files.schema import PolicyFile, Problem
+from hermes_agent.policy.files.schema import PolicyFile, PolicyProblem
 from hermes_agent.policy.gate import RuleGate
-from hermes_agent.policy.operations import Homes
-from hermes_agent.policy.ruleset import Rules
+from hermes_agent.policy.operations import KnownFolders
+from hermes_agent.policy.ruleset import RuleSet
 
 BUNDLED = Path(__file__).parents[2] / "policies"
 ALWAYS = "always"
@@ -30,21 +30,21 @@ TICK = 50_000_000
 Stamp = tuple[tuple[str, int, int, int], ...]
 
 
-class Broken(HermesError):
+class PolicyFilesInvalid(HermesError):
     """Policy files that cannot be used; until they are mended every effect is refused."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[PolicyProblem, ...]) -> None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}", problems[0].hint or "`hermes policy check`")
 
 
-class Loaded(Struct, frozen=True):
+class LoadedPolicies(Struct, frozen=True):
     """Files as they were read together."""
 
     own: tuple[PolicyFile, ...]
     """The user's."""
     bundled: tuple[PolicyFile, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[PolicyProblem, ...]
 
     @property
     def files(self) -> tuple[PolicyFile, ...]:
@@ -76,10 +76,10 @@ class Loaded(Struct, frozen=True):
             found.append(parent)
         return tuple(found)
 
-    def rules(self, profile: str) -> Rules:
+    def rules(self, profile: str) -> RuleSet:
         """The rules of a profile, made ready."""
         found = (rule for file in self.order(profile) for rule in file.rules)
-        return Rules(found, self.otherwise(profile))
+        return RuleSet(found, self.otherwise(profile))
 
     def otherwise(self, profile: str) -> Literal["ask", "deny"]:
         """What becomes of acts that no rule covers: the nearest profile that says so decides."""
@@ -97,7 +97,7 @@ class Policies:
     def __init__(
         self,
         folder: Path,
-        homes: Homes,
+        homes: KnownFolders,
         bundled: Path = BUNDLED,
         *,
         tests: bool = False,
@@ -109,17 +109,17 @@ class Policies:
         self._tests = tests
         self._clock = clock
         self._kept: dict[
-            Path, tuple[Stamp | None, tuple[PolicyFile, ...], tuple[Problem, ...]]
+            Path, tuple[Stamp | None, tuple[PolicyFile, ...], tuple[PolicyProblem, ...]]
         ] = {}
-        self._loaded: Loaded | None = None
-        self._rules: dict[str, Rules] = {}
+        self._loaded: LoadedPolicies | None = None
+        self._rules: dict[str, RuleSet] = {}
 
     @classmethod
     def of_home(cls, home: Path, user: Path, *, tests: bool = False) -> "Policies":
         """Of the home of Hermes, for whoever has `user` as home folder."""
-        return cls(home / "policies", Homes(str(user), str(home)), tests=tests)
+        return cls(home / "policies", KnownFolders(str(user), str(home)), tests=tests)
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedPolicies:
         """All files, read again where something has changed."""
         own, bundled = self._read(self.folder), self._read(self._bundled)
         if self._loaded is None or own[0] or bundled[0]:
@@ -127,17 +127,19 @@ class Policies:
             found += _misfits(own[1], bundled[1])
             if ALWAYS not in {file.name for file in bundled[1]}:
                 hint = "install Hermes again"
-                found.append(Problem(str(self._bundled), 1, 1, f"there is no {ALWAYS}.yaml", hint))
-            self._loaded = Loaded(own[1], bundled[1], tuple(found))
+                found.append(
+                    PolicyProblem(str(self._bundled), 1, 1, f"there is no {ALWAYS}.yaml", hint)
+                )
+            self._loaded = LoadedPolicies(own[1], bundled[1], tuple(found))
             self._rules = {}
         return self._loaded
 
-    def rules(self, profile: str) -> Rules:
-        """The rules of a profile. Raises `Broken` when any file is, and `UsageError` for a profile
-        that there is not."""
+    def rules(self, profile: str) -> RuleSet:
+        """The rules of a profile. Raises `PolicyFilesInvalid` when any file is invalid, and
+        `UsageError` for an unknown profile."""
         loaded = self.load()
         if loaded.problems:
-            raise Broken(loaded.problems)
+            raise PolicyFilesInvalid(loaded.problems)
         if profile not in self._rules:
             _check_profile(loaded, profile)
             self._rules[profile] = loaded.rules(profile)
@@ -151,7 +153,7 @@ class Policies:
             _check_profile(loaded, profile)
         return RuleGate(lambda: self.rules(profile), self.homes, capabilities)
 
-    def _read(self, folder: Path) -> tuple[bool, tuple[PolicyFile, ...], tuple[Problem, ...]]:
+    def _read(self, folder: Path) -> tuple[bool, tuple[PolicyFile, ...], tuple[PolicyProblem, ...]]:
         """Whether a folder has changed, its files and what is wrong with them."""
         kept = self._kept.get(folder)
         if kept is not None and folder == self._bundled:
@@ -171,13 +173,13 @@ class Policies:
         return True, tuple(files), tuple(problems)
 
 
-def _check_profile(loaded: Loaded, profile: str) -> None:
+def _check_profile(loaded: LoadedPolicies, profile: str) -> None:
     profiles = loaded.profiles
     if profile not in profiles:
         raise UsageError(f"no policy called {profile!r}", f"there are: {', '.join(profiles)}")
 
 
-def _stamp(folder: Path) -> tuple[Stamp, tuple[Problem, ...]]:
+def _stamp(folder: Path) -> tuple[Stamp, tuple[PolicyProblem, ...]]:
     """The policy files of a folder by name, with what tells that one has changed."""
     found = []
     try:
@@ -189,7 +191,7 @@ def _stamp(folder: Path) -> tuple[Stamp, tuple[Problem, ...]]:
     except FileNotFoundError:
         return (), ()
     except OSError as error:
-        return (), (Problem(str(folder), 1, 1, f"cannot be listed: {error.strerror}"),)
+        return (), (PolicyProblem(str(folder), 1, 1, f"cannot be listed: {error.strerror}"),)
     return tuple(sorted(found)), ()
 
 
@@ -201,13 +203,15 @@ def _facts(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
     return (facts.st_ctime_ns, facts.st_size, facts.st_ino)
 
 
-def _read_one(path: Path, tests: bool) -> tuple[PolicyFile, tuple[Problem, ...]]:
+def _read_one(path: Path, tests: bool) -> tuple[PolicyFile, tuple[PolicyProblem, ...]]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        problem = Problem(str(path), 1, 1, f"cannot be read: {error.strerror}", "mend or remove it")
+        problem = PolicyProblem(
+            str(path), 1, 1, f"cannot be read: {error.strerror}", "mend or remove it"
+        )
     except UnicodeDecodeError:
-        problem = Problem(str(path), 1, 1, "is not UTF-8", "write it in UTF-8")
+        problem = PolicyProblem(str(path), 1, 1, "is not UTF-8", "write it in UTF-8")
     else:
         kept = text if tests else text.partition("\ntests:\n")[0]
         return _understood(path.stem, str(path), kept)
@@ -218,7 +222,7 @@ _understood = lru_cache(maxsize=32)(read_file)
 """The same words mean the same, and to read the rules of Hermes takes a tenth of a second."""
 
 
-def together(loaded: Loaded, changed: Sequence[PolicyFile]) -> Loaded:
+def together(loaded: LoadedPolicies, changed: Sequence[PolicyFile]) -> LoadedPolicies:
     """What would be in force with these files: each takes the place of the one of the same name,
     or is added. Its problems are those that the files bring, between files."""
     places = {file.path for file in loaded.bundled}
@@ -235,10 +239,12 @@ def together(loaded: Loaded, changed: Sequence[PolicyFile]) -> Loaded:
         for problem in _misfits(tuple(last), bundled)
         if problem.path in names or problem not in before
     ]
-    return Loaded(own, bundled, tuple(found))
+    return LoadedPolicies(own, bundled, tuple(found))
 
 
-def _misfits(own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...]) -> Iterator[Problem]:
+def _misfits(
+    own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...]
+) -> Iterator[PolicyProblem]:
     """What is wrong between files."""
     taken = {file.name for file in bundled}
     profiles = tuple(dict.fromkeys(f.profile for f in (*bundled, *own) if f.profile))
@@ -247,7 +253,7 @@ def _misfits(own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...]) -> It
     for file in (*bundled, *own):
         if file.name in seen:
             whose = "Hermes has one" if file.name in taken else "there are two"
-            yield Problem(
+            yield PolicyProblem(
                 file.path, 1, 1, f"{whose} called {file.name!r}",
                 "rename it; your files are asked before those of Hermes",
             )  # fmt: skip
@@ -267,13 +273,13 @@ def _misfits(own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...]) -> It
     yield from _circles(own, bundled, parents)
 
 
-def _extends(file: PolicyFile, message: str, hint: str) -> Problem:
-    return Problem(file.path, *file.extends_at, message, hint)
+def _extends(file: PolicyFile, message: str, hint: str) -> PolicyProblem:
+    return PolicyProblem(file.path, *file.extends_at, message, hint)
 
 
 def _circles(
     own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...], parents: Mapping[str, str]
-) -> Iterator[Problem]:
+) -> Iterator[PolicyProblem]:
     for profile in parents:
         trail = [profile]
         while (parent := parents.get(trail[-1], "")) and parent not in trail:

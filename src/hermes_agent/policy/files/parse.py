@@ -3,8 +3,8 @@
 import re
 from typing import Any, Literal, get_args
 
-from hermes_agent.core.effects import Access, Action, Actor, Consent, Origin
-from hermes_agent.policy.files.reader import Reader
+from hermes_agent.core.effects import Access, Action, Actor, ApprovalRequirement, Origin
+from hermes_agent.policy.files.reader import PolicyReader
 from hermes_agent.policy.files.rule_lint import (
     CHECKED,
     PLACES,
@@ -14,13 +14,13 @@ from hermes_agent.policy.files.rule_lint import (
     rule_trouble,
 )
 from hermes_agent.policy.files.schema import (
-    Case,
-    Match,
     PolicyFile,
-    Problem,
+    PolicyProblem,
+    PolicyRule,
+    PolicyTest,
     Rewrite,
-    Rule,
     RuleAction,
+    RuleMatch,
 )
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
 
@@ -46,7 +46,7 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _SIGNS = {"and": "&&", "or": "||", "not": "!"}
 
 
-def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[Problem, ...]]:
+def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[PolicyProblem, ...]]:
     """The file as far as it could be read, and all that is wrong with it."""
     nothing = PolicyFile(name, path)
     try:
@@ -54,7 +54,9 @@ def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[Proble
     except BadYaml as bad:
         return nothing, (bad.problem,)
     if root is None or root.is_null:
-        return nothing, (Problem(path, 1, 1, "it is empty", f"begin it with version: {VERSION}"),)
+        return nothing, (
+            PolicyProblem(path, 1, 1, "it is empty", f"begin it with version: {VERSION}"),
+        )
     reader = _FileReader(path)
     return reader.file(name, root), tuple(reader.problems)
 
@@ -63,7 +65,7 @@ def _at(node: Node | None) -> tuple[int, int]:
     return (node.line, node.column) if node is not None else (1, 1)
 
 
-class _FileReader(Reader):
+class _FileReader(PolicyReader):
     def file(self, name: str, root: Node) -> PolicyFile:
         given = self.mapping(root, "a policy file", _HEADER)
         if root.pairs is not None:
@@ -102,7 +104,7 @@ class _FileReader(Reader):
             at = node or root
             self.wrong(at, f"the version must be {VERSION}", f"begin with version: {VERSION}")
 
-    def _unique(self, node: Node | None, rules: list[Rule]) -> None:
+    def _unique(self, node: Node | None, rules: list[PolicyRule]) -> None:
         seen: set[str] = set()
         items = node.items if node is not None and node.items is not None else []
         for item, rule in zip(items, rules, strict=False):
@@ -112,19 +114,19 @@ class _FileReader(Reader):
 
     # rules
 
-    def _rule(self, file: str, node: Node) -> Rule:
+    def _rule(self, file: str, node: Node) -> PolicyRule:
         given = self.mapping(node, "a rule", _RULE)
         action, consent, rewrite = self._then(node, given.get("then"))
-        match = self._match(given["match"]) if "match" in given else Match()
+        match = self._match(given["match"]) if "match" in given else RuleMatch()
         self._sense(node, given, action, match, consent, rewrite)
-        if action == "allow" and match == Match():
+        if action == "allow" and match == RuleMatch():
             self.wrong(node, "an allow rule must say what it allows", "add something to match")
         id = self.string(given["id"], "id") if "id" in given else ""
         if "id" not in given:
             self.wrong(node, "a rule needs an id", "a word or two, such as restart-asks")
         elif "/" in id or not id.isprintable() or " " in id:
             self.wrong(given["id"], f"the id {id!r} has spaces or slashes", "join the words by -")
-        return Rule(
+        return PolicyRule(
             id=id, file=file, path=self.path, line=node.line, action=action, match=match,
             when=self._when(given["when"]) if "when" in given else "",
             consent=consent, rewrite=rewrite,
@@ -144,25 +146,27 @@ class _FileReader(Reader):
         if key == "exact":
             return ("exact",) if self.boolean(given[key], key) else ()
         names = self.strings(given[key], key)
-        self._check_patterns(key, given[key], names, Match())
+        self._check_patterns(key, given[key], names, RuleMatch())
         return names
 
     def _sense(
-        self, rule: Node, given: dict[str, Node], action: RuleAction, match: Match,
-        consent: Consent, rewrite: Rewrite,
+        self, rule: Node, given: dict[str, Node], action: RuleAction, match: RuleMatch,
+        consent: ApprovalRequirement, rewrite: Rewrite,
     ) -> None:  # fmt: skip
         pairs = given["match"].pairs or [] if "match" in given else []
         nodes = {**given, **{key.text or "": value for key, value in pairs}}
         for wrong in rule_trouble(action, match, consent, rewrite):
             self.wrong(nodes.get(wrong.key, rule), wrong.message, wrong.hint)
 
-    def _then(self, rule: Node, node: Node | None) -> tuple[RuleAction, Consent, Rewrite]:
+    def _then(
+        self, rule: Node, node: Node | None
+    ) -> tuple[RuleAction, ApprovalRequirement, Rewrite]:
         plain: dict[str, RuleAction] = {
             "allow": "allow", "ask": "ask", "deny": "deny", "audit": "audit",
         }  # fmt: skip
         if node is None:
             self.wrong(rule, "a rule needs a then", f"one of: {', '.join(plain)}, rewrite")
-            return "deny", Consent(), Rewrite()
+            return "deny", ApprovalRequirement(), Rewrite()
         if node.text is not None:
             word = node.text
             if word not in plain:
@@ -172,18 +176,18 @@ class _FileReader(Reader):
                     else near(word, tuple(plain))
                 )
                 self.wrong(node, f"then cannot be {word!r}", hint)
-            return plain.get(word, "deny"), Consent(), Rewrite()
+            return plain.get(word, "deny"), ApprovalRequirement(), Rewrite()
         given = self.mapping(node, "then", ("ask", "rewrite"))
         if len(given) != 1:
             self.wrong(node, "then must be one thing", "allow, deny, ask, audit or rewrite")
-            return "deny", Consent(), Rewrite()
+            return "deny", ApprovalRequirement(), Rewrite()
         if "ask" in given:
             return "ask", self._consent(given["ask"]), Rewrite()
-        return "rewrite", Consent(), self._rewrite(given["rewrite"])
+        return "rewrite", ApprovalRequirement(), self._rewrite(given["rewrite"])
 
-    def _consent(self, node: Node) -> Consent:
+    def _consent(self, node: Node) -> ApprovalRequirement:
         given = self.mapping(node, "ask", ("by", "count", "within"))
-        return Consent(
+        return ApprovalRequirement(
             self.strings(given["by"], "by") if "by" in given else (),
             self.count(given["count"], "count") if "count" in given else 1,
             self.duration(given["within"], "within") if "within" in given else None,
@@ -213,8 +217,8 @@ class _FileReader(Reader):
             self.wrong(node, f"when: {found}", hint)
         return text
 
-    def _match(self, node: Node) -> Match:
-        given = self.mapping(node, "match", Match.__struct_fields__)
+    def _match(self, node: Node) -> RuleMatch:
+        given = self.mapping(node, "match", RuleMatch.__struct_fields__)
         values: dict[str, Any] = {}
         for key, value in given.items():
             if key in _CHOICES:
@@ -229,7 +233,7 @@ class _FileReader(Reader):
                 values[key] = self._inputs(value)
             else:
                 values[key] = self.strings(value, key)
-        match = Match(**values)
+        match = RuleMatch(**values)
         for key, value in given.items():
             if key in CHECKED:
                 self._check_patterns(key, value, values[key], match)
@@ -242,7 +246,7 @@ class _FileReader(Reader):
         return {key.text or "": self.strings(value, "input") for key, value in node.pairs}
 
     def _check_patterns(
-        self, key: str, node: Node, patterns: tuple[str, ...], match: Match
+        self, key: str, node: Node, patterns: tuple[str, ...], match: RuleMatch
     ) -> None:
         for text in patterns:
             if (wrong := pattern_trouble(key, text, match)) is not None:
@@ -250,7 +254,7 @@ class _FileReader(Reader):
 
     # tests
 
-    def _case(self, node: Node) -> Case:
+    def _case(self, node: Node) -> PolicyTest:
         given = self.mapping(node, "a test", _CASE)
         if node.pairs is not None and ("run" in given) == ("call" in given):
             self.wrong(node, "a test needs either run or call", 'for instance run: "rm -rf build"')
@@ -279,7 +283,7 @@ class _FileReader(Reader):
         if "origin" in given:
             self.choice(given["origin"], "origin", ORIGINS)
         links = self.anything(given["files"], "files") if "files" in given else {}
-        return Case(
+        return PolicyTest(
             line=node.line, expect=expect,
             run=self.string(given["run"], "run") if "run" in given else None,
             input=self.anything(given["input"], "input") if "input" in given else {},

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes_agent.policy.files.rule_lint import near
-from hermes_agent.policy.files.schema import Problem, Strings, Times
+from hermes_agent.policy.files.schema import PolicyProblem, Strings, Times
 from hermes_agent.policy.yaml_nodes import Node, scalar
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -16,13 +16,13 @@ _DAY = 24 * 60
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 
-class Reader:
+class PolicyReader:
     def __init__(self, path: str) -> None:
         self.path = path
-        self.problems: list[Problem] = []
+        self.problems: list[PolicyProblem] = []
 
     def wrong(self, node: Node, message: str, hint: str = "") -> None:
-        self.problems.append(Problem(self.path, node.line, node.column, message, hint))
+        self.problems.append(PolicyProblem(self.path, node.line, node.column, message, hint))
 
     def mapping(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
         """The values of a mapping by name; a name that is not known is wrong."""

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import NamedTuple, get_args
 
-from hermes_agent.core.effects import Actor, Consent
+from hermes_agent.core.effects import Actor, ApprovalRequirement
 from hermes_agent.core.settings.terminals import PlaceSettings
 from hermes_agent.core.tools import Capability
-from hermes_agent.policy.files.schema import Match, Rewrite, RuleAction
+from hermes_agent.policy.files.schema import Rewrite, RuleAction, RuleMatch
 from hermes_agent.policy.match import kinds
 from hermes_agent.policy.patterns import globs, hosts
 
@@ -31,7 +31,7 @@ CHECKED = frozenset(
 """Keys whose patterns can be written so that they never fit."""
 
 
-class Wrong(NamedTuple):
+class LintProblem(NamedTuple):
     key: str
     """The key that it is about; empty for the rule as a whole."""
     message: str
@@ -44,7 +44,7 @@ def near(word: str, known: tuple[str, ...]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
 
 
-def pattern_trouble(key: str, text: str, match: Match) -> tuple[str, str] | None:
+def pattern_trouble(key: str, text: str, match: RuleMatch) -> tuple[str, str] | None:
     """What is wrong with one pattern of a rule, and how to write it."""
     match key:
         case "path" | "holds":
@@ -72,31 +72,31 @@ def pattern_trouble(key: str, text: str, match: Match) -> tuple[str, str] | None
 
 
 def rule_trouble(
-    action: RuleAction, match: Match, consent: Consent, rewrite: Rewrite
-) -> Iterator[Wrong]:
+    action: RuleAction, match: RuleMatch, consent: ApprovalRequirement, rewrite: Rewrite
+) -> Iterator[LintProblem]:
     """What is wrong with a rule whose parts are in order each by itself."""
     for key, no_key in _OPPOSITES:
         wanted, unwanted = getattr(match, key), getattr(match, no_key)
         if wanted and unwanted and set(wanted) <= set(unwanted):
-            yield Wrong(key, f"{key} and {no_key} are the same: it never fits", "remove one")
+            yield LintProblem(key, f"{key} and {no_key} are the same: it never fits", "remove one")
     if action == "allow" and not match.unknown and "unknown" in (match.kind or ()):
-        yield Wrong(
+        yield LintProblem(
             "kind", "an allow rule covers what is unknown only when it says so",
             "write a rule of its own with unknown: true",
         )  # fmt: skip
     exact = consent.by and not any(map(_GLOB.search, consent.by))
     if exact and (named := len(set(consent.by))) < consent.count:
-        yield Wrong(
+        yield LintProblem(
             "then", f"{consent.count} people must agree, and by names {named}",
             "name more, or lower count",
         )  # fmt: skip
     if (rewrite.add or rewrite.remove) and "program" not in kinds(match):
-        yield Wrong(
+        yield LintProblem(
             "then", "add and remove change the words of a program, and this rule is about none",
             "add program: NAME, or kind: program",
         )  # fmt: skip
-    if "command" in rewrite.set and globs.Words(match.tool or ("terminal",)).fit("terminal"):
-        yield Wrong(
+    if "command" in rewrite.set and globs.WordGlobs(match.tool or ("terminal",)).fit("terminal"):
+        yield LintProblem(
             "then", "the command is what is judged, and cannot be set",
             "change its words with add and remove",
         )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Action, Actor, Consent
+from hermes_agent.core.effects import Action, Actor, ApprovalRequirement
 
 Strings = tuple[str, ...]
 RuleAction = Literal["allow", "ask", "deny", "audit", "rewrite"]
@@ -21,7 +21,7 @@ class Times(Struct, frozen=True):
     zone: str = "UTC"
 
 
-class Match(Struct, frozen=True):
+class RuleMatch(Struct, frozen=True):
     """What a rule is about. Every key that is given must hold; of several values, one."""
 
     tool: Strings | None = None
@@ -68,16 +68,16 @@ class Rewrite(Struct, frozen=True):
     """Arguments of the tool, by name."""
 
 
-class Rule(Struct, frozen=True):
+class PolicyRule(Struct, frozen=True):
     id: str
     file: str
     """The name of its file, without the ending."""
     path: str
     line: int
     action: RuleAction
-    match: Match = Match()
+    match: RuleMatch = RuleMatch()
     when: str = ""
-    consent: Consent = Consent()
+    consent: ApprovalRequirement = ApprovalRequirement()
     rewrite: Rewrite = Rewrite()
     secrets: Strings = ()
     exact: bool = False
@@ -93,7 +93,7 @@ class Rule(Struct, frozen=True):
         return f"{self.path}:{self.line}"
 
 
-class Case(Struct, frozen=True):
+class PolicyTest(Struct, frozen=True):
     """A test in a policy file: a command or a call, and what becomes of it."""
 
     line: int
@@ -127,13 +127,13 @@ class PolicyFile(Struct, frozen=True):
     extends: str = ""
     otherwise: Literal["", "ask", "deny"] = ""
     """What becomes of acts that no rule covers; empty: as in the profile it extends."""
-    rules: tuple[Rule, ...] = ()
-    tests: tuple[Case, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
+    tests: tuple[PolicyTest, ...] = ()
     extends_at: tuple[int, int] = (1, 1)
     """Line and column of what it extends, for whoever has to mend it."""
 
 
-class Problem(Struct, frozen=True):
+class PolicyProblem(Struct, frozen=True):
     """What is wrong in a policy file, and where."""
 
     path: str

@@ -12,7 +12,7 @@ import httpcore
 import httpx
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Reach
+from hermes_agent.core.tool_services import EgressCheck
 from hermes_agent.policy.patterns.addresses import address_of, classify, plain
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
@@ -31,7 +31,7 @@ async def resolve(name: str) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def checked(host: str, reach: Reach, resolver: Resolver = resolve) -> Sequence[str]:
+async def checked(host: str, reach: EgressCheck, resolver: Resolver = resolve) -> Sequence[str]:
     """The addresses to connect to. If one of them is refused, all are: a name that leads to several
     is not tried until the forbidden one answers. `OSError` where the name is not known."""
     name = plain(host)
@@ -52,7 +52,7 @@ async def checked(host: str, reach: Reach, resolver: Resolver = resolve) -> Sequ
 
 
 def guarded_client(
-    reach: Reach,
+    reach: EgressCheck,
     *,
     resolver: Resolver = resolve,
     verify: ssl.SSLContext | bool = True,
@@ -72,7 +72,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
     """Opens connections to checked addresses only. TLS and the Host header keep the name, because
     the layers above never learn the address."""
 
-    def __init__(self, reach: Reach, resolver: Resolver) -> None:
+    def __init__(self, reach: EgressCheck, resolver: Resolver) -> None:
         self._reach = reach
         self._resolver = resolver
         self._inner = httpcore.AnyIOBackend()

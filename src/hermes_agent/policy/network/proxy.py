@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.timeouts import awake
-from hermes_agent.core.tool_services import Reach
+from hermes_agent.core.tool_services import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, checked, resolve
 from hermes_agent.policy.patterns.addresses import plain
 
@@ -67,7 +67,7 @@ class GuardingProxy:
     """CONNECT and plain HTTP, one request for each connection. `failed` says of each host why it
     was not reached the last time."""
 
-    def __init__(self, reach: Reach, resolver: Resolver) -> None:
+    def __init__(self, reach: EgressCheck, resolver: Resolver) -> None:
         self._may = reach
         self._resolver = resolver
         self._failed: dict[str, str] = {}
@@ -181,7 +181,7 @@ class GuardingProxy:
         return _Trouble(status, why)
 
 
-async def open_proxy(reach: Reach, *, resolver: Resolver = resolve) -> GuardingProxy:
+async def open_proxy(reach: EgressCheck, *, resolver: Resolver = resolve) -> GuardingProxy:
     """A proxy that connects where `reach` says so."""
     proxy = GuardingProxy(reach, resolver)
     await proxy.start()

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import Operation
 
 if TYPE_CHECKING:
-    from hermes_agent.policy.match import Facts
+    from hermes_agent.policy.match import MatchContext
 
 NAMES = {
     "effect.tool": "string", "effect.input": "map(string, dyn)", "effect.session": "string",
@@ -26,7 +26,7 @@ the file is read. Times are UTC; 0 is Monday."""
 _DEEPEST = 32
 
 
-class Failed(Exception):
+class ExpressionFailed(Exception):
     """An expression gave no answer."""
 
 
@@ -60,18 +60,18 @@ def trouble(text: str) -> str | None:
 
 
 def holds(text: str, names: Mapping[str, Any]) -> bool:
-    """Whether an expression is true. Raises `Failed` when it has no answer."""
+    """Whether an expression is true. Raises `ExpressionFailed` when it has no answer."""
     try:
         found = _compiled(text).eval(data=dict(names))
         kind, value = found.type().name(), found.value()
     except (RuntimeError, UnicodeError) as error:  # the budget of steps, too
-        raise Failed(_short(str(error))) from None
+        raise ExpressionFailed(_short(str(error))) from None
     if kind != "BOOL" or not isinstance(value, bool):
-        raise Failed(_short(str(value)))
+        raise ExpressionFailed(_short(str(value)))
     return value
 
 
-def names_for(facts: "Facts", act: Act) -> dict[str, Any]:
+def names_for(facts: "MatchContext", act: Operation) -> dict[str, Any]:
     effect = facts.effect
     actor = f"{effect.actor.kind}/{effect.actor.name}"
     values = {
@@ -98,7 +98,7 @@ def names_for(facts: "Facts", act: Act) -> dict[str, Any]:
 def _plain(value: Any, depth: int = 0) -> Any:
     """As the library takes it: it breaks on letters that are none, and knows no tuples."""
     if depth > _DEEPEST:
-        raise Failed(f"the arguments are nested more than {_DEEPEST} deep")
+        raise ExpressionFailed(f"the arguments are nested more than {_DEEPEST} deep")
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()

@@ -18,7 +18,7 @@ _HOLDER = re.compile(r"\{([\w-]*)\}")
 _PART = re.compile(r"/\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|\{session\}|.", re.DOTALL)
 
 
-class Words:
+class WordGlobs:
     """Globs over words: names, flags, arguments."""
 
     __slots__ = ("_exact", "_globs", "_pattern", "fit")

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from hermes_agent.policy.patterns.globs import Words
+from hermes_agent.policy.patterns.globs import WordGlobs
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -17,7 +17,7 @@ _INSIDE = (".svc", ".private")
 """Endings of names that are used inside a cluster or a company, beside those known as private."""
 
 
-class Host(Struct, frozen=True):
+class HostPattern(Struct, frozen=True):
     name: str
     address: Address | None
     words: frozenset[str]
@@ -25,14 +25,14 @@ class Host(Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def host_facts(host: str) -> Host:
+def host_facts(host: str) -> HostPattern:
     from hermes_agent.policy.patterns.addresses import address_of, classify, plain
 
     name = plain(host)
     kind = classify(name)
     is_public = kind == "public" or (kind == "name" and "." in name and not name.endswith(_INSIDE))
     words = {kind, "public"} if is_public else {kind, "private"}
-    return Host(name, _carried(address_of(name)), frozenset(words & set(WORDS)))
+    return HostPattern(name, _carried(address_of(name)), frozenset(words & set(WORDS)))
 
 
 def _carried(address: Address | None) -> Address | None:
@@ -51,7 +51,7 @@ class Hosts:
         given = tuple(pattern.lower() for pattern in patterns)
         self._words = frozenset(given) & frozenset(WORDS)
         self._networks = tuple(found for word in given if (found := _network(word)) is not None)
-        self._names = Words(
+        self._names = WordGlobs(
             word.rstrip(".") for word in given if word not in WORDS and _network(word) is None
         )
         self._open = "*" in given

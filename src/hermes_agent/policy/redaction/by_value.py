@@ -26,7 +26,7 @@ Span = tuple[int, int, str]
 """Where something secret begins and ends, and what it is called."""
 
 
-class Known:
+class KnownSecrets:
     def __init__(self) -> None:
         self._plain: dict[str, str] = {}
         self._dense: dict[bytes, str] = {}

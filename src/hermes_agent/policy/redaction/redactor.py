@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hermes_agent.policy.redaction import by_entropy, by_name, by_shape
-from hermes_agent.policy.redaction.by_value import LONGEST_RUN, RUN_SIGNS, Known, Span
-from hermes_agent.policy.redaction.stream import Stream
+from hermes_agent.policy.redaction.by_value import LONGEST_RUN, RUN_SIGNS, KnownSecrets, Span
+from hermes_agent.policy.redaction.stream import RedactingStream
 from hermes_agent.policy.secrets import is_secret
 
 _MARKS = bytes(ord("x") if sign in RUN_SIGNS else ord(" ") for sign in range(256))
@@ -28,7 +28,7 @@ class Redactor:
     """Replaces each secret in a text with `[redacted:NAME]`."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._known = Known()
+        self._known = KnownSecrets()
         for name, value in sorted(environ.items()):
             if is_secret(name, value):
                 self.learn(name, value)
@@ -47,9 +47,9 @@ class Redactor:
         dense = b"\n".join(shadow[start:end] for start, end in _runs(shadow))
         return splice(text, _joined(self._known.spans(text, shadow, dense)))
 
-    def stream(self) -> Stream:
+    def stream(self) -> RedactingStream:
         """Redact a text that arrives in pieces."""
-        return Stream(self.spans, self._known.begun)
+        return RedactingStream(self.spans, self._known.begun)
 
     def spans(self, text: str) -> list[Span]:
         """Where the secrets are, in order, none over another."""

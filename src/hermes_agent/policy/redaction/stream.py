@@ -18,7 +18,7 @@ _TOKEN = re.compile(r"[^\s\"']*")
 _SPACE = re.compile(r"\s")
 
 
-class Stream:
+class RedactingStream:
     """Feed pieces and get what is safe to show; `end` gives the rest."""
 
     def __init__(self, spans: Callable[[str], list[Span]], begun: Callable[[str], int]) -> None:

@@ -11,21 +11,21 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from hermes_agent import __version__
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
     HermesError,
     ModelError,
     NotFound,
     UsageError,
 )
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Media, Usage
-from hermes_agent.core.records import CostKey, Inbound, SearchFilter, Session
+from hermes_agent.core.records import CostKey, SearchFilter, Session, SessionMessage
 from hermes_agent.runtime.api.responses import body_of, guarded, reply
 from hermes_agent.runtime.drift_routes import DriftApi
 from hermes_agent.runtime.incident_routes import IncidentApi
 from hermes_agent.runtime.job_routes import JobApi
 from hermes_agent.runtime.learning_routes import LearningApi
-from hermes_agent.runtime.models.selection import Trial
+from hermes_agent.runtime.models.selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 
 MOST_SESSIONS = 100_000
@@ -54,12 +54,12 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     """Tools and toolsets of a new session; empty for those of the settings."""
 
 
-class Decided(msgspec.Struct, forbid_unknown_fields=True):
+class ApprovalDecision(msgspec.Struct, forbid_unknown_fields=True):
     decision: str
     by: str = "cli"
 
 
-class Answer(msgspec.Struct, forbid_unknown_fields=True):
+class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
     answer: str
     by: str = "cli"
 
@@ -95,7 +95,7 @@ class NewName(msgspec.Struct, forbid_unknown_fields=True):
     name: str
 
 
-class Api:
+class LocalApi:
     """The routes of one runtime. `stop` ends the process."""
 
     def __init__(self, runtime: Runtime, stop: Callable[[], None]) -> None:
@@ -165,7 +165,7 @@ class Api:
         await runtime.learning.expect(new.text)
         session = await self._session_for(new, key)
         after = await runtime.store.last_number(session.id)
-        inbound = Inbound(key, new.text, new.source, new.interactive, new.files)
+        inbound = SessionMessage(key, new.text, new.source, new.interactive, new.files)
         fresh = await runtime.submit(session, inbound)
         if not fresh:  # sent again: the turn may have begun, or be over
             after = await self._before(session.id, key, after)
@@ -257,7 +257,7 @@ class Api:
             return reply(await self._runtime.choosing.test(asked.model))
         except ModelError as error:  # it was not even asked
             told = error.kind, error.message, error.hint
-            return reply(Trial(asked.model, False, "", None, 0.0, Usage(), None, (), *told))
+            return reply(ModelProbe(asked.model, False, "", None, 0.0, Usage(), None, (), *told))
 
     async def models_health(self, request: Request) -> Response:
         return reply(self._runtime.models.health())
@@ -291,7 +291,7 @@ class Api:
         return reply(await self._runtime.store.parked())
 
     async def decide(self, request: Request) -> Response:
-        decided = body_of(await request.body(), Decided)
+        decided = body_of(await request.body(), ApprovalDecision)
         effect = request.path_params["id"]
         await self._runtime.decide(effect, decided.decision, decided.by)
         return reply({"effect": effect, "decision": decided.decision})
@@ -300,7 +300,7 @@ class Api:
         return reply(await self._runtime.store.questions())
 
     async def answer(self, request: Request) -> Response:
-        given = body_of(await request.body(), Answer)
+        given = body_of(await request.body(), AnswerBody)
         id = request.path_params["id"]
         await self._runtime.answer(id, given.answer, given.by)
         return reply({"id": id, "answer": given.answer})
@@ -334,7 +334,7 @@ class Api:
 
 
 def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:
-    return Starlette(routes=Api(runtime, stop).routes())
+    return Starlette(routes=LocalApi(runtime, stop).routes())
 
 
 async def server_sent(recorded: AsyncGenerator[ev.Recorded]) -> AsyncIterator[bytes]:

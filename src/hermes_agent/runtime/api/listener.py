@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-class Visitor(H11Protocol):
+class LimitedHttpProtocol(H11Protocol):
     """A connection."""
 
     patience = PATIENCE_SECONDS
@@ -62,7 +62,7 @@ class Visitor(H11Protocol):
             self.transport.abort()
 
 
-class Door:
+class HttpListener:
     """`setting` names the setting whose `value` is the address, for what is said of it. `ready`
     raises a `HermesError` as long as it must stay shut. `refresh` reads the settings anew."""
 
@@ -137,7 +137,7 @@ class Door:
             access_log=False,
             lifespan="off",
             ws="none",
-            http=Visitor,
+            http=LimitedHttpProtocol,
             loop="asyncio",
             server_header=False,
             limit_concurrency=MOST_AT_ONCE + 1,

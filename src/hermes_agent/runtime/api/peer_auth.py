@@ -24,7 +24,7 @@ REFUSAL = (
 )
 
 
-class OwnersOnly(H11Protocol):
+class OwnerOnlyProtocol(H11Protocol):
     """HTTP as uvicorn speaks it, for peers that no shell of ours has started. A command that
     wants to hide can shed its mark and its parents: only a sandbox is a boundary."""
 

@@ -9,20 +9,20 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.root import Settings
 
 
-class Astray(NamedTuple):
+class DanglingReference(NamedTuple):
     """A setting that names what is not there."""
 
     name: str
     error: HermesError
 
 
-def astray(home: Path, settings: Settings) -> Iterator[Astray]:
+def astray(home: Path, settings: Settings) -> Iterator[DanglingReference]:
     """Those of them that lead nowhere, the way out with each."""
     from hermes_agent.jobs.schedules.slots import zone_of
     from hermes_agent.runtime.messaging.outbound import places
-    from hermes_agent.runtime.policy_gates import Gates
+    from hermes_agent.runtime.policy_gates import GateFactory
 
-    gates = Gates(home, Path.home())
+    gates = GateFactory(home, Path.home())
     profiles = {
         "watch.policy": settings.watch.policy,
         "gateway.api_policy": settings.gateway.api_policy,
@@ -38,7 +38,7 @@ def astray(home: Path, settings: Settings) -> Iterator[Astray]:
         if settings.jobs.zone:
             zone_of(settings.jobs.zone)
     except HermesError as error:
-        yield Astray("jobs.zone", error)
+        yield DanglingReference("jobs.zone", error)
     voice = settings.gateway.voice
     if voice and voice != "local/tiny":
         from hermes_agent.models.catalogue.services import known_services
@@ -46,18 +46,20 @@ def astray(home: Path, settings: Settings) -> Iterator[Astray]:
         service, _, model = voice.partition("/")
         if service == "local" or not model or service not in known_services(settings.models):
             hint = "local/tiny, or SERVICE/MODEL: `hermes model` lists services"
-            yield Astray("gateway.voice", UsageError(f"nobody is called {voice!r}", hint))
+            yield DanglingReference(
+                "gateway.voice", UsageError(f"nobody is called {voice!r}", hint)
+            )
     for name, profile in profiles.items():
         try:
             if profile:
                 gates.expect(_text(profile))
         except HermesError as error:
-            yield Astray(name, error)
+            yield DanglingReference(name, error)
     for name, asked in targets.items():
         try:
             places(settings.channels, asked)
         except HermesError as error:
-            yield Astray(name, error)
+            yield DanglingReference(name, error)
 
 
 def _text(profile: object) -> str:

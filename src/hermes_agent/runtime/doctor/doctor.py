@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent import __version__
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.models.registry import Models
-from hermes_agent.policy.files.loader import Broken, Policies
+from hermes_agent.models.registry import ModelRegistry
+from hermes_agent.policy.files.loader import Policies, PolicyFilesInvalid
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime.config.load import load_settings
 from hermes_agent.runtime.config.references import astray
@@ -39,21 +39,23 @@ NOT_YET = (
 )  # fmt: skip
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     name: str
     state: Literal["ok", "info", "warn", "fail"]
     what: str
     hint: str = ""
 
 
-class Running(NamedTuple):
+class RunningRuntime(NamedTuple):
     """What a runtime that is up says of itself."""
 
     status: dict[str, Any]
     faults: list[str]
 
 
-def examine(home: Path, environ: Mapping[str, str], running: Running | None) -> Iterator[Finding]:
+def examine(
+    home: Path, environ: Mapping[str, str], running: RunningRuntime | None
+) -> Iterator[DoctorFinding]:
     """Every check, in order. `running` is None when no runtime answers."""
     yield from _machine()
     yield _chat()
@@ -62,24 +64,26 @@ def examine(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield from _home(home)
         yield from _inside(home, environ, running)
     else:
-        yield Finding("home", "fail", *out_of_reach)
+        yield DoctorFinding("home", "fail", *out_of_reach)
     missing = ", ".join(NOT_YET)
-    yield Finding("not yet", "info", f"Hermes {__version__} does not have: {missing}")
+    yield DoctorFinding("not yet", "info", f"Hermes {__version__} does not have: {missing}")
 
 
-def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> Iterator[Finding]:
+def _inside(
+    home: Path, environ: Mapping[str, str], running: RunningRuntime | None
+) -> Iterator[DoctorFinding]:
     settings = None
     try:
         settings = load_settings(Home(home).config, environ)
     except HermesError as error:
-        yield Finding("config", "fail", error.message, error.hint)
+        yield DoctorFinding("config", "fail", error.message, error.hint)
     if settings is not None:
         there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
         wrong = list(astray(home, settings))
-        yield from (Finding("config", "fail", f"{name}: {error.message}", error.hint)
+        yield from (DoctorFinding("config", "fail", f"{name}: {error.message}", error.hint)
                     for name, error in wrong)  # fmt: skip
         if not wrong:
-            yield Finding("config", "ok", there)
+            yield DoctorFinding("config", "ok", there)
         yield _model(home, settings, environ)
         yield _policy(home, settings)
         yield _terminal(settings, environ)
@@ -89,71 +93,79 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield from _watching(home, settings, running)
     status = running.status if running is not None else None
     told_of = channels.look(settings or Settings(), status)
-    yield from (Finding("channels", *told) for told in told_of)
-    yield from (Finding("jobs", *told) for told in jobs.look(home, environ, status))
+    yield from (DoctorFinding("channels", *told) for told in told_of)
+    yield from (DoctorFinding("jobs", *told) for told in jobs.look(home, environ, status))
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
     found = shells.look(home, (settings or Settings()).terminal.idle_seconds, time.time())
-    yield Finding("shells", *found)
+    yield DoctorFinding("shells", *found)
 
 
-def _tools(settings: Settings) -> Finding:
+def _tools(settings: Settings) -> DoctorFinding:
     try:
         builtin.chosen(settings.tools.use)
     except HermesError as error:
-        return Finding("tools", "fail", f"tools.use: {error.message}", error.hint)
+        return DoctorFinding("tools", "fail", f"tools.use: {error.message}", error.hint)
     found = builtin.facts(settings)
     lacking = [f"{one.name} lacks {one.missing}" for one in found if one.missing]
     if not lacking:
-        return Finding("tools", "ok", f"{len(found)} built in, all usable")
-    return Finding("tools", "info", f"{len(found)} built in; not offered: {'; '.join(lacking)}")
+        return DoctorFinding("tools", "ok", f"{len(found)} built in, all usable")
+    return DoctorFinding(
+        "tools", "info", f"{len(found)} built in; not offered: {'; '.join(lacking)}"
+    )
 
 
-def _servers(settings: Settings) -> Iterator[Finding]:
+def _servers(settings: Settings) -> Iterator[DoctorFinding]:
     """Nobody is connected to: `hermes mcp test` does that."""
     names = [name for name, server in settings.mcp.items() if server.enabled]
     if names and importlib.util.find_spec("mcp") is None:
-        yield Finding(
+        yield DoctorFinding(
             "mcp", "fail", f"{len(names)} servers, and the library for them is not installed",
             "pip install 'hermes-agent[mcp]'",
         )  # fmt: skip
     elif names:
         listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        yield Finding("mcp", "ok", f"servers: {listed}; `hermes mcp test NAME` connects to one")
+        yield DoctorFinding(
+            "mcp", "ok", f"servers: {listed}; `hermes mcp test NAME` connects to one"
+        )
 
 
-def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """Who is asked for reviews; and what was set up and cannot work."""
     learning, memory = settings.learning, settings.memory
     named = settings.models.uses.review or settings.models.uses.cheap
     if learning.notes == learning.skills == "off":
-        yield Finding("learning", "info", "reviews are off (learning.notes, learning.skills)")
+        yield DoctorFinding("learning", "info", "reviews are off (learning.notes, learning.skills)")
     elif not named and settings.model.startswith("scripted/"):
-        yield Finding(
+        yield DoctorFinding(
             "learning", "info", "no reviews: the model is a script, which cannot look back",
             "name a model: `hermes config set models.uses.review`",
         )  # fmt: skip
     else:
         who = ", ".join(named) if named else "the main model"
         most = f"{learning.day_tokens:,} tokens or ${learning.day_dollars:g} a day"
-        yield Finding("learning", "ok", f"reviews by {who}, at most {most}")
+        yield DoctorFinding("learning", "ok", f"reviews by {who}, at most {most}")
     if learning.semantic and importlib.util.find_spec("wordllama") is None:
-        yield Finding(
+        yield DoctorFinding(
             "recall", "fail", "meaning is to count, and the library for it is not installed",
             "pip install 'hermes-agent[semantic]'",
         )  # fmt: skip
     key = f"{memory.provider.upper()}_API_KEY"
     if memory.provider and not memory.address and not environ.get(key):
-        yield Finding(
+        yield DoctorFinding(
             "memory", "warn", f"{memory.provider} is to remember, and {key} is not set here",
             f"set {key}, or keep it in .env in the home",
         )  # fmt: skip
     elif memory.provider:
-        yield Finding("memory", "ok", f"{memory.provider} remembers beside the built-in memory")
+        yield DoctorFinding(
+            "memory", "ok", f"{memory.provider} remembers beside the built-in memory"
+        )
 
 
-def _watching(home: Path, settings: Settings, running: Running | None) -> Iterator[Finding]:
+def _watching(
+    home: Path, settings: Settings, running: RunningRuntime | None
+) -> Iterator[DoctorFinding]:
     """What is watched, and what is wrong with it."""
     from hermes_agent.incidents.monitoring.config import CheckFiles
     from hermes_agent.incidents.monitoring.topology import load
@@ -162,28 +174,30 @@ def _watching(home: Path, settings: Settings, running: Running | None) -> Iterat
     wrong = [(f"checks/{one}", one.hint) for one in loaded.problems]
     wrong += [(str(one), one.hint) for one in load(home)[1]]
     for what, hint in wrong:
-        yield Finding("watch", "fail", what, hint)
+        yield DoctorFinding("watch", "fail", what, hint)
     told = ((running.status.get("watch") if running else None) or {}).get("troubles", ())
     for trouble in set(told) - {f"{what} ({hint})" for what, hint in wrong}:
-        yield Finding("watch", "fail", trouble)
+        yield DoctorFinding("watch", "fail", trouble)
     if settings.watch.listen and not settings.watch.token:
-        yield Finding("watch", "fail", "watch.listen is set and watch.token names no secret",
+        yield DoctorFinding("watch", "fail", "watch.listen is set and watch.token names no secret",
                       "`hermes config set watch.token NAME`")  # fmt: skip
     if loaded.entries:
         count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
-        yield Finding("watch", "ok", f"{count}; the runtime stays up for them")
+        yield DoctorFinding("watch", "ok", f"{count}; the runtime stays up for them")
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[DoctorFinding]:
     version = platform.python_version()
     yield (
-        Finding("python", "ok", f"Python {version}")
+        DoctorFinding("python", "ok", f"Python {version}")
         if sys.version_info >= (3, 11)
-        else Finding("python", "fail", f"Python {version} is too old", "install 3.11 or newer")
+        else DoctorFinding(
+            "python", "fail", f"Python {version} is too old", "install 3.11 or newer"
+        )
     )
     bash = shutil.which("bash")
     if bash is None:
-        yield Finding("bash", "fail", "there is no bash", "install it; commands run in it")
+        yield DoctorFinding("bash", "fail", "there is no bash", "install it; commands run in it")
         return
     told = subprocess.run(
         [bash, "-c", 'printf "%s %s" "${BASH_VERSINFO[0]}" "$BASH_VERSION"'],
@@ -192,116 +206,126 @@ def _machine() -> Iterator[Finding]:
         check=False,
     ).stdout.split()
     if len(told) == 2 and told[0].isdigit() and int(told[0]) >= 5:
-        yield Finding("bash", "ok", f"bash {told[1]}")
+        yield DoctorFinding("bash", "ok", f"bash {told[1]}")
     else:
-        yield Finding("bash", "fail", f"{bash} is older than 5.0", "install bash 5 or newer")
+        yield DoctorFinding("bash", "fail", f"{bash} is older than 5.0", "install bash 5 or newer")
 
 
-def _home(home: Path) -> Iterator[Finding]:
+def _home(home: Path) -> Iterator[DoctorFinding]:
     if not home.exists():
-        yield Finding("home", "ok", f"{home} is not there yet; the first command makes it")
+        yield DoctorFinding("home", "ok", f"{home} is not there yet; the first command makes it")
         return
     trouble = inspect.home_trouble(home)
     if trouble is not None:
-        yield Finding("home", "fail", *trouble)
+        yield DoctorFinding("home", "fail", *trouble)
         return
     facts = home.stat()
     if facts.st_uid != os.getuid():
-        yield Finding("home", "warn", f"{home} belongs to another user", f"chown it: {home}")
+        yield DoctorFinding("home", "warn", f"{home} belongs to another user", f"chown it: {home}")
     elif stat.S_IMODE(facts.st_mode) & 0o077:
-        yield Finding("home", "warn", f"others may look into {home}", f"chmod 700 {home}")
+        yield DoctorFinding("home", "warn", f"others may look into {home}", f"chmod 700 {home}")
     else:
-        yield Finding("home", "ok", f"{home}, private and writable")
+        yield DoctorFinding("home", "ok", f"{home}, private and writable")
     room = inspect.free_bytes(home)
     what = f"{room / 1e9:.1f} GB are free"
     yield (
-        Finding("disk", "ok", what)
+        DoctorFinding("disk", "ok", what)
         if room >= LOW_BYTES
-        else Finding("disk", "warn", what, "free some space before it is full")
+        else DoctorFinding("disk", "warn", what, "free some space before it is full")
     )
 
 
-def _model(home: Path, settings: Settings, environ: Mapping[str, str]) -> Finding:
+def _model(home: Path, settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
     try:
-        models = Models(settings.models, Secrets(environ, home).beside(environ), home)
+        models = ModelRegistry(settings.models, Secrets(environ, home).beside(environ), home)
         models.check(settings.model)
         for name in settings.models.fallbacks:
             models.check(name)
     except HermesError as error:
-        return Finding("model", "fail", error.message, error.hint)
+        return DoctorFinding("model", "fail", error.message, error.hint)
     if models.catalogue.trouble:
-        return Finding("model", "warn", models.catalogue.trouble, "`hermes model refresh`")
+        return DoctorFinding("model", "warn", models.catalogue.trouble, "`hermes model refresh`")
     if models.catalogue.stale(time.time()):
         old = f"the catalogue of models is of {models.catalogue.date}; prices may have changed"
-        return Finding("model", "warn", old, "`hermes model refresh`")
+        return DoctorFinding("model", "warn", old, "`hermes model refresh`")
     others = f" and {len(settings.models.fallbacks)} more" if settings.models.fallbacks else ""
-    return Finding("model", "ok", f"{settings.model}{others}; what it needs is set")
+    return DoctorFinding("model", "ok", f"{settings.model}{others}; what it needs is set")
 
 
-def _policy(home: Path, settings: Settings) -> Finding:
+def _policy(home: Path, settings: Settings) -> DoctorFinding:
     policies = Policies.of_home(home, Path.home())
     try:
         policies.rules(settings.policy)
-    except Broken as error:
-        return Finding("policy", "fail", f"every effect is refused: {error.message}", error.hint)
+    except PolicyFilesInvalid as error:
+        return DoctorFinding(
+            "policy", "fail", f"every effect is refused: {error.message}", error.hint
+        )
     except HermesError as error:
-        return Finding("policy", "fail", error.message, error.hint)
+        return DoctorFinding("policy", "fail", error.message, error.hint)
     own = len(policies.load().own)
-    return Finding("policy", "ok", f"{settings.policy}; {own} files of your own")
+    return DoctorFinding("policy", "ok", f"{settings.policy}; {own} files of your own")
 
 
-def _terminal(settings: Settings, environ: Mapping[str, str]) -> Finding:
+def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
     name = settings.terminal.default
     place = settings.places.get(name)
     if place is None:
         there = ", ".join(settings.places)
-        return Finding("terminal", "fail", f"no terminal called {name!r}", f"there are: {there}")
+        return DoctorFinding(
+            "terminal", "fail", f"no terminal called {name!r}", f"there are: {there}"
+        )
     kind = kind_of(place)
     missing = asyncio.run(check(kind.name, place, environ))
     if missing:
-        return Finding("terminal", "fail", f"{name}: {missing}", "`hermes terminals` lists others")
+        return DoctorFinding(
+            "terminal", "fail", f"{name}: {missing}", "`hermes terminals` lists others"
+        )
     if settings.policy == "sandbox" and not kind.confined:
         what = f"the profile sandbox allows everything, and {name} confines nothing"
-        return Finding("terminal", "warn", what, "`hermes config set terminal.default sandbox`")
-    return Finding("terminal", "ok", f"{name}: {kind.summary}")
+        return DoctorFinding(
+            "terminal", "warn", what, "`hermes config set terminal.default sandbox`"
+        )
+    return DoctorFinding("terminal", "ok", f"{name}: {kind.summary}")
 
 
-def _secrets(home: Path, environ: Mapping[str, str]) -> Finding:
+def _secrets(home: Path, environ: Mapping[str, str]) -> DoctorFinding:
     """A `.env` that cannot be used keeps the runtime from starting."""
     try:
         count = len(Secrets(environ, home).names())
     except HermesError as error:
-        return Finding("secrets", "fail", error.message, error.hint)
-    return Finding("secrets", "ok", f"{count} known by name; a rule grants them one by one")
+        return DoctorFinding("secrets", "fail", error.message, error.hint)
+    return DoctorFinding("secrets", "ok", f"{count} known by name; a rule grants them one by one")
 
 
-def _runtime(home: Path, running: Running | None, settings: Settings | None) -> Finding:
+def _runtime(
+    home: Path, running: RunningRuntime | None, settings: Settings | None
+) -> DoctorFinding:
     if running is not None:
         return _answering(running.status, settings)
     owner = inspect.lock_owner(str(home))
     sockets = [path for path in map(Path, paths.socket_paths(str(home))) if path.exists()]
     if owner is not None and sockets:
-        return Finding(
+        return DoctorFinding(
             "runtime",
             "fail",
             f"pid {owner} owns the home and does not answer",
             f"`hermes logs` may say why; `kill {owner}` ends it",
         )
     if owner is not None:
-        return Finding("runtime", "ok", f"none; a program (pid {owner}) uses the home")
+        return DoctorFinding("runtime", "ok", f"none; a program (pid {owner}) uses the home")
     if sockets:
-        return Finding(
+        return DoctorFinding(
             "runtime",
             "warn",
             f"none, but its socket {sockets[0]} was left behind: it was killed",
             "`hermes up` starts it again, and it takes up what was unfinished",
         )
-    return Finding("runtime", "ok", "stopped; commands start it when they need it")
+    return DoctorFinding("runtime", "ok", "stopped; commands start it when they need it")
 
 
-def _answering(status: dict[str, Any], settings: Settings | None) -> Finding:
+def _answering(status: dict[str, Any], settings: Settings | None) -> DoctorFinding:
     if status["state"] == "degraded":
-        return Finding("runtime", "fail", f"degraded: {status['reason']}", status["hint"])
+        return DoctorFinding("runtime", "fail", f"degraded: {status['reason']}", status["hint"])
     stale = []
     if status["version"] != __version__:
         stale.append(f"version {status['version']}, this is {__version__}")
@@ -310,26 +334,26 @@ def _answering(status: dict[str, Any], settings: Settings | None) -> Finding:
         if status[name] != wanted:
             stale.append(f"{name} {status[name]!r}, the settings say {wanted!r}")
     if stale:
-        return Finding("runtime", "warn", f"runs with {'; '.join(stale)}", "`hermes restart`")
-    return Finding("runtime", "ok", f"{status['state']}, pid {status['pid']}")
+        return DoctorFinding("runtime", "warn", f"runs with {'; '.join(stale)}", "`hermes restart`")
+    return DoctorFinding("runtime", "ok", f"{status['state']}, pid {status['pid']}")
 
 
-def _store(home: Path, running: Running | None) -> Iterator[Finding]:
+def _store(home: Path, running: RunningRuntime | None) -> Iterator[DoctorFinding]:
     if running is not None:
         yield _soundness(home, running.faults)
         counts = running.status["parked"] or 0, running.status["questions"] or 0
     elif not (home / "state.db").exists() and not (home / "store.id").exists():
-        yield Finding("store", "ok", "none yet; the first message makes it")
+        yield DoctorFinding("store", "ok", "none yet; the first message makes it")
         return
     elif inspect.lock_owner(str(home)) is not None:
-        yield Finding("store", "warn", "not checked: the home is in use", "try again later")
+        yield DoctorFinding("store", "warn", "not checked: the home is in use", "try again later")
         return
     else:
         try:
             with owned(Home(home)):
                 faults, *rest = asyncio.run(_look_inside(home))
         except HermesError as error:
-            yield Finding("store", "fail", error.message, error.hint)
+            yield DoctorFinding("store", "fail", error.message, error.hint)
             return
         yield _soundness(home, faults)
         counts = rest[0], rest[1]
@@ -348,31 +372,31 @@ async def _look_inside(home: Path) -> tuple[list[str], int, int]:
         await store.close()
 
 
-def _soundness(home: Path, faults: list[str]) -> Finding:
+def _soundness(home: Path, faults: list[str]) -> DoctorFinding:
     if not faults:
-        return Finding("store", "ok", "sound")
+        return DoctorFinding("store", "ok", "sound")
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     trouble = inspect.home_trouble(home)
     if trouble is not None and inspect.database_trouble(home) is None:
-        return Finding("store", "fail", faults[0] + more, "mend the home first")
-    return Finding("store", "fail", faults[0] + more, "`hermes restore` puts a backup back")
+        return DoctorFinding("store", "fail", faults[0] + more, "mend the home first")
+    return DoctorFinding("store", "fail", faults[0] + more, "`hermes restore` puts a backup back")
 
 
-def _count(name: str, count: int, what: str, command: str) -> Finding:
+def _count(name: str, count: int, what: str, command: str) -> DoctorFinding:
     if not count:
-        return Finding(name, "ok", "none")
-    return Finding(name, "warn", f"{count} {what}", f"{command} lists them")
+        return DoctorFinding(name, "ok", "none")
+    return DoctorFinding(name, "warn", f"{count} {what}", f"{command} lists them")
 
 
-def _chat() -> Finding:
+def _chat() -> DoctorFinding:
     lacking = [
         name for name in ("prompt_toolkit", "rich") if importlib.util.find_spec(name) is None
     ]
     if lacking:
-        return Finding(
+        return DoctorFinding(
             "chat",
             "warn",
             f"`hermes chat` is plain: {', '.join(lacking)} not installed",
             "pip install prompt-toolkit rich",
         )
-    return Finding("chat", "ok", "prompt_toolkit and rich are installed")
+    return DoctorFinding("chat", "ok", "prompt_toolkit and rich are installed")

@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from hermes_agent import __version__
-from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.events import journal as ev
 from hermes_agent.runtime.home.home import Home, HomeLock
 from hermes_agent.runtime.home.inspect import out_of_reach
 from hermes_agent.runtime.tools import builtin
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 """Bytes done, bytes in all."""
 
 
-class Summary(NamedTuple):
+class BackupSummary(NamedTuple):
     file: Path
     files: int
     bytes: int
@@ -109,7 +109,7 @@ def write_backup(
     now: datetime,
     copy: Callable[[Path], None],
     progress: Progress,
-) -> Summary:
+) -> BackupSummary:
     """Write the home to `target`. `copy` makes the copy of the database, where there is one."""
     if (trouble := out_of_reach(home)) is not None:
         raise HermesError(*trouble)
@@ -164,7 +164,7 @@ def _entries(home: Path, database: Path) -> tuple[list[_Entry], list[str]]:
     return entries, left_out
 
 
-def _write(draft: Path, entries: list[_Entry], now: datetime, progress: Progress) -> Summary:
+def _write(draft: Path, entries: list[_Entry], now: datetime, progress: Progress) -> BackupSummary:
     total = sum(entry.size for entry in entries)
     done = 0
 
@@ -190,7 +190,7 @@ def _write(draft: Path, entries: list[_Entry], now: datetime, progress: Progress
             _add_manifest(archive, json.dumps(manifest, indent=1).encode())
         raw.flush()
         os.fsync(raw.fileno())
-    return Summary(draft, len(files), total, created)
+    return BackupSummary(draft, len(files), total, created)
 
 
 def _add(archive: tarfile.TarFile, entry: _Entry, told: Callable[[int], None]) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def read_archive(archive: Path, into: Path | None) -> Summary:
+def read_archive(archive: Path, into: Path | None) -> BackupSummary:
     """Read every byte and compare it with the manifest; unpack on the way where `into` is given.
     An error says that the archive is not what it says it is."""
     found: dict[str, dict[str, Any]] = {}
@@ -274,7 +274,7 @@ def _take(content: IO[bytes], target: Path | None, mode: int) -> dict[str, Any]:
     return {"sha256": digest.hexdigest(), "size": size}
 
 
-def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> Summary:
+def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> BackupSummary:
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise _damaged(archive, "its manifest is missing")
     if manifest.get("format") != FORMAT:
@@ -289,7 +289,7 @@ def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> 
         )
         raise _damaged(archive, f"{names[0]!r} is not what the manifest says")
     total = sum(file["size"] for file in found.values())
-    return Summary(archive, len(found), total, str(manifest.get("created")))
+    return BackupSummary(archive, len(found), total, str(manifest.get("created")))
 
 
 def no_backup(archive: Path) -> NotFound:
@@ -300,7 +300,7 @@ def _damaged(archive: Path, why: str) -> HermesError:
     return HermesError(f"{archive} is damaged: {why}", "use another backup; nothing was changed")
 
 
-def unpack_and_check(archive: Path, staging: Path) -> Summary:
+def unpack_and_check(archive: Path, staging: Path) -> BackupSummary:
     """Unpack into an empty folder and look whether a runtime would find everything there."""
     summary = read_archive(archive, staging)
     if (staging / DATABASE).exists():
@@ -326,7 +326,9 @@ async def _park_unknown(folder: Path) -> None:
     try:
         for turn in await store.take_over():
             prompt = await store.prompt((await store.session(turn.session)).prompt)
-            talk = Conversation(turn.session, prompt).apply_all(await store.events(turn.session))
+            talk = ConversationState(turn.session, prompt).apply_all(
+                await store.events(turn.session)
+            )
             for call in [one for one in talk.every if one.finished is None]:
                 known = call.call.name in again or (call.intended and call.intended.note)
                 if call.intended and not call.parked and not known:
@@ -336,12 +338,12 @@ async def _park_unknown(folder: Path) -> None:
         await store.close()
 
 
-def check_backup(archive: Path) -> Summary:
+def check_backup(archive: Path) -> BackupSummary:
     with tempfile.TemporaryDirectory(prefix="hermes-check-") as folder:
         return unpack_and_check(archive, Path(folder))
 
 
-def restore_backup(archive: Path, home: Path, now: datetime) -> tuple[Summary, Path | None]:
+def restore_backup(archive: Path, home: Path, now: datetime) -> tuple[BackupSummary, Path | None]:
     """Put a backup in the place of a home. What was there is moved aside; where, is returned."""
     if not archive.exists():
         raise no_backup(archive)

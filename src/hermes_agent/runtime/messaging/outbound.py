@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.gateway import (
     Chat,
-    Delivery,
     DeliveryKind,
     NewDelivery,
-    Outgoing,
+    OutboundMessage,
+    OutboxEntry,
     chat_of,
 )
 from hermes_agent.core.messages import Media
@@ -66,7 +66,7 @@ def _home(channels: Channels, channel: str) -> Chat:
     return Chat(channel, home)
 
 
-class Post:
+class OutboundMessages:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
         self.wake: Callable[[str], None] = lambda _channel: None
@@ -83,7 +83,7 @@ class Post:
         *,
         kind: DeliveryKind = "message",
         files: Sequence[Media] = (),
-    ) -> Sequence[Delivery]:
+    ) -> Sequence[OutboxEntry]:
         """Hand a message in for each of the chats. Once this returns, it is not lost; handed in
         again under the same key, it is the same message."""
         if not text.strip() and not files:
@@ -91,7 +91,9 @@ class Post:
         text = self._runtime.redact(text)
         handed_in = await self._runtime.store.gateway.enqueue(
             *(
-                NewDelivery(f"{key}/{chat.target}", Outgoing(chat, text, tuple(files), kind=kind))
+                NewDelivery(
+                    f"{key}/{chat.target}", OutboundMessage(chat, text, tuple(files), kind=kind)
+                )
                 for chat in chats
             )
         )

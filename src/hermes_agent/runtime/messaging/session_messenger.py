@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HERE = "here"
 
 
-class Letters:
+class SessionMessenger:
     def __init__(self, runtime: "Runtime", session: Session) -> None:
         self._runtime = runtime
         self._session = session

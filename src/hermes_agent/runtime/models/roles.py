@@ -3,13 +3,13 @@ for work on the side."""
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.protocols import Model
-from hermes_agent.core.records import Use
+from hermes_agent.core.records import ModelRole
 from hermes_agent.core.settings.root import ModelSettings
-from hermes_agent.models.registry import Models
+from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.runtime.unavailable import UnavailableModel
 
 
-def names_for(use: Use, chosen: str, settings: ModelSettings) -> tuple[str, ...]:
+def names_for(use: ModelRole, chosen: str, settings: ModelSettings) -> tuple[str, ...]:
     """The models for a use, in order, in a session that has chosen this one. Empty where none was
     named and none stands in."""
     uses, main = settings.uses, (chosen, *settings.fallbacks)
@@ -26,15 +26,15 @@ def names_for(use: Use, chosen: str, settings: ModelSettings) -> tuple[str, ...]
     }[use]
 
 
-class Uses:
+class ModelRoles:
     """Opens them once. A model that cannot be had is one that says why."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ModelRegistry) -> None:
         self._models = models
         self._settings = models.settings
         self._open: dict[tuple[str, ...], Model] = {}
 
-    def route(self, use: Use, chosen: str) -> Model | None:
+    def route(self, use: ModelRole, chosen: str) -> Model | None:
         if self._models.settings is not self._settings:
             self._settings, self._open = self._models.settings, {}
         names = names_for(use, chosen, self._settings)

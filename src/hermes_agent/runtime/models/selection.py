@@ -10,31 +10,37 @@ from msgspec.structs import replace
 
 from hermes_agent.agent import titles
 from hermes_agent.agent.budgets import limits
-from hermes_agent.agent.budgets.reservations import Account, Bill, Held, Purse, Short
+from hermes_agent.agent.budgets.reservations import (
+    Budget,
+    BudgetExceeded,
+    BudgetReservations,
+    CostEstimate,
+    Reservation,
+)
 from hermes_agent.agent.conversation import most_tokens
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError, NotFound, OverBudget, UsageError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.messages import (
     EFFORTS,
     Chunk,
     Delta,
+    FailedAttemptUsage,
     Prompt,
     Reply,
     Request,
-    Rerouted,
-    Retrying,
+    RetryEvent,
+    RoutingEvent,
     Thinking,
     Usage,
     UserMessage,
-    Wasted,
 )
 from hermes_agent.core.protocols import Clock, Model
-from hermes_agent.core.records import Session, Use
+from hermes_agent.core.records import ModelRole, Session
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.models.registry import Models
-from hermes_agent.runtime.models.roles import Uses
-from hermes_agent.runtime.turns.scheduler import Desk
+from hermes_agent.models.registry import ModelRegistry
+from hermes_agent.runtime.models.roles import ModelRoles
+from hermes_agent.runtime.turns.scheduler import TurnScheduler
 from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.models")
@@ -46,7 +52,7 @@ WARM_TOKENS = 1_024
 
 TRY = Request(Prompt("Answer with one word."), (UserMessage("Say OK."),), max_output=256)
 
-Paid = Wasted | Reply
+Paid = FailedAttemptUsage | Reply
 """What of an answer has its price."""
 
 
@@ -57,7 +63,7 @@ def check_effort(effort: str) -> str:
     return effort
 
 
-class Choice(Struct, frozen=True):
+class ModelSwitch(Struct, frozen=True):
     model: str
     effort: str
     switched: bool
@@ -65,7 +71,7 @@ class Choice(Struct, frozen=True):
     """What the switch costs; it is not made until somebody says so."""
 
 
-class Trial(Struct, frozen=True):
+class ModelProbe(Struct, frozen=True):
     """A round trip to a model."""
 
     model: str
@@ -83,14 +89,14 @@ class Trial(Struct, frozen=True):
     hint: str = ""
 
 
-class Choosing:
+class ModelSelection:
     def __init__(
         self,
-        models: Models,
-        uses: Uses,
+        models: ModelRegistry,
+        uses: ModelRoles,
         store: Store,
-        desk: Desk,
-        purse: Purse,
+        desk: TurnScheduler,
+        purse: BudgetReservations,
         clock: Clock,
         settings: Callable[[], Settings],
         redact: Callable[[str], str],
@@ -117,7 +123,7 @@ class Choosing:
 
     async def choose(
         self, session: Session, model: str, effort: str, by: str, anyway: bool
-    ) -> Choice:
+    ) -> ModelSwitch:
         """Let another model answer from the next request on. One that would throw a warm cache
         away is chosen only `anyway`."""
         name = self._models.resolve(model or session.model)
@@ -125,10 +131,10 @@ class Choosing:
         self._models.check(name)
         warning = "" if anyway or name == session.model else await self._loss(session, name)
         if warning:
-            return Choice(name, effort, False, warning)
+            return ModelSwitch(name, effort, False, warning)
         if (name, effort) != (session.model, session.effort):
             await self._desk.add(session, ev.ModelChosen(name, effort, by))
-        return Choice(name, effort, True)
+        return ModelSwitch(name, effort, True)
 
     async def _loss(self, session: Session, name: str) -> str:
         """What it costs that another service has to read the conversation afresh."""
@@ -159,7 +165,7 @@ class Choosing:
 
     # a try
 
-    async def test(self, written: str) -> Trial:
+    async def test(self, written: str) -> ModelProbe:
         """One small question to one model, without those that would take over."""
         name = self._models.resolve(written or self._settings().model)
         model = self._models.open([name])
@@ -172,7 +178,7 @@ class Choosing:
         async with aclosing(self._paid_for("test", model, TRY, accounts, pay)) as chunks:
             return self._without_secrets(await _try(name, chunks))
 
-    def _without_secrets(self, trial: Trial) -> Trial:
+    def _without_secrets(self, trial: ModelProbe) -> ModelProbe:
         return replace(
             trial,
             text=self._redact(trial.text),
@@ -183,10 +189,10 @@ class Choosing:
 
     async def _paid_for(
         self,
-        use: Use,
+        use: ModelRole,
         model: Model,
         request: Request,
-        accounts: Sequence[Account],
+        accounts: Sequence[Budget],
         pay: Callable[[Paid], Awaitable[None]],
     ) -> AsyncGenerator[Chunk]:
         """An answer that is no longer than the budgets allow. Where one is in dollars, the most it
@@ -200,7 +206,7 @@ class Choosing:
                 held.release()
                 request = replace(request, max_output=held.output)
             async for chunk in model.stream(request):
-                if isinstance(chunk, Wasted):
+                if isinstance(chunk, FailedAttemptUsage):
                     await pay(chunk if held.dollars is None else _at_most(chunk, model))
                     if not await self._purse.covers(held):
                         raise ModelError("quota", "a try failed, and no budget is left for another")
@@ -219,13 +225,15 @@ class Choosing:
         if advance is not None:
             await self._store.take_back(advance)
 
-    async def _hold(self, model: Model, request: Request, accounts: Sequence[Account]) -> Held:
+    async def _hold(
+        self, model: Model, request: Request, accounts: Sequence[Budget]
+    ) -> Reservation:
         limits.refuse_unpriced(self._settings(), model)
         input, output = most_tokens(request), request.max_output
         assert output is not None
-        bill = Bill([(facts, input) for facts in model.ways.values()], output)
+        bill = CostEstimate([(facts, input) for facts in model.ways.values()], output)
         held = await self._purse.hold(accounts, bill)
-        if isinstance(held, Short):
+        if isinstance(held, BudgetExceeded):
             limit, what = held.account.limit, held.account.what
             raise OverBudget(
                 f"{what}: {held.used:g} used of {limit:g}, and this may take {held.needed:g}",
@@ -235,10 +243,10 @@ class Choosing:
 
     async def answer(
         self,
-        use: Use,
+        use: ModelRole,
         chosen: str,
         request: Request,
-        accounts: Sequence[Account],
+        accounts: Sequence[Budget],
         paid: Callable[[int, float | None], Awaitable[None]],
     ) -> Reply:
         """One reply to a question that belongs to no session, within these budgets and the day's.
@@ -268,7 +276,7 @@ class Choosing:
         """The title of a session whose first message begins with words that nobody has said."""
         lines = self._redact(said).strip().splitlines()
         if lines and not session.title:
-            await self._desk.add(session, ev.Titled(lines[0].strip()))
+            await self._desk.add(session, ev.SessionTitled(lines[0].strip()))
 
     async def give_title(self, session: Session, talk_start: tuple[str, str]) -> None:
         """A title from how the session began, where a model for titles is named. What goes wrong
@@ -286,10 +294,10 @@ class Choosing:
             return self._store.spent_by(session.id)
 
         async def pay(part: Paid) -> None:
-            paid = ev.Charged(part.model, "titles", part.usage, part.cost)
+            paid = ev.CostCharged(part.model, "titles", part.usage, part.cost)
             title = titles.title_of(self._redact(part.text)) if isinstance(part, Reply) else ""
             try:
-                await self._desk.add(session, paid, *([ev.Titled(title)] if title else []))
+                await self._desk.add(session, paid, *([ev.SessionTitled(title)] if title else []))
             except NotFound:  # deleted meanwhile, which makes it no cheaper
                 await self._store.charge(part.model, "titles", part.usage, part.cost)
 
@@ -299,7 +307,7 @@ class Choosing:
                 pass
 
 
-def _at_most(wasted: Wasted, model: Model) -> Wasted:
+def _at_most(wasted: FailedAttemptUsage, model: Model) -> FailedAttemptUsage:
     """What a try that failed can have cost, where nobody knows."""
     if wasted.most is None:
         return wasted
@@ -307,7 +315,7 @@ def _at_most(wasted: Wasted, model: Model) -> Wasted:
     return replace(wasted, usage=wasted.most, cost=cost)
 
 
-async def _try(name: str, chunks: AsyncIterator[Chunk]) -> Trial:
+async def _try(name: str, chunks: AsyncIterator[Chunk]) -> ModelProbe:
     started = time.perf_counter()
     first: float | None = None
     steps: list[str] = []
@@ -317,20 +325,20 @@ async def _try(name: str, chunks: AsyncIterator[Chunk]) -> Trial:
             match chunk:
                 case Delta() | Thinking():
                     first = first if first is not None else time.perf_counter() - started
-                case Retrying():
+                case RetryEvent():
                     steps.append(f"tried again after {chunk.delay:.1f} s: {chunk.reason}")
-                case Rerouted():
+                case RoutingEvent():
                     steps.append(f"{chunk.step}: {chunk.reason}")
-                case Wasted():
+                case FailedAttemptUsage():
                     used, spent = used + chunk.usage, spent + (chunk.cost or 0.0)
                 case Reply():
-                    return Trial(
+                    return ModelProbe(
                         chunk.model, True, chunk.text.strip(), first,
                         time.perf_counter() - started, used + chunk.usage,
                         None if chunk.cost is None else chunk.cost + spent, tuple(steps),
                     )  # fmt: skip
     except ModelError as error:
-        return Trial(
+        return ModelProbe(
             name, False, "", first, time.perf_counter() - started, used, spent,
             tuple(steps), error.kind, error.message, error.hint,
         )  # fmt: skip

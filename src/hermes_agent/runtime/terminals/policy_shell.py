@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.effects import Actor, Effect, Resolve, Verdict
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Usage
-from hermes_agent.core.protocols import Command, CommandState
+from hermes_agent.core.protocols import CommandState, ShellCommand
 from hermes_agent.core.records import Session
 from hermes_agent.terminals.registry import kind_of
 
@@ -42,7 +42,7 @@ async def admit(runtime: "Runtime", session: Session, effect: Effect, trace: Res
     return verdict
 
 
-class GatedShell:
+class PolicyShell:
     """A terminal beside all others; whoever makes one closes it."""
 
     def __init__(self, runtime: "Runtime", session: Session, name: str, by: Actor) -> None:
@@ -65,7 +65,7 @@ class GatedShell:
         verdict = await admit(self._runtime, session, effect, terminal.trace)
         if verdict.input is not None:
             command = str(verdict.input["command"])
-        return await terminal.run(Command(f"run-{self._ran}", command, seconds))
+        return await terminal.run(ShellCommand(f"run-{self._ran}", command, seconds))
 
     async def close(self) -> None:
         await self.terminal.destroy()

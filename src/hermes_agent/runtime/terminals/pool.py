@@ -12,7 +12,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.protocols import Clock, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.settings.terminals import BoxPlace, LocalPlace, PlaceSettings
+from hermes_agent.core.settings.terminals import LocalPlace, NamespaceSettings, PlaceSettings
 from hermes_agent.runtime.unavailable import UnavailableTerminal
 from hermes_agent.terminals.registry import kind_of, open_terminal
 
@@ -25,7 +25,7 @@ LET_GO_SECONDS = 10.0
 """How long a terminal whose place does not answer is waited for when it is let go."""
 
 
-class Shelf:
+class TerminalPool:
     def __init__(
         self, settings: Settings, environ: Mapping[str, str], spools: Path, clock: Clock
     ) -> None:
@@ -40,7 +40,7 @@ class Shelf:
         places = self.settings.places
         box = self._spools.parent / "drills" / name.removeprefix(BOX)
         if name.startswith(BOX) and (box / "pid").is_file():
-            return BoxPlace(str(box))
+            return NamespaceSettings(str(box))
         if name not in places:
             raise UsageError(
                 f"no terminal called {name!r}",

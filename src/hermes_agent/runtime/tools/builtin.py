@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DATA = Path(__file__).with_name("builtin.json")
 
 
-class Row(NamedTuple):
+class BuiltinTool(NamedTuple):
     """Where a tool is, which toolset it belongs to, and what it cannot do without."""
 
     module: str
@@ -35,32 +35,34 @@ _FILES, _SHELL = "hermes_agent.tools.files", "hermes_agent.tools.terminal"
 _LEARNING = "hermes_agent.learning.tools"
 _BROWSER = "hermes_agent.tools.browser.tools"
 
-TABLE: Mapping[str, Row] = {
-    "terminal": Row(_SHELL, "terminal"),
-    "process": Row(_SHELL, "terminal"),
-    "read_file": Row(_FILES, "files"),
-    "write_file": Row(_FILES, "files"),
-    "patch": Row(_FILES, "files"),
-    "search_files": Row("hermes_agent.tools.search", "files"),
-    "ask_user": Row("hermes_agent.tools.ask", "people"),
-    "read_on": Row("hermes_agent.agent.tools.result_overflow", "base"),
-    "todo": Row("hermes_agent.tools.todo", "base"),
-    "web_search": Row("hermes_agent.tools.web.search", "web"),
-    "web_fetch": Row("hermes_agent.tools.web.fetch", "web", ("trafilatura", "pypdf"), extra="web"),
-    "browser": Row(_BROWSER, "browser"),
-    "browser_act": Row(_BROWSER, "browser"),
-    "execute_code": Row("hermes_agent.agent.tools.execute_code", "code"),
-    "delegate": Row("hermes_agent.agent.tools.delegate", "delegate"),
-    "find_tools": Row("hermes_agent.agent.tools.discovery", "base"),
-    "use_tool": Row("hermes_agent.agent.tools.discovery", "base"),
-    "make_tool": Row("hermes_agent.agent.authored_tools.service", "code"),
-    "memory": Row(_LEARNING, "memory"),
-    "skill": Row(_LEARNING, "skills"),
-    "write_skill": Row(_LEARNING, "skills"),
-    "recall": Row(_LEARNING, "memory"),
-    "incident": Row("hermes_agent.incidents.tools", "incident"),
-    "task": Row("hermes_agent.jobs.tools", "tasks"),
-    "send_message": Row("hermes_agent.tools.send", "messages"),
+TABLE: Mapping[str, BuiltinTool] = {
+    "terminal": BuiltinTool(_SHELL, "terminal"),
+    "process": BuiltinTool(_SHELL, "terminal"),
+    "read_file": BuiltinTool(_FILES, "files"),
+    "write_file": BuiltinTool(_FILES, "files"),
+    "patch": BuiltinTool(_FILES, "files"),
+    "search_files": BuiltinTool("hermes_agent.tools.search", "files"),
+    "ask_user": BuiltinTool("hermes_agent.tools.ask", "people"),
+    "read_on": BuiltinTool("hermes_agent.agent.tools.result_overflow", "base"),
+    "todo": BuiltinTool("hermes_agent.tools.todo", "base"),
+    "web_search": BuiltinTool("hermes_agent.tools.web.search", "web"),
+    "web_fetch": BuiltinTool(
+        "hermes_agent.tools.web.fetch", "web", ("trafilatura", "pypdf"), extra="web"
+    ),
+    "browser": BuiltinTool(_BROWSER, "browser"),
+    "browser_act": BuiltinTool(_BROWSER, "browser"),
+    "execute_code": BuiltinTool("hermes_agent.agent.tools.execute_code", "code"),
+    "delegate": BuiltinTool("hermes_agent.agent.tools.delegate", "delegate"),
+    "find_tools": BuiltinTool("hermes_agent.agent.tools.discovery", "base"),
+    "use_tool": BuiltinTool("hermes_agent.agent.tools.discovery", "base"),
+    "make_tool": BuiltinTool("hermes_agent.agent.authored_tools.service", "code"),
+    "memory": BuiltinTool(_LEARNING, "memory"),
+    "skill": BuiltinTool(_LEARNING, "skills"),
+    "write_skill": BuiltinTool(_LEARNING, "skills"),
+    "recall": BuiltinTool(_LEARNING, "memory"),
+    "incident": BuiltinTool("hermes_agent.incidents.tools", "incident"),
+    "task": BuiltinTool("hermes_agent.jobs.tools", "tasks"),
+    "send_message": BuiltinTool("hermes_agent.tools.send", "messages"),
 }
 """The order is the prompt's order; new tools go at the end."""
 
@@ -86,7 +88,7 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
 is for their sessions alone."""
 
 
-class ToolFacts(NamedTuple):
+class BuiltinToolFacts(NamedTuple):
     """What is known of a built-in tool without importing it."""
 
     name: str
@@ -104,10 +106,10 @@ def _data() -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in json.loads(DATA.read_bytes())}
 
 
-def facts(settings: "Settings | None" = None) -> Sequence[ToolFacts]:
+def facts(settings: "Settings | None" = None) -> Sequence[BuiltinToolFacts]:
     """Every built-in tool, in the table's order."""
     return [
-        ToolFacts(
+        BuiltinToolFacts(
             name=name,
             toolset=row.toolset,
             description=kept["description"],
@@ -180,7 +182,7 @@ def load_tools(names: Collection[str] | None = None) -> "tuple[Tool, ...]":
     return tuple(load(name) for name in wanted)
 
 
-class Toolbox(Mapping[str, "Tool"]):
+class SessionTools(Mapping[str, "Tool"]):
     """The tools of one session by name, of those in its prompt: a program's `own`, and built-in
     ones, which are imported when they are first looked at."""
 

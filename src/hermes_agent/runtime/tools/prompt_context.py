@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes_agent.agent.prompt import CONTEXT_FILE_CHARS, CONTEXT_FILES, Surroundings
+from hermes_agent.agent.prompt import CONTEXT_FILE_CHARS, CONTEXT_FILES, PromptContext
 from hermes_agent.core.settings.terminals import PlaceSettings
 from hermes_agent.terminals.registry import kind_of
 
@@ -19,7 +19,7 @@ def look_around(
     now: float,
     places: Sequence[tuple[str, PlaceSettings]],
     learned: tuple[str, str] = ("", ""),
-) -> Surroundings:
+) -> PromptContext:
     """`learned` is what is remembered, and the list of skills."""
     context = [
         (name, _looked_through(Path(workspace) / name))
@@ -27,7 +27,7 @@ def look_around(
         if (Path(workspace) / name).is_file()
     ]
     machine = os.uname()
-    return Surroundings(
+    return PromptContext(
         workspace=os.path.realpath(workspace),
         platform=f"{machine.sysname} {machine.machine}",
         date=datetime.fromtimestamp(now, UTC).date().isoformat(),

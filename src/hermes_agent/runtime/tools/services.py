@@ -11,30 +11,30 @@ from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tool_services import (
     Call,
-    Children,
-    Commanded,
-    Learned,
-    Lent,
-    Listed,
+    EgressCheck,
+    IncidentActions,
+    JobActions,
+    KnowledgeService,
     Messenger,
     Proxy,
-    Reach,
-    Source,
-    Tasks,
-    Worked,
+    SandboxResult,
+    SubagentRunner,
+    ToolListing,
+    ToolProvider,
+    ToolServices,
 )
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.tools.builtin import TABLE
-from hermes_agent.runtime.tools.session_resources import Keeps
+from hermes_agent.runtime.tools.session_resources import SessionResources
 
 if TYPE_CHECKING:
-    from hermes_agent.agent.authored_tools.service import WrittenTools
+    from hermes_agent.agent.authored_tools.service import AuthoredTools
     from hermes_agent.core.tools import Tool, ToolResult
-    from hermes_agent.terminals.code_sandbox.runner import Workshop
+    from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
     from hermes_agent.tools.mcp.provider import Servers
 
 
-class Lenders:
+class ToolServiceFactory:
     def __init__(
         self,
         home: Path,
@@ -50,19 +50,19 @@ class Lenders:
         self._secret = secret
         self._redact = redact
         self._clock = clock
-        self.keeps = Keeps(clock)
+        self.keeps = SessionResources(clock)
 
     @cached_property
-    def workshop(self) -> "Workshop":
-        from hermes_agent.terminals.code_sandbox.runner import Workshop
+    def workshop(self) -> "CodeSandboxRunner":
+        from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 
-        return Workshop(self._home / "workers", self._environ)
+        return CodeSandboxRunner(self._home / "workers", self._environ)
 
     @cached_property
-    def written(self) -> "WrittenTools":
-        from hermes_agent.agent.authored_tools.service import WrittenTools
+    def written(self) -> "AuthoredTools":
+        from hermes_agent.agent.authored_tools.service import AuthoredTools
 
-        return WrittenTools(
+        return AuthoredTools(
             self._home / "tools",
             workers=lambda: self.workshop,
             settings=self._settings,
@@ -87,14 +87,14 @@ class Lenders:
     def lent(
         self,
         session: Session,
-        children: Children,
-        learned: Learned,
-        commanded: Commanded | None = None,
-        tasks: Tasks | None = None,
+        children: SubagentRunner,
+        learned: KnowledgeService,
+        commanded: IncidentActions | None = None,
+        tasks: JobActions | None = None,
         messenger: Messenger | None = None,
-    ) -> Lent:
-        late = _Late(self)
-        return Lent(
+    ) -> ToolServices:
+        late = _LazyToolServices(self)
+        return ToolServices(
             keep=self.keeps.of(session.id),
             workers=late,
             children=children,
@@ -107,12 +107,12 @@ class Lenders:
             proxy=_proxy,
         )
 
-    def _sources(self, late: "_Late") -> Sequence[Source]:
+    def _sources(self, late: "_LazyToolServices") -> Sequence[ToolProvider]:
         return [*([self.servers] if self._settings().mcp else []), late]
 
     def about(self) -> str:
         """What the prompt of a new session says of tools that are not in it."""
-        lines = [source.about() for source in self._sources(_Late(self))]
+        lines = [source.about() for source in self._sources(_LazyToolServices(self))]
         return "\n".join(line for line in lines if line)
 
     @property
@@ -130,14 +130,14 @@ class Lenders:
             await self.servers.close()
 
 
-class _Late:
+class _LazyToolServices:
     """Workers and tools that the agent wrote, for whoever may never use them."""
 
-    def __init__(self, lenders: Lenders) -> None:
+    def __init__(self, lenders: ToolServiceFactory) -> None:
         self._lenders = lenders
 
-    async def run(self, name: str, source: str, **how: Any) -> Worked:
-        worked: Worked = await self._lenders.workshop.run(name, source, **how)
+    async def run(self, name: str, source: str, **how: Any) -> SandboxResult:
+        worked: SandboxResult = await self._lenders.workshop.run(name, source, **how)
         return worked
 
     async def make(self, name: str, code: str, call: Call | None, by: str = "") -> "ToolResult":
@@ -149,14 +149,14 @@ class _Late:
     def about(self) -> str:
         return self._lenders.written.about() if self._lenders.has_written else ""
 
-    async def search(self, query: str) -> Sequence[Listed]:
+    async def search(self, query: str) -> Sequence[ToolListing]:
         return await self._lenders.written.search(query) if self._lenders.has_written else ()
 
     async def find(self, name: str) -> "Tool | None":
         return await self._lenders.written.find(name) if self._lenders.has_written else None
 
 
-async def _proxy(reach: Reach) -> Proxy:
+async def _proxy(reach: EgressCheck) -> Proxy:
     from hermes_agent.policy.network.proxy import open_proxy
 
     return await open_proxy(reach)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.tool_services import Closable, Closes, Keep
+from hermes_agent.core.tool_services import AsyncCloseable, Closable, ResourceCache
 
 log = logging.getLogger("hermes.keeps")
 
@@ -15,13 +15,13 @@ IDLE_SECONDS = 900.0
 CLOSING_SECONDS = 10.0
 
 
-class Keeps:
+class SessionResources:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._made: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._used: dict[str, float] = {}
 
-    def of(self, session: str) -> Keep:
+    def of(self, session: str) -> ResourceCache:
         return _Keep(self, session)
 
     async def get(
@@ -65,7 +65,7 @@ class Keeps:
 class _Keep:
     """The part of one session."""
 
-    def __init__(self, keeps: Keeps, session: str) -> None:
+    def __init__(self, keeps: SessionResources, session: str) -> None:
         self._keeps = keeps
         self._session = session
 
@@ -85,7 +85,7 @@ async def _close(name: str, making: asyncio.Task[Any]) -> None:
         return
     try:
         async with asyncio.timeout(CLOSING_SECONDS):
-            made: Closes = await making
+            made: AsyncCloseable = await making
             await made.close()
     except Exception:
         log.warning("a %s could not be closed", name, exc_info=True)

@@ -4,29 +4,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.budgets.limits import with_share
-from hermes_agent.agent.budgets.reservations import Purse
-from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.budgets.reservations import BudgetReservations
+from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.gateway import person_of
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.messages import ToolSpec
 from hermes_agent.core.records import Session
-from hermes_agent.core.tool_services import Commanded, Reach
+from hermes_agent.core.tool_services import EgressCheck, IncidentActions
 from hermes_agent.core.tools import Tool
-from hermes_agent.runtime.messaging.session_messenger import Letters
-from hermes_agent.runtime.models.roles import Uses
-from hermes_agent.runtime.policy_gates import Gates
-from hermes_agent.runtime.terminals.pool import Shelf
+from hermes_agent.runtime.messaging.session_messenger import SessionMessenger
+from hermes_agent.runtime.models.roles import ModelRoles
+from hermes_agent.runtime.policy_gates import GateFactory
+from hermes_agent.runtime.terminals.pool import TerminalPool
 from hermes_agent.runtime.tools import builtin
-from hermes_agent.runtime.tools.services import Lenders
-from hermes_agent.runtime.turns.subagents import Family
+from hermes_agent.runtime.tools.services import ToolServiceFactory
+from hermes_agent.runtime.turns.subagents import SubagentManager
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
 
 
-class Loan(NamedTuple):
+class EmbeddedTools(NamedTuple):
     """What a program gives a session: tools of its own, the capabilities that it has, and whether
     it may use the built-in tools."""
 
@@ -35,19 +35,19 @@ class Loan(NamedTuple):
     builtin: bool
 
 
-class Assembly:
+class TurnDependenciesFactory:
     """`tools` are those of every session, where they are not the built-in ones."""
 
     def __init__(
         self,
         runtime: "Runtime",
         tools: Sequence[Tool] | None,
-        shelf: Shelf,
-        gates: Gates,
-        uses: Uses,
-        purse: Purse,
-        lenders: Lenders,
-        family: Family,
+        shelf: TerminalPool,
+        gates: GateFactory,
+        uses: ModelRoles,
+        purse: BudgetReservations,
+        lenders: ToolServiceFactory,
+        family: SubagentManager,
     ) -> None:
         self._runtime = runtime
         self._tools = None if tools is None else {tool.name: tool for tool in tools}
@@ -57,9 +57,9 @@ class Assembly:
         self._purse = purse
         self._lenders = lenders
         self._family = family
-        self._lent: dict[str, Loan] = {}
+        self._lent: dict[str, EmbeddedTools] = {}
 
-    def lend(self, session: str, loan: Loan) -> None:
+    def lend(self, session: str, loan: EmbeddedTools) -> None:
         self._lent[session] = loan
 
     def is_lent(self, session: str) -> bool:
@@ -72,7 +72,7 @@ class Assembly:
         return parent in self._lent
 
     def specs(
-        self, use: Sequence[str] | None, parent: str = "", loan: Loan | None = None
+        self, use: Sequence[str] | None, parent: str = "", loan: EmbeddedTools | None = None
     ) -> tuple[ToolSpec, ...]:
         """What the model is shown of the tools that a session uses: these, or all there are. A
         child has those of its parent's program, too."""
@@ -91,7 +91,7 @@ class Assembly:
         # A child's are names of tools, never of toolsets: some are both.
         return builtin.specs(use if parent else builtin.chosen(use), settings)
 
-    async def parts(self, session: Session) -> Parts:
+    async def parts(self, session: Session) -> TurnDependencies:
         runtime = self._runtime
         loan = self._lent.get(session.id)
         own = self._tools if loan is None else loan.own
@@ -99,10 +99,12 @@ class Assembly:
         granted = None if loan is None else loan.granted
         prompt = await runtime.store.prompt(session.prompt)
         self._gates.expect(session.policy)
-        return Parts(
+        return TurnDependencies(
             journal=runtime.store,
             route=self._uses.route,
-            tools=builtin.Toolbox([spec.name for spec in prompt.tools], own, builtin=with_builtin),
+            tools=builtin.SessionTools(
+                [spec.name for spec in prompt.tools], own, builtin=with_builtin
+            ),
             gate=self._gates.gate(session.policy, granted),
             terminals=self._shelf.terminals(session),
             settings=with_share(runtime.settings, session),
@@ -122,7 +124,7 @@ class Assembly:
                 runtime.learning.lent(session),
                 self._commanded(session),
                 runtime.jobs.lent(session),
-                Letters(runtime, session),
+                SessionMessenger(runtime, session),
             ),
             depth=session.depth,
             bounds=session.share.bounds,
@@ -134,7 +136,7 @@ class Assembly:
             return ""
         return await self._runtime.jobs.name_of(session)
 
-    def _commanded(self, session: Session) -> Commanded | None:
+    def _commanded(self, session: Session) -> IncidentActions | None:
         if session.source != INCIDENTS:
             return None
         return self._runtime.incidents.commander.lent(session)
@@ -150,7 +152,7 @@ def _actor(session: Session, job: str = "") -> Actor:
     return Actor("program" if session.source == "library" else "user", "", session.source)
 
 
-def _client(reach: Reach, **options: Any) -> Any:
+def _client(reach: EgressCheck, **options: Any) -> Any:
     """Imported when a tool first wants it: most never do."""
     from hermes_agent.policy.network.egress import guarded_client
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
-from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import Adopt, as_decision
 from hermes_agent.agent.tools.executor import DIED
 from hermes_agent.agent.turn import TurnWorker, as_told
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, NotFound
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session, Turn
 from hermes_agent.runtime.bus import Bus
@@ -26,7 +26,7 @@ AGAIN_SECONDS = 1.0
 """How long to wait before a turn that could not be read is tried again."""
 
 
-class Desk:
+class TurnScheduler:
     """Works the turns of one store. `parts` puts together what a session's turn is handed;
     `is_ours` says whether a session can be worked here: a program's tools come with the program;
     `ended` is called, apart, when a turn has come to its end."""
@@ -36,9 +36,9 @@ class Desk:
         store: Store,
         bus: Bus,
         clock: Clock,
-        parts: Callable[[Session], Awaitable[Parts]],
+        parts: Callable[[Session], Awaitable[TurnDependencies]],
         is_ours: Callable[[Session], bool],
-        ended: Callable[[Session, Conversation], Coroutine[Any, Any, None]],
+        ended: Callable[[Session, ConversationState], Coroutine[Any, Any, None]],
     ) -> None:
         self._store = store
         self._bus = bus
@@ -179,7 +179,7 @@ class Desk:
             self._afterwards.add(after)
             after.add_done_callback(self._came_after)
 
-    async def _come_after(self, session: Session, talk: Conversation) -> None:
+    async def _come_after(self, session: Session, talk: ConversationState) -> None:
         try:
             await self._ended(session, talk)
         except NotFound:
@@ -216,9 +216,9 @@ class Desk:
                 self._bus.publish(recorded)
         return worker
 
-    async def _conversation(self, session: str) -> Conversation:
+    async def _conversation(self, session: str) -> ConversationState:
         prompt = await self._store.prompt((await self._store.session(session)).prompt)
-        return Conversation(session, prompt).apply_all(await self._store.events(session))
+        return ConversationState(session, prompt).apply_all(await self._store.events(session))
 
     def _worked(self, session: Session, task: asyncio.Task[None]) -> None:
         if self._tasks.get(session.id) is task:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Usage
-from hermes_agent.core.records import Inbound, Session, Share
-from hermes_agent.core.tool_services import ChildEnd, ChildTask
+from hermes_agent.core.records import ChildLimits, Session, SessionMessage
+from hermes_agent.core.tool_services import SubagentResult, SubagentTask
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -25,7 +25,7 @@ MANY = 1_000
 LINE_CHARS = 120
 
 
-class Family:
+class SubagentManager:
     """The children of a runtime's sessions; `inherit` gives one what its parent's program lent."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Family:
         self._runtime = runtime
         self._inherit = inherit
 
-    async def begin(self, parent: str, task: ChildTask) -> str:
+    async def begin(self, parent: str, task: SubagentTask) -> str:
         above = await self._runtime.store.session(parent)
         cheap = self._runtime.settings.models.uses.cheap if task.cheap else ()
         child = await self._runtime.open_session(
@@ -48,7 +48,7 @@ class Family:
             effort=above.effort,
             use=task.tools,
             parent=above.id,
-            share=Share(task.tokens, task.dollars, task.steps, task.bounds),
+            share=ChildLimits(task.tokens, task.dollars, task.steps, task.bounds),
         )
         await self._inherit(above, child)
         await self.more(child.id, task.key, task.task, task.interactive)
@@ -56,9 +56,9 @@ class Family:
 
     async def more(self, session: str, key: str, text: str, interactive: bool) -> None:
         child = await self._runtime.store.session(session)
-        await self._runtime.submit(child, Inbound(key, text, SOURCE, interactive))
+        await self._runtime.submit(child, SessionMessage(key, text, SOURCE, interactive))
 
-    async def end(self, session: str, message: str, told: Callable[[str], None]) -> ChildEnd:
+    async def end(self, session: str, message: str, told: Callable[[str], None]) -> SubagentResult:
         child = await self._runtime.store.session(session)
         known = await self._runtime.store.last_number(session)
         usage, cost, taken = Usage(), 0.0, False
@@ -76,12 +76,14 @@ class Family:
                     if taken:
                         spent = cost if priced else None
                         told(f"{event.reason}: {_line(event.error or event.text)}")
-                        return ChildEnd(
+                        return SubagentResult(
                             session, event.reason, event.text, event.error, usage, spent
                         )
-                case ev.Asked() | ev.Answered() | ev.CallParked() | ev.ParkDecided() if fresh:
+                case (
+                    ev.QuestionAsked() | ev.QuestionAnswered() | ev.CallParked() | ev.ParkDecided()
+                ) if fresh:
                     # Whoever watches the parent is asked, and sees that somebody has answered.
-                    if isinstance(event, ev.Asked) and recorded.number:
+                    if isinstance(event, ev.QuestionAsked) and recorded.number:
                         event = replace(event, text=f"child {session} asks: {event.text}")
                     live = ev.Recorded(child.parent, 0, recorded.time, event)
                     self._runtime.bus.publish(live)
@@ -119,13 +121,13 @@ class Family:
         return True
 
 
-def _said(event: ev.Event | ev.Passing) -> str:
+def _said(event: ev.Event | ev.TransientEvent) -> str:
     match event:
         case ev.CallJudged(action=action, text=text) if action != "deny":
             return _line(text)
         case ev.CallJudged(text=text, reason=reason):
             return _line(f"refused: {text}: {reason}")
-        case ev.Asked(text=text):
+        case ev.QuestionAsked(text=text):
             return _line(text if text.startswith("child ") else f"asks: {text}")
         case ev.CallParked(tool=tool):
             return f"the outcome of {tool} is unknown: `hermes parked`"

@@ -10,14 +10,14 @@ from typing import TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.store.health import Closed, Condition, trouble_of
+from hermes_agent.store.health import Closed, StoreHealth, trouble_of
 
 T = TypeVar("T")
 
 
 class Readers:
     def __init__(
-        self, connect: Callable[[], apsw.Connection], condition: Condition, count: int
+        self, connect: Callable[[], apsw.Connection], condition: StoreHealth, count: int
     ) -> None:
         self._connect = connect
         self._condition = condition

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.store.health import RESTORE, Closed, Condition, Damaged, trouble_of
+from hermes_agent.store.health import RESTORE, Closed, Damaged, StoreHealth, trouble_of
 
 T = TypeVar("T")
 Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
@@ -47,7 +47,7 @@ class Writer:
         self,
         path: Path,
         connect: Callable[[], apsw.Connection],
-        condition: Condition,
+        condition: StoreHealth,
         tidy: Callable[[apsw.Connection], bool],
         hook: Hook | None,
     ) -> None:

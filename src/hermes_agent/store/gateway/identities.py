@@ -7,14 +7,14 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.core.gateway import Bond, Counts, Identity, Pairing, Proof
-from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.gateway import ChannelHealth, ChatBinding, Identity, Pairing, QueueDepths
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.store.engine.database import rows
 
 _identity = msgspec.json.Decoder(Identity)
 _pairing = msgspec.json.Decoder(Pairing)
-_bond = msgspec.json.Decoder(Bond)
-_proof = msgspec.json.Decoder(Proof)
+_bond = msgspec.json.Decoder(ChatBinding)
+_proof = msgspec.json.Decoder(ChannelHealth)
 
 MOST_STRANGERS = 10_000
 """Of a channel; more are not counted."""
@@ -63,7 +63,7 @@ def strangers(db: apsw.Connection) -> Mapping[str, int]:
     return dict(rows(db, "select channel, count(*) from gateway_strangers group by channel"))
 
 
-def keep_pairing(db: apsw.Connection, ids: Ids, pairing: Pairing) -> None:
+def keep_pairing(db: apsw.Connection, ids: PseudonymHasher, pairing: Pairing) -> None:
     """The code itself is not kept."""
     db.execute(
         "insert or replace into gateway_pairings values (?, ?, ?, ?)",
@@ -77,7 +77,7 @@ def keep_pairing(db: apsw.Connection, ids: Ids, pairing: Pairing) -> None:
 
 
 def use_pairing(
-    db: apsw.Connection, ids: Ids, channel: str, code: str, now: float
+    db: apsw.Connection, ids: PseudonymHasher, channel: str, code: str, now: float
 ) -> Pairing | None:
     db.execute("delete from gateway_pairings where expires <= ?", (now,))
     found = rows(
@@ -91,31 +91,31 @@ def use_pairing(
 _BOND = "b.body, b.session, b.told"
 
 
-def _bonds(found: Sequence[tuple[Any, ...]]) -> list[Bond]:
+def _bonds(found: Sequence[tuple[Any, ...]]) -> list[ChatBinding]:
     return [
         replace(_bond.decode(body), session=session, told=told) for body, session, told in found
     ]
 
 
-def bond(db: apsw.Connection, key: str) -> Bond | None:
+def bond(db: apsw.Connection, key: str) -> ChatBinding | None:
     found = _bonds(rows(db, f"select {_BOND} from gateway_bonds b where key = ?", (key,)))
     return found[0] if found else None
 
 
-def bonds(db: apsw.Connection, behind: bool) -> Sequence[Bond]:
+def bonds(db: apsw.Connection, behind: bool) -> Sequence[ChatBinding]:
     ask = f"select {_BOND} from gateway_bonds b "
     if behind:
         ask += "join sessions s on s.id = b.session where s.last > b.told "
     return _bonds(rows(db, ask + "order by b.key"))
 
 
-def bond_of(db: apsw.Connection, session: str) -> Bond | None:
+def bond_of(db: apsw.Connection, session: str) -> ChatBinding | None:
     ask = f"select {_BOND} from gateway_bonds b where session = ? order by key limit 1"
     found = _bonds(rows(db, ask, (session,)))
     return found[0] if found else None
 
 
-def keep_bond(db: apsw.Connection, bond: Bond) -> None:
+def keep_bond(db: apsw.Connection, bond: ChatBinding) -> None:
     ask = f"select {_BOND} from gateway_bonds b where key = ? and session <> ?"
     for before in _bonds(rows(db, ask, (bond.key, bond.session))):
         _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
@@ -123,14 +123,14 @@ def keep_bond(db: apsw.Connection, bond: Bond) -> None:
     _put_bond(db, replace(bond, told=max([bond.told, *(told for (told,) in gone)])))
 
 
-def _put_bond(db: apsw.Connection, bond: Bond) -> None:
+def _put_bond(db: apsw.Connection, bond: ChatBinding) -> None:
     db.execute(
         "insert or replace into gateway_bonds values (?, ?, ?, ?)",
         (bond.key, bond.session, bond.told, _text(bond)),
     )
 
 
-def told(db: apsw.Connection, bond: Bond, told: int) -> None:
+def told(db: apsw.Connection, bond: ChatBinding, told: int) -> None:
     db.execute(
         "update gateway_bonds set told = max(told, ?) where session = ?", (told, bond.session)
     )
@@ -141,12 +141,12 @@ def tidy(db: apsw.Connection) -> None:
     db.execute("delete from gateway_bonds where session not in (select id from sessions)")
 
 
-def proofs(db: apsw.Connection) -> Mapping[str, Proof]:
+def proofs(db: apsw.Connection) -> Mapping[str, ChannelHealth]:
     found = rows(db, "select channel, body from gateway_proofs order by channel")
     return {channel: _proof.decode(body) for channel, body in found}
 
 
-def keep_proof(db: apsw.Connection, proof: Proof) -> None:
+def keep_proof(db: apsw.Connection, proof: ChannelHealth) -> None:
     db.execute("insert or replace into gateway_proofs values (?, ?)", (proof.channel, _text(proof)))
 
 
@@ -163,5 +163,5 @@ select channel, sum(new), sum(aside), sum(waiting), sum(dead), min(oldest) from 
 """
 
 
-def counts(db: apsw.Connection) -> Mapping[str, Counts]:
-    return {channel: Counts(*figures) for channel, *figures in rows(db, _COUNTS)}
+def counts(db: apsw.Connection) -> Mapping[str, QueueDepths]:
+    return {channel: QueueDepths(*figures) for channel, *figures in rows(db, _COUNTS)}

@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.gateway import Arrived, ArrivedState, Chat, Kept, Person
-from hermes_agent.core.pseudonyms import Ids
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.core.gateway import ArrivedState, Chat, InboundMessage, InboxEntry, Person
+from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import rows
 from hermes_agent.store.gateway import media
 
-_arrived = msgspec.json.Decoder(Arrived)
+_arrived = msgspec.json.Decoder(InboundMessage)
 _COLUMNS = "number, channel, state, kept, tries, why, body"
 MOST_BYTES = 32_000_000
 """What one look at the new ones may bring, but for the first of them."""
@@ -27,8 +27,13 @@ def owner_of(number: int) -> int:
 
 
 def arrive(
-    db: apsw.Connection, bodies: Bodies, ids: Ids, arrived: Arrived, mark: str, now: float
-) -> Kept | None:
+    db: apsw.Connection,
+    bodies: BlobStore,
+    ids: PseudonymHasher,
+    arrived: InboundMessage,
+    mark: str,
+    now: float,
+) -> InboxEntry | None:
     channel = arrived.chat.channel
     if mark:
         keep_mark(db, channel, mark)
@@ -50,7 +55,7 @@ def arrive(
         "update gateway_in set body = ? where number = ?",
         (bodies.pack(db, owner, bare), number),
     )
-    return Kept(number, arrived, "new", now)
+    return InboxEntry(number, arrived, "new", now)
 
 
 def mark(db: apsw.Connection, channel: str) -> str:
@@ -63,14 +68,14 @@ def keep_mark(db: apsw.Connection, channel: str, mark: str) -> None:
 
 
 def new(
-    db: apsw.Connection, bodies: Bodies, limit: int, after: int
-) -> tuple[Sequence[Kept], Mapping[int, str]]:
+    db: apsw.Connection, bodies: BlobStore, limit: int, after: int
+) -> tuple[Sequence[InboxEntry], Mapping[int, str]]:
     """And why others cannot be read, by their numbers."""
     ask = (
         f"select {_COLUMNS} from gateway_in where state = 'new' and number > ? "
         "order by number limit ?"
     )
-    found: list[Kept] = []
+    found: list[InboxEntry] = []
     lost: dict[int, str] = {}
     size = 0
     for row in db.execute(ask, (after, limit)):
@@ -94,31 +99,33 @@ def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
         )
 
 
-def set_aside(db: apsw.Connection, bodies: Bodies, limit: int) -> Sequence[Kept]:
+def set_aside(db: apsw.Connection, bodies: BlobStore, limit: int) -> Sequence[InboxEntry]:
     ask = f"select {_COLUMNS} from gateway_in where state = 'dead' order by number desc limit ?"
     return [_shown(db, bodies, row) for row in rows(db, ask, (limit,))]
 
 
-def _shown(db: apsw.Connection, bodies: Bodies, row: tuple[Any, ...]) -> Kept:
+def _shown(db: apsw.Connection, bodies: BlobStore, row: tuple[Any, ...]) -> InboxEntry:
     try:
         return _kept(db, bodies, row, whole=False)
     except HermesError as error:
         number, channel, state, kept, tries, why, _ = row
-        arrived = Arrived("", Chat(channel, ""), Person(""), f"({error.message})")
-        return Kept(number, arrived, state, kept, tries, why)
+        arrived = InboundMessage("", Chat(channel, ""), Person(""), f"({error.message})")
+        return InboxEntry(number, arrived, state, kept, tries, why)
 
 
-def _kept(db: apsw.Connection, bodies: Bodies, row: tuple[Any, ...], whole: bool) -> Kept:
+def _kept(db: apsw.Connection, bodies: BlobStore, row: tuple[Any, ...], whole: bool) -> InboxEntry:
     number, _, state, kept, tries, why, body = row
     arrived = _arrived.decode(bodies.unpack(body))
     found = media.get(db, bodies, owner_of(number), whole)
     if found:
         files, voice = found.get("file", ()), found.get("voice", ())
         arrived = replace(arrived, files=tuple(files), voice=tuple(voice))
-    return Kept(number, arrived, state, kept, tries, why)
+    return InboxEntry(number, arrived, state, kept, tries, why)
 
 
-def dealt(db: apsw.Connection, bodies: Bodies, number: int, state: ArrivedState, why: str) -> bool:
+def dealt(
+    db: apsw.Connection, bodies: BlobStore, number: int, state: ArrivedState, why: str
+) -> bool:
     """What is ignored is not kept but for its hash, and of those only the latest. Says whether
     files are left to be swept."""
     found = rows(
@@ -138,12 +145,12 @@ def dealt(db: apsw.Connection, bodies: Bodies, number: int, state: ArrivedState,
     return bool(rows(db, "select 1 from doomed limit 1"))
 
 
-def _drop(db: apsw.Connection, bodies: Bodies, number: int) -> None:
+def _drop(db: apsw.Connection, bodies: BlobStore, number: int) -> None:
     media.drop(db, bodies, owner_of(number))
     db.execute("update gateway_in set body = null where number = ?", (number,))
 
 
-def drop(db: apsw.Connection, bodies: Bodies, number: int) -> None:
+def drop(db: apsw.Connection, bodies: BlobStore, number: int) -> None:
     if not rows(db, "select 1 from gateway_in where number = ? and state = 'dead'", (number,)):
         raise not_aside(number)
     dealt(db, bodies, number, "ignored", "dropped")
@@ -164,7 +171,7 @@ def failed(db: apsw.Connection, number: int, why: str) -> int:
     return int(found[0][0]) if found else 0
 
 
-def again(db: apsw.Connection, bodies: Bodies, number: int) -> Kept:
+def again(db: apsw.Connection, bodies: BlobStore, number: int) -> InboxEntry:
     found = rows(
         db,
         "update gateway_in set state = 'new', tries = 0 "
@@ -176,7 +183,7 @@ def again(db: apsw.Connection, bodies: Bodies, number: int) -> Kept:
     return _kept(db, bodies, found[0], whole=True)
 
 
-def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
+def tidy(db: apsw.Connection, bodies: BlobStore, before: float) -> int:
     found = rows(
         db,
         "select number from gateway_in "

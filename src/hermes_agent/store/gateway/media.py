@@ -7,14 +7,14 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.messages import Media
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import rows
 
 _media = msgspec.json.Decoder(Media)
 
 
 def put(
-    db: apsw.Connection, bodies: Bodies, owner: int, given: Mapping[str, Sequence[Media]]
+    db: apsw.Connection, bodies: BlobStore, owner: int, given: Mapping[str, Sequence[Media]]
 ) -> None:
     flat = [(kind, media) for kind, several in given.items() for media in several]
     for place, (kind, media) in enumerate(flat):
@@ -26,7 +26,7 @@ def put(
 
 
 def get(
-    db: apsw.Connection, bodies: Bodies, owner: int, whole: bool
+    db: apsw.Connection, bodies: BlobStore, owner: int, whole: bool
 ) -> Mapping[str, Sequence[Media]]:
     """By kind; where they are not wanted whole, without their content."""
     found: dict[str, list[Media]] = {}
@@ -38,6 +38,6 @@ def get(
     return found
 
 
-def drop(db: apsw.Connection, bodies: Bodies, owner: int) -> None:
+def drop(db: apsw.Connection, bodies: BlobStore, owner: int) -> None:
     db.execute("delete from gateway_media where owner = ?", (owner,))
     bodies.release(db, owner)

@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.gateway import Chat, Delivery, DeliveryState, NewDelivery, Outgoing
-from hermes_agent.core.pseudonyms import Ids
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.core.gateway import Chat, DeliveryState, NewDelivery, OutboundMessage, OutboxEntry
+from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import rows
 from hermes_agent.store.gateway import media
 
-_outgoing = msgspec.json.Decoder(Outgoing)
+_outgoing = msgspec.json.Decoder(OutboundMessage)
 _COLUMNS = (
     "id, key, state, created, attempts, due, receipt, sent, error, doubtful, part, tried, unsure, "
     "channel, body"
@@ -48,14 +48,18 @@ def owner_of(id: int) -> int:
 
 
 def enqueue(
-    db: apsw.Connection, bodies: Bodies, ids: Ids, new: Sequence[NewDelivery], now: float
-) -> Sequence[Delivery]:
+    db: apsw.Connection,
+    bodies: BlobStore,
+    ids: PseudonymHasher,
+    new: Sequence[NewDelivery],
+    now: float,
+) -> Sequence[OutboxEntry]:
     return [_enqueue(db, bodies, ids, one, now) for one in new]
 
 
 def _enqueue(
-    db: apsw.Connection, bodies: Bodies, ids: Ids, new: NewDelivery, now: float
-) -> Delivery:
+    db: apsw.Connection, bodies: BlobStore, ids: PseudonymHasher, new: NewDelivery, now: float
+) -> OutboxEntry:
     digest = ids("delivery", new.key)
     found = rows(db, f"select {_COLUMNS} from gateway_out where hash = ?", (digest,))
     if found:
@@ -71,14 +75,14 @@ def _enqueue(
     media.put(db, bodies, owner, {"file": outgoing.files})
     bare = msgspec.json.encode(replace(outgoing, files=()))
     db.execute("update gateway_out set body = ? where id = ?", (bodies.pack(db, owner, bare), id))
-    return Delivery(id, new.key, outgoing, "waiting", now, due=now)
+    return OutboxEntry(id, new.key, outgoing, "waiting", now, due=now)
 
 
 def due(
-    db: apsw.Connection, bodies: Bodies, channel: str, now: float, limit: int
-) -> tuple[Sequence[Delivery], Mapping[int, str]]:
+    db: apsw.Connection, bodies: BlobStore, channel: str, now: float, limit: int
+) -> tuple[Sequence[OutboxEntry], Mapping[int, str]]:
     """And why others cannot be read, by their ids."""
-    found: list[Delivery] = []
+    found: list[OutboxEntry] = []
     lost: dict[int, str] = {}
     size = 0
     for row in rows(db, _DUE, (channel, now, limit)):
@@ -101,11 +105,11 @@ def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
 
 def _delivery(
     db: apsw.Connection,
-    bodies: Bodies,
+    bodies: BlobStore,
     row: tuple[Any, ...],
     new: NewDelivery | None = None,
     whole: bool = False,
-) -> Delivery:
+) -> OutboxEntry:
     """`new` stands in for what is gone because it is old, or lost."""
     id, key, *_, channel, body = row
     if body is None and new is not None:
@@ -116,14 +120,14 @@ def _delivery(
     except HermesError as error:
         if whole:
             raise
-        lost = Outgoing(Chat(channel, ""), f"({error.message})")
+        lost = OutboundMessage(Chat(channel, ""), f"({error.message})")
         return _made(row, key, new.outgoing if new else lost)
     return _made(row, key, replace(outgoing, files=tuple(found["file"])) if found else outgoing)
 
 
-def _made(row: tuple[Any, ...], key: str, outgoing: Outgoing) -> Delivery:
+def _made(row: tuple[Any, ...], key: str, outgoing: OutboundMessage) -> OutboxEntry:
     id, _, state, created, attempts, due, receipt, sent, error, doubtful, part, *times = row
-    return Delivery(
+    return OutboxEntry(
         id, key, outgoing, state, created, attempts, due, receipt, sent, error, bool(doubtful),
         part, *times[:2],
     )  # fmt: skip
@@ -169,12 +173,12 @@ def not_sent(
 
 def deliveries(
     db: apsw.Connection,
-    bodies: Bodies,
+    bodies: BlobStore,
     channel: str,
     state: DeliveryState | None,
     key: str,
     limit: int,
-) -> Sequence[Delivery]:
+) -> Sequence[OutboxEntry]:
     wanted, values = ["body is not null"], []
     for column, value in (("channel", channel), ("state", state)):
         if value:
@@ -189,7 +193,7 @@ def deliveries(
     return [_delivery(db, bodies, row) for row in rows(db, ask, (*values, limit))]
 
 
-def again(db: apsw.Connection, bodies: Bodies, id: int, now: float) -> Delivery:
+def again(db: apsw.Connection, bodies: BlobStore, id: int, now: float) -> OutboxEntry:
     found = rows(
         db,
         "update gateway_out set state = 'waiting', attempts = 0, due = ? "
@@ -203,7 +207,7 @@ def again(db: apsw.Connection, bodies: Bodies, id: int, now: float) -> Delivery:
     return _delivery(db, bodies, found[0])
 
 
-def drop(db: apsw.Connection, bodies: Bodies, id: int) -> None:
+def drop(db: apsw.Connection, bodies: BlobStore, id: int) -> None:
     found = rows(
         db,
         "update gateway_out set state = 'dropped' "
@@ -217,7 +221,7 @@ def drop(db: apsw.Connection, bodies: Bodies, id: int) -> None:
     _forget(db, bodies, id)
 
 
-def _forget(db: apsw.Connection, bodies: Bodies, id: int) -> None:
+def _forget(db: apsw.Connection, bodies: BlobStore, id: int) -> None:
     media.drop(db, bodies, owner_of(id))
     db.execute(
         "update gateway_out set body = null, key = null, receipt = '', error = '' where id = ?",
@@ -225,7 +229,7 @@ def _forget(db: apsw.Connection, bodies: Bodies, id: int) -> None:
     )
 
 
-def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
+def tidy(db: apsw.Connection, bodies: BlobStore, before: float) -> int:
     found = rows(
         db,
         "select id from gateway_out where body is not null and state = 'sent' and sent < ?",

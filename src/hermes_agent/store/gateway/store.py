@@ -7,35 +7,35 @@ from pathlib import Path
 import apsw
 
 from hermes_agent.core.gateway import (
-    Arrived,
     ArrivedState,
-    Bond,
-    Counts,
-    Delivery,
+    ChannelHealth,
+    ChatBinding,
     DeliveryState,
-    Gateway,
+    GatewayStore,
     Identity,
-    Kept,
+    InboundMessage,
+    InboxEntry,
     NewDelivery,
+    OutboxEntry,
     Pairing,
-    Proof,
+    QueueDepths,
 )
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import Ids
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.gateway import identities, inbox, outbox
-from hermes_agent.store.knowledge.store import Read, Write
+from hermes_agent.store.knowledge.store import ReadFn, WriteFn
 
 
-class StoredGateway(Gateway):
+class StoredGateway(GatewayStore):
     """Made by the store, which hands in its writer and its readers."""
 
     def __init__(
         self,
-        write: Write,
-        read: Read,
+        write: WriteFn,
+        read: ReadFn,
         clock: Clock,
-        bodies: Bodies,
+        bodies: BlobStore,
         folder: Path,
         random: Callable[[int], bytes],
     ) -> None:
@@ -45,15 +45,15 @@ class StoredGateway(Gateway):
         self._bodies = bodies
         self._folder = folder
         self._random = random
-        self._made: Ids | None = None
+        self._made: PseudonymHasher | None = None
 
-    def _ids(self) -> Ids:
+    def _ids(self) -> PseudonymHasher:
         if self._made is None:
-            self._made = Ids.open(self._folder, self._random)
+            self._made = PseudonymHasher.open(self._folder, self._random)
         return self._made
 
     # what arrived
-    async def arrive(self, arrived: Arrived, mark: str = "") -> Kept | None:
+    async def arrive(self, arrived: InboundMessage, mark: str = "") -> InboxEntry | None:
         return await self._write(
             "gateway_arrive",
             lambda db: inbox.arrive(db, self._bodies, self._ids(), arrived, mark, self._clock()),
@@ -65,7 +65,7 @@ class StoredGateway(Gateway):
     async def keep_mark(self, channel: str, mark: str) -> None:
         await self._write("gateway_mark", lambda db: inbox.keep_mark(db, channel, mark))
 
-    async def new(self, limit: int = 100, after: int = 0) -> Sequence[Kept]:
+    async def new(self, limit: int = 100, after: int = 0) -> Sequence[InboxEntry]:
         while True:
             found, lost = await self._read(lambda db: inbox.new(db, self._bodies, limit, after))
             if not lost:
@@ -82,10 +82,10 @@ class StoredGateway(Gateway):
     async def failed_to_deal(self, number: int, why: str) -> int:
         return await self._write("gateway_failed", lambda db: inbox.failed(db, number, why))
 
-    async def set_aside(self, limit: int = 100) -> Sequence[Kept]:
+    async def set_aside(self, limit: int = 100) -> Sequence[InboxEntry]:
         return await self._read(lambda db: inbox.set_aside(db, self._bodies, limit))
 
-    async def deal_again(self, number: int) -> Kept:
+    async def deal_again(self, number: int) -> InboxEntry:
         return await self._write(
             "gateway_deal_again", lambda db: inbox.again(db, self._bodies, number)
         )
@@ -95,20 +95,22 @@ class StoredGateway(Gateway):
         await self._write("sweep", self._bodies.sweep)
 
     # what is to be sent
-    async def enqueue(self, *deliveries: NewDelivery) -> Sequence[Delivery]:
+    async def enqueue(self, *deliveries: NewDelivery) -> Sequence[OutboxEntry]:
         return await self._write("gateway_enqueue", lambda db: self._enqueue(db, deliveries))
 
-    def _enqueue(self, db: apsw.Connection, new: Sequence[NewDelivery]) -> Sequence[Delivery]:
+    def _enqueue(self, db: apsw.Connection, new: Sequence[NewDelivery]) -> Sequence[OutboxEntry]:
         return outbox.enqueue(db, self._bodies, self._ids(), new, self._clock())
 
-    async def tell(self, bond: Bond, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
-        def work(db: apsw.Connection) -> Sequence[Delivery]:
+    async def tell(
+        self, bond: ChatBinding, told: int, *deliveries: NewDelivery
+    ) -> Sequence[OutboxEntry]:
+        def work(db: apsw.Connection) -> Sequence[OutboxEntry]:
             identities.told(db, bond, told)
             return self._enqueue(db, deliveries)
 
         return await self._write("gateway_tell", work)
 
-    async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
+    async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[OutboxEntry]:
         while True:
             found, lost = await self._read(
                 lambda db: outbox.due(db, self._bodies, channel, now, limit)
@@ -141,12 +143,12 @@ class StoredGateway(Gateway):
     async def deliveries(
         self, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
         limit: int = 100,
-    ) -> Sequence[Delivery]:  # fmt: skip
+    ) -> Sequence[OutboxEntry]:  # fmt: skip
         return await self._read(
             lambda db: outbox.deliveries(db, self._bodies, channel, state, key, limit)
         )
 
-    async def again(self, id: int, now: float) -> Delivery:
+    async def again(self, id: int, now: float) -> OutboxEntry:
         return await self._write(
             "gateway_again", lambda db: outbox.again(db, self._bodies, id, now)
         )
@@ -194,26 +196,26 @@ class StoredGateway(Gateway):
         return await self._read(identities.strangers)
 
     # bonds
-    async def bond(self, key: str) -> Bond | None:
+    async def bond(self, key: str) -> ChatBinding | None:
         return await self._read(lambda db: identities.bond(db, key))
 
-    async def bonds(self, *, behind: bool = False) -> Sequence[Bond]:
+    async def bonds(self, *, behind: bool = False) -> Sequence[ChatBinding]:
         return await self._read(lambda db: identities.bonds(db, behind))
 
-    async def bond_of(self, session: str) -> Bond | None:
+    async def bond_of(self, session: str) -> ChatBinding | None:
         return await self._read(lambda db: identities.bond_of(db, session))
 
-    async def keep_bond(self, bond: Bond) -> None:
+    async def keep_bond(self, bond: ChatBinding) -> None:
         await self._write("gateway_bond", lambda db: identities.keep_bond(db, bond))
 
     # channels
-    async def counts(self) -> Mapping[str, Counts]:
+    async def counts(self) -> Mapping[str, QueueDepths]:
         return await self._read(identities.counts)
 
-    async def proofs(self) -> Mapping[str, Proof]:
+    async def proofs(self) -> Mapping[str, ChannelHealth]:
         return await self._read(identities.proofs)
 
-    async def keep_proof(self, proof: Proof) -> None:
+    async def keep_proof(self, proof: ChannelHealth) -> None:
         await self._write("gateway_proof", lambda db: identities.keep_proof(db, proof))
 
     async def tidy(self, before: float) -> int:

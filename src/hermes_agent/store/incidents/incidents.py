@@ -11,16 +11,16 @@ from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.incidents import (
     NEVER,
     OPEN,
-    CheckHour,
+    CheckHourStats,
     CheckState,
-    Entry,
     EntryKind,
     Incident,
     IncidentState,
-    LogPlace,
+    LogCursor,
+    MonitoredService,
     NewNotice,
     Notice,
-    Service,
+    TimelineEntry,
 )
 from hermes_agent.store.engine.database import rows
 
@@ -30,7 +30,7 @@ KEPT_HOURS = 90 * 24
 OPEN_STATES = ", ".join(f"'{state}'" for state in sorted(OPEN))
 
 _decoder = msgspec.json.Decoder(Incident)
-_service = msgspec.json.Decoder(Service)
+_service = msgspec.json.Decoder(MonitoredService)
 _NOTICE = (
     "select id, 'inc-' || incident, kind, number, channel, text, created, sent, attempts, due, "
     "error from incident_notices "
@@ -111,7 +111,7 @@ def add_entries(
         )
 
 
-def timeline(db: apsw.Connection, id: str, after: int) -> list[Entry]:
+def timeline(db: apsw.Connection, id: str, after: int) -> list[TimelineEntry]:
     incident(db, id)
     found = rows(
         db,
@@ -120,7 +120,7 @@ def timeline(db: apsw.Connection, id: str, after: int) -> list[Entry]:
         (number_of(id), after),
     )
     return [
-        Entry(id, number, time, kind, text, msgspec.json.decode(data))
+        TimelineEntry(id, number, time, kind, text, msgspec.json.decode(data))
         for number, time, kind, text, data in found
     ]
 
@@ -192,34 +192,34 @@ def keep_check(db: apsw.Connection, state: CheckState) -> None:
     )
 
 
-def check_hours(db: apsw.Connection, since: float) -> list[CheckHour]:
+def check_hours(db: apsw.Connection, since: float) -> list[CheckHourStats]:
     ask = "select name, hour, runs, failures, seconds from check_hours "
     found = rows(db, ask + "where hour >= ? order by name, hour", (since // HOUR * HOUR,))
-    return [CheckHour(*row) for row in found]
+    return [CheckHourStats(*row) for row in found]
 
 
-def log_places(db: apsw.Connection) -> list[LogPlace]:
-    return [LogPlace(*row) for row in rows(db, "select path, file, offset from log_places")]
+def log_places(db: apsw.Connection) -> list[LogCursor]:
+    return [LogCursor(*row) for row in rows(db, "select path, file, offset from log_places")]
 
 
-def keep_log_place(db: apsw.Connection, place: LogPlace) -> None:
+def keep_log_place(db: apsw.Connection, place: LogCursor) -> None:
     db.execute(
         "insert or replace into log_places values (?, ?, ?)",
         (place.path, place.file, place.offset),
     )
 
 
-def services(db: apsw.Connection) -> list[Service]:
+def services(db: apsw.Connection) -> list[MonitoredService]:
     return [
         _service.decode(body) for (body,) in rows(db, "select body from services order by name")
     ]
 
 
-def learn_service(db: apsw.Connection, new: Service) -> None:
+def learn_service(db: apsw.Connection, new: MonitoredService) -> None:
     """What is said of it now counts; what it needs is added to what was known."""
     found = rows(db, "select body from services where name = ?", (new.name,))
-    before = _service.decode(found[0][0]) if found else Service(new.name)
-    kept = Service(
+    before = _service.decode(found[0][0]) if found else MonitoredService(new.name)
+    kept = MonitoredService(
         new.name,
         tuple(dict.fromkeys((*before.needs, *new.needs))),
         new.owner or before.owner,

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from hermes_agent.core.incidents import (
     Incident,
+    IngestResult,
+    MonitoredService,
     NewNotice,
-    Service,
     Severity,
     Signal,
-    Taken,
 )
 from hermes_agent.store.engine.database import rows
 from hermes_agent.store.incidents import incidents
@@ -40,16 +40,16 @@ def take(
     signal: Signal,
     now: float,
     window: float,
-    topology: Sequence[Service],
+    topology: Sequence[MonitoredService],
     tell: Tell,
-) -> Taken:
+) -> IngestResult:
     signal = replace(signal, at=signal.at or now)
     if not signal.firing:
         return _over(db, signal, now)
     if (same := _same(db, signal.fingerprint, now - SILENT_SECONDS)) is not None:
         return _again(db, same, signal, now)
     if stale := _ended_since(db, signal):
-        return Taken(0, stale, False, repeated=True)
+        return IngestResult(0, stale, False, repeated=True)
     for incident in _lately(db, now - window):
         if why := relation(incident, signal, topology):
             return _joined(db, incident, signal, now, why)
@@ -92,7 +92,7 @@ def _lately(db: apsw.Connection, since: float) -> list[Incident]:
     ]
 
 
-def relation(incident: Incident, signal: Signal, topology: Sequence[Service]) -> str:
+def relation(incident: Incident, signal: Signal, topology: Sequence[MonitoredService]) -> str:
     """Why a signal is taken to be of an incident's trouble; empty when it is not. What a drill
     raises is of its own terminal alone."""
     drills = [incident.source == "drill", signal.source == "drill"]
@@ -135,7 +135,7 @@ def _open_now(db: apsw.Connection) -> int:
     return found
 
 
-def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> Taken:
+def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> IngestResult:
     """A storm is one trouble: what comes on top of all that is open is looked at together."""
     ask = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
     if found := rows(db, ask, (MANY,)):
@@ -147,7 +147,9 @@ def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> T
     return _opened(db, signal, now, tell, heading)
 
 
-def _opened(db: apsw.Connection, signal: Signal, now: float, tell: Tell, heading: Signal) -> Taken:
+def _opened(
+    db: apsw.Connection, signal: Signal, now: float, tell: Tell, heading: Signal
+) -> IngestResult:
     """`heading`: what the incident is called, and where it is worked on."""
     db.execute(
         "insert into incidents (state, source, fingerprint, opened, last_signal, body) "
@@ -165,10 +167,10 @@ def _opened(db: apsw.Connection, signal: Signal, now: float, tell: Tell, heading
     text = f"{incident.severity} {incident.title}"
     incidents.add_entries(db, incident.id, now, [("declared", text, _facts(signal))])
     incidents.add_notices(db, incident.id, now, tell(incident))
-    return Taken(id, incident.id, True)
+    return IngestResult(id, incident.id, True)
 
 
-def _again(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> Taken:
+def _again(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> IngestResult:
     before = rows(
         db,
         "select firing from signals where incident = ? and fingerprint = ?",
@@ -179,10 +181,12 @@ def _again(db: apsw.Connection, incident: Incident, signal: Signal, now: float) 
         text = f"again: {signal.title}"
         incidents.add_entries(db, incident.id, now, [("signal", text, _facts(signal))])
     _count(db, incident, signal, now)
-    return Taken(id, incident.id, False, repeated=True)
+    return IngestResult(id, incident.id, False, repeated=True)
 
 
-def _joined(db: apsw.Connection, incident: Incident, signal: Signal, now: float, why: str) -> Taken:
+def _joined(
+    db: apsw.Connection, incident: Incident, signal: Signal, now: float, why: str
+) -> IngestResult:
     id = _keep(db, incident, signal, now)
     text = f"also: {signal.title} ({why})"
     incidents.add_entries(db, incident.id, now, [("signal", text, _facts(signal))])
@@ -192,7 +196,7 @@ def _joined(db: apsw.Connection, incident: Incident, signal: Signal, now: float,
     if signal.check is not None and signal.check not in incident.checks:
         incident = replace(incident, checks=(*incident.checks, signal.check))
     _count(db, incident, signal, now)
-    return Taken(id, incident.id, False)
+    return IngestResult(id, incident.id, False)
 
 
 def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> None:
@@ -209,7 +213,7 @@ def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) 
     )
 
 
-def _over(db: apsw.Connection, signal: Signal, now: float) -> Taken:
+def _over(db: apsw.Connection, signal: Signal, now: float) -> IngestResult:
     """It ceased, wherever it was still counted as firing; the newest incident says so."""
     found = rows(
         db,
@@ -224,11 +228,11 @@ def _over(db: apsw.Connection, signal: Signal, now: float) -> Taken:
             (now, encoded(over), id),
         )
     if not found:
-        return Taken(0, "", False)
+        return IngestResult(0, "", False)
     id, incident = found[0][0], f"inc-{found[0][1]}"
     text = f"over: {_signal.decode(found[0][2]).title}"
     incidents.add_entries(db, incident, now, [("signal", text, {"over": True})])
-    return Taken(id, incident, False, repeated=True)
+    return IngestResult(id, incident, False, repeated=True)
 
 
 def _keep(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> int:

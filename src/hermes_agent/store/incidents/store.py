@@ -4,29 +4,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.incidents import (
-    CheckHour,
+    CheckHourStats,
     CheckState,
-    Entry,
     EntryKind,
     Incident,
-    Incidents,
     IncidentState,
-    LogPlace,
+    IncidentStore,
+    IngestResult,
+    LogCursor,
+    MonitoredService,
     NewNotice,
     Notice,
-    Service,
     Signal,
-    Taken,
+    TimelineEntry,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.store.incidents import incidents, ingest
-from hermes_agent.store.knowledge.store import Read, Write
+from hermes_agent.store.knowledge.store import ReadFn, WriteFn
 
 
-class StoredIncidents(Incidents):
+class StoredIncidents(IncidentStore):
     """Made by the store, which hands in its writer and its readers."""
 
-    def __init__(self, write: Write, read: Read, clock: Clock) -> None:
+    def __init__(self, write: WriteFn, read: ReadFn, clock: Clock) -> None:
         self._write = write
         self._read = read
         self._clock = clock
@@ -35,9 +35,9 @@ class StoredIncidents(Incidents):
         self,
         signal: Signal,
         window: float,
-        topology: Sequence[Service],
+        topology: Sequence[MonitoredService],
         tell: Callable[[Incident], Sequence[NewNotice]] = lambda _incident: (),
-    ) -> Taken:
+    ) -> IngestResult:
         return await self._write(
             "take_signal",
             lambda db: ingest.take(db, signal, self._clock(), window, topology, tell),
@@ -66,7 +66,7 @@ class StoredIncidents(Incidents):
             ),
         )
 
-    async def timeline(self, id: str, after: int = 0) -> Sequence[Entry]:
+    async def timeline(self, id: str, after: int = 0) -> Sequence[TimelineEntry]:
         return await self._read(lambda db: incidents.timeline(db, id, after))
 
     async def signals(self, *, incident: str = "", limit: int = 100) -> Sequence[Signal]:
@@ -95,17 +95,17 @@ class StoredIncidents(Incidents):
             "drop_check", lambda db: db.execute("delete from checks where name = ?", (name,))
         )
 
-    async def check_hours(self, since: float) -> Sequence[CheckHour]:
+    async def check_hours(self, since: float) -> Sequence[CheckHourStats]:
         return await self._read(lambda db: incidents.check_hours(db, since))
 
-    async def log_places(self) -> Sequence[LogPlace]:
+    async def log_places(self) -> Sequence[LogCursor]:
         return await self._read(incidents.log_places)
 
-    async def keep_log_place(self, place: LogPlace) -> None:
+    async def keep_log_place(self, place: LogCursor) -> None:
         await self._write("keep_log_place", lambda db: incidents.keep_log_place(db, place))
 
-    async def services(self) -> Sequence[Service]:
+    async def services(self) -> Sequence[MonitoredService]:
         return await self._read(incidents.services)
 
-    async def learn_service(self, service: Service) -> None:
+    async def learn_service(self, service: MonitoredService) -> None:
         await self._write("learn_service", lambda db: incidents.learn_service(db, service))

@@ -6,10 +6,10 @@ import apsw
 
 from hermes_agent.core.jobs import (
     Job,
-    Jobs,
     JobSpan,
     JobSpec,
     JobState,
+    JobStore,
     NewRun,
     Outdated,
     Run,
@@ -18,13 +18,15 @@ from hermes_agent.core.jobs import (
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.store.jobs import jobs, runs
-from hermes_agent.store.knowledge.store import Read, Write
+from hermes_agent.store.knowledge.store import ReadFn, WriteFn
 
 
-class StoredJobs(Jobs):
+class StoredJobs(JobStore):
     """Made by the store, which hands in its writer, its readers and its fence."""
 
-    def __init__(self, write: Write, read: Read, clock: Clock, fence: Callable[[], int]) -> None:
+    def __init__(
+        self, write: WriteFn, read: ReadFn, clock: Clock, fence: Callable[[], int]
+    ) -> None:
         self._write = write
         self._read = read
         self._clock = clock

@@ -8,29 +8,29 @@ from typing import Any
 import apsw
 
 from hermes_agent.core.errors import Fenced
-from hermes_agent.core.events.journal import (
-    Answered,
-    Asked,
+from hermes_agent.core.events import (
     CallFinished,
     CallIntended,
     CallParked,
-    Charged,
     Compacted,
+    CostCharged,
     Event,
     MessageTaken,
     ModelChosen,
     ParkDecided,
+    QuestionAnswered,
+    QuestionAsked,
     Recorded,
     Replied,
-    Titled,
+    SessionTitled,
     TurnFinished,
     encode,
     kind_of,
 )
-from hermes_agent.core.knowledge import AFTER_TURN, TRIALS, Chore, turn_chore
+from hermes_agent.core.knowledge import AFTER_TURN, TRIALS, BackgroundTask, turn_chore
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Turn
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.journal import audit
 from hermes_agent.store.knowledge import tasks
 from hermes_agent.store.search.index import index, spoken
@@ -39,11 +39,11 @@ TITLE_CHARS = 80
 
 
 @dataclass
-class Place:
+class AppendCursor:
     """Where events go: a session, perhaps a turn in it, and the number of the last event."""
 
     db: apsw.Connection
-    bodies: Bodies
+    bodies: BlobStore
     key: int
     session: str
     source: str
@@ -52,7 +52,7 @@ class Place:
     turn: int | None = None
 
 
-def place_of(db: apsw.Connection, bodies: Bodies, turn: Turn, now: float) -> Place:
+def place_of(db: apsw.Connection, bodies: BlobStore, turn: Turn, now: float) -> AppendCursor:
     """The place of a turn that may be written to; `Fenced` when it is no longer the caller's."""
     row = db.execute(
         "select s.key, s.id, s.source, s.last, t.fence, t.ended from turns t "
@@ -66,10 +66,10 @@ def place_of(db: apsw.Connection, bodies: Bodies, turn: Turn, now: float) -> Pla
         raise Fenced(f"turn {turn.id} of session {session} was taken over by another runtime")
     if ended is not None:
         raise Fenced(f"turn {turn.id} of session {session} has ended")
-    return Place(db, bodies, key, session, source, last, now, turn.id)
+    return AppendCursor(db, bodies, key, session, source, last, now, turn.id)
 
 
-def add_events(place: Place, events: Sequence[Event]) -> list[Recorded]:
+def add_events(place: AppendCursor, events: Sequence[Event]) -> list[Recorded]:
     recorded = []
     messages = 0
     for event in events:
@@ -87,7 +87,7 @@ def add_events(place: Place, events: Sequence[Event]) -> list[Recorded]:
     return recorded
 
 
-def _insert(place: Place, event: Event) -> int:
+def _insert(place: AppendCursor, event: Event) -> int:
     """Write the event; 1 when it is a message of the conversation."""
     db = place.db
     body: str | bytes | None = place.bodies.pack(db, place.key, encode(event))
@@ -108,7 +108,7 @@ def _insert(place: Place, event: Event) -> int:
     return int(message is not None and message.role != "summary")
 
 
-def _take_message(place: Place, event: MessageTaken) -> None:
+def _take_message(place: AppendCursor, event: MessageTaken) -> None:
     place.db.execute(
         "insert into inbox (session, key, time) values (?, ?, ?) "
         "on conflict (session, key) do update set body = null",
@@ -121,7 +121,7 @@ def _take_message(place: Place, event: MessageTaken) -> None:
     )
 
 
-def _spend(place: Place, model: str, use: str, usage: Usage, cost: float | None) -> None:
+def _spend(place: AppendCursor, model: str, use: str, usage: Usage, cost: float | None) -> None:
     if not cost and not usage.total:
         return
     add = (
@@ -156,32 +156,32 @@ def add_cost(
     return db.last_insert_rowid()
 
 
-def _reply(place: Place, event: Replied) -> None:
+def _reply(place: AppendCursor, event: Replied) -> None:
     use = TRIALS if place.source == TRIALS else "main"
     _spend(place, event.model, use, event.usage, event.cost)
 
 
-def _compact(place: Place, event: Compacted) -> None:
+def _compact(place: AppendCursor, event: Compacted) -> None:
     _spend(place, event.model, "compaction", event.usage, event.cost)
 
 
-def _charge(place: Place, event: Charged) -> None:
+def _charge(place: AppendCursor, event: CostCharged) -> None:
     _spend(place, event.model, event.use, event.usage, event.cost)
 
 
-def _choose_model(place: Place, event: ModelChosen) -> None:
+def _choose_model(place: AppendCursor, event: ModelChosen) -> None:
     place.db.execute(
         "update sessions set model = ?, effort = ? where key = ?",
         (event.model, event.effort, place.key),
     )
 
 
-def _title(place: Place, event: Titled) -> None:
+def _title(place: AppendCursor, event: SessionTitled) -> None:
     title = event.title[:TITLE_CHARS]
     place.db.execute("update sessions set title = ? where key = ?", (title, place.key))
 
 
-def _intend(place: Place, event: CallIntended) -> None:
+def _intend(place: AppendCursor, event: CallIntended) -> None:
     place.db.execute(
         "insert into effects (id, session, turn, call_id, tool, state, attempt, intended) "
         "values (?, ?, ?, ?, ?, 'intended', ?, ?) on conflict (id) do update set "
@@ -191,7 +191,7 @@ def _intend(place: Place, event: CallIntended) -> None:
     )
 
 
-def _finish_call(place: Place, event: CallFinished) -> None:
+def _finish_call(place: AppendCursor, event: CallFinished) -> None:
     # A call that a person had skipped stays skipped: its result only tells the model so.
     place.db.execute(
         "update effects set state = case state when 'skipped' then state else ? end, settled = ? "
@@ -200,7 +200,7 @@ def _finish_call(place: Place, event: CallFinished) -> None:
     )
 
 
-def _park(place: Place, event: CallParked) -> None:
+def _park(place: AppendCursor, event: CallParked) -> None:
     place.db.execute(
         "insert into effects (id, session, turn, call_id, tool, state, attempt, intended, settled, "
         "reason) values (?1, ?2, ?3, ?4, ?5, 'parked', 1, ?6, ?6, ?7) on conflict (id) do update "
@@ -211,7 +211,7 @@ def _park(place: Place, event: CallParked) -> None:
     )  # fmt: skip
 
 
-def _decide(place: Place, event: ParkDecided) -> None:
+def _decide(place: AppendCursor, event: ParkDecided) -> None:
     state = {"retry": "intended", "skip": "skipped", "it-happened": "done"}[event.decision]
     place.db.execute(
         "update effects set state = ?, settled = ? where id = ? and session = ?",
@@ -219,7 +219,7 @@ def _decide(place: Place, event: ParkDecided) -> None:
     )
 
 
-def _ask(place: Place, event: Asked) -> None:
+def _ask(place: AppendCursor, event: QuestionAsked) -> None:
     place.db.execute(
         "insert or replace into questions values (?, ?, ?, ?)",
         (event.id, place.key, place.turn, place.last),
@@ -227,7 +227,7 @@ def _ask(place: Place, event: Asked) -> None:
     place.db.execute("update turns set state = 'waiting' where id = ?", (place.turn,))
 
 
-def _answer(place: Place, event: Answered) -> None:
+def _answer(place: AppendCursor, event: QuestionAnswered) -> None:
     place.db.execute("delete from questions where id = ? and session = ?", (event.id, place.key))
     place.db.execute(
         "update turns set state = 'running' where id = ?1 and ended is null "
@@ -236,7 +236,7 @@ def _answer(place: Place, event: Answered) -> None:
     )
 
 
-def _finish_turn(place: Place, event: TurnFinished) -> None:
+def _finish_turn(place: AppendCursor, event: TurnFinished) -> None:
     place.db.execute(
         "update turns set state = ?, ended = ? where id = ?",
         (event.reason, place.now, place.turn),
@@ -249,25 +249,25 @@ def _finish_turn(place: Place, event: TurnFinished) -> None:
         (place.now, place.key, place.turn),
     )
     if place.source != TRIALS and place.turn is not None:
-        chore = Chore(
+        chore = BackgroundTask(
             turn_chore(place.turn), "turn", {"session": place.session, "turn": place.turn},
             place.now + AFTER_TURN,
         )  # fmt: skip
         tasks.want(place.db, chore)
 
 
-_PROJECTIONS: dict[type[Event], Callable[[Place, Any], None]] = {
+_PROJECTIONS: dict[type[Event], Callable[[AppendCursor, Any], None]] = {
     MessageTaken: _take_message,
     Replied: _reply,
     Compacted: _compact,
-    Charged: _charge,
+    CostCharged: _charge,
     ModelChosen: _choose_model,
-    Titled: _title,
+    SessionTitled: _title,
     CallIntended: _intend,
     CallFinished: _finish_call,
     CallParked: _park,
     ParkDecided: _decide,
-    Asked: _ask,
-    Answered: _answer,
+    QuestionAsked: _ask,
+    QuestionAnswered: _answer,
     TurnFinished: _finish_turn,
 }

@@ -9,20 +9,20 @@ from typing import Any
 import apsw
 import msgspec
 
-from hermes_agent.core.events.journal import (
-    Agreed,
-    Answered,
-    Asked,
+from hermes_agent.core.events import (
+    ApprovalGiven,
     CallFinished,
     CallIntended,
     CallJudged,
     Event,
     ParkDecided,
+    QuestionAnswered,
+    QuestionAsked,
     encode,
     kind_of,
 )
 from hermes_agent.core.records import AuditEntry, AuditReport
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import rows
 
 START = "0" * 64
@@ -54,9 +54,9 @@ def _consent(answer: str | None) -> str | None:
 
 _TOLD: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
     CallJudged: _judged,
-    Asked: lambda asked: {"id": asked.id, "effect": asked.effect, "consent": asked.consent},
-    Agreed: lambda agreed: {"id": agreed.id, "by": agreed.by},
-    Answered: lambda answered: {
+    QuestionAsked: lambda asked: {"id": asked.id, "effect": asked.effect, "consent": asked.consent},
+    ApprovalGiven: lambda agreed: {"id": agreed.id, "by": agreed.by},
+    QuestionAnswered: lambda answered: {
         "id": answered.id, "answer": _consent(answered.answer), "by": answered.by,
     },
     CallIntended: lambda call: {
@@ -111,7 +111,7 @@ def entries(
     return [AuditEntry(*row) for row in found][::-1]
 
 
-def verify(db: apsw.Connection, bodies: Bodies, head: str) -> AuditReport:
+def verify(db: apsw.Connection, bodies: BlobStore, head: str) -> AuditReport:
     """Recompute the whole chain, and compare it with the journal where that still is, both ways.
     `head`, as an earlier report gave it, must be in it."""
     troubles: list[str] = []
@@ -155,7 +155,7 @@ def _head(text: str) -> tuple[int, str] | None:
 
 
 def _against_journal(
-    db: apsw.Connection, bodies: Bodies, columns: tuple[int, float, str, int], body: str
+    db: apsw.Connection, bodies: BlobStore, columns: tuple[int, float, str, int], body: str
 ) -> str:
     """What an entry says that its columns or the journal do not; empty when all agree."""
     entry = msgspec.json.decode(body)

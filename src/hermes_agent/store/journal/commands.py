@@ -7,7 +7,7 @@ import apsw
 import msgspec
 
 from hermes_agent.core.errors import Fenced, NotFound, UsageError
-from hermes_agent.core.events.journal import (
+from hermes_agent.core.events import (
     Event,
     MessageTaken,
     Recorded,
@@ -15,10 +15,10 @@ from hermes_agent.core.events.journal import (
     TurnStarted,
 )
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.records import Inbound, NewSession, Turn
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.core.records import NewSession, SessionMessage, Turn
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import rows
-from hermes_agent.store.journal.append import Place, add_events, place_of
+from hermes_agent.store.journal.append import AppendCursor, add_events, place_of
 from hermes_agent.store.knowledge.documents import drop as drop_docs
 
 LIST_HINT = "`hermes sessions list` shows them"
@@ -31,10 +31,10 @@ def session_key(db: apsw.Connection, id: str) -> int:
     return int(row[0])
 
 
-def _place(db: apsw.Connection, bodies: Bodies, session: str, now: float) -> Place:
+def _place(db: apsw.Connection, bodies: BlobStore, session: str, now: float) -> AppendCursor:
     key = session_key(db, session)
     source, last = db.execute("select source, last from sessions where key = ?", (key,)).get
-    return Place(db, bodies, key, session, source, last, now)
+    return AppendCursor(db, bodies, key, session, source, last, now)
 
 
 def _free_name(db: apsw.Connection, name: str, key: int | None = None) -> None:
@@ -45,7 +45,7 @@ def _free_name(db: apsw.Connection, name: str, key: int | None = None) -> None:
 
 def open_session(
     db: apsw.Connection,
-    bodies: Bodies,
+    bodies: BlobStore,
     new: NewSession,
     prompt: Prompt,
     now: float,
@@ -82,7 +82,7 @@ def open_session(
 
 
 def note(
-    db: apsw.Connection, bodies: Bodies, session: str, events: Sequence[Event], now: float
+    db: apsw.Connection, bodies: BlobStore, session: str, events: Sequence[Event], now: float
 ) -> list[Recorded]:
     return add_events(_place(db, bodies, session, now), events)
 
@@ -93,7 +93,7 @@ def rename_session(db: apsw.Connection, id: str, name: str) -> None:
     db.execute("update sessions set name = ? where key = ?", (name, key))
 
 
-def delete_session(db: apsw.Connection, bodies: Bodies, id: str) -> None:
+def delete_session(db: apsw.Connection, bodies: BlobStore, id: str) -> None:
     """Everything but its costs, which count towards budgets whoever is gone, its part of the
     audit log, and what was learned from it."""
     key = session_key(db, id)
@@ -122,7 +122,7 @@ def delete_session(db: apsw.Connection, bodies: Bodies, id: str) -> None:
 
 
 def receive(
-    db: apsw.Connection, bodies: Bodies, session: str, message: Inbound, now: float
+    db: apsw.Connection, bodies: BlobStore, session: str, message: SessionMessage, now: float
 ) -> bool:
     key = session_key(db, session)
     known = "select 1 from inbox where session = ? and key = ?"
@@ -144,14 +144,16 @@ def withdraw(db: apsw.Connection, session: str, key: str) -> bool:
     return db.changes() == 1
 
 
-def _mail(place: Place, *, joining: bool = False) -> list[Event]:
+def _mail(place: AppendCursor, *, joining: bool = False) -> list[Event]:
     """What waits to be taken; of what comes into a turn, all that may join it."""
     waiting = rows(
         place.db,
         "select body from inbox where session = ? and body is not null order by id",
         (place.key,),
     )
-    letters = [msgspec.json.decode(place.bodies.unpack(body), type=Inbound) for (body,) in waiting]
+    letters = [
+        msgspec.json.decode(place.bodies.unpack(body), type=SessionMessage) for (body,) in waiting
+    ]
     return [
         MessageTaken(
             letter.key,
@@ -168,7 +170,7 @@ def _mail(place: Place, *, joining: bool = False) -> list[Event]:
 
 
 def start_turn(
-    db: apsw.Connection, bodies: Bodies, session: str, fence: int, now: float
+    db: apsw.Connection, bodies: BlobStore, session: str, fence: int, now: float
 ) -> Turn | None:
     place = _place(db, bodies, session, now)
     current = fence_of(db)
@@ -190,7 +192,7 @@ def start_turn(
     return Turn(place.turn, session, current)
 
 
-def take_mail(db: apsw.Connection, bodies: Bodies, turn: Turn, now: float) -> list[Recorded]:
+def take_mail(db: apsw.Connection, bodies: BlobStore, turn: Turn, now: float) -> list[Recorded]:
     place = place_of(db, bodies, turn, now)
     mail = _mail(place, joining=True)
     return add_events(place, mail) if mail else []

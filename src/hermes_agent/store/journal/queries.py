@@ -6,27 +6,27 @@ import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events.journal import (
-    Agreed,
-    Asked,
+from hermes_agent.core.events import (
+    ApprovalGiven,
     CallJudged,
     CallMade,
     Event,
+    QuestionAsked,
     Recorded,
     Replied,
     decode,
 )
 from hermes_agent.core.messages import Prompt, ToolCall, Usage
 from hermes_agent.core.records import (
-    Inbound,
+    ChildLimits,
     Judgement,
     Parked,
     Question,
     Session,
-    Share,
+    SessionMessage,
     Turn,
 )
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import rows
 from hermes_agent.store.journal.commands import LIST_HINT, session_key
 
@@ -48,7 +48,7 @@ from sessions s
 def _sessions(db: apsw.Connection, rest: str, values: Sequence[str | int]) -> list[Session]:
     found: list[Session] = []
     for row in rows(db, _SESSION + rest, values):
-        share = msgspec.json.decode(row[22], type=Share)
+        share = msgspec.json.decode(row[22], type=ChildLimits)
         terminals = tuple(row[18].split(","))
         usage = Usage(*row[14:17])
         found.append(Session(*[*row[:14], usage, row[17], terminals, *row[19:22], share]))
@@ -95,13 +95,15 @@ def sessions_with_mail(db: apsw.Connection) -> list[str]:
     return [id for (id,) in found]
 
 
-def waiting(db: apsw.Connection, bodies: Bodies, session: str, key: str) -> Inbound | None:
+def waiting(
+    db: apsw.Connection, bodies: BlobStore, session: str, key: str
+) -> SessionMessage | None:
     ask = "select body from inbox where session = ? and key = ? and body is not null"
     row = db.execute(ask, (session_key(db, session), key)).fetchone()
-    return None if row is None else msgspec.json.decode(bodies.unpack(row[0]), type=Inbound)
+    return None if row is None else msgspec.json.decode(bodies.unpack(row[0]), type=SessionMessage)
 
 
-def events(db: apsw.Connection, bodies: Bodies, session: str, after: int) -> list[Recorded]:
+def events(db: apsw.Connection, bodies: BlobStore, session: str, after: int) -> list[Recorded]:
     found = rows(
         db,
         "select e.number, e.time, coalesce(e.body, m.body) from events e "
@@ -129,7 +131,7 @@ def unfinished_turn(db: apsw.Connection, session: str) -> Turn | None:
     return None if row is None else Turn(row[0], session, row[1])
 
 
-def parked(db: apsw.Connection, bodies: Bodies) -> list[Parked]:
+def parked(db: apsw.Connection, bodies: BlobStore) -> list[Parked]:
     found = rows(
         db,
         "select e.id, s.id, e.tool, e.session, e.turn, e.call_id, e.reason, e.settled "
@@ -142,7 +144,7 @@ def parked(db: apsw.Connection, bodies: Bodies) -> list[Parked]:
     ]
 
 
-def _arguments(db: apsw.Connection, bodies: Bodies, key: int, turn: int, call_id: str) -> str:
+def _arguments(db: apsw.Connection, bodies: BlobStore, key: int, turn: int, call_id: str) -> str:
     """What the call was made with: it stands in the reply that asked for it, or in the event by
     which a program made it."""
     found = rows(
@@ -169,7 +171,7 @@ def _calls(event: Event) -> tuple[ToolCall, ...]:
             return ()
 
 
-def questions(db: apsw.Connection, bodies: Bodies) -> list[Question]:
+def questions(db: apsw.Connection, bodies: BlobStore) -> list[Question]:
     open_ones = rows(
         db,
         "select s.id, e.time, e.body, q.session, q.number from questions q "
@@ -179,7 +181,7 @@ def questions(db: apsw.Connection, bodies: Bodies) -> list[Question]:
     found = []
     for session, time, body, key, number in open_ones:
         asked = decode(bodies.unpack(body))
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, QuestionAsked)
         agreed = _agreed(db, bodies, asked, key, number) if asked.consent.count > 1 else ()
         found.append(
             Question(
@@ -191,7 +193,7 @@ def questions(db: apsw.Connection, bodies: Bodies) -> list[Question]:
 
 
 def _agreed(
-    db: apsw.Connection, bodies: Bodies, asked: Asked, key: int, number: int
+    db: apsw.Connection, bodies: BlobStore, asked: QuestionAsked, key: int, number: int
 ) -> tuple[str, ...]:
     found = rows(
         db,
@@ -200,11 +202,11 @@ def _agreed(
         (key, number),
     )
     agreed = [decode(bodies.unpack(body)) for (body,) in found]
-    return tuple(one.by for one in agreed if isinstance(one, Agreed) and one.id == asked.id)
+    return tuple(one.by for one in agreed if isinstance(one, ApprovalGiven) and one.id == asked.id)
 
 
 def judgements(
-    db: apsw.Connection, bodies: Bodies, since: float, session: str, limit: int
+    db: apsw.Connection, bodies: BlobStore, since: float, session: str, limit: int
 ) -> list[Judgement]:
     """Calls that the gate has judged, newest first."""
     found = rows(
@@ -227,7 +229,7 @@ def judgements(
 
 
 def _calls_with(
-    db: apsw.Connection, bodies: Bodies, key: int, session: str, effect: str
+    db: apsw.Connection, bodies: BlobStore, key: int, session: str, effect: str
 ) -> dict[tuple[int, str], ToolCall]:
     """The calls that came with the one of this effect: those of its reply, or of its program."""
     reply, _, inner = effect.partition(".")

@@ -9,12 +9,12 @@ import msgspec
 
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.knowledge import (
-    Case,
+    EvaluationCase,
     SkillChange,
     SkillRecord,
     SkillUse,
+    SkillVersion,
     Trial,
-    Version,
 )
 from hermes_agent.core.skills import SkillState
 from hermes_agent.store.engine.database import rows
@@ -38,18 +38,18 @@ def skill(db: apsw.Connection, name: str) -> SkillRecord:
     raise NotFound(f"no skill called {name!r}", hint)
 
 
-def versions(db: apsw.Connection, name: str) -> list[Version]:
+def versions(db: apsw.Connection, name: str) -> list[SkillVersion]:
     found = rows(db, _VERSION + "where skill = ? order by number", (name,))
-    return [Version(*[*row[:7], bool(row[7])]) for row in found]
+    return [SkillVersion(*[*row[:7], bool(row[7])]) for row in found]
 
 
-def version(db: apsw.Connection, name: str, number: int) -> Version:
+def version(db: apsw.Connection, name: str, number: int) -> SkillVersion:
     found = rows(db, _VERSION + "where skill = ? and number = ?", (name, number))
     if not found:
         raise NotFound(
             f"no version {number} of the skill {name!r}", f"`hermes skills log {name}` shows them"
         )
-    return Version(*[*found[0][:7], bool(found[0][7])])
+    return SkillVersion(*[*found[0][:7], bool(found[0][7])])
 
 
 def files(db: apsw.Connection, name: str, number: int) -> dict[str, bytes]:
@@ -67,8 +67,8 @@ def _log(db: apsw.Connection, name: str, now: float, what: str, why: str, by: st
 
 
 def keep(
-    db: apsw.Connection, new: Version, contents: Mapping[str, bytes], state: SkillState
-) -> Version:
+    db: apsw.Connection, new: SkillVersion, contents: Mapping[str, bytes], state: SkillState
+) -> SkillVersion:
     """Make it the current version. `new` comes without its number."""
     known = rows(db, _SKILL + "where name = ?", (new.skill,))
     before = SkillRecord(*known[0]) if known else None
@@ -87,7 +87,9 @@ def keep(
     return version(db, new.skill, number)
 
 
-def keep_pending(db: apsw.Connection, new: Version, contents: Mapping[str, bytes]) -> Version:
+def keep_pending(
+    db: apsw.Connection, new: SkillVersion, contents: Mapping[str, bytes]
+) -> SkillVersion:
     """Keep it beside the current version, once."""
     skill(db, new.skill)
     same = [one for one in versions(db, new.skill) if one.digest == new.digest]
@@ -98,7 +100,7 @@ def keep_pending(db: apsw.Connection, new: Version, contents: Mapping[str, bytes
     return version(db, new.skill, number)
 
 
-def _add_version(db: apsw.Connection, new: Version, contents: Mapping[str, bytes]) -> int:
+def _add_version(db: apsw.Connection, new: SkillVersion, contents: Mapping[str, bytes]) -> int:
     ask = "select 1 + coalesce(max(number), 0) from skill_versions where skill = ?"
     number: int = db.execute(ask, (new.skill,)).get
     packed = zlib.compress(msgspec.msgpack.encode(dict(contents)))
@@ -171,7 +173,7 @@ def uses(db: apsw.Connection, name: str, limit: int) -> list[SkillUse]:
     return [SkillUse(*[*row[:5], bool(row[5]), *row[6:]]) for row in found]
 
 
-def add_cases(db: apsw.Connection, cases: Sequence[Case]) -> None:
+def add_cases(db: apsw.Connection, cases: Sequence[EvaluationCase]) -> None:
     for case in cases:
         db.execute(
             "insert or replace into cases values (?, ?, ?, ?, ?, ?, ?)",
@@ -179,14 +181,14 @@ def add_cases(db: apsw.Connection, cases: Sequence[Case]) -> None:
         )
 
 
-def cases(db: apsw.Connection, name: str) -> list[Case]:
+def cases(db: apsw.Connection, name: str) -> list[EvaluationCase]:
     found = rows(
         db,
         'select id, skill, task, setup, "check", held, source from cases where skill = ? '
         "order by rowid",
         (name,),
     )
-    return [Case(*[*row[:5], bool(row[5]), row[6]]) for row in found]
+    return [EvaluationCase(*[*row[:5], bool(row[5]), row[6]]) for row in found]
 
 
 def add_trials(db: apsw.Connection, trials: Sequence[Trial]) -> None:

@@ -7,11 +7,11 @@ import apsw
 
 from hermes_agent.core.knowledge import (
     Author,
-    Case,
-    Chore,
+    BackgroundTask,
     Doc,
     DocKind,
-    Lore,
+    EvaluationCase,
+    KnowledgeStore,
     Note,
     NoteChange,
     NoteEdit,
@@ -19,8 +19,8 @@ from hermes_agent.core.knowledge import (
     SkillChange,
     SkillRecord,
     SkillUse,
+    SkillVersion,
     Trial,
-    Version,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import SkillState
@@ -29,18 +29,18 @@ from hermes_agent.store.knowledge import documents, notes, skills, tasks
 T = TypeVar("T")
 
 
-class Write(Protocol):
+class WriteFn(Protocol):
     def __call__(self, name: str, work: Callable[[apsw.Connection], T]) -> Awaitable[T]: ...
 
 
-class Read(Protocol):
+class ReadFn(Protocol):
     def __call__(self, work: Callable[[apsw.Connection], T]) -> Awaitable[T]: ...
 
 
-class StoredLore(Lore):
+class SqliteKnowledgeStore(KnowledgeStore):
     """Made by the store, which hands in its writer and its readers."""
 
-    def __init__(self, write: Write, read: Read, clock: Clock) -> None:
+    def __init__(self, write: WriteFn, read: ReadFn, clock: Clock) -> None:
         self._write = write
         self._read = read
         self._clock = clock
@@ -123,9 +123,9 @@ class StoredLore(Lore):
         why: str = "",
         good: bool = False,
         pending: bool = False,
-    ) -> Version:
-        def work(db: apsw.Connection) -> Version:
-            new = Version(name, 0, digest, self._clock(), by, model, why, good)
+    ) -> SkillVersion:
+        def work(db: apsw.Connection) -> SkillVersion:
+            new = SkillVersion(name, 0, digest, self._clock(), by, model, why, good)
             if pending:
                 return skills.keep_pending(db, new, files)
             return skills.keep(db, new, files, state)
@@ -147,7 +147,7 @@ class StoredLore(Lore):
             lambda db: skills.set_skill(db, name, state, why, by, self._clock(), version, good),
         )
 
-    async def versions(self, name: str) -> Sequence[Version]:
+    async def versions(self, name: str) -> Sequence[SkillVersion]:
         return await self._read(lambda db: skills.versions(db, name))
 
     async def files(self, name: str, version: int) -> Mapping[str, bytes]:
@@ -162,10 +162,10 @@ class StoredLore(Lore):
     async def uses(self, skill: str = "", limit: int = 1000) -> Sequence[SkillUse]:
         return await self._read(lambda db: skills.uses(db, skill, limit))
 
-    async def add_cases(self, cases: Sequence[Case]) -> None:
+    async def add_cases(self, cases: Sequence[EvaluationCase]) -> None:
         await self._write("add_cases", lambda db: skills.add_cases(db, cases))
 
-    async def cases(self, skill: str) -> Sequence[Case]:
+    async def cases(self, skill: str) -> Sequence[EvaluationCase]:
         return await self._read(lambda db: skills.cases(db, skill))
 
     async def add_trials(self, trials: Sequence[Trial]) -> None:
@@ -192,10 +192,10 @@ class StoredLore(Lore):
     async def reopen_proposal(self, id: int) -> None:
         await self._write("reopen_proposal", lambda db: tasks.reopen(db, id))
 
-    async def want(self, chore: Chore) -> bool:
+    async def want(self, chore: BackgroundTask) -> bool:
         return await self._write("want", lambda db: tasks.want(db, chore))
 
-    async def chores(self, now: float) -> Sequence[Chore]:
+    async def chores(self, now: float) -> Sequence[BackgroundTask]:
         return await self._read(lambda db: tasks.chores(db, now))
 
     async def put_off(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
@@ -204,7 +204,7 @@ class StoredLore(Lore):
     async def drop_chore(self, key: str) -> None:
         await self._write("drop_chore", lambda db: tasks.drop(db, key))
 
-    async def given_up(self, since: float) -> Sequence[Chore]:
+    async def given_up(self, since: float) -> Sequence[BackgroundTask]:
         return await self._read(lambda db: tasks.given_up(db, since))
 
     async def forget_chores(self, before: float) -> None:

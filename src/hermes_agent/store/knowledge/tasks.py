@@ -7,7 +7,7 @@ import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.knowledge import Chore, Proposal
+from hermes_agent.core.knowledge import BackgroundTask, Proposal
 from hermes_agent.store.engine.database import rows
 
 _PROPOSAL = "select id, kind, title, body, evidence, time, model, state, by from proposals "
@@ -68,7 +68,7 @@ def reopen(db: apsw.Connection, id: int) -> None:
     db.execute("update proposals set state = 'open', by = '' where id = ?", (id,))
 
 
-def want(db: apsw.Connection, chore: Chore) -> bool:
+def want(db: apsw.Connection, chore: BackgroundTask) -> bool:
     before = db.total_changes()
     db.execute(
         "insert or ignore into chores (key, kind, body, due, tries, state, result) "
@@ -81,24 +81,24 @@ def want(db: apsw.Connection, chore: Chore) -> bool:
     return db.total_changes() > before
 
 
-def chores(db: apsw.Connection, now: float) -> list[Chore]:
+def chores(db: apsw.Connection, now: float) -> list[BackgroundTask]:
     found = rows(
         db,
         "select key, kind, body, due, tries, state, result from chores "
         "where state = 'due' and due <= ? order by due, rowid",
         (now,),
     )
-    return [Chore(*[*row[:2], msgspec.json.decode(row[2]), *row[3:]]) for row in found]
+    return [BackgroundTask(*[*row[:2], msgspec.json.decode(row[2]), *row[3:]]) for row in found]
 
 
-def given_up(db: apsw.Connection, since: float) -> list[Chore]:
+def given_up(db: apsw.Connection, since: float) -> list[BackgroundTask]:
     found = rows(
         db,
         "select key, kind, body, due, tries, state, result from chores "
         "where state = 'given-up' and due >= ? order by due desc limit 20",
         (since,),
     )
-    return [Chore(*[*row[:2], msgspec.json.decode(row[2]), *row[3:]]) for row in found]
+    return [BackgroundTask(*[*row[:2], msgspec.json.decode(row[2]), *row[3:]]) for row in found]
 
 
 def drop(db: apsw.Connection, key: str) -> None:

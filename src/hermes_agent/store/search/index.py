@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events.journal import (
+from hermes_agent.core.events import (
     CallFinished,
     Compacted,
     Event,
@@ -18,9 +18,9 @@ from hermes_agent.core.events.journal import (
     decode,
 )
 from hermes_agent.core.records import Found, FoundMessage, SearchFilter
-from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.engine.database import rows
-from hermes_agent.store.search.text import Term, for_index, match_of, parse_query, snippet
+from hermes_agent.store.search.text import FtsTerm, for_index, match_of, parse_query, snippet
 
 CANDIDATES = 400
 INDEXED_CHARS = 200_000
@@ -120,7 +120,7 @@ def _closeness(row: apsw.FTS5ExtensionApi, *values: Any) -> float:
 
 
 def search(
-    db: apsw.Connection, bodies: Bodies, query: str, wanted: SearchFilter, now: float
+    db: apsw.Connection, bodies: BlobStore, query: str, wanted: SearchFilter, now: float
 ) -> list[Found]:
     terms = parse_query(query)
     marks = _marks(db, wanted)
@@ -228,7 +228,7 @@ def _best(
 
 
 def _found(
-    db: apsw.Connection, bodies: Bodies, row: _Row, terms: Sequence[Term], around: int
+    db: apsw.Connection, bodies: BlobStore, row: _Row, terms: Sequence[FtsTerm], around: int
 ) -> Found:
     return Found(
         session=row.session,
@@ -243,13 +243,15 @@ def _found(
     )
 
 
-def _text(bodies: Bodies, body: str | bytes) -> str:
+def _text(bodies: BlobStore, body: str | bytes) -> str:
     message = spoken(decode(bodies.unpack(body)))
     assert message is not None
     return message.text
 
 
-def _around(db: apsw.Connection, bodies: Bodies, row: _Row, count: int) -> tuple[FoundMessage, ...]:
+def _around(
+    db: apsw.Connection, bodies: BlobStore, row: _Row, count: int
+) -> tuple[FoundMessage, ...]:
     ask = (
         "select m.number, m.role, m.body from events e join messages m on m.id = e.message "
         "where e.session = ? and e.number {} ? and e.message is not null "

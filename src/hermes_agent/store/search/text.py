@@ -29,14 +29,14 @@ SNIPPET_CHARS = 180
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class Term(NamedTuple):
+class FtsTerm(NamedTuple):
     """A word or phrase; with `prefix`, its last word is only the beginning of one."""
 
     text: str
     prefix: bool = False
 
 
-class Match(NamedTuple):
+class FtsQuery(NamedTuple):
     """An FTS5 expression and the number of phrases in it."""
 
     expression: str
@@ -83,21 +83,21 @@ def _for_query(text: str) -> tuple[str, bool]:
     return prepared[: prepared.rindex(runs[-1][0][-1])].rstrip(), False
 
 
-def parse_query(query: str) -> list[Term]:
+def parse_query(query: str) -> list[FtsTerm]:
     """Words and quoted phrases of whatever somebody typed. Nothing in it is an operator except
     quotes and a `*` at the end of a word."""
-    terms: list[Term] = []
+    terms: list[FtsTerm] = []
     for phrase, word in _PIECE.findall(query[:QUERY_CHARS]):
         text = _plain(phrase or word)
         bare = text.rstrip("*") if word else text
         letters = sum(c.isalnum() for c in bare)
         if letters:
             # One letter begins too many words to be worth anything.
-            terms.append(Term(bare, bool(word) and text.endswith("*") and letters > 1))
+            terms.append(FtsTerm(bare, bool(word) and text.endswith("*") and letters > 1))
     return terms[:QUERY_TERMS]
 
 
-def match_of(terms: Sequence[Term]) -> Match:
+def match_of(terms: Sequence[FtsTerm]) -> FtsQuery:
     """The terms as an expression: every one must be there."""
     parts = []
     phrases = 0
@@ -111,7 +111,7 @@ def match_of(terms: Sequence[Term]) -> Match:
             ways = [f'"{prepared}"', *(f'"{prepared}{letter}"*' for letter in _LETTERS)]
         parts.append(f"({' OR '.join(ways)})")
         phrases += len(ways)
-    return Match(" AND ".join(parts), phrases)
+    return FtsQuery(" AND ".join(parts), phrases)
 
 
 def any_of(words: Sequence[str]) -> str:
@@ -133,7 +133,7 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", bare).casefold()
 
 
-def _hits(text: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
+def _hits(text: str, terms: Sequence[FtsTerm]) -> list[tuple[int, int]]:
     """Where the words of the terms stand in the text, in order and apart."""
     whole: set[str] = set()
     starts: list[str] = []
@@ -175,7 +175,7 @@ def _hits_in_run(run: str, wanted: Sequence[str], offset: int) -> list[tuple[int
     return spans
 
 
-def snippet(text: str, terms: Sequence[Term]) -> str:
+def snippet(text: str, terms: Sequence[FtsTerm]) -> str:
     """The part of the text with most hits, on one line, each hit marked as «hit»."""
     hits = _hits(text[: QUERY_CHARS * 200], terms)
     room = SNIPPET_CHARS * 3 // 4

@@ -55,7 +55,7 @@ class ToolFailed(Exception):
         self.result = result
 
 
-class Host:
+class HostConnection:
     """The way to whoever started this program. Any thread may call."""
 
     def __init__(self, source: int, sink: int) -> None:
@@ -136,7 +136,7 @@ class Host:
 class ToolFunction:
     """A tool as a function. Arguments go by name; `check=False` gives a failure as a result."""
 
-    def __init__(self, host: Host, name: str) -> None:
+    def __init__(self, host: HostConnection, name: str) -> None:
         self.__name__ = name
         self._host = host
 
@@ -173,7 +173,7 @@ def parallel(
     return results
 
 
-def offer(host: Host, names: Iterable[str]) -> dict[str, Any]:
+def offer(host: HostConnection, names: Iterable[str]) -> dict[str, Any]:
     """The module `hermes`; gives the names that the code has from the start."""
     module = ModuleType("hermes", "The tools of the agent, as functions.")
     functions: dict[str, Any] = {name: ToolFunction(host, name) for name in names}
@@ -264,7 +264,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    host = Host(source, sink)
+    host = HostConnection(source, sink)
     job = host.receive()
     sys.path += job["packages"]
     sys.argv = [NAME]

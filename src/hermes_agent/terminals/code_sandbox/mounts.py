@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from hermes_agent.terminals.sandbox.launch import LIBRARY
-from hermes_agent.terminals.sandbox.mounts import Cell, Rules
+from hermes_agent.terminals.sandbox.mounts import IsolatedSandbox, Rules
 
 PROGRAM = Path(__file__).with_name("guest.py")
 SYSTEM = (
@@ -22,9 +22,11 @@ def packages() -> list[str]:
     return [entry for entry in named if Path(entry).is_dir()]
 
 
-def cell(scratch_mb: int, leash: int) -> Cell:
+def cell(scratch_mb: int, leash: int) -> IsolatedSandbox:
     names = [Path(name) for name in (*SYSTEM, *packages())]
     names += [LIBRARY, PROGRAM]
     names = [name for name in names if name.exists()]
     rules: Rules = {Path("/"): "hide"}
-    return Cell(rules | {name.resolve(): "read" for name in names}, tuple(names), scratch_mb, leash)
+    return IsolatedSandbox(
+        rules | {name.resolve(): "read" for name in names}, tuple(names), scratch_mb, leash
+    )

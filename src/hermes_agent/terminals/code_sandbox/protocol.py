@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Call, WorkLimits
+from hermes_agent.core.tool_services import Call, SandboxLimits
 from hermes_agent.core.tools import ToolResult, failed, failure
 from hermes_agent.terminals.code_sandbox.guest import AT_ONCE, FRAME, FRAME_BYTES
-from hermes_agent.terminals.sandbox.process import Program
+from hermes_agent.terminals.sandbox.process import SandboxProcess
 
 GRACE_SECONDS = 1.0
 """From closing its way to the host to its end, for a program that is about to end."""
@@ -23,7 +23,7 @@ SHORT_CHARS = FRAME_BYTES // 8
 """How much is told of an answer that is too large; a character may take six bytes."""
 
 
-class Called(Struct, frozen=True, tag="call", tag_field="type"):
+class ToolCallRequest(Struct, frozen=True, tag="call", tag_field="type"):
     id: Annotated[int, Meta(ge=0, lt=1 << 53)]
     tool: str
     arguments: dict[str, Any]
@@ -36,18 +36,18 @@ class Ended(Struct, frozen=True, tag="end", tag_field="type"):
     limit: Literal["", "memory", "processes"] = ""
 
 
-_decoder = msgspec.json.Decoder(Called | Ended)
+_decoder = msgspec.json.Decoder(ToolCallRequest | Ended)
 
 
-class Talk:
+class SandboxConnection:
     """One program's calls, output and end."""
 
     def __init__(
         self,
-        program: Program,
+        program: SandboxProcess,
         tools: Sequence[str],
         call: Call | None,
-        limits: WorkLimits,
+        limits: SandboxLimits,
         output: Callable[[str], None] | None,
     ) -> None:
         self.ended: Ended | None = None
@@ -191,7 +191,7 @@ class Talk:
                 self._begin(self._serve(message))
         return True
 
-    async def _serve(self, called: Called) -> None:
+    async def _serve(self, called: ToolCallRequest) -> None:
         try:
             result = await self._result(called)
             answer = {"id": called.id, "text": result.text, "ok": result.ok, "data": result.data}
@@ -203,7 +203,7 @@ class Talk:
         finally:
             self._free.release()
 
-    async def _result(self, called: Called) -> ToolResult:
+    async def _result(self, called: ToolCallRequest) -> ToolResult:
         if called.tool not in self._tools or self._call is None:
             there = ", ".join(self._tools) or "none"
             return failure(f"no tool called {called.tool!r}", f"there are: {there}", "changed")

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import Limits, SandboxPlace
-from hermes_agent.core.tool_services import Call, Worked, WorkLimits
+from hermes_agent.core.tool_services import Call, SandboxLimits, SandboxResult
 from hermes_agent.terminals.code_sandbox import mounts
 from hermes_agent.terminals.code_sandbox.guest import TROUBLE_CHARS
-from hermes_agent.terminals.code_sandbox.protocol import Talk
+from hermes_agent.terminals.code_sandbox.protocol import SandboxConnection
 from hermes_agent.terminals.sandbox import limits as limits_of
 from hermes_agent.terminals.sandbox.landlock import below
 from hermes_agent.terminals.sandbox.launch import PYTHON, find_way
@@ -51,7 +51,7 @@ class _Box:
     """Its files are on the disk, and somebody must look how large they are."""
 
 
-class Workshop:
+class CodeSandboxRunner:
     """Makes the sandboxes in a folder that it has to itself."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
@@ -69,10 +69,10 @@ class Workshop:
         arguments: Mapping[str, Any] | None = None,
         tools: Sequence[str] = (),
         call: Call | None = None,
-        limits: WorkLimits | None = None,
+        limits: SandboxLimits | None = None,
         output: Callable[[str], None] | None = None,
-    ) -> Worked:
-        limits = limits or WorkLimits()
+    ) -> SandboxResult:
+        limits = limits or SandboxLimits()
         began = time.monotonic()
         job = {
             "seed": name,
@@ -83,11 +83,11 @@ class Workshop:
             "packages": mounts.packages(),
             "memory_mb": limits.memory_mb,
         }
-        talk: Talk | None = None
+        talk: SandboxConnection | None = None
         try:
             async with self._box(name, limits) as box:
                 program = await box.sandbox.begin([*START, str(mounts.PROGRAM)])
-                talk = Talk(program, tools, call, limits, output)
+                talk = SandboxConnection(program, tools, call, limits, output)
                 watch = _watch(box, talk, limits)
                 await talk.follow({**job, "scratch_mb": box.scratch_mb}, watch)
                 reached = limits_of.reached(box.folder)
@@ -106,7 +106,7 @@ class Workshop:
                     await self._remove(Sandbox(SandboxPlace(), "/", folder, self._environ), folder)
 
     @contextlib.asynccontextmanager
-    async def _box(self, name: str, limits: WorkLimits) -> AsyncIterator[_Box]:
+    async def _box(self, name: str, limits: SandboxLimits) -> AsyncIterator[_Box]:
         """A new sandbox. Made and removed to the end, whoever is cancelled meanwhile."""
         way = await asyncio.to_thread(find_way, self._environ)
         async with self._tidying:  # it holds the locks of others for a while
@@ -145,7 +145,7 @@ class Workshop:
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def _place(limits: WorkLimits) -> SandboxPlace:
+def _place(limits: SandboxLimits) -> SandboxPlace:
     return SandboxPlace(
         limits=Limits(
             memory_mb=limits.memory_mb + OWN_MB, processes=limits.processes + OWN_PROCESSES
@@ -176,7 +176,7 @@ def _locked(path: Path, file: BinaryIO) -> bool:
         return False
 
 
-async def _watch(box: _Box, talk: Talk, limits: WorkLimits) -> None:
+async def _watch(box: _Box, talk: SandboxConnection, limits: SandboxLimits) -> None:
     """Stop a program that takes what nothing else keeps it from: all of its processes together
     the memory, where there are no control groups; the disk, where it has no folder in memory."""
     door = 0
@@ -226,7 +226,7 @@ def _size(folder: Path) -> int:
     return size
 
 
-def _words(limit: str, limits: WorkLimits) -> str:
+def _words(limit: str, limits: SandboxLimits) -> str:
     return {
         "memory": f"it needed more than {limits.memory_mb} MB of memory",
         "processes": f"it started more than {limits.processes} processes",
@@ -235,7 +235,9 @@ def _words(limit: str, limits: WorkLimits) -> str:
     }.get(limit, "")
 
 
-def _worked(talk: Talk, limits: WorkLimits, reached: frozenset[str], seconds: float) -> Worked:
+def _worked(
+    talk: SandboxConnection, limits: SandboxLimits, reached: frozenset[str], seconds: float
+) -> SandboxResult:
     limit, trouble = talk.stopped
     ok = False
     if limit:
@@ -257,4 +259,4 @@ def _worked(talk: Talk, limits: WorkLimits, reached: frozenset[str], seconds: fl
     if talk.cut:
         output += f"\n[the rest is thrown away: {_words('output', limits)}]"
     value = talk.ended.value if ok and talk.ended else None
-    return Worked(output, ok, value, trouble, limit, seconds)
+    return SandboxResult(output, ok, value, trouble, limit, seconds)

@@ -25,11 +25,11 @@ LOOK_SECONDS = 0.05
 CONFLICT = 409
 
 
-class Gone(ConnectionError):
+class ContainerGone(ConnectionError):
     """The engine is there, the container is not; it can be had again."""
 
 
-class Engine:
+class ContainerEngine:
     """Containers, volumes and images by name. `ConnectionError`: the engine does not answer."""
 
     def __init__(self, address: Address) -> None:
@@ -179,7 +179,7 @@ class Engine:
                 made = self._client.api.exec_create(name, list(argv), stdin=stdin, stderr=stderr)
             except APIError as error:
                 if self.status(name) != "running":
-                    raise Gone("the container does not run") from None
+                    raise ContainerGone("the container does not run") from None
                 raise HermesError(f"the program cannot be started: {_text(error)}") from None
         return str(made["Id"])
 
@@ -189,7 +189,7 @@ class Engine:
             try:
                 found = self._client.api.exec_inspect(id)
             except NotFound:
-                raise Gone("the container is gone") from None
+                raise ContainerGone("the container is gone") from None
         return None if found["Running"] else found["ExitCode"]
 
     @contextmanager
@@ -200,7 +200,7 @@ class Engine:
             yield
         except APIError as error:
             raise HermesError(f"the container engine refused: {_text(error)}") from None
-        except Gone:
+        except ContainerGone:
             raise
         except (DockerException, OSError) as error:  # the SDK's transport raises both
             raise ConnectionError(f"the container engine does not answer: {error}") from None

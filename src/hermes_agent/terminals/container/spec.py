@@ -20,7 +20,7 @@ PERIOD = 100_000
 LEAST_QUOTA = 1_000
 
 
-class Spec:
+class ContainerSpec:
     """A container by the place's settings, the session and the workspace on this machine. The
     same of these give the same names, so that a crash leaves nothing that is not found again."""
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.terminals import ContainerPlace
 from hermes_agent.terminals.container.address import START, locate
-from hermes_agent.terminals.container.engine import Engine
-from hermes_agent.terminals.container.spec import SEED, Spec, owner
+from hermes_agent.terminals.container.engine import ContainerEngine
+from hermes_agent.terminals.container.spec import SEED, ContainerSpec, owner
 from hermes_agent.terminals.container.stream import ExecStream, attach
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 FIRST_LOOK = 0.005
 LONGEST_LOOK = 0.2
@@ -26,10 +26,10 @@ TROUBLED = 126
 
 
 class ContainerTransport:
-    def __init__(self, spec: Spec, environ: Mapping[str, str]) -> None:
+    def __init__(self, spec: ContainerSpec, environ: Mapping[str, str]) -> None:
         self._spec = spec
         self._environ = environ
-        self._engine: Engine | None = None
+        self._engine: ContainerEngine | None = None
         self._connecting = asyncio.Lock()
         self._waking = asyncio.Lock()
         self._streams: set[ExecStream] = set()
@@ -41,7 +41,7 @@ class ContainerTransport:
                 if woken and self._spec.place.mount:
                     await self._check_writable()
 
-    def _wake(self, engine: Engine) -> bool:
+    def _wake(self, engine: ContainerEngine) -> bool:
         """True when it did not run before."""
         spec, name = self._spec, self._spec.name
         status = engine.status(name, spec.labels)
@@ -60,7 +60,7 @@ class ContainerTransport:
         engine.start(name)
         return True
 
-    def _make(self, engine: Engine) -> None:
+    def _make(self, engine: ContainerEngine) -> None:
         spec = self._spec
         if spec.place.mount:
             _check_mount(engine, spec.source)
@@ -70,7 +70,7 @@ class ContainerTransport:
             engine.make_volume(volume, spec.labels)
         engine.create(spec.options())
 
-    def _give_volumes(self, engine: Engine) -> None:
+    def _give_volumes(self, engine: ContainerEngine) -> None:
         """The volumes belong to root until a container that never runs has given them away."""
         spec, user = self._spec, self._spec.place.user
         options = spec.seed_options()
@@ -93,7 +93,7 @@ class ContainerTransport:
                 f"set `user: {facts.st_uid}:{facts.st_gid}`, its owner, or leave `mount:` out",
             )
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         if stdin:
             argv = ("bash", "-c", FED, "bash", str(len(stdin)), *argv)
         id, stream = await self._exec(argv, stdin=bool(stdin), stderr=True)
@@ -101,9 +101,9 @@ class ContainerTransport:
             stdout, stderr = await stream.collect(stdin)
         finally:
             await stream.close()
-        return Done(await self._code(id), stdout, stderr)
+        return ProcessResult(await self._code(id), stdout, stderr)
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:
         _, stream = await self._exec(argv, stdin=True, stderr=False)
         return stream
 
@@ -153,7 +153,7 @@ class ContainerTransport:
             await asyncio.to_thread(engine.sweep, self._spec.label)
         await self.close()
 
-    async def _connected(self) -> Engine:
+    async def _connected(self) -> ContainerEngine:
         async with self._connecting:
             if self._engine is None:
                 self._engine = await asyncio.to_thread(
@@ -176,7 +176,7 @@ def transport(
 ) -> Transport:
     """The container of a session. `folder` is not needed: the engine is asked for what is there."""
     del folder
-    return ContainerTransport(Spec(place, session, workspace), environ)
+    return ContainerTransport(ContainerSpec(place, session, workspace), environ)
 
 
 async def check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
@@ -202,11 +202,11 @@ def _check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
         engine.close()
 
 
-def _connect(named: str, environ: Mapping[str, str]) -> Engine:
-    return Engine(locate(named, environ))
+def _connect(named: str, environ: Mapping[str, str]) -> ContainerEngine:
+    return ContainerEngine(locate(named, environ))
 
 
-def _check_mount(engine: Engine, workspace: str) -> None:
+def _check_mount(engine: ContainerEngine, workspace: str) -> None:
     """Refuse a folder that the engine does not have, or that would hand over the engine."""
     if not engine.address.near:
         raise UsageError(

@@ -19,7 +19,7 @@ from hermes_agent.core.errors import HermesError
 log = logging.getLogger("hermes.terminals")
 
 
-class Note(Struct, frozen=True):
+class SandboxRecord(Struct, frozen=True):
     """What is known of the session's sandbox without asking the service."""
 
     id: str = ""
@@ -32,19 +32,19 @@ class Note(Struct, frozen=True):
     network: bool = False
 
 
-class Notes:
+class SandboxRecords:
     """The note, in a file of the session's own folder. A crash leaves the old one or the new."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self._path = folder / f"{kind}.json"
 
-    def read(self) -> Note:
+    def read(self) -> SandboxRecord:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Note)
+            return msgspec.json.decode(self._path.read_bytes(), type=SandboxRecord)
         except FileNotFoundError:
-            return Note()
+            return SandboxRecord()
 
-    def write(self, note: Note) -> None:
+    def write(self, note: SandboxRecord) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
         with fresh.open("wb") as file:
@@ -99,7 +99,7 @@ def _spelled(word: str) -> str:
     return "$'" + "".join(f"\\x{byte:02x}" for byte in os.fsencode(word)) + "'"
 
 
-class Pumped:
+class StreamChannel:
     """A channel to a program whose output comes as a stream of pieces."""
 
     def __init__(
@@ -154,13 +154,13 @@ class Pumped:
         await asyncio.wait([self._pump])
 
 
-class Channels:
+class OpenChannels:
     """The open channels of a transport."""
 
     def __init__(self) -> None:
-        self._open: set[Pumped] = set()
+        self._open: set[StreamChannel] = set()
 
-    def add(self, channel: Pumped) -> Pumped:
+    def add(self, channel: StreamChannel) -> StreamChannel:
         self._open = {known for known in self._open if not known.ended} | {channel}
         return channel
 

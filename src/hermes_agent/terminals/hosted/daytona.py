@@ -32,8 +32,15 @@ from daytona_api_client_async import SandboxState
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import DaytonaPlace
-from hermes_agent.terminals.hosted.base import Note, Notes, log, name_of, plain, reached
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.hosted.base import (
+    SandboxRecord,
+    SandboxRecords,
+    log,
+    name_of,
+    plain,
+    reached,
+)
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 API = "https://app.daytona.io/api"
 IDLE = 15
@@ -77,7 +84,7 @@ class DaytonaTransport:
         """`every`: seconds between two requests to keep the sandbox awake."""
         self._place, self._every = place, every
         self._name = name_of(session)
-        self._notes = Notes(folder, "daytona")
+        self._notes = SandboxRecords(folder, "daytona")
         self._config = DaytonaConfig(
             api_key=environ["DAYTONA_API_KEY"],
             api_url=environ.get("DAYTONA_API_URL") or API,
@@ -139,7 +146,7 @@ class DaytonaTransport:
                 "the snapshot gives sandbox %s of Daytona %s cores and %s GB, beyond its limits",
                 sandbox.id, sandbox.cpu, sandbox.memory,
             )  # fmt: skip
-        self._notes.write(Note(sandbox.id))
+        self._notes.write(SandboxRecord(sandbox.id))
 
     def _service(self) -> AsyncDaytona:
         if self._client is None:
@@ -155,7 +162,7 @@ class DaytonaTransport:
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be stopped soon: %s", sandbox.id, error)
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         if self._sandbox is None:
             raise ConnectionError("the sandbox at Daytona is not awake")
         try:
@@ -165,7 +172,7 @@ class DaytonaTransport:
             self._let_go()  # so that `ready` looks again
             raise
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:  # noqa: ARG002 - no way to any
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:  # noqa: ARG002 - no way to any
         return None
 
     async def rest(self) -> None:
@@ -216,7 +223,7 @@ async def _wake(sandbox: AsyncSandbox) -> None:
         await sandbox.start(timeout=BIRTH)
 
 
-async def _call(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes) -> Done:
+async def _call(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes) -> ProcessResult:
     try:
         return await _run(sandbox, argv, stdin)
     except DaytonaBadRequestError as error:
@@ -228,7 +235,7 @@ async def _call(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes) -> Don
         raise
 
 
-async def _run(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -> Done:
+async def _run(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
     mark = uuid.uuid4().hex
     file = ""
     if stdin:
@@ -246,9 +253,9 @@ async def _run(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -
     code, out, err, folder = head.split(" ", 3)
     if int(out) + int(err) <= INLINE:
         out_text, _, err_text = rest.partition(mark)
-        return Done(int(code), base64.b64decode(out_text), base64.b64decode(err_text))
+        return ProcessResult(int(code), base64.b64decode(out_text), base64.b64decode(err_text))
     files = sandbox.fs
-    done = Done(
+    done = ProcessResult(
         int(code),
         await files.download_file(f"{folder}/out") if int(out) else b"",
         await files.download_file(f"{folder}/err") if int(err) else b"",

@@ -54,16 +54,16 @@ from protobuf import Oneof
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import E2bPlace
 from hermes_agent.terminals.hosted.base import (
-    Channels,
-    Note,
-    Notes,
-    Pumped,
+    OpenChannels,
+    SandboxRecord,
+    SandboxRecords,
+    StreamChannel,
     log,
     name_of,
     plain,
     reached,
 )
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 LIFE = 900
 """Seconds until the service pauses a sandbox that nobody has asked to keep awake."""
@@ -94,12 +94,12 @@ class E2bTransport:
         """`every`: seconds between two requests to keep the sandbox awake."""
         self._place, self._every = place, every
         self._name = name_of(session)
-        self._notes = Notes(folder, "e2b")
+        self._notes = SandboxRecords(folder, "e2b")
         self._options = _options(environ)
         self._lock = asyncio.Lock()
         self._sandbox: AsyncSandbox | None = None
         self._waking: asyncio.Task[None] | None = None
-        self._channels = Channels()
+        self._channels = OpenChannels()
 
     async def ready(self) -> None:
         async with self._lock:
@@ -123,7 +123,7 @@ class E2bTransport:
                 return self._settle(note, sandbox)
         return self._settle(note, await self._make(note))
 
-    async def _wake(self, note: Note) -> AsyncSandbox:
+    async def _wake(self, note: SandboxRecord) -> AsyncSandbox:
         sandbox = await _insist(lambda: self._connect(note.id))
         if note.network != self._place.network:
             await self._set_network(sandbox)
@@ -148,7 +148,7 @@ class E2bTransport:
     async def _set_network(self, sandbox: AsyncSandbox) -> None:
         await sandbox.update_network({"allow_internet_access": self._place.network})
 
-    async def _make(self, note: Note) -> AsyncSandbox:
+    async def _make(self, note: SandboxRecord) -> AsyncSandbox:
         key = hashlib.sha256(f"{self._name}/{note.made}".encode()).hexdigest()
         return await AsyncSandbox.create(
             self._place.template,
@@ -160,9 +160,11 @@ class E2bTransport:
             **self._options,
         )
 
-    def _settle(self, note: Note, sandbox: AsyncSandbox) -> AsyncSandbox:
+    def _settle(self, note: SandboxRecord, sandbox: AsyncSandbox) -> AsyncSandbox:
         """Note a sandbox that was not noted yet."""
-        self._notes.write(Note(sandbox.sandbox_id, note.made + 1, network=self._place.network))
+        self._notes.write(
+            SandboxRecord(sandbox.sandbox_id, note.made + 1, network=self._place.network)
+        )
         return sandbox
 
     async def _keep_awake(self, sandbox: AsyncSandbox) -> None:
@@ -174,7 +176,7 @@ class E2bTransport:
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be paused soon: %s", sandbox.sandbox_id, error)
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
             with _told():
                 return await self._run(self._at_hand(), argv, stdin)
@@ -182,7 +184,9 @@ class E2bTransport:
             await self.close()  # so that `ready` looks again
             raise
 
-    async def _run(self, sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def _run(
+        self, sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b""
+    ) -> ProcessResult:
         """A program to its end. Its input goes by a pipe or, when it is large, by a file."""
         script, piped = RUN, bool(stdin)
         if len(stdin) > PIPE:
@@ -199,10 +203,10 @@ class E2bTransport:
                     case ProcessEvent.DataEvent(output=output) if output is not None:
                         (err if output.field == "stderr" else out).extend(output.value)
                     case ProcessEvent.EndEvent():
-                        return Done(event.exit_code, bytes(out), bytes(err))
+                        return ProcessResult(event.exit_code, bytes(out), bytes(err))
         raise ConnectionError("E2B broke off before the program had ended")
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:
         rpc = _client(self._at_hand())
         events = _events(rpc, RUN, argv, stdin=True)
         with _told():
@@ -219,7 +223,7 @@ class E2bTransport:
             with _told():
                 await _end_input(rpc, pid)
 
-        return self._channels.add(Pumped(_output(events), send, end))
+        return self._channels.add(StreamChannel(_output(events), send, end))
 
     def _at_hand(self) -> AsyncSandbox:
         if self._sandbox is None:

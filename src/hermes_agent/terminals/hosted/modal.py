@@ -17,16 +17,16 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import ModalPlace
 from hermes_agent.core.timeouts import awake
 from hermes_agent.terminals.hosted.base import (
-    Channels,
-    Note,
-    Notes,
-    Pumped,
+    OpenChannels,
+    SandboxRecord,
+    SandboxRecords,
+    StreamChannel,
     log,
     name_of,
     plain,
     reached,
 )
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 DAY = 24 * 60 * 60
 """The longest that Modal lets a sandbox live."""
@@ -48,13 +48,13 @@ class ModalTransport:
         """`every`: seconds between two images of the files while the sandbox is used."""
         self._place, self._every = place, every
         self._name = name_of(session)
-        self._notes = Notes(folder, "modal")
+        self._notes = SandboxRecords(folder, "modal")
         self._keys = environ["MODAL_TOKEN_ID"], environ["MODAL_TOKEN_SECRET"]
         self._lock = asyncio.Lock()
         self._client: modal.Client | None = None
         self._sandbox: modal.Sandbox | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._channels = Channels()
+        self._channels = OpenChannels()
 
     async def ready(self) -> None:
         async with self._lock:
@@ -81,7 +81,7 @@ class ModalTransport:
             sandbox = await self._make(note)
         return self._settle(note, sandbox)
 
-    async def _noted(self, note: Note) -> modal.Sandbox | None:
+    async def _noted(self, note: SandboxRecord) -> modal.Sandbox | None:
         if not note.id:
             return None
         try:
@@ -98,7 +98,7 @@ class ModalTransport:
         except trouble.NotFoundError:
             return None
 
-    async def _make(self, note: Note) -> modal.Sandbox:
+    async def _make(self, note: SandboxRecord) -> modal.Sandbox:
         """A new one; Modal refuses a second of the same name."""
         client, limits = await self._service(), self._place.limits
         app = await modal.App.lookup.aio(self._place.app, create_if_missing=True, client=client)
@@ -118,9 +118,11 @@ class ModalTransport:
             client=client,
         )
 
-    def _settle(self, note: Note, sandbox: modal.Sandbox) -> modal.Sandbox:
+    def _settle(self, note: SandboxRecord, sandbox: modal.Sandbox) -> modal.Sandbox:
         """Note a sandbox that was not noted yet."""
-        self._notes.write(Note(sandbox.object_id, note.made + 1, note.image, self._place.network))
+        self._notes.write(
+            SandboxRecord(sandbox.object_id, note.made + 1, note.image, self._place.network)
+        )
         return sandbox
 
     async def _service(self) -> modal.Client:
@@ -144,7 +146,7 @@ class ModalTransport:
                 except (HermesError, ConnectionError) as error:
                     log.warning("the files at Modal could not be kept: %s", error)
 
-    async def _picture(self, sandbox: modal.Sandbox) -> Note:
+    async def _picture(self, sandbox: modal.Sandbox) -> SandboxRecord:
         """Keep the files as an image, and note it before the one it replaces is removed."""
         old = self._notes.read()
         image = await sandbox.snapshot_filesystem.aio(timeout=300, ttl=None)
@@ -160,7 +162,7 @@ class ModalTransport:
         except trouble.NotFoundError:
             log.info("image %s of Modal was removed already", image)
 
-    async def _put_by(self, sandbox: modal.Sandbox) -> Note:
+    async def _put_by(self, sandbox: modal.Sandbox) -> SandboxRecord:
         """End a sandbox with its files kept. It is forgotten before it ends: until then its name
         finds it."""
         note = structs.replace(await self._picture(sandbox), id="")
@@ -168,7 +170,7 @@ class ModalTransport:
         await sandbox.terminate.aio(wait=True)
         return note
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
             with _told():
                 return await _run(self._at_hand(), argv, stdin)
@@ -176,7 +178,7 @@ class ModalTransport:
             await self._let_go()  # so that `ready` looks again
             raise
 
-    async def start(self, argv: Sequence[str]) -> Channel | None:
+    async def start(self, argv: Sequence[str]) -> ByteStream | None:
         with _told():
             process = await _begin(self._at_hand(), argv)
 
@@ -189,7 +191,7 @@ class ModalTransport:
                 process.stdin.write_eof()
                 await process.stdin.drain.aio()
 
-        return self._channels.add(Pumped(_output(process), send, end))
+        return self._channels.add(StreamChannel(_output(process), send, end))
 
     def _at_hand(self) -> modal.Sandbox:
         if self._sandbox is None:
@@ -243,12 +245,12 @@ async def _begin(sandbox: modal.Sandbox, argv: Sequence[str]) -> ContainerProces
     return await sandbox.exec.aio("bash", "-c", 'exec "$@"', "hermes", *plain(argv), text=False)
 
 
-async def _run(sandbox: modal.Sandbox, argv: Sequence[str], stdin: bytes = b"") -> Done:
+async def _run(sandbox: modal.Sandbox, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
     process = await _begin(sandbox, argv)
     feeding = asyncio.create_task(_feed_all(process, stdin))
     try:
         out, err = await asyncio.gather(process.stdout.read.aio(), process.stderr.read.aio())
-        return Done(await process.wait.aio(), out, err)
+        return ProcessResult(await process.wait.aio(), out, err)
     finally:
         feeding.cancel()
 

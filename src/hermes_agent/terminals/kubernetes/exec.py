@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.terminals.transport import Done
+from hermes_agent.terminals.transport import ProcessResult
 
 INPUT, OUTPUT, ERRORS, ENDING = range(4)
 PIECE = 32_768
@@ -73,7 +73,7 @@ class SocketChannel:
     async def close(self) -> None:
         await self._socket.close()
 
-    async def finish(self, stdin: bytes) -> Done:
+    async def finish(self, stdin: bytes) -> ProcessResult:
         """Hand over the input while the output is taken in, to the program's end."""
         feeding = asyncio.create_task(self._feed(stdin))
         parts: dict[int, list[bytes]] = {OUTPUT: [], ERRORS: []}
@@ -88,7 +88,7 @@ class SocketChannel:
             await asyncio.wait([feeding])
         if not data:
             raise ConnectionError("the way to the pod was cut")
-        return Done(_code(data), b"".join(parts[OUTPUT]), b"".join(parts[ERRORS]))
+        return ProcessResult(_code(data), b"".join(parts[OUTPUT]), b"".join(parts[ERRORS]))
 
     async def _feed(self, stdin: bytes) -> None:
         try:

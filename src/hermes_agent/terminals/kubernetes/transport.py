@@ -9,7 +9,7 @@ from typing import NoReturn
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.terminals import KubernetesPlace
 from hermes_agent.terminals.kubernetes import pod as made
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 PATIENCE_SECONDS = 300.0
 """How long a pod may take to run: an image is pulled, a node may have to be added."""
@@ -112,7 +112,7 @@ class KubernetesTransport:
         async with self._making:
             await self._make()
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         from hermes_agent.terminals.kubernetes.exec import SocketChannel, fed
 
         async with self._cluster.program(
@@ -120,7 +120,7 @@ class KubernetesTransport:
         ) as socket:
             return await SocketChannel(socket).finish(stdin)
 
-    async def start(self, argv: Sequence[str]) -> Channel:
+    async def start(self, argv: Sequence[str]) -> ByteStream:
         from hermes_agent.terminals.kubernetes.exec import SocketChannel
 
         return SocketChannel(

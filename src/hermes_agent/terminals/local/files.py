@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import FileFacts, Match
+from hermes_agent.core.protocols import FileFacts, SearchMatch
 from hermes_agent.terminals.local import search
 
 GREP_SECONDS = 30.0
@@ -80,7 +80,7 @@ def grep(
     files: str,
     limit: int,
     seconds: float = GREP_SECONDS,
-) -> list[Match]:
+) -> list[SearchMatch]:
     top = _below(workspace, path)
     try:
         re.compile(pattern)
@@ -98,7 +98,7 @@ def grep(
         raise ToolError(
             f"the search took more than {seconds:g} seconds", "search a smaller folder"
         ) from None
-    return [Match(*match) for match in json.loads(done.stdout)]
+    return [SearchMatch(*match) for match in json.loads(done.stdout)]
 
 
 def _below(workspace: str, path: str) -> Path:

@@ -8,13 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hermes_agent.core.protocols import Clock, Command, FileFacts, Match
+from hermes_agent.core.protocols import Clock, FileFacts, SearchMatch, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
-from hermes_agent.terminals.command_backend import Facts, Report, Why
+from hermes_agent.terminals.command_backend import CommandReport, CommandStatus, Why
 from hermes_agent.terminals.local import files, globs
 from hermes_agent.terminals.output import beyond, piece
-from hermes_agent.terminals.persistent import KeptTerminal
-from hermes_agent.terminals.shell.daemon import Keeper, scrubbed
+from hermes_agent.terminals.persistent import PersistentTerminal
+from hermes_agent.terminals.shell.daemon import ShellDaemon, scrubbed
 from hermes_agent.terminals.shell.spool import KINDS, Spool
 
 NEWS_SECONDS = 0.1
@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.5
 SEND_SECONDS = 5.0
 
 
-class LocalTerminal(KeptTerminal):
+class LocalTerminal(PersistentTerminal):
     """Commands run as the user who runs Hermes, with a scrubbed environment."""
 
     def __init__(
@@ -36,13 +36,13 @@ class LocalTerminal(KeptTerminal):
     ) -> None:
         self._workspace = str(Path(workspace).resolve())
         folder = Spool(spool.absolute())
-        keeper = Keeper(
+        keeper = ShellDaemon(
             folder,
             self._workspace,
             settings.idle_seconds,
             scrubbed(environment, settings.keep_environment),
         )
-        spot = LocalSpot(folder, keeper, self._workspace, settings.output_mb, clock)
+        spot = LocalBackend(folder, keeper, self._workspace, settings.output_mb, clock)
         super().__init__(spot, LocalFiles(self._workspace), settings, clock)
 
     @property
@@ -50,11 +50,11 @@ class LocalTerminal(KeptTerminal):
         return self._workspace
 
 
-class LocalSpot:
+class LocalBackend:
     """The spool as files of this machine. All of it is quick."""
 
     def __init__(
-        self, spool: Spool, keeper: Keeper, workspace: str, output_mb: int, clock: Clock
+        self, spool: Spool, keeper: ShellDaemon, workspace: str, output_mb: int, clock: Clock
     ) -> None:
         self._spool = spool
         self._keeper = keeper
@@ -68,7 +68,7 @@ class LocalSpot:
     def pause(self, looks: int, *, news: bool) -> float:  # noqa: ARG002 - here a look costs nothing
         return NEWS_SECONDS if news else LOOK_SECONDS
 
-    async def begin(self, command: Command) -> Facts:
+    async def begin(self, command: ShellCommand) -> CommandStatus:
         id, spool = command.id, self._spool
         spool.prepare()
         spool.revive(id)
@@ -82,17 +82,17 @@ class LocalSpot:
             else:
                 await self._keeper.ready()
                 self._keeper.hand_in(f"run {id}")
-                return Facts(known=True, keeper=True)
+                return CommandStatus(known=True, keeper=True)
         return self._look(id)
 
-    async def look(self, id: str) -> Facts:
+    async def look(self, id: str) -> CommandStatus:
         return self._look(id)
 
-    async def wait(self, id: str, seconds: float) -> Facts:
+    async def wait(self, id: str, seconds: float) -> CommandStatus:
         await self._keeper.wait(id, seconds)
         return self._look(id)
 
-    async def report(self, id: str, limit: int) -> Report:
+    async def report(self, id: str, limit: int) -> CommandReport:
         return self._report(id, limit)
 
     async def news(self, id: str, places: Sequence[int]) -> Sequence[tuple[int, bytes]]:
@@ -101,7 +101,7 @@ class LocalSpot:
             for kind, place in zip("oe", places, strict=True)
         ]
 
-    async def background(self) -> Sequence[tuple[str, Report]]:
+    async def background(self) -> Sequence[tuple[str, CommandReport]]:
         found = [(id, self._report(id, 0)) for id in self._spool.background_ids()]
         return [(id, report) for id, report in found if report.facts.kind]
 
@@ -150,7 +150,7 @@ class LocalSpot:
             await self._keeper.destroy()
             await asyncio.to_thread(shutil.rmtree, self._spool.folder)
 
-    def _look(self, id: str) -> Facts:
+    def _look(self, id: str) -> CommandStatus:
         spool = self._spool
         end, claim = spool.end(id), spool.claim(id)
         kind = claim.kind if claim is not None else ""
@@ -163,22 +163,22 @@ class LocalSpot:
             # Asked again: who has just ended has left a result.
             end = spool.end(id)
             if end is None:
-                return Facts(
+                return CommandStatus(
                     known=spool.has(id, "c"), kind=kind, start=start, held=held,
                     seconds=self._clock() - start, in_hand=in_hand, keeper=keeper,
                     begun=spool.has(id, "o"), size=size,
                 )  # fmt: skip
         code, ended = end
-        return Facts(
+        return CommandStatus(
             known=spool.has(id, "c"), code=code, kind=kind, start=start, seconds=ended - start,
             why=spool.why(id), begun=True,
         )  # fmt: skip
 
-    def _report(self, id: str, limit: int) -> Report:
+    def _report(self, id: str, limit: int) -> CommandReport:
         facts, spool = self._look(id), self._spool
         if facts.code is not None and spool.has(id, "v"):
             spool.file(id, "v").unlink(missing_ok=True)
-        return Report(
+        return CommandReport(
             facts,
             spool.text(id) or "",
             piece(spool.path(id, "o"), limit),
@@ -210,7 +210,7 @@ class LocalFiles:
     async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
         return await asyncio.to_thread(files.find, self._workspace, path, pattern, limit)
 
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
         return await asyncio.to_thread(_grep, self._workspace, path, pattern, files, limit)
 
 

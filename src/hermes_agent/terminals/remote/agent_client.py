@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.terminals.command_backend import Unreached
+from hermes_agent.terminals.command_backend import TerminalUnreachable
 from hermes_agent.terminals.shell.daemon import SCRIPT as DAEMON
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 SCRIPTS = {"daemon.sh": DAEMON, "agent.sh": Path(__file__).with_name("agent.sh")}
 ANSWER_SECONDS = 90.0
@@ -44,7 +44,7 @@ _ESCAPES = re.compile(rb"\\(n|t|x21|\\)")
 _SIGNS = {b"n": b"\n", b"t": b"\t", b"x21": b"!", b"\\": b"\\"}
 
 
-class Answer(NamedTuple):
+class AgentAnswer(NamedTuple):
     words: list[str]
     blocks: list[bytes]
 
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
         return self.words[1] if self.words[:1] == ["no"] else ""
 
 
-class Greeting(NamedTuple):
+class Handshake(NamedTuple):
     """Whom the porter serves, said to it first."""
 
     workspace: str
@@ -72,7 +72,7 @@ def word(text: str | bytes) -> bytes:
     return b"=" + b"".join(map(_BYTES.__getitem__, data))
 
 
-def parse(lines: list[bytes]) -> Answer:
+def parse(lines: list[bytes]) -> AgentAnswer:
     blocks: list[bytes] = []
     inside: list[bytes] | None = None
     for line in lines[1:]:
@@ -86,21 +86,21 @@ def parse(lines: list[bytes]) -> Answer:
             inside = []
         else:
             blocks.append(unescape(line[1:]))
-    return Answer(lines[0].decode("utf-8", "surrogateescape").split(), blocks)
+    return AgentAnswer(lines[0].decode("utf-8", "surrogateescape").split(), blocks)
 
 
 def unescape(data: bytes) -> bytes:
     return _ESCAPES.sub(lambda found: _SIGNS[found[1]], data)
 
 
-class Porter:
+class RemoteAgentClient:
     """Asks the far side. Connects by itself, again too when the way was cut."""
 
     def __init__(
         self,
         transport: Transport,
         session: str,
-        greeting: Greeting,
+        greeting: Handshake,
         note: Path,
         heard: Callable[[str, list[bytes]], None],
     ) -> None:
@@ -134,11 +134,12 @@ class Porter:
         return self._up
 
     async def reach(self) -> None:
-        """Connect, unless we are. Raises `Unreached`."""
+        """Connect, unless we are. Raises `TerminalUnreachable`."""
         await self._connect()
 
-    async def ask(self, verb: str, *arguments: str | bytes) -> Answer:
-        """Raises `Unreached` when it did not get there and `ConnectionError` when nobody knows."""
+    async def ask(self, verb: str, *arguments: str | bytes) -> AgentAnswer:
+        """Raises `TerminalUnreachable` when the request was not sent, and `ConnectionError` when
+        its outcome is unknown."""
         await self._connect()
         request = b" ".join([verb.encode(), *map(word, arguments)]) + b"\n"
         line = self._line
@@ -151,7 +152,7 @@ class Porter:
             await self.drop()
             raise ConnectionError("no answer") from None
 
-    async def bulk(self, verb: str, *arguments: str | bytes, data: bytes = b"") -> Answer:
+    async def bulk(self, verb: str, *arguments: str | bytes, data: bytes = b"") -> AgentAnswer:
         """Ask beside the channel, with as much data as there is."""
         await self._connect()
         request = b" ".join([verb.encode(), *map(word, arguments)]) + b"\n"
@@ -181,9 +182,9 @@ class Porter:
                 self._line = None if channel is None else _Line(channel, self._heard)
                 await self._greet()
             except HermesError as error:
-                raise Unreached(error.message, error.hint) from error
+                raise TerminalUnreachable(error.message, error.hint) from error
             except (ConnectionError, TimeoutError) as error:
-                raise Unreached(f"the connection was cut at once: {error}") from error
+                raise TerminalUnreachable(f"the connection was cut at once: {error}") from error
             self.spool, self._up = spool, True
 
     async def _place(self) -> str:
@@ -252,7 +253,7 @@ class Porter:
         ]
         return b" ".join([b"hello", *map(word, words)]) + b"\n"
 
-    async def _single(self, request: bytes) -> Answer:
+    async def _single(self, request: bytes) -> AgentAnswer:
         try:
             done = await self._transport.call(self._argv, self._hello() + request)
             answers = _answers(done)
@@ -267,19 +268,19 @@ class Porter:
 class _Line:
     """Requests and answers over a channel, in order, with news of ended commands between."""
 
-    def __init__(self, channel: Channel, heard: Callable[[str, list[bytes]], None]) -> None:
+    def __init__(self, channel: ByteStream, heard: Callable[[str, list[bytes]], None]) -> None:
         self._channel = channel
         self._heard = heard
-        self._waiting: deque[asyncio.Future[Answer]] = deque()
+        self._waiting: deque[asyncio.Future[AgentAnswer]] = deque()
         self._lines: list[bytes] = []
         self._sending: set[asyncio.Task[None]] = set()
         self.open = True
         self._reading = asyncio.create_task(self._read())
 
-    async def ask(self, request: bytes) -> Answer:
+    async def ask(self, request: bytes) -> AgentAnswer:
         if not self.open:
             raise ConnectionError("the channel is closed")
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[AgentAnswer] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         # To its end, though whoever asks is cancelled: a request that is awaited and was never
         # sent would put the answers to all later ones one place off.
@@ -342,8 +343,8 @@ class _Line:
         return data[whole + 1 :]
 
 
-def _answers(done: Done) -> list[Answer]:
-    found: list[Answer] = []
+def _answers(done: ProcessResult) -> list[AgentAnswer]:
+    found: list[AgentAnswer] = []
     lines: list[bytes] = []
     for line in done.stdout.split(b"\n"):
         if line == b".":
@@ -356,7 +357,7 @@ def _answers(done: Done) -> list[Answer]:
     return found
 
 
-def _said(done: Done) -> str:
+def _said(done: ProcessResult) -> str:
     text = done.stderr.decode("utf-8", "replace").strip()
     return text.splitlines()[-1] if text else f"exit code {done.code}"
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import FileFacts, Match
-from hermes_agent.terminals.command_backend import Unreached
+from hermes_agent.core.protocols import FileFacts, SearchMatch
+from hermes_agent.terminals.command_backend import TerminalUnreachable
 from hermes_agent.terminals.local import search
 from hermes_agent.terminals.local.files import GREP_SECONDS, not_an_expression, said
-from hermes_agent.terminals.remote.agent_client import Answer, Porter
+from hermes_agent.terminals.remote.agent_client import AgentAnswer, RemoteAgentClient
 
 READ_BYTES = 262_144
 """Larger files are read beside the channel."""
@@ -19,8 +19,8 @@ WRITE_BYTES = 12_000
 TRIES = 3
 
 
-class FarFiles:
-    def __init__(self, porter: Porter) -> None:
+class RemoteFiles:
+    def __init__(self, porter: RemoteAgentClient) -> None:
         self._porter = porter
 
     async def read(self, path: str) -> bytes:
@@ -63,7 +63,7 @@ class FarFiles:
         found = [facts for _, facts in await self._files(path, pattern)]
         return heapq.nlargest(limit, found, key=lambda facts: facts.modified)
 
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
         try:
             re.compile(pattern)
         except re.error as error:
@@ -108,7 +108,7 @@ class FarFiles:
         *arguments: str | bytes,
         data: bytes | None = None,
         missing: bool = False,
-    ) -> Answer:
+    ) -> AgentAnswer:
         """Ask, again when the way was cut: each of these can be done twice."""
         if "\0" in path or any("\0" in one for one in arguments if isinstance(one, str)):
             raise ToolError(f"{path!r} is not a path", "it contains a NUL byte")
@@ -121,13 +121,15 @@ class FarFiles:
                 break
             except ConnectionError as error:
                 if not left:
-                    raise Unreached(f"the connection was cut: {error}", "try again") from None
+                    raise TerminalUnreachable(
+                        f"the connection was cut: {error}", "try again"
+                    ) from None
         if answer.trouble and not (missing and answer.trouble in ("missing", "part")):
             raise _trouble(answer, path)
         return answer
 
 
-def _trouble(answer: Answer, path: str) -> ToolError:
+def _trouble(answer: AgentAnswer, path: str) -> ToolError:
     detail = _text(answer.blocks[0]) if answer.blocks else ""
     if answer.trouble == "pattern":
         return ToolError(
@@ -137,13 +139,13 @@ def _trouble(answer: Answer, path: str) -> ToolError:
     return said(answer.trouble, path, detail)
 
 
-def _matches(data: bytes, limit: int) -> Iterator[Match]:
+def _matches(data: bytes, limit: int) -> Iterator[SearchMatch]:
     for line in re.finditer(rb"([^\0]+)\0(\d+):([^\n]*)\n", data):
         if limit <= 0:
             return
         limit -= 1
         text = line[3].decode("utf-8", "replace").rstrip("\r")
-        yield Match(_text(line[1]), int(line[2]), text[: search.LINE_CHARS])
+        yield SearchMatch(_text(line[1]), int(line[2]), text[: search.LINE_CHARS])
 
 
 def _text(data: bytes) -> str:

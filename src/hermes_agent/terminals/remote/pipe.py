@@ -5,7 +5,7 @@ import asyncio
 LETTING_GO_SECONDS = 2.0
 
 
-class Piped:
+class PipeStream:
     """It is gone when the process is."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:

@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.protocols import Clock, Command
+from hermes_agent.core.protocols import Clock, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
-from hermes_agent.terminals.command_backend import Facts, Piece, Report, Why
+from hermes_agent.terminals.command_backend import CommandReport, CommandStatus, OutputExcerpt, Why
 from hermes_agent.terminals.output import NEWS_BYTES, wanted
-from hermes_agent.terminals.persistent import KeptTerminal
-from hermes_agent.terminals.remote.agent_client import Answer, Greeting, Porter, unescape
-from hermes_agent.terminals.remote.files import FarFiles
+from hermes_agent.terminals.persistent import PersistentTerminal
+from hermes_agent.terminals.remote.agent_client import (
+    AgentAnswer,
+    Handshake,
+    RemoteAgentClient,
+    unescape,
+)
+from hermes_agent.terminals.remote.files import RemoteFiles
 from hermes_agent.terminals.transport import Transport
 
 NEWS_SECONDS = (0.1, 1.0)
@@ -25,7 +30,7 @@ LINE_BYTES = 16_000
 """Texts beyond this go beside the channel: bash reads a channel byte by byte."""
 
 
-class FarTerminal(KeptTerminal):
+class RemoteTerminal(PersistentTerminal):
     """Commands run on the machine that a transport reaches. `lasting`: that machine was there
     before the session and stays; another is removed with all that runs on it."""
 
@@ -42,13 +47,13 @@ class FarTerminal(KeptTerminal):
         clock: Clock = time.time,
         most: float | None = None,
     ) -> None:
-        greeting = Greeting(
+        greeting = Handshake(
             workspace, settings.idle_seconds, settings.output_mb * 1_000_000, not lasting,
             environment,
         )  # fmt: skip
-        spot = FarSpot(transport, session, greeting, folder / "spool", lasting=lasting)
+        spot = RemoteBackend(transport, session, greeting, folder / "spool", lasting=lasting)
         self._porter = spot.porter
-        super().__init__(spot, FarFiles(spot.porter), settings, clock, most)
+        super().__init__(spot, RemoteFiles(spot.porter), settings, clock, most)
 
     @property
     def workspace(self) -> str:
@@ -56,17 +61,17 @@ class FarTerminal(KeptTerminal):
         return self._porter.workspace
 
 
-class FarSpot:
+class RemoteBackend:
     def __init__(
-        self, transport: Transport, session: str, greeting: Greeting, note: Path, *, lasting: bool
+        self, transport: Transport, session: str, greeting: Handshake, note: Path, *, lasting: bool
     ) -> None:
         self._transport = transport
-        self.porter = Porter(transport, session, greeting, note, self._heard)
+        self.porter = RemoteAgentClient(transport, session, greeting, note, self._heard)
         self._lasting = lasting
-        self._waiting: dict[str, list[asyncio.Future[Facts]]] = {}
-        self._told: dict[str, Report] = {}
+        self._waiting: dict[str, list[asyncio.Future[CommandStatus]]] = {}
+        self._told: dict[str, CommandReport] = {}
         """Short reports that came with the news of an end, until they are asked for."""
-        self._ended: dict[str, Facts] = {}
+        self._ended: dict[str, CommandStatus] = {}
         self._texts: dict[str, str] = {}
         """Commands that were begun and not reported yet."""
         self._destroyed = False
@@ -80,7 +85,7 @@ class FarSpot:
             first, most = POLL_SECONDS
         return min(most, first * 1.5 ** min(looks, 50))
 
-    async def begin(self, command: Command) -> Facts:
+    async def begin(self, command: ShellCommand) -> CommandStatus:
         id, text = command.id, command.text.encode()
         await self.porter.reach()
         await self.porter.adopt()
@@ -98,16 +103,16 @@ class FarSpot:
         )
         return _facts(answer.words)
 
-    async def look(self, id: str) -> Facts:
+    async def look(self, id: str) -> CommandStatus:
         if self._destroyed:
-            return Facts()
+            return CommandStatus()
         return _facts((await self._ask("look", id)).words)
 
-    async def wait(self, id: str, seconds: float) -> Facts:
+    async def wait(self, id: str, seconds: float) -> CommandStatus:
         if not self.porter.pushes:
             await asyncio.sleep(seconds)
             return await self.look(id)
-        told: asyncio.Future[Facts] = asyncio.get_running_loop().create_future()
+        told: asyncio.Future[CommandStatus] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(id, []).append(told)
         try:
             if id in self._ended:
@@ -121,9 +126,11 @@ class FarSpot:
             if not self._waiting[id]:
                 del self._waiting[id]
 
-    async def report(self, id: str, limit: int) -> Report:
+    async def report(self, id: str, limit: int) -> CommandReport:
         if self._destroyed:
-            return Report(Facts(), self._texts.get(id, ""), Piece(), Piece())
+            return CommandReport(
+                CommandStatus(), self._texts.get(id, ""), OutputExcerpt(), OutputExcerpt()
+            )
         self._ended.pop(id, None)
         if id in self._told:
             self._texts.pop(id, None)
@@ -136,8 +143,10 @@ class FarSpot:
         pieces = []
         for size, cut in ((out, out_cut), (err, err_cut)):
             head = next(blocks)
-            pieces.append(Piece(size, head, next(blocks)) if cut else Piece(len(head), head))
-        return Report(_facts(answer.words), text, *pieces)
+            pieces.append(
+                OutputExcerpt(size, head, next(blocks)) if cut else OutputExcerpt(len(head), head)
+            )
+        return CommandReport(_facts(answer.words), text, *pieces)
 
     async def news(self, id: str, places: Sequence[int]) -> Sequence[tuple[int, bytes]]:
         if id in self._told:
@@ -147,13 +156,15 @@ class FarSpot:
         answer = await self._ask("news", id, *map(str, places), str(NEWS_BYTES))
         return list(zip(map(int, answer.words), answer.blocks, strict=True))
 
-    async def background(self) -> Sequence[tuple[str, Report]]:
+    async def background(self) -> Sequence[tuple[str, CommandReport]]:
         blocks = (await self._ask("background")).blocks
         found = []
         for line, text in zip(blocks[::2], blocks[1::2], strict=True):
             id, *words, out, err = line.decode().split()
-            pieces = (Piece(int(out)), Piece(int(err)))
-            found.append((id, Report(_facts(words), text.decode("utf-8", "replace"), *pieces)))
+            pieces = (OutputExcerpt(int(out)), OutputExcerpt(int(err)))
+            found.append(
+                (id, CommandReport(_facts(words), text.decode("utf-8", "replace"), *pieces))
+            )
         return found
 
     async def stop(self, id: str, why: Why) -> None:
@@ -212,10 +223,10 @@ class FarSpot:
         except ConnectionError:  # the way may have been cut long before: on a new one, then
             await self._ask("destroy")
 
-    async def _ask(self, verb: str, *arguments: str | bytes) -> Answer:
+    async def _ask(self, verb: str, *arguments: str | bytes) -> AgentAnswer:
         return _good(await self.porter.ask(verb, *arguments))
 
-    async def _bulk(self, verb: str, *arguments: str | bytes, data: bytes) -> Answer:
+    async def _bulk(self, verb: str, *arguments: str | bytes, data: bytes) -> AgentAnswer:
         return _good(await self.porter.bulk(verb, *arguments, data=data))
 
     def _heard(self, line: str, blocks: list[bytes]) -> None:
@@ -227,17 +238,17 @@ class FarSpot:
             self._ended[id] = facts
             if len(blocks) == 2:
                 out, err = (unescape(block[1:]) for block in blocks)
-                pieces = (Piece(len(out), out), Piece(len(err), err))
-                self._told[id] = Report(facts, self._texts[id], *pieces)
+                pieces = (OutputExcerpt(len(out), out), OutputExcerpt(len(err), err))
+                self._told[id] = CommandReport(facts, self._texts[id], *pieces)
         for told in self._waiting.get(id, ()):
             if not told.done():
                 told.set_result(facts)
 
 
-def _facts(words: Sequence[str]) -> Facts:
+def _facts(words: Sequence[str]) -> CommandStatus:
     known, code, end, start, kind, held, why, hand, keeper, begun, size, now = words[:12]
     started = now if start == "-" else start
-    return Facts(
+    return CommandStatus(
         known=known == "1",
         code=None if code == "-" else int(code),
         kind="" if kind == "-" else kind,
@@ -252,7 +263,7 @@ def _facts(words: Sequence[str]) -> Facts:
     )
 
 
-def _good(answer: Answer) -> Answer:
+def _good(answer: AgentAnswer) -> AgentAnswer:
     said = answer.blocks[0].decode("utf-8", "replace") if answer.blocks else ""
     match answer.trouble:
         case "":

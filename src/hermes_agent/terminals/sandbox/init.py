@@ -25,7 +25,7 @@ USUAL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
-class Door:
+class SpawnServer:
     def __init__(self, listener: socket.socket, score: int | None) -> None:
         self._listener = listener
         self._score = score
@@ -162,7 +162,7 @@ def main(listener: int, ready: int, kept: int, leash: int, data: int, processes:
     with contextlib.suppress(BrokenPipeError):  # whoever made it was killed; the next one comes in
         os.write(ready, b"ready")
     os.close(ready)
-    Door(door, score).serve(woken, leash)
+    SpawnServer(door, score).serve(woken, leash)
 
 
 if __name__ == "__main__":

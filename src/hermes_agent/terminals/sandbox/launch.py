@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.terminals.sandbox import landlock, limits, mounts, seccomp
-from hermes_agent.terminals.sandbox.mounts import Cell, Rules
+from hermes_agent.terminals.sandbox.mounts import IsolatedSandbox, Rules
 
 HERE = Path(__file__).parent
 PYTHON = os.path.realpath(sys.executable)
@@ -67,7 +67,7 @@ def launch(
     folder: Path,
     environ: Mapping[str, str],
     lock: int,
-    cell: Cell | None = None,
+    cell: IsolatedSandbox | None = None,
 ) -> None:
     """Start the door of a sandbox, which holds the lock from then on, and wait until it opens."""
     bwrap = find_way(environ)
@@ -116,7 +116,7 @@ def launch(
         _wait(hear.fileno(), folder)
 
 
-def _families(place: SandboxPlace, cell: Cell | None, *, apart: bool) -> frozenset[int]:
+def _families(place: SandboxPlace, cell: IsolatedSandbox | None, *, apart: bool) -> frozenset[int]:
     """Without a namespace, sockets lead to the machine's own programs: there are none."""
     if apart and not cell:
         return seccomp.USUAL
@@ -133,7 +133,7 @@ def _bubblewrap(
     folder: Path,
     workspace: str,
     filter: int,
-    cell: Cell | None,
+    cell: IsolatedSandbox | None,
 ) -> list[str]:
     options = ["--unshare-all", *(["--share-net"] if place.network else [])]
     # The door is process 1: nothing inside can kill it, and when it dies all the others do.
@@ -159,13 +159,13 @@ def _bubblewrap(
     return [*options, *opened, *closed, "--chdir", start]
 
 
-def _own(cell: Cell, path: str) -> list[str]:
+def _own(cell: IsolatedSandbox, path: str) -> list[str]:
     """A folder in memory that holds so much and no more."""
     return ["--perms", "1777", "--size", str(cell.scratch_mb << 20), "--tmpfs", path]
 
 
 def _environment(
-    environ: Mapping[str, str], folder: Path, own_tmp: bool, cell: Cell | None
+    environ: Mapping[str, str], folder: Path, own_tmp: bool, cell: IsolatedSandbox | None
 ) -> dict[str, str]:
     chosen = {
         name: value for name, value in environ.items() if name in PLAIN or name.startswith("LC_")

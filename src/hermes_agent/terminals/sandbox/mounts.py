@@ -47,7 +47,7 @@ MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
-class Cell:
+class IsolatedSandbox:
     """A sandbox that sees only what it is shown, has no sockets, keeps its files in memory, and
     dies with its host."""
 

@@ -18,7 +18,7 @@ class Busy(Exception):
     """The sandbox has as many processes as it may."""
 
 
-class Program:
+class SandboxProcess:
     """Its pipes and the line to the door that tells how it ends."""
 
     def __init__(self, into: WriteEnd, out: ReadEnd, err: ReadEnd, host: socket.socket) -> None:

@@ -21,8 +21,8 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.terminals.sandbox import launch, limits, mounts
 from hermes_agent.terminals.sandbox.landlock import below
-from hermes_agent.terminals.sandbox.process import Busy, Program, collect, feed
-from hermes_agent.terminals.transport import Channel, Done, Transport
+from hermes_agent.terminals.sandbox.process import Busy, SandboxProcess, collect, feed
+from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 OWN_FOLDERS = ("home", "tmp", "shm")
 """What commands write beside the workspace."""
@@ -64,14 +64,14 @@ class Sandbox:
         workspace: str,
         folder: Path,
         environ: Mapping[str, str],
-        cell: mounts.Cell | None = None,
+        cell: mounts.IsolatedSandbox | None = None,
     ) -> None:
         self._place = place
         self._workspace = workspace
         self._folder = Path(os.path.realpath(folder))
         self._environ = environ
         self._cell = cell
-        self._channels: list[Program] = []
+        self._channels: list[SandboxProcess] = []
         self._seen = False
 
     async def ready(self) -> None:
@@ -79,7 +79,7 @@ class Sandbox:
             await asyncio.to_thread(self._make)
             self._seen = True
 
-    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         program = await self.begin(argv)
         out, err = bytearray(), bytearray()
         tasks = [
@@ -97,23 +97,23 @@ class Sandbox:
             out += program.out.rest()
             err += program.err.rest()
             await program.close()
-        return Done(code, bytes(out), program.trouble or bytes(err))
+        return ProcessResult(code, bytes(out), program.trouble or bytes(err))
 
-    async def start(self, argv: Sequence[str]) -> Channel:
+    async def start(self, argv: Sequence[str]) -> ByteStream:
         program = await self.begin(argv)
         program.err.close()
         program.watch()
         self._channels = [*(channel for channel in self._channels if not channel.closed), program]
         return program
 
-    async def begin(self, argv: Sequence[str]) -> Program:
+    async def begin(self, argv: Sequence[str]) -> SandboxProcess:
         """Start a program; all of its pipes are the caller's."""
         for pause in (*BUSY_PAUSES, 0.0):
             with contextlib.suppress(Busy, BlockingIOError):
                 host = self._connect()
                 if host is None:
                     raise ConnectionRefusedError("the sandbox is not there")
-                return await Program.ask(host, argv)
+                return await SandboxProcess.ask(host, argv)
             await asyncio.sleep(pause)
         raise ConnectionAbortedError("the sandbox has as many processes as it may")
 

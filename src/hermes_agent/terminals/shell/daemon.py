@@ -44,7 +44,7 @@ class _Link(NamedTuple):
     out: int
 
 
-class Keeper:
+class ShellDaemon:
     """Starts the keeper of a spool, finds one that runs already, and talks to it."""
 
     def __init__(

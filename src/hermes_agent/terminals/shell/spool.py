@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 
 UNNAMED_SECONDS = 5.0
 LEAST_ROOM = 65536
@@ -28,7 +28,7 @@ def check_id(id: str) -> None:
         )
 
 
-def check_command(command: Command) -> None:
+def check_command(command: ShellCommand) -> None:
     """Refuse what no shell could take."""
     check_id(command.id)
     try:

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import BrowserSettings
 from hermes_agent.core.timeouts import awake
-from hermes_agent.core.tool_services import Proxy, Reach
+from hermes_agent.core.tool_services import EgressCheck, Proxy
 from hermes_agent.tools.browser.devtools.connection import (
     GONE,
     BrowserGone,
-    Connection,
+    DevtoolsConnection,
+    DevtoolsError,
+    DevtoolsTransport,
     Params,
-    Refused,
     SessionLost,
-    Wire,
 )
 from hermes_agent.tools.browser.devtools.pipe import SCRATCH, PipeWire, started
 from hermes_agent.tools.browser.dialogs import Dialogs
@@ -40,7 +40,12 @@ class Browser:
     """Made by `launch`. One action at a time: whoever acts holds `turn`."""
 
     def __init__(
-        self, wire: Wire, proxy: Proxy, reaches: Reaches, downloads: Downloads, scratch: Path
+        self,
+        wire: DevtoolsTransport,
+        proxy: Proxy,
+        reaches: Reaches,
+        downloads: Downloads,
+        scratch: Path,
     ) -> None:
         self.proxy = proxy
         self.reaches = reaches
@@ -60,7 +65,7 @@ class Browser:
         self.told: dict[str, str] = {}
         """Hosts that were not reached, as far as the model knows."""
         self.wire = wire
-        self._link = Connection(wire, self._hear)
+        self._link = DevtoolsConnection(wire, self._hear)
         self._context = ""
         self._corner: dict[str, str] = {}
         """Names the context where it is not the browser's own, which some versions do not find by
@@ -262,7 +267,7 @@ class Browser:
         async def do() -> None:
             try:
                 await work
-            except (Refused, SessionLost, ToolError):
+            except (DevtoolsError, SessionLost, ToolError):
                 pass  # what it was for has gone in the meantime
 
         task = asyncio.create_task(do())
@@ -291,7 +296,7 @@ def _future() -> asyncio.Future[Tab]:
 
 async def launch(
     settings: BrowserSettings,
-    open_proxy: Callable[[Reach], Awaitable[Proxy]],
+    open_proxy: Callable[[EgressCheck], Awaitable[Proxy]],
     folder: Path | None,
 ) -> Browser:
     """A browser that is ready. `folder` is where downloads go."""
@@ -307,7 +312,7 @@ async def launch(
     try:
         async with awake(START_SECONDS):
             await browser.begin(own=own, local=own or is_local(settings.address))
-    except (TimeoutError, ToolError, Refused, SessionLost) as error:
+    except (TimeoutError, ToolError, DevtoolsError, SessionLost) as error:
         why = str(error) or type(error).__name__
         if isinstance(wire, PipeWire) and isinstance(error, BrowserGone):
             why = wire.last_words()
@@ -319,7 +324,7 @@ async def launch(
     return browser
 
 
-async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[Wire, Path]:
+async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[DevtoolsTransport, Path]:
     """A way to the browser, and a folder for what is handed to it."""
     if not settings.address:
         wire = await started(settings.program, proxy.address)

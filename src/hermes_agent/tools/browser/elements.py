@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.devtools.connection import Refused
+from hermes_agent.tools.browser.devtools.connection import DevtoolsError
 from hermes_agent.tools.browser.page.outline import Key
 from hermes_agent.tools.browser.page.refs import stale
 from hermes_agent.tools.browser.tab import Tab
@@ -40,7 +40,7 @@ class Element:
             return await self.tab.call(
                 method, {"backendNodeId": self.key.backend, **params}, self.key.session
             )
-        except Refused:
+        except DevtoolsError:
             raise stale(self.ref) from None
 
     async def run(self, function: str, *arguments: Any) -> Any:
@@ -63,7 +63,7 @@ class Element:
         given = {"frameId": self.key.frame, "worldName": _WORLD}
         try:
             made = await self.tab.call("Page.createIsolatedWorld", given, self.key.session)
-        except Refused:
+        except DevtoolsError:
             raise stale(self.ref) from None
         return int(made["executionContextId"])
 
@@ -100,7 +100,7 @@ class Element:
         try:
             given = {"backendNodeId": self.key.backend}
             found = await self.tab.call("DOM.getBoxModel", given, self.key.session)
-        except Refused:
+        except DevtoolsError:
             raise self._no_place() from None
         border = found["model"]["border"]
         left, top = min(border[::2]), min(border[1::2])
@@ -158,7 +158,7 @@ class Element:
         try:
             given = {"backendNodeId": self.key.backend}
             found = await self.tab.call("DOM.getContentQuads", given, self.key.session)
-        except Refused:
+        except DevtoolsError:
             raise self._no_place() from None
         metrics = await self.tab.call("Page.getLayoutMetrics", {}, self.key.session)
         view = metrics["cssLayoutViewport"]
@@ -181,7 +181,7 @@ class Element:
         point = {"x": round(x + view["pageX"]), "y": round(y + view["pageY"])}
         try:
             hit = await self.tab.call("DOM.getNodeForLocation", point, session)
-        except Refused:
+        except DevtoolsError:
             return  # nothing is there but the page itself
         top = int(hit["backendNodeId"])
         if top == node or (session == self.key.session and await self._takes(top)):
@@ -200,7 +200,7 @@ class Element:
         try:
             given = {"backendNodeId": hit, "executionContextId": world}
             other = await self.tab.call("DOM.resolveNode", given, self.key.session)
-        except Refused:
+        except DevtoolsError:
             return False  # it lies in another frame
         function = [{"objectId": other["object"]["objectId"]}]
         return bool(await self._run(own["object"]["objectId"], _TAKES, function))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from hermes_agent.core.tool_services import Reach
+from hermes_agent.core.tool_services import EgressCheck
 from hermes_agent.tools.browser.tab import Tab
 
 
@@ -13,10 +13,10 @@ class Reaches:
 
     def __init__(self) -> None:
         self.tabs: Mapping[str, Tab] = {}
-        self._now: Reach = _nobody
-        self._before: dict[str, Reach] = {}
+        self._now: EgressCheck = _nobody
+        self._before: dict[str, EgressCheck] = {}
 
-    def follow(self, reach: Reach | None) -> None:
+    def follow(self, reach: EgressCheck | None) -> None:
         """A new call drives the browser."""
         shown = self._shown()
         self._before = {host: said for host, said in self._before.items() if host in shown}

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.devtools.connection import Refused
+from hermes_agent.tools.browser.devtools.connection import DevtoolsError
 from hermes_agent.tools.browser.elements import element
 from hermes_agent.tools.browser.page.view import look
 from hermes_agent.tools.browser.tab import Tab
@@ -120,7 +120,7 @@ async def screenshot(browser: Browser, tab: Tab, ref: str, text: str) -> Media:
 async def _captured(tab: Tab, given: dict[str, Any]) -> bytes:
     try:
         answer = await tab.call("Page.captureScreenshot", given)
-    except Refused as error:
+    except DevtoolsError as error:
         raise ToolError(f"no screenshot: {error}", retry="same") from None
     return base64.b64decode(answer["data"])
 

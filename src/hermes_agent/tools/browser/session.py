@@ -7,7 +7,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.timeouts import awake
 from hermes_agent.core.tools import ToolContext
 from hermes_agent.tools.browser.browser import Browser, launch
-from hermes_agent.tools.browser.devtools.connection import BrowserGone, Refused, SessionLost
+from hermes_agent.tools.browser.devtools.connection import BrowserGone, DevtoolsError, SessionLost
 from hermes_agent.tools.browser.tab import Tab, crashed
 
 KEPT = "browser"
@@ -32,7 +32,7 @@ async def driving(
             raise await _late(browser, seconds) from None
         except SessionLost:
             raise _lost(browser.current) from None
-        except Refused as error:
+        except DevtoolsError as error:
             raise ToolError(f"the browser refuses: {error}", retry="changed") from None
 
 
@@ -72,7 +72,7 @@ async def _late(browser: Browser, seconds: float) -> ToolError:
             async with awake(_ALIVE_SECONDS):
                 await browser.ask(tab.session, "Page.stopLoading", {})
                 await browser.ask(tab.session, "Runtime.evaluate", {"expression": "1"})
-        except (TimeoutError, Refused, SessionLost):
+        except (TimeoutError, DevtoolsError, SessionLost):
             tab.crashed = True
             return ToolError(
                 f"the page hangs: it has not answered for {seconds:g} seconds",
@@ -93,7 +93,7 @@ async def usable(browser: Browser, *, fresh: bool) -> Tab:
         try:
             async with awake(_CLOSE_SECONDS):
                 await browser.close_tab(tab)
-        except (TimeoutError, Refused):
+        except (TimeoutError, DevtoolsError):
             pass  # it is left behind, and ends with the browser
         tab = None
     if tab is None:

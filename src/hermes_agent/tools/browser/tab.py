@@ -7,7 +7,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.browser.devtools.connection import Connection, Params, Refused, SessionLost
+from hermes_agent.tools.browser.devtools.connection import (
+    DevtoolsConnection,
+    DevtoolsError,
+    Params,
+    SessionLost,
+)
 from hermes_agent.tools.browser.dialogs import Dialog, Dialogs
 from hermes_agent.tools.browser.page.outline import Key, Part
 from hermes_agent.tools.browser.page.visibility import REQUEST, Sight, sight
@@ -32,7 +37,7 @@ FRAMES = 40
 
 class Tab:
     def __init__(
-        self, name: str, target: str, session: str, link: Connection, dialogs: Dialogs
+        self, name: str, target: str, session: str, link: DevtoolsConnection, dialogs: Dialogs
     ) -> None:
         self.name = name
         self.target = target
@@ -163,7 +168,7 @@ class Tab:
         async def adopt() -> None:
             try:
                 await self._enable(session)
-            except (SessionLost, Refused, ToolError):
+            except (SessionLost, DevtoolsError, ToolError):
                 self._lose(session)
 
         self._elsewhere[session] = (frame, parent)
@@ -252,7 +257,7 @@ class Tab:
                 try:
                     owner = await self.owner(frame, session)
                     inner[owner] = await self._part(child, left)
-                except (Refused, SessionLost):
+                except (DevtoolsError, SessionLost):
                     continue  # it went away while we looked
         return await self._frame(session, tree, seen, inner, left)
 
@@ -274,7 +279,7 @@ class Tab:
             try:
                 owner = await self.owner(child["frame"]["id"], session)
                 inner[owner] = await self._frame(session, child, seen, inner, left)
-            except Refused:
+            except DevtoolsError:
                 continue
         url = str(frame["url"])
         return Part(session, frame["id"], frame["loaderId"], url, known["nodes"], seen, inner)

@@ -10,7 +10,7 @@ import msgspec
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
 from hermes_agent.core.text.untrusted import framed
-from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 from hermes_agent.tools.browser import actions, navigation
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.devtools.connection import SessionLost
@@ -36,7 +36,9 @@ Act = Literal[
 ]  # fmt: skip
 
 
-async def _look_again(_context: ToolContext, _note: dict[str, Any], **_arguments: Any) -> Recovered:
+async def _look_again(
+    _context: ToolContext, _note: dict[str, Any], **_arguments: Any
+) -> RecoveryResult:
     """Looking changes nothing, and the browser went with the runtime."""
     return "not-run"
 

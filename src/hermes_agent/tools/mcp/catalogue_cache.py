@@ -27,7 +27,7 @@ GET_PROMPT = "get_prompt"
 _ANYTHING: Mapping[str, Any] = {"type": "object"}
 
 
-class ToolFacts(Struct, frozen=True):
+class McpToolFacts(Struct, frozen=True):
     name: str
     """As the server calls it."""
     description: str
@@ -36,7 +36,7 @@ class ToolFacts(Struct, frozen=True):
     """What the server says of it: read-only, destructive and so on. Nobody has checked it."""
 
 
-class Facts(Struct, frozen=True):
+class ServerFacts(Struct, frozen=True):
     key: str
     """Of the settings with which it was reached."""
     seen: float
@@ -44,7 +44,7 @@ class Facts(Struct, frozen=True):
     """The server's own name and version."""
     version: str
     """Of the protocol."""
-    tools: tuple[ToolFacts, ...] = ()
+    tools: tuple[McpToolFacts, ...] = ()
     left_out: int = 0
     resources: bool = False
     prompts: tuple[str, ...] = ()
@@ -83,10 +83,10 @@ def first_line(text: str, most: int = LINE_CHARS) -> str:
 
 def tool_facts(
     name: str, description: str, schema: Mapping[str, Any], hints: Mapping[str, bool]
-) -> ToolFacts:
+) -> McpToolFacts:
     kept, whole = _bounded(schema)
     note = "" if whole else "\n(its schema is too large to show)"
-    return ToolFacts(name, clean(description, DESCRIPTION_CHARS) + note, kept, dict(hints))
+    return McpToolFacts(name, clean(description, DESCRIPTION_CHARS) + note, kept, dict(hints))
 
 
 def _bounded(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -99,14 +99,14 @@ def _bounded(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     return kept, True
 
 
-class Shelf:
+class CatalogueCache:
     """The facts of every server, a file each, shared with other processes of this home."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[Path, tuple[int, Facts | None]] = {}
+        self._read: dict[Path, tuple[int, ServerFacts | None]] = {}
 
-    def get(self, name: str, settings: McpServerSettings) -> Facts | None:
+    def get(self, name: str, settings: McpServerSettings) -> ServerFacts | None:
         """What is known of a server that is reached with these settings."""
         path = self.path(name, ".json")
         try:
@@ -119,7 +119,7 @@ class Shelf:
         facts = known[1]
         return facts if facts is not None and facts.key == settings_key(settings) else None
 
-    def put(self, name: str, facts: Facts) -> None:
+    def put(self, name: str, facts: ServerFacts) -> None:
         path = self.path(name, ".json")
         self.make()
         beside = path.with_suffix(f".{os.getpid()}")
@@ -138,9 +138,9 @@ class Shelf:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _decoded(path: Path) -> Facts | None:
+def _decoded(path: Path) -> ServerFacts | None:
     """None for a file of another version: the server is asked again."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Facts)
+        return msgspec.json.decode(path.read_bytes(), type=ServerFacts)
     except (msgspec.MsgspecError, UnicodeDecodeError, FileNotFoundError):
         return None

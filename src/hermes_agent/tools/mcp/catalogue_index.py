@@ -5,25 +5,30 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tool_services import Listed
-from hermes_agent.tools.mcp.catalogue_cache import GET_PROMPT, READ_RESOURCE, Facts, first_line
+from hermes_agent.core.tool_services import ToolListing
+from hermes_agent.tools.mcp.catalogue_cache import (
+    GET_PROMPT,
+    READ_RESOURCE,
+    ServerFacts,
+    first_line,
+)
 from hermes_agent.tools.mcp.names import unique_names
 
-Known = Mapping[str, tuple[McpServerSettings, Facts]]
+Known = Mapping[str, tuple[McpServerSettings, ServerFacts]]
 
 RESOURCES = "Read a resource of this server by its uri; without one, list them."
 PROMPTS = "Get a prompt of this server by its name; without one, list them."
 
 
 class _Row(Struct, frozen=True):
-    listed: Listed
+    listed: ToolListing
     text: str
     """What is searched: name and description in small letters."""
 
 
 class Index:
     def __init__(self) -> None:
-        self._made_of: dict[str, tuple[McpServerSettings, Facts]] = {}
+        self._made_of: dict[str, tuple[McpServerSettings, ServerFacts]] = {}
         self._rows: list[_Row] = []
         self.named: Mapping[str, tuple[str, str]] = {}
         """Server and the server's own name for it."""
@@ -48,10 +53,10 @@ class Index:
         self._rows = []
         for name, (server, tool) in sorted(self.named.items()):
             text = about[server].get(tool) or described(tool)
-            listed = Listed(name, first_line(text))
+            listed = ToolListing(name, first_line(text))
             self._rows.append(_Row(listed, f"{name} {text}".lower()))
 
-    def search(self, query: str) -> Sequence[Listed]:
+    def search(self, query: str) -> Sequence[ToolListing]:
         """Those that fit all words, first those that have them in their name."""
         words = query.lower().split()
         found = [row for row in self._rows if all(word in row.text for word in words)]

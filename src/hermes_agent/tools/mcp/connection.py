@@ -24,7 +24,7 @@ from pydantic import FileUrl, ValidationError
 
 from hermes_agent import __version__
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.tools.mcp.catalogue_cache import Facts, first_line
+from hermes_agent.tools.mcp.catalogue_cache import ServerFacts, first_line
 from hermes_agent.tools.mcp.context import NotDone
 from hermes_agent.tools.mcp.errors import cause, lost, on_the_way, refused, silent, wrong
 from hermes_agent.tools.mcp.pagination import list_all, listed
@@ -55,13 +55,13 @@ class _Session(ClientSession):
         what this process hangs on."""
 
 
-class Connection:
+class McpConnection:
     def __init__(
         self,
         name: str,
         open_streams: Open,
-        told: Callable[[Facts], None],
-        facts: Facts,
+        told: Callable[[ServerFacts], None],
+        facts: ServerFacts,
         seconds: float,
         *,
         roots: bool,
@@ -76,7 +76,7 @@ class Connection:
         self._tells_roots = roots
         self._end = asyncio.Event()
         self._changed = asyncio.Event()
-        self._ready: asyncio.Future[Facts] = asyncio.get_running_loop().create_future()
+        self._ready: asyncio.Future[ServerFacts] = asyncio.get_running_loop().create_future()
         self._owner: asyncio.Task[None] | None = None
         self._session: _Session | None = None
         self._roots: tuple[str, ...] = (workspace,) if workspace else ()
@@ -86,7 +86,7 @@ class Connection:
 
     # Opening and closing
 
-    async def open(self) -> Facts:
+    async def open(self) -> ServerFacts:
         """Connect and ask what there is. The SDK wants to be left by the task that entered it, so
         that is a task of its own."""
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.tools.mcp.catalogue_cache import Facts
-from hermes_agent.tools.mcp.context import NotDone, World
+from hermes_agent.tools.mcp.catalogue_cache import ServerFacts
+from hermes_agent.tools.mcp.context import McpContext, NotDone
 
 if TYPE_CHECKING:
-    from hermes_agent.tools.mcp.connection import Connection
+    from hermes_agent.tools.mcp.connection import McpConnection
 
 IDLE_SECONDS = 600.0
 """A server that nobody has called for so long is closed."""
@@ -32,8 +32,8 @@ class _Link:
     """One server and how it stands."""
 
     settings: McpServerSettings
-    connection: "Connection | None" = None
-    opening: "asyncio.Task[Connection | ToolError] | None" = None
+    connection: "McpConnection | None" = None
+    opening: "asyncio.Task[McpConnection | ToolError] | None" = None
     trouble: ToolError | None = None
     failures: int = 0
     again: float = 0.0
@@ -43,9 +43,9 @@ class _Link:
     """Under way."""
 
 
-class Links:
+class McpConnectionPool:
     def __init__(
-        self, enabled: Callable[[], Mapping[str, McpServerSettings]], world: World
+        self, enabled: Callable[[], Mapping[str, McpServerSettings]], world: McpContext
     ) -> None:
         self._enabled = enabled
         self._world = world
@@ -53,7 +53,7 @@ class Links:
         self._retired: list[_Link] = []
         self._starting = asyncio.Semaphore(AT_ONCE)
 
-    async def connect(self, name: str, workspace: str = "") -> "Connection":
+    async def connect(self, name: str, workspace: str = "") -> "McpConnection":
         """The server's connection, opened if there is none."""
         link = await self._link(name)
         if link.connection is not None and link.connection.alive:
@@ -76,7 +76,7 @@ class Links:
         return outcome
 
     async def ask(
-        self, name: str, workspace: str, what: Callable[["Connection"], Awaitable[Answer]]
+        self, name: str, workspace: str, what: Callable[["McpConnection"], Awaitable[Answer]]
     ) -> Answer:
         """Ask a server. What certainly was not carried out is asked again, once, on a new
         connection."""
@@ -121,7 +121,7 @@ class Links:
         await asyncio.gather(*(_closed(link) for link in links))
 
     async def _ask(
-        self, name: str, workspace: str, what: Callable[["Connection"], Awaitable[Answer]]
+        self, name: str, workspace: str, what: Callable[["McpConnection"], Awaitable[Answer]]
     ) -> Answer:
         connection = await self.connect(name, workspace)
         async with self._using(self._links[name]):
@@ -160,7 +160,7 @@ class Links:
         elif link is not None:
             await _closed(link)
 
-    async def _open(self, name: str, link: _Link, workspace: str) -> "Connection | ToolError":
+    async def _open(self, name: str, link: _Link, workspace: str) -> "McpConnection | ToolError":
         try:
             if link.connection is not None:
                 await link.connection.close()
@@ -177,8 +177,10 @@ class Links:
         link.connection, link.trouble, link.failures = connection, None, 0
         return connection
 
-    async def _opened(self, name: str, settings: McpServerSettings, workspace: str) -> "Connection":
-        def told(facts: Facts) -> None:
+    async def _opened(
+        self, name: str, settings: McpServerSettings, workspace: str
+    ) -> "McpConnection":
+        def told(facts: ServerFacts) -> None:
             self._world.shelf.put(name, facts)
 
         async with self._starting:
@@ -195,7 +197,7 @@ class Links:
                 name, settings, self._world, told, settings.timeout_seconds, workspace
             )
         told(facts)
-        made: Connection = connection
+        made: McpConnection = connection
         return made
 
 

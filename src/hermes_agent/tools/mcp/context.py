@@ -7,13 +7,13 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Clock
-from hermes_agent.tools.mcp.catalogue_cache import Shelf
+from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 
 
-class World(Struct, frozen=True):
+class McpContext(Struct, frozen=True):
     folder: Path
     """The home."""
-    shelf: Shelf
+    shelf: CatalogueCache
     secret: Callable[[str], str]
     environ: Mapping[str, str]
     clock: Clock

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from hermes_agent.tools.mcp.catalogue_cache import (
     MOST_TOOLS,
     NAME_CHARS,
-    Facts,
-    ToolFacts,
+    McpToolFacts,
+    ServerFacts,
     first_line,
     tool_facts,
 )
@@ -41,7 +41,7 @@ async def list_all(
     return found
 
 
-async def listed(session: ClientSession, facts: Facts) -> Facts:
+async def listed(session: ClientSession, facts: ServerFacts) -> ServerFacts:
     """The facts, filled in with what the server says of itself."""
     offered = session.server_capabilities or types.ServerCapabilities()
     tools = await _or_none(session.list_tools, lambda page: page.tools, bool(offered.tools))
@@ -84,7 +84,7 @@ async def _has_resources(session: ClientSession) -> bool:
     return bool(await _or_none(ask, lambda page: page.resource_templates, True, 0))
 
 
-def _tool(tool: types.Tool) -> ToolFacts:
+def _tool(tool: types.Tool) -> McpToolFacts:
     said: dict[str, Any] = (
         tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
     )

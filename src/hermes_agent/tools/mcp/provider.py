@@ -9,12 +9,12 @@ from pathlib import Path
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tool_services import Listed
+from hermes_agent.core.tool_services import ToolListing
 from hermes_agent.core.tools import Tool
-from hermes_agent.tools.mcp.catalogue_cache import Facts, Shelf, first_line
+from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache, ServerFacts, first_line
 from hermes_agent.tools.mcp.catalogue_index import Index
-from hermes_agent.tools.mcp.connection_pool import Links
-from hermes_agent.tools.mcp.context import World
+from hermes_agent.tools.mcp.connection_pool import McpConnectionPool
+from hermes_agent.tools.mcp.context import McpContext
 from hermes_agent.tools.mcp.names import server_of
 from hermes_agent.tools.mcp.tool_adapter import make_tool
 
@@ -38,9 +38,9 @@ class Servers:
         learn: Callable[[str, str], None] = lambda _label, _secret: None,
     ) -> None:
         self._settings = settings
-        self._shelf = Shelf(folder / "mcp")
-        self.world = World(folder, self._shelf, secret, environ, clock, learn)
-        self._links = Links(self._enabled, self.world)
+        self._shelf = CatalogueCache(folder / "mcp")
+        self.world = McpContext(folder, self._shelf, secret, environ, clock, learn)
+        self._links = McpConnectionPool(self._enabled, self.world)
         self._index = Index()
 
     def about(self) -> str:
@@ -60,7 +60,7 @@ class Servers:
             "find_tools searches their tools, use_tool calls one."
         )
 
-    async def search(self, query: str) -> Sequence[Listed]:
+    async def search(self, query: str) -> Sequence[ToolListing]:
         """Tools of servers that were met before, and of the others, which are started now; first,
         a row of its own for one that cannot be."""
         unseen = self._unseen()
@@ -82,7 +82,7 @@ class Servers:
                     return tool
         return None
 
-    async def meet(self, name: str) -> Facts:
+    async def meet(self, name: str) -> ServerFacts:
         """Connect to a server and say what it has."""
         await self._links.connect(name)
         facts = self.known(name)
@@ -90,7 +90,7 @@ class Servers:
             raise ToolError(f"{name} was changed while it started", retry="same")
         return facts
 
-    def known(self, name: str) -> Facts | None:
+    def known(self, name: str) -> ServerFacts | None:
         """What is remembered of a server; reaches nobody."""
         settings = self._enabled().get(name)
         return self._shelf.get(name, settings) if settings is not None else None
@@ -135,17 +135,17 @@ class Servers:
         except ToolError:
             return  # kept with the connection, and told as a row
 
-    def _missing(self) -> list[Listed]:
+    def _missing(self) -> list[ToolListing]:
         """A row for each server that is not known, but not so many that they hide the rest."""
         unseen = self._unseen()
         rows = [
-            Listed(first_line(name, NAME_CHARS), self._why_not(name), trouble=True)
+            ToolListing(first_line(name, NAME_CHARS), self._why_not(name), trouble=True)
             for name in unseen
         ]
         if len(rows) <= TROUBLES:
             return rows
         others = first_line(", ".join(unseen[TROUBLES:]), TROUBLE_CHARS)
-        rest = Listed("MCP", f"cannot be used now either: {others}", trouble=True)
+        rest = ToolListing("MCP", f"cannot be used now either: {others}", trouble=True)
         return [*rows[:TROUBLES], rest]
 
     def _why_not(self, name: str) -> str:

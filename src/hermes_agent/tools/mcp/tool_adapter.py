@@ -7,9 +7,14 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.untrusted import framed
 from hermes_agent.core.tools import Tool, ToolContext, ToolResult
-from hermes_agent.tools.mcp.catalogue_cache import GET_PROMPT, READ_RESOURCE, Facts, ToolFacts
+from hermes_agent.tools.mcp.catalogue_cache import (
+    GET_PROMPT,
+    READ_RESOURCE,
+    McpToolFacts,
+    ServerFacts,
+)
 from hermes_agent.tools.mcp.catalogue_index import PROMPTS, RESOURCES
-from hermes_agent.tools.mcp.connection_pool import Links
+from hermes_agent.tools.mcp.connection_pool import McpConnectionPool
 from hermes_agent.tools.mcp.results import (
     prompt_list,
     prompt_result,
@@ -29,7 +34,7 @@ _PROMPT = {
 
 
 def make_tool(
-    name: str, server: str, own: str, facts: Facts, capability: str, links: Links
+    name: str, server: str, own: str, facts: ServerFacts, capability: str, links: McpConnectionPool
 ) -> Tool:
     """The tool that the server calls `own`. That it only reads is for the server to say and for
     nobody to believe, so it is never repeatable; resources and prompts are made to be read."""
@@ -60,7 +65,7 @@ def make_tool(
 
 
 class _Calls:
-    def __init__(self, server: str, tool: ToolFacts, links: Links) -> None:
+    def __init__(self, server: str, tool: McpToolFacts, links: McpConnectionPool) -> None:
         self._server = server
         self._tool = tool
         self._links = links
@@ -76,7 +81,7 @@ class _Calls:
 
 
 class _Reads:
-    def __init__(self, server: str, links: Links) -> None:
+    def __init__(self, server: str, links: McpConnectionPool) -> None:
         self._server = server
         self._links = links
 
@@ -94,7 +99,7 @@ class _Reads:
 
 
 class _Prompts:
-    def __init__(self, server: str, links: Links) -> None:
+    def __init__(self, server: str, links: McpConnectionPool) -> None:
         self._server = server
         self._links = links
 

@@ -22,7 +22,7 @@ _HEADERS = {
 }
 
 
-class Answer(Struct, frozen=True):
+class WebResponse(Struct, frozen=True):
     url: str
     """Where it came from in the end."""
     status: int
@@ -50,9 +50,9 @@ async def ask(
     url: str,
     *,
     most: int,
-    check: Callable[[Answer], None] | None = None,
+    check: Callable[[WebResponse], None] | None = None,
     **request: Any,
-) -> Answer:
+) -> WebResponse:
     """The answer with at most so many bytes of its body. `check` sees it when only the start of
     the body is there, and may refuse the rest. `request` has httpx's own options."""
     if context.http is None:
@@ -88,18 +88,18 @@ async def ask(
 
 
 async def _received(
-    response: httpx.Response, most: int, check: Callable[[Answer], None] | None
-) -> Answer:
+    response: httpx.Response, most: int, check: Callable[[WebResponse], None] | None
+) -> WebResponse:
     body = _Body(response.headers.get("content-encoding", ""), most)
     facts = (str(response.url), response.status_code, dict(response.headers))
     async for piece in response.aiter_raw():
         body.add(piece)
         if check is not None and len(body.data) >= HEAD:
-            check(Answer(*facts, bytes(body.data)))
+            check(WebResponse(*facts, bytes(body.data)))
             check = None
         if body.cut:
             break
-    answer = Answer(*facts, bytes(body.data[:most]), body.cut)
+    answer = WebResponse(*facts, bytes(body.data[:most]), body.cut)
     if check is not None:
         check(answer)
     return answer

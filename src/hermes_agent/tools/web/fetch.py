@@ -14,7 +14,7 @@ from hermes_agent.tools.web.documents.cache import SECONDS, Page, Pages, broken,
 from hermes_agent.tools.web.documents.types import image_type, kind_of
 
 if TYPE_CHECKING:
-    from hermes_agent.tools.web.client import Answer
+    from hermes_agent.tools.web.client import WebResponse
 
 SHOWN_CHARS = 14_000
 """The most one call shows; the loop would cut a longer one without saying how to go on."""
@@ -67,7 +67,7 @@ def _address(url: str) -> str:
     return str(parsed.copy_with(fragment=None))
 
 
-def _check(answer: "Answer") -> None:
+def _check(answer: "WebResponse") -> None:
     """Refuse what failed, and what cannot be shown, before all of it is there."""
     host = urlsplit(answer.url).hostname
     later = answer.headers.get("retry-after", "")[:40]
@@ -98,7 +98,7 @@ def _check(answer: "Answer") -> None:
         )
 
 
-def _image(answer: "Answer") -> ToolResult:
+def _image(answer: "WebResponse") -> ToolResult:
     size = len(answer.data)
     if answer.cut or size > IMAGE_BYTES:
         raise ToolError(
@@ -112,7 +112,7 @@ def _image(answer: "Answer") -> ToolResult:
     return ToolResult(f"[an image: {type}, {size} bytes]", facts, files=(media,))
 
 
-async def _page(answer: "Answer", address: str, most: int) -> Page:
+async def _page(answer: "WebResponse", address: str, most: int) -> Page:
     from hermes_agent.tools.web.documents.worker import extract_apart
 
     kind = kind_of(answer.type, answer.name, answer.data)

@@ -9,11 +9,11 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.untrusted import framed
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
-from hermes_agent.tools.web.engines.results import Hit
+from hermes_agent.tools.web.engines.results import SearchHit
 from hermes_agent.tools.web.engines.table import ENGINES, KEYS, Query
 
 if TYPE_CHECKING:
-    from hermes_agent.tools.web.client import Answer
+    from hermes_agent.tools.web.client import WebResponse
 
 ANSWER_BYTES = 5_000_000
 """The most of an answer that is read."""
@@ -59,7 +59,7 @@ def _lacking(context: ToolContext, name: str) -> str:
     return ", ".join(key for key in ENGINES[name].keys if not context.secrets.get(key))
 
 
-async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list[Hit]:
+async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list[SearchHit]:
     """What the service finds; a `ToolError` says why it does not answer."""
     if lacking := _lacking(context, name):
         raise ToolError(f"{lacking} is not set")
@@ -86,7 +86,7 @@ async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list
     raise ToolError("; then ".join(dict.fromkeys(trouble)))
 
 
-def _refuse_failure(answer: "Answer", *, keyed: bool) -> None:
+def _refuse_failure(answer: "WebResponse", *, keyed: bool) -> None:
     match answer.status:
         case 200:
             return
@@ -100,7 +100,7 @@ def _refuse_failure(answer: "Answer", *, keyed: bool) -> None:
             raise ToolError(f"answers {status}")
 
 
-def _usable(hit: Hit) -> bool:
+def _usable(hit: SearchHit) -> bool:
     return bool(hit.title) and hit.url.startswith(("https://", "http://"))
 
 
@@ -108,7 +108,7 @@ def _reasons(failed: dict[str, str]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in failed.items())
 
 
-def _result(query: str, name: str, hits: list[Hit], failed: dict[str, str]) -> ToolResult:
+def _result(query: str, name: str, hits: list[SearchHit], failed: dict[str, str]) -> ToolResult:
     data = {
         "query": query,
         "service": name,

@@ -19,9 +19,9 @@ from hermes_agent.runtime.home.paths import find_home
 
 if TYPE_CHECKING:
     from hermes_agent.core.settings.root import Settings
-    from hermes_agent.policy.files.loader import Loaded, Policies
-    from hermes_agent.policy.files.schema import PolicyFile, Problem
-    from hermes_agent.policy.testing import Outcome, Touches
+    from hermes_agent.policy.files.loader import LoadedPolicies, Policies
+    from hermes_agent.policy.files.schema import PolicyFile, PolicyProblem
+    from hermes_agent.policy.testing import PolicyTestOutcome, Touches
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,12 +104,12 @@ def _settings() -> "Settings":
 
 
 def _list(options: argparse.Namespace) -> int:
-    from hermes_agent.policy.files.loader import Broken
+    from hermes_agent.policy.files.loader import PolicyFilesInvalid
 
     policies = _policies(tests=True)
     loaded = policies.load()
     if loaded.problems:
-        raise Broken(loaded.problems)
+        raise PolicyFilesInvalid(loaded.problems)
     profile = _profile(options)
     policies.rules(profile)
     files = loaded.order(profile)
@@ -154,7 +154,7 @@ def _file_cells(file: "PolicyFile") -> tuple[str, str, str, str]:
 
 def _check(options: argparse.Namespace) -> int:
     loaded = _policies(tests=True).load()
-    problems: Sequence[Problem] = loaded.problems
+    problems: Sequence[PolicyProblem] = loaded.problems
     count = len(loaded.files)
     if options.files:
         files, _joined, problems = _beside(loaded, options.files)
@@ -178,8 +178,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _beside(
-    loaded: "Loaded", names: Sequence[str]
-) -> "tuple[list[PolicyFile], Loaded, tuple[Problem, ...]]":
+    loaded: "LoadedPolicies", names: Sequence[str]
+) -> "tuple[list[PolicyFile], LoadedPolicies, tuple[PolicyProblem, ...]]":
     """Files by their paths, what would be in force with them, and what is wrong with that."""
     from hermes_agent.policy.files.loader import together
 
@@ -190,7 +190,7 @@ def _beside(
     return files, joined, (*own, *joined.problems)
 
 
-def _read(name: str) -> "tuple[PolicyFile, tuple[Problem, ...]]":
+def _read(name: str) -> "tuple[PolicyFile, tuple[PolicyProblem, ...]]":
     from hermes_agent.policy.files.parse import read_file
 
     path = Path(name).absolute()
@@ -207,7 +207,7 @@ def _read(name: str) -> "tuple[PolicyFile, tuple[Problem, ...]]":
 
 
 def _test(options: argparse.Namespace) -> int:
-    from hermes_agent.policy.files.loader import Broken
+    from hermes_agent.policy.files.loader import PolicyFilesInvalid
     from hermes_agent.policy.testing import run_tests
 
     loaded = _policies(tests=True).load()
@@ -216,8 +216,8 @@ def _test(options: argparse.Namespace) -> int:
     if options.files:
         files, loaded, problems = _beside(loaded, options.files)
     if problems:
-        raise Broken(problems)
-    outcomes: list[Outcome] = []
+        raise PolicyFilesInvalid(problems)
+    outcomes: list[PolicyTestOutcome] = []
     tools = _tools(*{case.call for file in files for case in file.tests})
     for file in files:
         _check_profiles(loaded, file)
@@ -232,7 +232,7 @@ def _test(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _check_profiles(loaded: "Loaded", file: "PolicyFile") -> None:
+def _check_profiles(loaded: "LoadedPolicies", file: "PolicyFile") -> None:
     """A test under a profile that there is not would pass for the wrong reason."""
     known = {*loaded.profiles, file.profile}
     for case in file.tests:
@@ -243,7 +243,7 @@ def _check_profiles(loaded: "Loaded", file: "PolicyFile") -> None:
             )
 
 
-def _outcome_row(outcome: "Outcome") -> dict[str, Any]:
+def _outcome_row(outcome: "PolicyTestOutcome") -> dict[str, Any]:
     case = outcome.case
     return {
         "where": f"{outcome.file.path}:{case.line}",
@@ -257,14 +257,14 @@ def _outcome_row(outcome: "Outcome") -> dict[str, Any]:
     }
 
 
-def _subject(outcome: "Outcome") -> str:
+def _subject(outcome: "PolicyTestOutcome") -> str:
     case = outcome.case
     if case.run is not None:
         return case.run
     return f"{case.call} {json.dumps(case.input, ensure_ascii=False)}"
 
 
-def _failure(outcome: "Outcome") -> list[str]:
+def _failure(outcome: "PolicyTestOutcome") -> list[str]:
     case = outcome.case
     wanted = [case.expect, *([f"by {case.rule}"] if case.rule else [])]
     wanted += [f"as {case.becomes}"] if case.becomes else []
@@ -281,7 +281,7 @@ def _failure(outcome: "Outcome") -> list[str]:
 
 def _add(options: argparse.Namespace) -> int:
     """Nothing is put in force that is broken, or that fails its own tests."""
-    from hermes_agent.policy.files.loader import ENDINGS, Broken
+    from hermes_agent.policy.files.loader import ENDINGS, PolicyFilesInvalid
     from hermes_agent.policy.testing import run_tests
 
     if not options.file.endswith(ENDINGS) or Path(options.file).name.startswith("."):
@@ -289,7 +289,7 @@ def _add(options: argparse.Namespace) -> int:
     policies = _policies(tests=True)
     (file,), loaded, problems = _beside(policies.load(), [options.file])
     if problems:
-        raise Broken(problems)
+        raise PolicyFilesInvalid(problems)
     _check_profiles(loaded, file)
     outcomes = run_tests(loaded, file, _tools(*{case.call for case in file.tests}))
     failed = [outcome for outcome in outcomes if not outcome.passed]

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import moment, print_json, stamp
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.effects import Effect
@@ -30,7 +30,7 @@ SHOWN = 20
 
 
 def simulate(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     now = time.time()
     past = _judgements(api, since=moment(options.since, now), session=options.session)
@@ -45,7 +45,7 @@ def simulate(options: argparse.Namespace) -> int:
 
 
 def why(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     session, _, _ = options.effect.rpartition("-")[0].rpartition("-")
     found = [
@@ -69,7 +69,7 @@ def why(options: argparse.Namespace) -> int:
     return 0
 
 
-def _judgements(api: Api, *, since: float = 0.0, session: str = "") -> list[Judgement]:
+def _judgements(api: RuntimeClient, *, since: float = 0.0, session: str = "") -> list[Judgement]:
     rows = api.get("/v1/judgements", since=since, session=session, limit=100_000)
     return msgspec.convert(rows, list[Judgement])
 

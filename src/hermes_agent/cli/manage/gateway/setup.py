@@ -10,8 +10,8 @@ from hermes_agent.cli.manage.gateway.command import tested
 from hermes_agent.cli.output.formatting import print_json, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.gateway.channel import Field, Manifest
-from hermes_agent.gateway.registry import Book
+from hermes_agent.gateway.channel import Manifest, SettingField
+from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import COMMON
 from hermes_agent.runtime.config.load import load_settings, set_setting
 from hermes_agent.runtime.home.home import Home
@@ -30,7 +30,7 @@ def channels(options: argparse.Namespace) -> int:
             "set_up": name in settings.channels,
             "fields": [field.name for field in one.fields],
         }
-        for name, one in sorted(Book(home=_home().path).manifests().items())
+        for name, one in sorted(ChannelRegistry(home=_home().path).manifests().items())
     ]
     if options.json:
         print_json(rows)
@@ -42,7 +42,7 @@ def channels(options: argparse.Namespace) -> int:
 
 
 def setup(options: argparse.Namespace) -> int:
-    manifest = Book(home=_home().path).manifest(options.channel)
+    manifest = ChannelRegistry(home=_home().path).manifest(options.channel)
     given = _given(manifest, options.given)
     home = _home()
     before = dict(load_settings(home.config, os.environ).channels.get(manifest.name, {}))
@@ -92,7 +92,12 @@ def _given(manifest: Manifest, pairs: list[str]) -> dict[str, str]:
 
 
 def _value(
-    home: Home, manifest: Manifest, field: Field, given: dict[str, str], before: str, asks: bool
+    home: Home,
+    manifest: Manifest,
+    field: SettingField,
+    given: dict[str, str],
+    before: str,
+    asks: bool,
 ) -> str:
     if field.name in given:
         return given[field.name]
@@ -109,7 +114,7 @@ def _value(
     return said
 
 
-def _secret(home: Home, manifest: Manifest, field: Field, before: str, asks: bool) -> str:
+def _secret(home: Home, manifest: Manifest, field: SettingField, before: str, asks: bool) -> str:
     """The name of the secret. One that is typed or piped in takes the place of the one before."""
     from hermes_agent.cli.manage.model.keys import read_secret
     from hermes_agent.models.keys.storage import store_secret

@@ -30,7 +30,7 @@ from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
     from hermes_agent.core.settings.root import Settings
-    from hermes_agent.models.registry import Models
+    from hermes_agent.models.registry import ModelRegistry
 
 STANDS_IN = {
     "main": "none: `hermes model NAME`",
@@ -134,17 +134,17 @@ def home_and_settings() -> tuple[Path, "Settings"]:
     return home, load_settings(home / "config.yaml", os.environ)
 
 
-def open_models(home: Path, settings: "Settings") -> "Models":
-    from hermes_agent.models.registry import Models
+def open_models(home: Path, settings: "Settings") -> "ModelRegistry":
+    from hermes_agent.models.registry import ModelRegistry
     from hermes_agent.policy.secrets import Secrets
 
-    return Models(settings.models, Secrets(os.environ, home).beside(os.environ), home)
+    return ModelRegistry(settings.models, Secrets(os.environ, home).beside(os.environ), home)
 
 
 # what answers
 
 
-def _current(models: "Models", settings: "Settings", options: argparse.Namespace) -> int:
+def _current(models: "ModelRegistry", settings: "Settings", options: argparse.Namespace) -> int:
     named: dict[str, tuple[str, ...]] = {"main": (settings.model,) if settings.model else ()}
     named |= {
         use: settings.models.fallbacks if use == "fallbacks" else getattr(settings.models.uses, use)
@@ -190,7 +190,7 @@ def _warn_of_variable() -> None:
 # choosing
 
 
-def _choose(home: Path, models: "Models", name: str, options: argparse.Namespace) -> int:
+def _choose(home: Path, models: "ModelRegistry", name: str, options: argparse.Namespace) -> int:
     """Without a name: only how hard it thinks, or, for a session, which it is."""
     if options.session:
         return _choose_for_session(name, options)
@@ -213,14 +213,14 @@ def _choose(home: Path, models: "Models", name: str, options: argparse.Namespace
     return 0
 
 
-def _resolved(models: "Models", name: str) -> str:
+def _resolved(models: "ModelRegistry", name: str) -> str:
     try:
         return models.resolve(absolute_model(name))
     except UsageError as error:
         raise UsageError(error.message, _meant(name) + error.hint) from None
 
 
-def _checked(models: "Models", name: str, anyway: bool) -> dict[str, Any]:
+def _checked(models: "ModelRegistry", name: str, anyway: bool) -> dict[str, Any]:
     """The model, and what is wrong with it where it is chosen all the same."""
     try:
         models.check(name)
@@ -243,11 +243,11 @@ def _set(home: Path, setting: str, value: Any) -> None:
 
 
 def _choose_for_session(name: str, options: argparse.Namespace) -> int:
-    from hermes_agent.cli.client.api import Api, session_path
+    from hermes_agent.cli.client.api import RuntimeClient, session_path
     from hermes_agent.cli.output.id_prefix import myself
     from hermes_agent.cli.talk.sessions.command import find
 
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     session = find(api, options.session)
     if not (name or options.effort):
@@ -284,7 +284,7 @@ def _tell_session(session: dict[str, Any], options: argparse.Namespace) -> int:
     return 0
 
 
-def _use(home: Path, models: "Models", rest: list[str], options: argparse.Namespace) -> int:
+def _use(home: Path, models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
     if not rest or rest[0] not in USES:
         from difflib import get_close_matches
 
@@ -312,17 +312,17 @@ def _use(home: Path, models: "Models", rest: list[str], options: argparse.Namesp
 # a try
 
 
-def _test(models: "Models", main: str, rest: list[str], options: argparse.Namespace) -> int:
-    from hermes_agent.cli.client.api import Api, Gone
+def _test(models: "ModelRegistry", main: str, rest: list[str], options: argparse.Namespace) -> int:
+    from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 
     names = [_resolved(models, name) for name in rest] or [models.resolve(main)]
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     trials = []
     for name in names:
         try:
             trial = api.post("/v1/models/test", {"model": name})
-        except Gone:
+        except RuntimeGone:
             raise
         except HermesError as error:  # the others are still tried
             told = {"error": error.message, "hint": error.hint}

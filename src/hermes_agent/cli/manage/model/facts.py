@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from hermes_agent.core.messages import ModelFacts
     from hermes_agent.core.settings.root import ModelSettings
     from hermes_agent.models.catalogue.catalogue import Catalogue
-    from hermes_agent.models.registry import Models
+    from hermes_agent.models.registry import ModelRegistry
 
 SHOWN = 50
 
 
-def state_of(models: "Models", name: str) -> dict[str, Any]:
+def state_of(models: "ModelRegistry", name: str) -> dict[str, Any]:
     """The facts, and whether it can work. A name that is wrong has no facts."""
     facts: dict[str, Any] = dict.fromkeys(_FIELDS)
     trouble = hint = ""
@@ -61,7 +61,7 @@ def price_of(row: dict[str, Any]) -> str:
     return f"{row['price_input']:g}/{row['price_output']:g}"
 
 
-def run_list(models: "Models", rest: list[str], options: argparse.Namespace) -> int:
+def run_list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
     words = " ".join([options.search, *rest]).strip()
     limit = options.limit or SHOWN
     if options.service:
@@ -115,7 +115,7 @@ def _abilities(row: dict[str, Any]) -> str:
     return ", ".join([*able, *(["thinks"] if row["efforts"] else [])])
 
 
-def run_show(models: "Models", rest: list[str], options: argparse.Namespace) -> int:
+def run_show(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
     if len(rest) != 1:
         raise UsageError("name one model", "hermes model show NAME")
     name = models.resolve(absolute_model(rest[0]))

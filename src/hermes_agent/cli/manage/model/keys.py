@@ -13,7 +13,7 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
-    from hermes_agent.core.settings.services import Service
+    from hermes_agent.core.settings.services import ModelService
 
 SHOWN = 10
 """How many changes of a catalogue are told one by one."""
@@ -59,7 +59,7 @@ def _key_state(row: dict[str, Any]) -> str:
     return f"yes: {labels}" if labels else "needs none"
 
 
-def _service(name: str) -> "Service":
+def _service(name: str) -> "ModelService":
     from hermes_agent.models.catalogue.services import service_of
 
     _, settings = home_and_settings()
@@ -118,7 +118,7 @@ def read_secret(prompt: str) -> str:
 def _login(name: str, options: argparse.Namespace) -> int:
     import asyncio
 
-    from hermes_agent.models.keys.oauth.device_flow import Signing, log_in, post_by_http
+    from hermes_agent.models.keys.oauth.device_flow import LoginContext, log_in, post_by_http
     from hermes_agent.models.keys.oauth.table import LOGINS, login_of
     from hermes_agent.models.keys.oauth.tokens import keep_token
 
@@ -134,7 +134,7 @@ def _login(name: str, options: argparse.Namespace) -> int:
         told = f"open {clean(url)}\nand enter the code {clean(code)}\nwaiting for it …"
         print(told, file=sys.stderr, flush=True)
 
-    signing = Signing(post_by_http, show, time.time, asyncio.sleep, os.urandom)
+    signing = LoginContext(post_by_http, show, time.time, asyncio.sleep, os.urandom)
     keep_token(home, name, asyncio.run(log_in(name, way, signing)))
     passed_over = _passed_over(name, f"the login of {name}")
     if options.json:

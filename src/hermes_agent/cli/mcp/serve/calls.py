@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 
-from hermes_agent.cli.client.api import Api, session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.client.follower import reach
 from hermes_agent.core.errors import NotFound
 
@@ -26,7 +26,7 @@ NAME_CHARS = 40
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Call:
+class ServedCall:
     """An `ask` under way."""
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class Call:
         self.taken_back = False
 
 
-class Calls:
+class ServedCalls:
     """Watches what clients send: a middleware of the server."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: RuntimeClient) -> None:
         self._api = api
-        self._calls: dict[Key, Call] = {}
+        self._calls: dict[Key, ServedCall] = {}
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
@@ -55,8 +55,8 @@ class Calls:
         return await call_next(ctx)
 
     @contextmanager
-    def waiting(self, context: McpContext) -> Iterator[Call]:
-        call = Call()
+    def waiting(self, context: McpContext) -> Iterator[ServedCall]:
+        call = ServedCall()
         if hangs_up(context):  # requests of different clients may have the same number there
             yield call
             return
@@ -72,7 +72,7 @@ class Calls:
         else:
             self._calls.pop(key, None)
 
-    async def stop(self, call: Call) -> None:
+    async def stop(self, call: ServedCall) -> None:
         """Interrupt the turn, unless the session works on what somebody else asked before."""
         if call.session and call.ours:
             with anyio.CancelScope(shield=True):

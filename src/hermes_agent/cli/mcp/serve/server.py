@@ -11,7 +11,7 @@ import sys
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.mcp.serve.tools import build_server
 from hermes_agent.core.errors import HermesError
 
@@ -25,7 +25,7 @@ def over_stdio(workspace: str) -> None:
     # A thread reads the input and cannot be woken, so Ctrl-C has to end the process. What was
     # asked goes on in the runtime.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = build_server(Api(), workspace, leaving=lambda: False)
+    server = build_server(RuntimeClient(), workspace, leaving=lambda: False)
     try:
         asyncio.run(server.run_stdio_async())
     except* BrokenPipeError:
@@ -38,7 +38,7 @@ def over_http(workspace: str, host: str, port: int, token: str, *, show_token: b
     listening = _listen(host, port)
     runner: uvicorn.Server | None = None
     server = build_server(
-        Api(), workspace, leaving=lambda: runner is not None and runner.should_exit
+        RuntimeClient(), workspace, leaving=lambda: runner is not None and runner.should_exit
     )
     app = TokenOnly(server.streamable_http_app(host=host), token)
     config = uvicorn.Config(

@@ -16,9 +16,9 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import CallToolResult, ElicitResult, InputRequiredResult, ToolAnnotations
 
 from hermes_agent import __version__
-from hermes_agent.cli.client.api import Api, session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.client.follower import reach, send
-from hermes_agent.cli.mcp.serve.calls import Call, Calls, McpContext, hangs_up, whose
+from hermes_agent.cli.mcp.serve.calls import McpContext, ServedCall, ServedCalls, hangs_up, whose
 from hermes_agent.cli.mcp.serve.text import (
     as_text,
     error_told,
@@ -28,7 +28,7 @@ from hermes_agent.cli.mcp.serve.text import (
     sessions_said,
     turn_told,
 )
-from hermes_agent.cli.mcp.serve.turn import Place, Turn, answer
+from hermes_agent.cli.mcp.serve.turn import ServedTurn, TurnCursor, answer
 from hermes_agent.cli.output.formatting import moment
 from hermes_agent.cli.output.transcript import markdown
 from hermes_agent.cli.output.turn_printer import question_lines
@@ -54,10 +54,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def build_server(api: Api, workspace: str, leaving: Callable[[], bool]) -> MCPServer[Any]:
+def build_server(api: RuntimeClient, workspace: str, leaving: Callable[[], bool]) -> MCPServer[Any]:
     """The server. `workspace` is where new sessions work; `leaving` says that we are about to
     end, which is no wish of any client's."""
-    calls = Calls(api)
+    calls = ServedCalls(api)
     tools = Tools(api, workspace, calls, leaving)
     server: MCPServer[Any] = MCPServer(
         "hermes",
@@ -110,7 +110,9 @@ def can_ask(context: McpContext) -> bool:
 
 
 class Tools:
-    def __init__(self, api: Api, workspace: str, calls: Calls, leaving: Callable[[], bool]) -> None:
+    def __init__(
+        self, api: RuntimeClient, workspace: str, calls: ServedCalls, leaving: Callable[[], bool]
+    ) -> None:
         self._api = api
         self._workspace = workspace
         self._calls = calls
@@ -141,7 +143,7 @@ class Tools:
                 if not wait:
                     said = f"working in session {place.session}; `answer` tells how it went"
                     return result(said, {"session": place.session, "state": "running"})
-                return await Turn(self._api, context, call, place, asks=asks).follow()
+                return await ServedTurn(self._api, context, call, place, asks=asks).follow()
             except asyncio.CancelledError:
                 if hangs_up(context) and not self._leaving():
                     await self._calls.stop(call)
@@ -171,18 +173,18 @@ class Tools:
             "source": "mcp",
         }
 
-    async def _hand_in(self, message: dict[str, object], call: Call) -> Place:
+    async def _hand_in(self, message: dict[str, object], call: ServedCall) -> TurnCursor:
         sent = await run_sync(send, self._api, message)
         call.session, call.ours = sent["session"], sent["state"] == "idle"
         if call.taken_back:  # while it was on its way
             await self._calls.stop(call)
-        return Place(sent["session"], sent["key"], sent["after"])
+        return TurnCursor(sent["session"], sent["key"], sent["after"])
 
-    async def _gone_on(self, context: McpContext) -> Place | None:
+    async def _gone_on(self, context: McpContext) -> TurnCursor | None:
         """Where a client is that comes back with answers; None when it asks something new."""
         if context.request_state is None:
             return None
-        place = msgspec.json.decode(context.request_state, type=Place)
+        place = msgspec.json.decode(context.request_state, type=TurnCursor)
         rows = await self._reach(lambda: self._api.get("/v1/questions"))
         for id, said in (context.input_responses or {}).items():
             question = next((row for row in rows if row["id"] == id and id in place.put), None)

@@ -17,9 +17,9 @@ from mcp.types import (
     InputRequiredResult,
 )
 
-from hermes_agent.cli.client.api import Api, session_path
-from hermes_agent.cli.client.follower import Following, reach
-from hermes_agent.cli.mcp.serve.calls import Call, McpContext, whose
+from hermes_agent.cli.client.api import RuntimeClient, session_path
+from hermes_agent.cli.client.follower import TurnFollower, reach
+from hermes_agent.cli.mcp.serve.calls import McpContext, ServedCall, whose
 from hermes_agent.cli.mcp.serve.text import answer_of, form, steps_said, turn_told
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.cli.talk.ask import collect
@@ -28,7 +28,7 @@ from hermes_agent.core.errors import HermesError, NotFound
 Event = dict[str, Any]
 
 
-class Place(msgspec.Struct, frozen=True):
+class TurnCursor(msgspec.Struct, frozen=True):
     """Where in a turn we are. A client that answers questions by asking again carries it."""
 
     session: str
@@ -43,10 +43,10 @@ class Place(msgspec.Struct, frozen=True):
     """What was not allowed, and why."""
 
 
-class Live:
+class LiveEvents:
     """A turn's events, taken in by a thread because the runtime's client waits for them."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: TurnFollower) -> None:
         self._following = following
         self._arrived: asyncio.Queue[tuple[Event, int] | tuple[BaseException | None]]
         self._arrived = asyncio.Queue()
@@ -86,11 +86,17 @@ class Live:
         return None
 
 
-class Turn:
+class ServedTurn:
     """A turn that a client waits for. `asks` says whether the client can put questions."""
 
     def __init__(
-        self, api: Api, context: McpContext, call: Call, place: Place, *, asks: bool
+        self,
+        api: RuntimeClient,
+        context: McpContext,
+        call: ServedCall,
+        place: TurnCursor,
+        *,
+        asks: bool,
     ) -> None:
         self._api = api
         self._context = context
@@ -105,8 +111,8 @@ class Turn:
         place = self._place
         self._call.session = place.session
         self._call.ours = self._call.ours or place.ours
-        following = Following(self._api, place.session, place.key, place.after, ours=place.ours)
-        live = Live(following)
+        following = TurnFollower(self._api, place.session, place.key, place.after, ours=place.ours)
+        live = LiveEvents(following)
         try:
             for question in await self._questions():  # also those from before our message
                 if (asked := self._put(question)) is not None:
@@ -117,7 +123,7 @@ class Turn:
             for task in self._waiting.values():
                 task.cancel()
 
-    async def _until_the_end(self, live: Live) -> CallToolResult | InputRequiredResult:
+    async def _until_the_end(self, live: LiveEvents) -> CallToolResult | InputRequiredResult:
         outcome: Event = {"session": self._place.session, "parked": []}
         while (item := await live.next()) is not None:
             event, number = item
@@ -219,7 +225,7 @@ class Turn:
             await self._say(trouble)
 
 
-async def answer(api: Api, question: Event, said: ElicitResult, by: str) -> str:
+async def answer(api: RuntimeClient, question: Event, said: ElicitResult, by: str) -> str:
     """Pass an answer on; why it does not count, if it does not."""
     body: dict[str, object] = {"answer": answer_of(question, said), "by": by}
     path = f"/v1/questions/{quote(question['id'], safe='')}"

@@ -20,8 +20,8 @@ from hermes_agent.cli.arguments import (
     terminal_option,
     tools_option,
 )
-from hermes_agent.cli.client.api import Api
-from hermes_agent.cli.talk.chat.session import Talk, check_free
+from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.talk.chat.session import ChatSession, check_free
 from hermes_agent.core.errors import NotFound, UsageError
 
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
             "leave --session and --continue out to open a new one; /model in the chat lets another "
             "model go on",
         )
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     session: dict[str, Any] | None = None
     if options.session:
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def converse(
-    api: Api,
+    api: RuntimeClient,
     *,
     session: dict[str, Any] | None = None,
     opening: dict[str, object] | None = None,
@@ -98,7 +98,7 @@ def converse(
         from hermes_agent.models.catalogue.catalogue import Catalogue
 
         Catalogue().resolve("")  # says what to do
-    talk = Talk(api, new, session=session, interactive=terminal)
+    talk = ChatSession(api, new, session=session, interactive=terminal)
     talk.model = talk.model or status["model"]
     if terminal and os.environ.get("TERM", "dumb") != "dumb":
         try:

@@ -14,20 +14,20 @@ from hermes_agent.cli.decide.parked import DECISIONS, decide, parked_text
 from hermes_agent.cli.output.formatting import dollars
 from hermes_agent.cli.output.turn_printer import tokens_said
 from hermes_agent.cli.run.status import current_status, status_lines
-from hermes_agent.cli.talk.chat.session import Talk
+from hermes_agent.cli.talk.chat.session import ChatSession
 from hermes_agent.cli.talk.export import export
 from hermes_agent.cli.talk.sessions.command import found_text, sessions_text
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 
-class Slash(NamedTuple):
-    run: Callable[[Talk, str], str]
+class SlashCommand(NamedTuple):
+    run: Callable[[ChatSession, str], str]
     usage: str
     summary: str
 
 
-def is_slash(talk: Talk, line: str) -> bool:
+def is_slash(talk: ChatSession, line: str) -> bool:
     """Whether a line is a command of the chat. `/skill-name …` is a message: it opens a skill."""
     if not line.startswith("/"):
         return False
@@ -35,7 +35,7 @@ def is_slash(talk: Talk, line: str) -> bool:
     return name in SLASHES or not _is_skill(talk, name)
 
 
-def _is_skill(talk: Talk, name: str) -> bool:
+def _is_skill(talk: ChatSession, name: str) -> bool:
     if not name.replace("-", "").isalnum():
         return False
     try:
@@ -45,7 +45,7 @@ def _is_skill(talk: Talk, name: str) -> bool:
     return True
 
 
-def run_slash(talk: Talk, line: str) -> str:
+def run_slash(talk: ChatSession, line: str) -> str:
     """Run `/name words`; an unknown name is an error that names the nearest."""
     name, _, words = line.removeprefix("/").partition(" ")
     if name not in SLASHES:
@@ -55,7 +55,7 @@ def run_slash(talk: Talk, line: str) -> str:
     return SLASHES[name].run(talk, words.strip())
 
 
-def _help(_talk: Talk, _words: str) -> str:
+def _help(_talk: ChatSession, _words: str) -> str:
     width = max(len(slash.usage) for slash in SLASHES.values())
     lines = [f"{slash.usage:<{width}}  {slash.summary}" for slash in SLASHES.values()]
     lines += [
@@ -67,32 +67,32 @@ def _help(_talk: Talk, _words: str) -> str:
     return "\n".join(lines)
 
 
-def _stop(talk: Talk, _words: str) -> str:
+def _stop(talk: ChatSession, _words: str) -> str:
     return "stopping" if talk.interrupt() else "it was not doing anything"
 
 
-def _status(talk: Talk, _words: str) -> str:
+def _status(talk: ChatSession, _words: str) -> str:
     here = [f"session    {talk.id or 'none yet'}"]
     return "\n".join(here + status_lines(current_status(talk.api)))
 
 
-def _new(talk: Talk, _words: str) -> str:
+def _new(talk: ChatSession, _words: str) -> str:
     talk.leave_session()
     return "your next message opens a new session"
 
 
-def _sessions(talk: Talk, _words: str) -> str:
+def _sessions(talk: ChatSession, _words: str) -> str:
     return sessions_text(talk.api.get("/v1/sessions", limit=15), time.time())
 
 
-def _resume(talk: Talk, words: str) -> str:
+def _resume(talk: ChatSession, words: str) -> str:
     if not words:
         raise UsageError("name a session", "/sessions lists them")
     talk.enter(talk.session(words))
     return f"session {talk.id}"
 
 
-def _name(talk: Talk, words: str) -> str:
+def _name(talk: ChatSession, words: str) -> str:
     if not words:
         raise UsageError("name it: /name WORDS")
     name = session_name(words)
@@ -100,13 +100,13 @@ def _name(talk: Talk, words: str) -> str:
     return f"this session is called {name!r}"
 
 
-def _search(talk: Talk, words: str) -> str:
+def _search(talk: ChatSession, words: str) -> str:
     if not words:
         raise UsageError("search for what: /search WORDS")
     return found_text(talk.api.get("/v1/search", q=words, limit=10))
 
 
-def _parked(talk: Talk, words: str) -> str:
+def _parked(talk: ChatSession, words: str) -> str:
     decision, _, effect = words.partition(" ")
     if not words:
         return parked_text(talk.api.get("/v1/parked"), time.time())
@@ -116,7 +116,7 @@ def _parked(talk: Talk, words: str) -> str:
     return f"{decision}: the turn goes on"
 
 
-def _approvals(talk: Talk, words: str) -> str:
+def _approvals(talk: ChatSession, words: str) -> str:
     id, _, answer = words.partition(" ")
     if not words:
         return questions_text(talk.api.get("/v1/questions"), time.time())
@@ -126,14 +126,14 @@ def _approvals(talk: Talk, words: str) -> str:
     return f"{id}: {answer.strip()}"
 
 
-def _cost(talk: Talk, _words: str) -> str:
+def _cost(talk: ChatSession, _words: str) -> str:
     if not talk.id:
         return "nothing was spent yet"
     session = talk.session()
     return f"{dollars(session['cost'])}, {tokens_said(session['usage'])}"
 
 
-def _model(talk: Talk, words: str) -> str:
+def _model(talk: ChatSession, words: str) -> str:
     """Without words: which one. `/model [NAME] [EFFORT] [anyway]` switches."""
     said = words.split()
     efforts = [word for word in said if word in STEPS]
@@ -151,7 +151,7 @@ def _model(talk: Talk, words: str) -> str:
     return f"{choice['model']} answers from here on{_with_effort(choice['effort'])}"
 
 
-def _which(talk: Talk) -> str:
+def _which(talk: ChatSession) -> str:
     effort = talk.session()["effort"] if talk.id else talk.effort
     return f"{talk.model or 'none'}{_with_effort(effort)}; /model NAME [EFFORT] switches"
 
@@ -160,7 +160,7 @@ def _with_effort(effort: str) -> str:
     return f", reasoning effort {effort}" if effort else ""
 
 
-def _open_with(talk: Talk, name: str, effort: str) -> str:
+def _open_with(talk: ChatSession, name: str, effort: str) -> str:
     from hermes_agent.cli.manage.model.command import home_and_settings, open_models
 
     models = open_models(*home_and_settings())
@@ -170,7 +170,7 @@ def _open_with(talk: Talk, name: str, effort: str) -> str:
     return f"your next message opens a session with {full}{_with_effort(effort)}"
 
 
-def _file(talk: Talk, words: str) -> str:
+def _file(talk: ChatSession, words: str) -> str:
     if not words:
         names = ", ".join(file["name"] for file in talk.files)
         return f"goes with your next message: {names or 'nothing'}"
@@ -181,7 +181,7 @@ def _file(talk: Talk, words: str) -> str:
     return f"{talk.files[-1]['name']} ({talk.files[-1]['type']}) goes with your next message"
 
 
-def _export(talk: Talk, words: str) -> str:
+def _export(talk: ChatSession, words: str) -> str:
     if not talk.id:
         return "nothing was said yet"
     path = os.path.abspath(os.path.expanduser(words or f"hermes-{talk.id}.md"))
@@ -195,25 +195,27 @@ def _export(talk: Talk, words: str) -> str:
     return f"wrote {path}"
 
 
-def _quit(talk: Talk, _words: str) -> str:
+def _quit(talk: ChatSession, _words: str) -> str:
     talk.leaving = True
     return ""
 
 
 SLASHES = {
-    "help": Slash(_help, "/help", ABOUT["help"]),
-    "stop": Slash(_stop, "/stop", ABOUT["stop"]),
-    "status": Slash(_status, "/status", ABOUT["status"]),
-    "new": Slash(_new, "/new", ABOUT["new"]),
-    "sessions": Slash(_sessions, "/sessions", ABOUT["sessions"]),
-    "resume": Slash(_resume, "/resume ID", ABOUT["resume"]),
-    "name": Slash(_name, "/name NAME", "name this session"),
-    "search": Slash(_search, "/search WORDS", "find what was said, in all sessions"),
-    "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"]),
-    "approvals": Slash(_approvals, "/approvals [ID yes|no|TEXT]", ABOUT["approvals"]),
-    "model": Slash(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
-    "file": Slash(_file, "/file [PATH|none]", "send an image or a PDF with your next message"),
-    "cost": Slash(_cost, "/cost", ABOUT["cost"]),
-    "export": Slash(_export, "/export [FILE]", "write this session as Markdown"),
-    "quit": Slash(_quit, "/quit", "leave; the agent goes on"),
+    "help": SlashCommand(_help, "/help", ABOUT["help"]),
+    "stop": SlashCommand(_stop, "/stop", ABOUT["stop"]),
+    "status": SlashCommand(_status, "/status", ABOUT["status"]),
+    "new": SlashCommand(_new, "/new", ABOUT["new"]),
+    "sessions": SlashCommand(_sessions, "/sessions", ABOUT["sessions"]),
+    "resume": SlashCommand(_resume, "/resume ID", ABOUT["resume"]),
+    "name": SlashCommand(_name, "/name NAME", "name this session"),
+    "search": SlashCommand(_search, "/search WORDS", "find what was said, in all sessions"),
+    "parked": SlashCommand(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"]),
+    "approvals": SlashCommand(_approvals, "/approvals [ID yes|no|TEXT]", ABOUT["approvals"]),
+    "model": SlashCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
+    "file": SlashCommand(
+        _file, "/file [PATH|none]", "send an image or a PDF with your next message"
+    ),
+    "cost": SlashCommand(_cost, "/cost", ABOUT["cost"]),
+    "export": SlashCommand(_export, "/export [FILE]", "write this session as Markdown"),
+    "quit": SlashCommand(_quit, "/quit", "leave; the agent goes on"),
 }

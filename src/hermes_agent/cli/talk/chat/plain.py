@@ -9,13 +9,13 @@ from hermes_agent.cli.client.follower import follow
 from hermes_agent.cli.output.turn_printer import Printer
 from hermes_agent.cli.talk.ask import answering, budget_used_up, watch
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
-from hermes_agent.cli.talk.chat.session import Talk
+from hermes_agent.cli.talk.chat.session import ChatSession
 from hermes_agent.core.errors import HermesError
 
 PROMPT = "> "
 
 
-def run_plain(talk: Talk, terminal: bool) -> int:
+def run_plain(talk: ChatSession, terminal: bool) -> int:
     """Until the input ends. In a pipe trouble shows in the exit code: 1 when a turn failed."""
     failed = False
     for line in _typed() if terminal else _lines():
@@ -73,7 +73,7 @@ def _typed() -> Iterator[str]:
     return (line.strip() for line in _joined(read()) if line.strip())
 
 
-def _turn(talk: Talk, text: str, terminal: bool) -> bool:
+def _turn(talk: ChatSession, text: str, terminal: bool) -> bool:
     """One message worked to its end; False when it failed."""
     sent = talk.say(text)
     printer = Printer(live=terminal, quiet=False)

@@ -37,8 +37,8 @@ from hermes_agent.cli.output.formatting import dollars
 from hermes_agent.cli.output.transcript import plain
 from hermes_agent.cli.output.turn_printer import consent_prompt, one_line
 from hermes_agent.cli.talk.chat.commands import SLASHES, is_slash, run_slash
-from hermes_agent.cli.talk.chat.session import Talk, listen, split_journal
-from hermes_agent.cli.talk.chat.view import Event, Piece, View, answer_to, warning
+from hermes_agent.cli.talk.chat.session import ChatSession, listen, split_journal
+from hermes_agent.cli.talk.chat.view import ChatView, Event, ViewPiece, answer_to, warning
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.timeouts import awake
@@ -53,7 +53,7 @@ STYLES = {"quiet": "dim", "user": "bold", "warning": "yellow", "plain": ""}
 MARKS = {"user": "> ", "warning": "! "}
 
 
-def render(pieces: Sequence[Piece], width: int) -> str:
+def render(pieces: Sequence[ViewPiece], width: int) -> str:
     """Pieces as a terminal shows them. The marks say what the colours say."""
     console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False)
     for piece in pieces:
@@ -69,12 +69,12 @@ def render(pieces: Sequence[Piece], width: int) -> str:
 
 
 class Screen:
-    def __init__(self, talk: Talk, history: str) -> None:
+    def __init__(self, talk: ChatSession, history: str) -> None:
         self._talk = talk
-        self._view = View(talk.owns, time.monotonic)
+        self._view = ChatView(talk.owns, time.monotonic)
         self._generation = 0
         self._interrupting = False
-        self._items: asyncio.Queue[tuple[int, Event | list[Piece]]] = asyncio.Queue()
+        self._items: asyncio.Queue[tuple[int, Event | list[ViewPiece]]] = asyncio.Queue()
         self._lines: asyncio.Queue[str] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._buffer = Buffer(history=_history(history), multiline=True)
@@ -95,7 +95,9 @@ class Screen:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._print(Piece("quiet", f"Hermes, with {self._talk.model}. /help lists the commands"))
+        self._print(
+            ViewPiece("quiet", f"Hermes, with {self._talk.model}. /help lists the commands")
+        )
 
         def begin() -> None:
             self._app.create_background_task(self._show_items())
@@ -138,13 +140,13 @@ class Screen:
         parts = [session, self._view.state, dollars(self._view.cost), model]
         return " " + " · ".join(part for part in parts if part != "-")
 
-    def _print(self, *pieces: Piece) -> None:
+    def _print(self, *pieces: ViewPiece) -> None:
         self._items.put_nowait((self._generation, list(pieces)))
 
     async def _show_items(self) -> None:
         while True:
             generation, item = await self._items.get()
-            pieces: list[Piece] = []
+            pieces: list[ViewPiece] = []
             if isinstance(item, list):
                 pieces = item
             elif generation == self._generation:
@@ -183,14 +185,14 @@ class Screen:
                 self._start(self._do(lambda: self._talk.answer(question["id"], answer)))
             elif typed:
                 self._submit(typed)
-                self._print(Piece("quiet", "queued; the question is still open: y or n"))
+                self._print(ViewPiece("quiet", "queued; the question is still open: y or n"))
         elif typed:
             self._submit(typed)
 
     def _submit(self, text: str) -> None:
         self._buffer.append_to_history()
         self._buffer.reset()
-        self._print(Piece("user", clean(text)))
+        self._print(ViewPiece("user", clean(text)))
         lines = text.splitlines()
         if all(line.startswith("/") for line in lines):  # pasted at once
             for line in lines:
@@ -204,20 +206,20 @@ class Screen:
         if len(fitting) == 1:
             self._buffer.insert_text(f"/{fitting[0]}"[len(typed) :] + " ")
         elif fitting:
-            self._print(Piece("quiet", " ".join(f"/{name}" for name in fitting)))
+            self._print(ViewPiece("quiet", " ".join(f"/{name}" for name in fitting)))
 
     def _control_c(self, _event: KeyPressEvent) -> None:
         if self._interrupting:
             self._app.exit()
         elif self._view.since is not None:
             self._interrupting = True
-            self._print(Piece("quiet", "stopping; Ctrl-C again leaves"))
+            self._print(ViewPiece("quiet", "stopping; Ctrl-C again leaves"))
             self._start(self._do(self._talk.interrupt))
         elif self._buffer.text:
             self._buffer.reset()
         else:
             self._interrupting = True
-            self._print(Piece("quiet", "Ctrl-C again, or Ctrl-D, leaves"))
+            self._print(ViewPiece("quiet", "Ctrl-C again, or Ctrl-D, leaves"))
 
     def _control_d(self, _event: KeyPressEvent) -> None:
         if self._buffer.text:
@@ -266,11 +268,11 @@ class Screen:
             return
         told = run_slash(talk, line)
         if told:
-            self._say(Piece("plain", clean(told)))
+            self._say(ViewPiece("plain", clean(told)))
         if talk.id != before:
             self._loop.call_soon_threadsafe(self._switch)
 
-    def _say(self, piece: Piece) -> None:
+    def _say(self, piece: ViewPiece) -> None:
         """From any thread."""
         self._loop.call_soon_threadsafe(self._print, piece)
 
@@ -283,7 +285,7 @@ class Screen:
 
     def _switch(self) -> None:
         self._generation += 1
-        self._view = View(self._talk.owns, time.monotonic)
+        self._view = ChatView(self._talk.owns, time.monotonic)
         if self._talk.id:
             self._start(self._join())
 
@@ -294,7 +296,7 @@ class Screen:
             past, after = split_journal(self._talk.journal())
             cost = self._talk.session()["cost"]
             for text in list(plain(past))[-RECAP:]:
-                self._say(Piece("quiet", clean(text)))
+                self._say(ViewPiece("quiet", clean(text)))
             self._loop.call_soon_threadsafe(self._follow, after, cost)
 
         await self._do(look)

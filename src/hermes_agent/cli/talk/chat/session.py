@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-from hermes_agent.cli.client.api import Api, Gone, session_path
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, session_path
 from hermes_agent.cli.client.follower import TRIES, send, start_again
 from hermes_agent.cli.output.id_prefix import myself
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
@@ -17,10 +17,10 @@ LOOK_SECONDS = 0.3
 Event = dict[str, Any]
 
 
-class Talk:
+class ChatSession:
     def __init__(
         self,
-        api: Api,
+        api: RuntimeClient,
         opening: dict[str, object],
         *,
         session: dict[str, Any] | None,
@@ -138,7 +138,7 @@ class Talk:
         return NotFound(f"session {self.id} was deleted", "/new begins another")
 
 
-def check_free(api: Api, name: str) -> None:
+def check_free(api: RuntimeClient, name: str) -> None:
     """Refuse a name that another session has."""
     try:
         found = api.get(session_path(name))
@@ -161,7 +161,9 @@ def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     return past, past[-1]["number"] if past else 0
 
 
-def listen(api: Api, session: str, after: int, wanted: Callable[[], bool]) -> Iterator[Event]:
+def listen(
+    api: RuntimeClient, session: str, after: int, wanted: Callable[[], bool]
+) -> Iterator[Event]:
     """A session's events for as long as they are wanted. A runtime that died is started again; one
     that was stopped on purpose is not, until somebody else does."""
     failures = 0
@@ -176,7 +178,7 @@ def listen(api: Api, session: str, after: int, wanted: Callable[[], bool]) -> It
                     after, failures = recorded["number"], 0
                 stopped = event["kind"] == "runtime_changed" and event["state"] == "stopping"
                 yield event
-        except Gone:
+        except RuntimeGone:
             yield {"kind": "gone", "stopped": stopped}
         if stopped:
             while wanted() and not api.is_up():

@@ -27,7 +27,7 @@ THOUGHT_CHARS = 60
 Event = dict[str, Any]
 
 
-class Piece(NamedTuple):
+class ViewPiece(NamedTuple):
     kind: Literal["markdown", "quiet", "plain", "user", "warning"]
     text: str
 
@@ -92,7 +92,7 @@ class Blocks:
         return printed
 
 
-class Running:
+class RunningCall:
     """A call under way."""
 
     def __init__(self, line: str, since: float) -> None:
@@ -104,7 +104,7 @@ class Running:
         self.tail = (self.tail + clean(text))[-TAIL_CHARS:]
 
 
-class View:
+class ChatView:
     """Of one session, from the moment the chat joined it."""
 
     def __init__(self, owns: Callable[[str], bool], clock: Callable[[], float]) -> None:
@@ -113,7 +113,7 @@ class View:
         self._blocks = Blocks()
         self._thought = ""
         self._calls: dict[str, str] = {}
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningCall] = {}
         self._questions: dict[str, Event] = {}
         self._queued: dict[str, str] = {}
         self._parked: set[str] = set()
@@ -165,7 +165,7 @@ class View:
         self._at_work = True
         self.since = self.since or self._clock()
 
-    def apply(self, event: Event) -> list[Piece]:
+    def apply(self, event: Event) -> list[ViewPiece]:
         """What is to be printed now because of an event."""
         handler = getattr(self, f"_{event['kind']}", None)
         return handler(event) or [] if handler is not None else []
@@ -176,11 +176,11 @@ class View:
         if self._at_work:
             self._queued[event["key"]] = clean(event["text"])
 
-    def _message_taken(self, event: Event) -> list[Piece]:
+    def _message_taken(self, event: Event) -> list[ViewPiece]:
         self._queued.pop(event["key"], None)
         if self._owns(event["key"]):
             return []
-        return [Piece("user", clean(event["text"]))]
+        return [ViewPiece("user", clean(event["text"]))]
 
     def _turn_started(self, _event: Event) -> None:
         self._begun()
@@ -188,11 +188,11 @@ class View:
     def _thought_arrived(self, event: Event) -> None:
         self._thought = (self._thought + clean(event["text"]))[-TAIL_CHARS:]
 
-    def _text_arrived(self, event: Event) -> list[Piece]:
+    def _text_arrived(self, event: Event) -> list[ViewPiece]:
         self._thought = ""
-        return [Piece("markdown", clean(text)) for text in self._blocks.feed(event["text"])]
+        return [ViewPiece("markdown", clean(text)) for text in self._blocks.feed(event["text"])]
 
-    def _text_voided(self, event: Event) -> list[Piece]:
+    def _text_voided(self, event: Event) -> list[ViewPiece]:
         self._forget()
         return [warning(f"the reply broke off ({one_line(event['reason'])}); asking again")]
 
@@ -201,13 +201,13 @@ class View:
         self._thought = ""
         return self._blocks.forget()
 
-    def _replied(self, event: Event) -> list[Piece]:
+    def _replied(self, event: Event) -> list[ViewPiece]:
         self._thought = ""
         rest = clean(self._blocks.end(event["text"]))
         self._calls.update((call["id"], clean(call_line(call))) for call in event["calls"])
-        return [Piece("markdown", rest)] if rest.strip() else []
+        return [ViewPiece("markdown", rest)] if rest.strip() else []
 
-    def _turn_finished(self, event: Event) -> list[Piece]:
+    def _turn_finished(self, event: Event) -> list[ViewPiece]:
         rest = clean(self._blocks.end(""))
         self._thought = ""
         self._running.clear()
@@ -217,7 +217,7 @@ class View:
         self.since = self._clock() if self._queued else None
         if event["cost"] is not None:
             self.cost = (self.cost or 0.0) + event["cost"]
-        pieces = [Piece("markdown", rest)] if rest.strip() else []
+        pieces = [ViewPiece("markdown", rest)] if rest.strip() else []
         match event["reason"]:
             case "failed":
                 hint = f"\nhint: {event['hint']}" if event["hint"] else ""
@@ -236,19 +236,19 @@ class View:
 
     def _call_intended(self, event: Event) -> None:
         line = self._calls.get(event["call_id"], str(event["tool"]))
-        self._running[event["effect"]] = Running(line, self._clock())
+        self._running[event["effect"]] = RunningCall(line, self._clock())
 
     def _output_arrived(self, event: Event) -> None:
         if event["effect"] in self._running:
             self._running[event["effect"]].printed(event["text"])
 
-    def _call_finished(self, event: Event) -> list[Piece]:
+    def _call_finished(self, event: Event) -> list[ViewPiece]:
         self._running.pop(event["effect"], None)
         self._parked.discard(event["effect"])
         line = self._calls.pop(event["call_id"], event["tool"])
-        return [Piece("quiet", clean(tool_line(line, event)))]
+        return [ViewPiece("quiet", clean(tool_line(line, event)))]
 
-    def _call_parked(self, event: Event) -> list[Piece]:
+    def _call_parked(self, event: Event) -> list[ViewPiece]:
         self._running.pop(event["effect"], None)
         self._parked.add(event["effect"])
         line = self._calls.get(event["call_id"], event["tool"])
@@ -265,70 +265,70 @@ class View:
     def _asked(self, event: Event) -> None:
         self._questions[event["id"]] = event
 
-    def _answered(self, event: Event) -> list[Piece]:
+    def _answered(self, event: Event) -> list[ViewPiece]:
         question = self._questions.pop(event["id"], None)
         if question is None:
             return []
         said = "nobody answered in time" if event["answer"] is None else event["answer"]
         asked = one_line(question["text"].partition("\n")[0], 70)
-        return [Piece("quiet", clean(f"? {asked} → {said}"))]
+        return [ViewPiece("quiet", clean(f"? {asked} → {said}"))]
 
     # the runtime
 
-    def _gone(self, event: Event) -> list[Piece]:
+    def _gone(self, event: Event) -> list[ViewPiece]:
         self._trouble = "the runtime is away"
         if event["stopped"]:
             return [warning("the runtime was stopped; your next message starts it again")]
         return []
 
-    def _reconnected(self, _event: Event) -> list[Piece]:
+    def _reconnected(self, _event: Event) -> list[ViewPiece]:
         self._trouble = ""
         self._forget()
         return [warning("the runtime had gone away; it is back")]
 
-    def _turn_resumed(self, _event: Event) -> list[Piece]:
+    def _turn_resumed(self, _event: Event) -> list[ViewPiece]:
         self._trouble = ""
         self._begun()
         again = "; its reply begins anew" if self._forget() else ""
         return [warning(f"the runtime came back and goes on where it was{again}")]
 
-    def _runtime_changed(self, event: Event) -> list[Piece]:
+    def _runtime_changed(self, event: Event) -> list[ViewPiece]:
         self._trouble = "" if event["state"] == "well" else f"runtime {event['state']}"
         if event["state"] == "stopping":
             return []
         return [warning(f"the runtime is {event['state']}: {event['reason']}".rstrip(": "))]
 
-    def _lost(self, event: Event) -> list[Piece]:
+    def _lost(self, event: Event) -> list[ViewPiece]:
         self._trouble = "not connected"
         return [warning(event["text"])]
 
     # notes
 
-    def _model_retried(self, event: Event) -> list[Piece]:
+    def _model_retried(self, event: Event) -> list[ViewPiece]:
         why = one_line(event["reason"])
         return [warning(f"{why}; trying again in {event['delay']:.1f} s")]
 
-    def _model_routed(self, event: Event) -> list[Piece]:
+    def _model_routed(self, event: Event) -> list[ViewPiece]:
         if event["step"] in ("model", "opened"):
             return [warning(route_said(event))]
-        return [Piece("quiet", f"· {clean(route_said(event))}")]
+        return [ViewPiece("quiet", f"· {clean(route_said(event))}")]
 
-    def _model_chosen(self, event: Event) -> list[Piece]:
+    def _model_chosen(self, event: Event) -> list[ViewPiece]:
         effort = f", reasoning effort {event['effort']}" if event["effort"] else ""
-        return [Piece("quiet", f"· {clean(event['model'])} answers from here on{effort}")]
+        return [ViewPiece("quiet", f"· {clean(event['model'])} answers from here on{effort}")]
 
-    def _budget_warned(self, event: Event) -> list[Piece]:
+    def _budget_warned(self, event: Event) -> list[ViewPiece]:
         return [warning(budget_said(event))]
 
-    def _compacted(self, _event: Event) -> list[Piece]:
-        return [Piece("quiet", "· the middle of the conversation was summarised to make room")]
+    def _compacted(self, _event: Event) -> list[ViewPiece]:
+        return [ViewPiece("quiet", "· the middle of the conversation was summarised to make room")]
 
-    def _noted(self, event: Event) -> list[Piece]:
-        return [Piece("quiet", f"{MARKS[event['level']]} {clean(event['text'])}")]
+    def _noted(self, event: Event) -> list[ViewPiece]:
+        return [ViewPiece("quiet", f"{MARKS[event['level']]} {clean(event['text'])}")]
 
 
-def warning(text: str) -> Piece:
-    return Piece("warning", clean(text))
+def warning(text: str) -> ViewPiece:
+    return ViewPiece("warning", clean(text))
 
 
 def answer_to(question: Event, typed: str) -> str | None:

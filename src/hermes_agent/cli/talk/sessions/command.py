@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option, natural, positive, session_name
-from hermes_agent.cli.client.api import Api, session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.output.formatting import ago, dollars, moment, print_json, stamp, sure, table
 from hermes_agent.cli.output.turn_printer import one_line, tokens_said
 from hermes_agent.core.errors import HermesError, UsageError
@@ -72,17 +72,17 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
+    api = RuntimeClient()
     api.ensure()
     return int(options.act(api, options) or 0)
 
 
-def find(api: Api, reference: str) -> dict[str, Any]:
+def find(api: RuntimeClient, reference: str) -> dict[str, Any]:
     found: dict[str, Any] = api.get(session_path(reference))
     return found
 
 
-def _list(api: Api, options: argparse.Namespace) -> None:
+def _list(api: RuntimeClient, options: argparse.Namespace) -> None:
     # Children are in the tree; here they would push what people said out of sight.
     rows = api.get(f"/v1/sessions?parent=&limit={options.limit}")
     if options.json:
@@ -102,7 +102,7 @@ def sessions_text(rows: list[dict[str, Any]], now: float) -> str:
     return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
 
 
-def _tree(api: Api, options: argparse.Namespace) -> None:
+def _tree(api: RuntimeClient, options: argparse.Namespace) -> None:
     from hermes_agent.cli.talk.sessions.tree import tree, tree_text
 
     roots = tree(api, options.session, options.limit)
@@ -112,7 +112,7 @@ def _tree(api: Api, options: argparse.Namespace) -> None:
         print(tree_text(roots, time.time()))
 
 
-def _show(api: Api, options: argparse.Namespace) -> None:
+def _show(api: RuntimeClient, options: argparse.Namespace) -> None:
     from hermes_agent.cli.output.transcript import messages, plain
     from hermes_agent.cli.talk.export import journal_of
 
@@ -133,7 +133,7 @@ def _show(api: Api, options: argparse.Namespace) -> None:
         print(clean(piece))
 
 
-def _search(api: Api, options: argparse.Namespace) -> None:
+def _search(api: RuntimeClient, options: argparse.Namespace) -> None:
     now = time.time()
     query = " ".join(options.words).strip()
     if not query:
@@ -165,13 +165,13 @@ def found_text(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) or "nothing found"
 
 
-def _resume(api: Api, options: argparse.Namespace) -> int:
+def _resume(api: RuntimeClient, options: argparse.Namespace) -> int:
     from hermes_agent.cli.talk.chat.command import converse
 
     return converse(api, session=find(api, options.session))
 
 
-def _rename(api: Api, options: argparse.Namespace) -> None:
+def _rename(api: RuntimeClient, options: argparse.Namespace) -> None:
     name = session_name(options.name)
     session = find(api, options.session)
     renamed = api.patch(session_path(session["id"]), {"name": name})
@@ -181,7 +181,7 @@ def _rename(api: Api, options: argparse.Namespace) -> None:
         print(f"{renamed['id']} is called {renamed['name']!r}")
 
 
-def _export(api: Api, options: argparse.Namespace) -> None:
+def _export(api: RuntimeClient, options: argparse.Namespace) -> None:
     from hermes_agent.cli.talk.export import export
 
     if bool(options.session) == options.all:
@@ -201,7 +201,7 @@ def _export(api: Api, options: argparse.Namespace) -> None:
     print(f"wrote {options.out}", file=sys.stderr)
 
 
-def _delete(api: Api, options: argparse.Namespace) -> int:
+def _delete(api: RuntimeClient, options: argparse.Namespace) -> int:
     session = find(api, options.session)
     what = one_line(session["name"] or session["title"], 50)
     if not sure(f"delete session {session['id']} ({what}) and all it said?", options.yes):

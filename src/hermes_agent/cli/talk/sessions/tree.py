@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes_agent.cli.client.api import Api, session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.output.formatting import dollars, span, table
 from hermes_agent.cli.output.turn_printer import one_line
 
@@ -13,7 +13,7 @@ ALL = 1_000_000_000
 Row = dict[str, Any]
 
 
-def tree(api: Api, reference: str, limit: int) -> list[Row]:
+def tree(api: RuntimeClient, reference: str, limit: int) -> list[Row]:
     """The newest sessions that work for nobody, or the one that is named, each with its `children`
     and the `total` of what it and they cost."""
     if reference:
@@ -25,7 +25,7 @@ def tree(api: Api, reference: str, limit: int) -> list[Row]:
     return [_grown(row, families) for row in families[""][:limit]]
 
 
-def _below(api: Api, row: Row) -> Row:
+def _below(api: RuntimeClient, row: Row) -> Row:
     children = api.get("/v1/sessions", parent=row["id"], limit=ALL)
     return _with_children(row, [_below(api, child) for child in children])
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import ago, span, stamp, table
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import NotFound
@@ -51,7 +51,7 @@ def _path(id: str) -> str:
     return f"/v1/incidents/{quote(id if id.startswith('inc-') else f'inc-{id}', safe='')}"
 
 
-def _list(api: Api, options: argparse.Namespace) -> list[Row]:
+def _list(api: RuntimeClient, options: argparse.Namespace) -> list[Row]:
     query: Row = {"limit": 1_000 if not options.drills else options.limit}
     if options.open:
         query["open"] = "true"
@@ -79,7 +79,7 @@ def _took(row: Row, now: float) -> str:
     return span(ended - row["opened"]) if ended else f"{span(now - row['opened'])} so far"
 
 
-def _show(api: Api, options: argparse.Namespace) -> Row:
+def _show(api: RuntimeClient, options: argparse.Namespace) -> Row:
     found: Row = api.get(_path(options.id))
     if options.json:
         return found
@@ -133,7 +133,7 @@ def _cause(diagnosis: Row | None) -> str:
     return f"{diagnosis['category']} in {diagnosis['component']}{where}"
 
 
-def _follow(api: Api, found: Row) -> Row:
+def _follow(api: RuntimeClient, found: Row) -> Row:
     """The rest of its timeline, as it comes."""
     path = _path(found["incident"]["id"])
     after = max((entry["number"] for entry in found["timeline"]), default=0)
@@ -146,14 +146,14 @@ def _follow(api: Api, found: Row) -> Row:
     return found
 
 
-def _close(api: Api, options: argparse.Namespace) -> Row:
+def _close(api: RuntimeClient, options: argparse.Namespace) -> Row:
     row: Row = api.post(f"{_path(options.id)}/close", {"why": options.why})
     if not options.json:
         print(f"{row['id']} is {row['state']}")
     return row
 
 
-def _declare(api: Api, options: argparse.Namespace) -> Row:
+def _declare(api: RuntimeClient, options: argparse.Namespace) -> Row:
     row: Row = api.post(
         "/v1/incidents",
         {
@@ -167,7 +167,7 @@ def _declare(api: Api, options: argparse.Namespace) -> Row:
     return row
 
 
-def _report(api: Api, options: argparse.Namespace) -> Any:
+def _report(api: RuntimeClient, options: argparse.Namespace) -> Any:
     path = f"{_path(options.id)}/report"
     if options.json:
         return api.get(path)

@@ -5,9 +5,9 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-from hermes_agent.cli.client.api import Api, session_path
-from hermes_agent.cli.watch.incidents.narration import Telling, entry_said
-from hermes_agent.cli.watch.incidents.view import Said
+from hermes_agent.cli.client.api import RuntimeClient, session_path
+from hermes_agent.cli.watch.incidents.narration import IncidentNarrator, entry_said
+from hermes_agent.cli.watch.incidents.view import IncidentLine
 
 OVER = ("resolved", "escalated", "closed")
 IN_JOURNAL = ("action", "note", "state")
@@ -28,7 +28,7 @@ class Work(NamedTuple):
 
 
 class Feed:
-    def __init__(self, api: Api, id: str) -> None:
+    def __init__(self, api: RuntimeClient, id: str) -> None:
         self._api = api
         self.id = id
         self.incident: dict[str, Any] = {}
@@ -37,10 +37,10 @@ class Feed:
         self._entries = 0
         self._believed: set[tuple[str, str]] = set()
         """Beliefs that were told; one that only has more evidence is not told again."""
-        self._sessions: dict[str, tuple[Telling, int]] = {}
+        self._sessions: dict[str, tuple[IncidentNarrator, int]] = {}
         self._events: list[tuple[float, dict[str, Any]]] = []
 
-    def poll(self) -> list[Said]:
+    def poll(self) -> list[IncidentLine]:
         """What happened since it was last asked, in order. `Gone` when there is no runtime."""
         found = self._api.get(f"/v1/incidents/{self.id}")
         self.incident = found["incident"]
@@ -92,7 +92,7 @@ class Feed:
     def _checks(self) -> tuple[str, ...]:
         return tuple(one["check"]["run"] for one in self.incident.get("checks", ()))
 
-    def _told(self, entries: list[dict[str, Any]]) -> list[Said]:
+    def _told(self, entries: list[dict[str, Any]]) -> list[IncidentLine]:
         board, new = self.incident.get("hypotheses", ()), []
         for entry in entries:
             self._entries = entry["number"]
@@ -104,7 +104,7 @@ class Feed:
                 self._believed.add((said.word, said.text))
         return new
 
-    def _worked(self) -> list[Said]:
+    def _worked(self) -> list[IncidentLine]:
         session = self.incident.get("session")
         if not session:
             return []
@@ -114,8 +114,8 @@ class Feed:
                 said += self._new(child["id"], _name(child["title"], len(self._sessions)))
         return said
 
-    def _new(self, session: str, name: str) -> list[Said]:
-        telling, after = self._sessions.get(session) or (Telling(name, self._checks), 0)
+    def _new(self, session: str, name: str) -> list[IncidentLine]:
+        telling, after = self._sessions.get(session) or (IncidentNarrator(name, self._checks), 0)
         rows = self._api.get(f"{session_path(session)}/journal", after=after)
         self._sessions[session] = (telling, rows[-1]["number"] if rows else after)
         self._events += ((row["time"], row["event"]) for row in rows)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hermes_agent.cli.output.turn_printer import call_line, one_line
-from hermes_agent.cli.watch.incidents.view import Said
+from hermes_agent.cli.watch.incidents.view import IncidentLine
 
 Entry = dict[str, Any]
 Event = dict[str, Any]
@@ -39,7 +39,7 @@ _STATES = {
 }
 
 
-def entry_said(entry: Entry, board: Sequence[dict[str, Any]]) -> Said | None:
+def entry_said(entry: Entry, board: Sequence[dict[str, Any]]) -> IncidentLine | None:
     """A line of the timeline. `board` has the hypotheses with what speaks for them."""
     kind, time, text = entry["kind"], entry["time"], entry["text"]
     data = entry.get("data") or {}
@@ -49,7 +49,7 @@ def entry_said(entry: Entry, board: Sequence[dict[str, Any]]) -> Said | None:
     if kind == "verified":
         held = data.get("ok", True)
         word = "refused" if data.get("refused") else "verified" if held else "not yet"
-        return Said(time, word, text, "good" if held else "bad")
+        return IncidentLine(time, word, text, "good" if held else "bad")
     if kind == "state":
         return None
     word, tone = _PLAIN.get(kind, (kind, "faint"))
@@ -59,22 +59,22 @@ def entry_said(entry: Entry, board: Sequence[dict[str, Any]]) -> Said | None:
         tone = "faint"
     needed = data.get("needed")
     said = text.removeprefix(f"{word} ").removeprefix(f"{word}: ")
-    return Said(time, word, said, tone, (f"needed: {needed}",) if needed else ())
+    return IncidentLine(time, word, said, tone, (f"needed: {needed}",) if needed else ())
 
 
-def _belief(time: float, found: dict[str, Any] | None, text: str) -> Said:
+def _belief(time: float, found: dict[str, Any] | None, text: str) -> IncidentLine:
     if found is None:
-        return Said(time, "believes", text, "think")
+        return IncidentLine(time, "believes", text, "think")
     word, tone = _STATES.get(found.get("state", "open"), ("believes", "think"))
     about = f"{found['component']}: " if found.get("component") else ""
     sure = f"{found.get('confidence', 0.5):.0%}"
     quotes = [f"because “{one['quote']}”" for one in found.get("supports", ())[-QUOTES:]]
     quotes += [f"although “{one['quote']}”" for one in found.get("contradicts", ())[-1:]]
     named = f"{found['id']} {about}{found['claim']} ({found.get('category', 'unknown')}, {sure})"
-    return Said(time, word, named, tone, tuple(quotes))
+    return IncidentLine(time, word, named, tone, tuple(quotes))
 
 
-class Telling:
+class IncidentNarrator:
     """The events of one session, in words. `name` stands before what a child does; `checks` are
     commands of which it is known that they only look."""
 
@@ -90,7 +90,7 @@ class Telling:
         self._due = 0
         """Calls of the last reply that the gate has not judged yet."""
 
-    def events(self, rows: Sequence[Event]) -> Iterator[Said]:
+    def events(self, rows: Sequence[Event]) -> Iterator[IncidentLine]:
         """Those that came at once. What only looks is one line for each reply, told when all its
         calls have been judged or something else happens."""
         for row in rows:
@@ -105,7 +105,7 @@ class Telling:
         for index, call in enumerate(row["event"]["calls"]):
             self._calls[f"{row['session']}-{row['number']}-{index}"] = call
 
-    def _event(self, time: float, event: Event) -> Iterator[Said]:
+    def _event(self, time: float, event: Event) -> Iterator[IncidentLine]:
         match event["kind"]:
             case "replied":
                 yield from self._seen()
@@ -136,7 +136,7 @@ class Telling:
         self._due = len(event["calls"])
         self._text = one_line(event["text"], 240) if event["calls"] and not self._name else ""
 
-    def _judged(self, time: float, event: Event) -> Iterator[Said]:
+    def _judged(self, time: float, event: Event) -> Iterator[IncidentLine]:
         tool = event["tool"]
         self._due = max(0, self._due - 1)
         call = self._calls.get(event["effect"], {"name": tool, "arguments": "{}"})
@@ -176,7 +176,7 @@ class Telling:
         command = str(given.get("command", ""))
         return any(check in command for check in self._checks) or did(tool, given) == "looked"
 
-    def _seen(self) -> Iterator[Said]:
+    def _seen(self) -> Iterator[IncidentLine]:
         looks, self._looks = self._looks, []
         if not looks or self._name:
             return  # of a child only what it found
@@ -194,8 +194,10 @@ class Telling:
 
     def _said(
         self, time: float, word: str, text: str, tone: str = "faint", details: tuple[str, ...] = ()
-    ) -> Said:
-        return Said(time, word, f"[{self._name}] {text}" if self._name else text, tone, details)
+    ) -> IncidentLine:
+        return IncidentLine(
+            time, word, f"[{self._name}] {text}" if self._name else text, tone, details
+        )
 
 
 def _arguments(call: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ LONGEST = 240
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-class Said(NamedTuple):
+class IncidentLine(NamedTuple):
     """One thing that happened."""
 
     time: float
@@ -54,7 +54,7 @@ def cut(text: str, most: int) -> str:
     return line + "…"
 
 
-class View:
+class IncidentView:
     """Lines below each other, and on a terminal one more at the bottom that says how it stands."""
 
     def __init__(
@@ -76,13 +76,13 @@ class View:
             return self._given
         return shutil.get_terminal_size().columns if self._live else 0
 
-    def say(self, said: Said) -> None:
+    def say(self, said: IncidentLine) -> None:
         self._clear()
         for line in self.lines(said):
             print(line, file=self._out)
         self._out.flush()
 
-    def lines(self, said: Said) -> Sequence[str]:
+    def lines(self, said: IncidentLine) -> Sequence[str]:
         clock = f"{_clock(said.time - self.began):>6} "
         mark = MARKS[said.tone]
         narrow = 0 < self.width < NARROW

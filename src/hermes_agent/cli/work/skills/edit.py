@@ -6,7 +6,7 @@ import os
 import sys
 
 from hermes_agent.cli.actions import runtime
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.editor import edited, has_terminal, kept_on_trouble
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.cli.work.skills.show import (
@@ -114,7 +114,7 @@ def edit(options: argparse.Namespace) -> int:
         return _keep(api, options, changed)
 
 
-def _written(api: Api, name: str, files: Files, path: str) -> str:
+def _written(api: RuntimeClient, name: str, files: Files, path: str) -> str:
     """What the editor made of one of the files, again and again until it is well or left."""
     while True:
         files = {**files, path: edited(files[path], path)}
@@ -134,7 +134,7 @@ def _again() -> bool:
     return sys.stdin.readline().strip().lower() not in ("n", "no")
 
 
-def _keep(api: Api, options: argparse.Namespace, change: dict[str, object]) -> int:
+def _keep(api: RuntimeClient, options: argparse.Namespace, change: dict[str, object]) -> int:
     record = api.post("/v1/skills", {"name": options.name, **change})
     if options.json:
         print_json(record)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from hermes_agent.cli.arguments import chosen_terminals
-from hermes_agent.cli.client.api import Api, session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.client.follower import follow
 from hermes_agent.cli.output.turn_printer import Printer
 from hermes_agent.cli.talk.ask import answering, tell, watch
@@ -19,7 +19,7 @@ ENDS = {"stopped:": 1, "this runbook is not for this case:": 3}
 Event = dict[str, Any]
 
 
-def run_skill(api: Api, path: str, options: argparse.Namespace) -> int:
+def run_skill(api: RuntimeClient, path: str, options: argparse.Namespace) -> int:
     interactive = sys.stdin.isatty() and sys.stderr.isatty() and not options.json
     body: dict[str, object] = {
         "arguments": shlex.join(options.arguments),

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import absolute_model, json_option, positive
-from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.cli.output.formatting import sure
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.cli.work.task.view import follow, history_text, job_text, jobs_text
@@ -155,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
 # making and changing
 
 
-def _add(api: Api, options: argparse.Namespace) -> Row:
+def _add(api: RuntimeClient, options: argparse.Namespace) -> Row:
     when, words = _when(options), list(options.words)
     if not when and words:
         when = words.pop(0)
@@ -211,7 +211,7 @@ def _not_started_by_itself() -> str:
     return "nothing starts Hermes after a reboot: `hermes watch install` sees to it"
 
 
-def _edit(api: Api, options: argparse.Namespace) -> Row:
+def _edit(api: RuntimeClient, options: argparse.Namespace) -> Row:
     spec = _spec(options)
     prompt = options.prompt if options.prompt is not None else options.words
     if prompt is not None:
@@ -223,11 +223,11 @@ def _edit(api: Api, options: argparse.Namespace) -> Row:
     return _told(options, api.patch(_path(options.job), change))
 
 
-def _pause(api: Api, options: argparse.Namespace) -> Row:
+def _pause(api: RuntimeClient, options: argparse.Namespace) -> Row:
     return _told(options, api.patch(_path(options.job), {"paused": True}))
 
 
-def _resume(api: Api, options: argparse.Namespace) -> Row:
+def _resume(api: RuntimeClient, options: argparse.Namespace) -> Row:
     return _told(options, api.patch(_path(options.job), {"paused": False}))
 
 
@@ -237,7 +237,7 @@ def _told(options: argparse.Namespace, shown: Row) -> Row:
     return _flat(shown)
 
 
-def _remove(api: Api, options: argparse.Namespace) -> Row:
+def _remove(api: RuntimeClient, options: argparse.Namespace) -> Row:
     found: Row = api.get(_path(options.job))["job"]
     name = one_line(found["spec"].get("name", "") or found["id"])
     if not sure(f"Remove the job {name}?", options.yes):
@@ -250,7 +250,7 @@ def _remove(api: Api, options: argparse.Namespace) -> Row:
     return row
 
 
-def _that_follow(api: Api, removed: Row) -> list[str]:
+def _that_follow(api: RuntimeClient, removed: Row) -> list[str]:
     names = {removed["id"], removed["spec"].get("name", "")}
     jobs = [one["job"] for one in api.get("/v1/jobs")]
     return [
@@ -275,25 +275,25 @@ def _flat(shown: Row) -> Row:
     return {**shown["job"], **{key: shown[key] for key in also}}
 
 
-def _list(api: Api, options: argparse.Namespace) -> list[Row]:
+def _list(api: RuntimeClient, options: argparse.Namespace) -> list[Row]:
     found: list[Row] = api.get("/v1/jobs", removed="true" if options.removed else "")
     if not options.json:
         print(jobs_text(found, time.time()))
     return [_flat(one) for one in found]
 
 
-def _show(api: Api, options: argparse.Namespace) -> Row:
+def _show(api: RuntimeClient, options: argparse.Namespace) -> Row:
     return _told(options, api.get(_path(options.job)))
 
 
-def _history(api: Api, options: argparse.Namespace) -> list[Row]:
+def _history(api: RuntimeClient, options: argparse.Namespace) -> list[Row]:
     rows: list[Row] = api.get("/v1/runs", job=options.job, limit=options.limit)
     if not options.json:
         print(history_text(rows, time.time()))
     return rows
 
 
-def _check(api: Api, options: argparse.Namespace) -> list[str]:
+def _check(api: RuntimeClient, options: argparse.Namespace) -> list[str]:
     faults: list[str] = api.get("/v1/jobs/check")["faults"]
     if not options.json:
         print("\n".join(one_line(one, 300) for one in faults) or "every slot has its run")
@@ -305,12 +305,12 @@ def _check(api: Api, options: argparse.Namespace) -> list[str]:
 # runs
 
 
-def _run(api: Api, options: argparse.Namespace) -> Row:
+def _run(api: RuntimeClient, options: argparse.Namespace) -> Row:
     row: Row = api.post(f"{_path(options.job)}/run")
     if options.follow:
         try:
             row = follow(api, row["id"], quiet=options.json)
-        except Gone as gone:
+        except RuntimeGone as gone:
             hint = f"the run goes on when one is up: `hermes task history {row['job']}`"
             raise HermesError(gone.message, hint) from None
         if row["state"] != "done":
@@ -323,7 +323,7 @@ def _run(api: Api, options: argparse.Namespace) -> Row:
     return row
 
 
-def _decide(api: Api, options: argparse.Namespace) -> Row:
+def _decide(api: RuntimeClient, options: argparse.Namespace) -> Row:
     row: Row = api.post(f"/v1/runs/{options.run}/decide", {"decision": options.decision})
     if not options.json:
         print(f"run {row['id']} is {row['state']}")

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import dollars, span, stamp, table
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.text.terminal import clean
@@ -110,7 +110,7 @@ def _said(run: Row) -> str:
     return one_line(run.get("output", ""), 200)
 
 
-def follow(api: Api, id: int, *, quiet: bool) -> Row:
+def follow(api: RuntimeClient, id: int, *, quiet: bool) -> Row:
     """A run until its end: its turn as it goes, then what it came to."""
     path = f"/v1/runs/{id}"
     run: Row = {"state": "due"}
@@ -127,12 +127,12 @@ def follow(api: Api, id: int, *, quiet: bool) -> Row:
     return run
 
 
-def _follow_turn(api: Api, run: Row) -> None:
-    from hermes_agent.cli.client.follower import Following
+def _follow_turn(api: RuntimeClient, run: Row) -> None:
+    from hermes_agent.cli.client.follower import TurnFollower
     from hermes_agent.cli.output.turn_printer import Printer
 
     printer = Printer(live=sys.stdout.isatty(), quiet=False)
-    following = Following(api, run["session"], f"run:{run['id']}", run.get("after", 0))
+    following = TurnFollower(api, run["session"], f"run:{run['id']}", run.get("after", 0))
     for event in following.events():
         printer.show(event)
         if event["kind"] == "call_parked":

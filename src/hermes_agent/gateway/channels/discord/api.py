@@ -19,7 +19,7 @@ from discord.errors import (
 )
 from discord.http import HTTPClient, Route
 
-from hermes_agent.core.gateway import Outgoing
+from hermes_agent.core.gateway import OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.shared import retry_after
@@ -35,7 +35,7 @@ HINT = "reset it on discord.com/developers/applications, then `hermes gateway se
 SILENT = 1 << 12
 
 
-class Api(HTTPClient):
+class DiscordClient(HTTPClient):
     """One that can be pointed elsewhere; discord.py has no setting for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
@@ -79,7 +79,7 @@ def nonce(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:25]
 
 
-def body_of(outgoing: Outgoing) -> dict[str, Any]:
+def body_of(outgoing: OutboundMessage) -> dict[str, Any]:
     body: dict[str, Any] = {
         "content": tables_fenced(outgoing.text),
         "allowed_mentions": {"parse": [], "replied_user": True},
@@ -91,7 +91,7 @@ def body_of(outgoing: Outgoing) -> dict[str, Any]:
     return body
 
 
-def _components(outgoing: Outgoing) -> list[dict[str, Any]]:
+def _components(outgoing: OutboundMessage) -> list[dict[str, Any]]:
     return [
         {
             "type": 1,
@@ -107,7 +107,7 @@ def _components(outgoing: Outgoing) -> list[dict[str, Any]]:
 Part = Callable[[], Awaitable[str]]
 
 
-def parts_of(api: Api, outgoing: Outgoing, key: str) -> list[Part]:
+def parts_of(api: DiscordClient, outgoing: OutboundMessage, key: str) -> list[Part]:
     """What is to be done for a message: one takes ten files."""
     place = outgoing.chat.thread or outgoing.chat.chat
     body = body_of(outgoing)
@@ -124,11 +124,13 @@ def parts_of(api: Api, outgoing: Outgoing, key: str) -> list[Part]:
     return parts
 
 
-async def _say(api: Api, place: str, body: dict[str, Any], files: tuple[Media, ...]) -> str:
+async def _say(
+    api: DiscordClient, place: str, body: dict[str, Any], files: tuple[Media, ...]
+) -> str:
     return str((await api.say(place, body, files))["id"])
 
 
-async def _edit(api: Api, place: str, id: str, body: dict[str, Any]) -> str:
+async def _edit(api: DiscordClient, place: str, id: str, body: dict[str, Any]) -> str:
     if not id.isdecimal():
         raise SendError(f"{id!r} is no message of Discord", again=False)
     await api.call("PATCH", f"/channels/{place}/messages/{id}", json=body)

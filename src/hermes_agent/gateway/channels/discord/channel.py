@@ -16,24 +16,24 @@ from discord.gateway import DiscordWebSocket, ReconnectWebSocket
 from yarl import URL
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Refused, Settings, Surroundings
+from hermes_agent.gateway.channel import ChannelContext, CredentialsRejected, Settings
 from hermes_agent.gateway.channels.discord import wire
 from hermes_agent.gateway.channels.discord.api import (
     HINT,
     REFUSED,
     SILENT,
     TROUBLE,
-    Api,
+    DiscordClient,
     parts_of,
     send_error,
 )
 from hermes_agent.gateway.channels.shared import (
     MOST_BYTES,
-    Marks,
-    Progress,
-    Unfetched,
+    AttachmentUnavailable,
+    MultipartSend,
+    ReadCursors,
     clean,
     fetched,
     newer,
@@ -58,7 +58,7 @@ FAULTS = {
 }
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "DiscordChannel":
+def make(settings: Settings, surroundings: ChannelContext) -> "DiscordChannel":
     return DiscordChannel(settings, surroundings)
 
 
@@ -66,37 +66,37 @@ def _ended(trouble: BaseException) -> HermesError:
     """What to say of a connection that ended, or of a request that failed."""
     if isinstance(trouble, ConnectionClosed):
         if trouble.code in FAULTS:
-            return Refused(*FAULTS[trouble.code])
+            return CredentialsRejected(*FAULTS[trouble.code])
         return HermesError(f"Discord ended the connection with code {trouble.code}")
     unknown = isinstance(trouble, HTTPException) and trouble.status == 401
     if unknown or isinstance(trouble, LoginFailure):
-        return Refused(REFUSED, HINT)
+        return CredentialsRejected(REFUSED, HINT)
     return HermesError(f"Discord does not answer: {trouble}")
 
 
 class DiscordChannel:
-    def __init__(self, settings: Settings, around: Surroundings) -> None:
+    def __init__(self, settings: Settings, around: ChannelContext) -> None:
         self._around = around
         self._token = around.secret(str(settings.get("token", "")))
         self._address = str(settings.get("address") or "").rstrip("/")
         self._probe_chat = str(settings.get("probe_chat") or "")
-        self._api: Api | None = None
+        self._api: DiscordClient | None = None
         self._login = asyncio.Lock()
         self._me = ""
         self._ws: DiscordWebSocket | None = None
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self._places: dict[str, wire.Place] = {}
-        self._marks = Marks()
-        self._since = Marks()
+        self._places: dict[str, wire.DiscordChannelInfo] = {}
+        self._marks = ReadCursors()
+        self._since = ReadCursors()
         self._heard: dict[str, str] = {}
         """The last message of each chat that the gateway brought, ours too."""
         self._ready = False
-        self._progress = Progress()
+        self._progress = MultipartSend()
 
-    async def _http(self) -> Api:
+    async def _http(self) -> DiscordClient:
         async with self._login:
             if self._api is None:
-                api = Api(asyncio.get_running_loop(), self._address)
+                api = DiscordClient(asyncio.get_running_loop(), self._address)
                 try:
                     self._me = str((await api.static_login(self._token))["id"])
                 except BaseException:
@@ -110,7 +110,7 @@ class DiscordChannel:
     async def run(self) -> None:
         self._ready = False
         self._events = asyncio.Queue()
-        self._marks = Marks(await self._around.mark())
+        self._marks = ReadCursors(await self._around.mark())
         try:
             await together(self._work(), self._listen())
         except TROUBLE as trouble:
@@ -167,7 +167,7 @@ class DiscordChannel:
     async def _deal(self, name: str, data: Any) -> None:
         match name:
             case "READY":
-                self._since = Marks(str(self._marks))
+                self._since = ReadCursors(str(self._marks))
                 for chat in reversed(self._since.chats()):
                     await self._catch_up(chat)
                 self._ready = True
@@ -179,15 +179,15 @@ class DiscordChannel:
                     self._places[place.id] = place
                     await self._catch_up_new(place)
             case "MESSAGE_CREATE":
-                await self._message(msgspec.convert(data, wire.Message))
+                await self._message(msgspec.convert(data, wire.DiscordMessage))
             case "MESSAGE_UPDATE":
                 await self._changed(data)
             case _:
-                await self._press(msgspec.convert(data, wire.Press))
+                await self._press(msgspec.convert(data, wire.DiscordPress))
 
-    async def _catch_up_new(self, place: wire.Place) -> None:
+    async def _catch_up_new(self, place: wire.DiscordChannelInfo) -> None:
         """A chat of a server that we knew nothing of when we went."""
-        last, since = place.last_message_id, self._since.of(Marks.ANY)
+        last, since = place.last_message_id, self._since.of(ReadCursors.ANY)
         if last and since and not self._since.of(place.id) and newer(last, since):
             await self._catch_up(place.id)
 
@@ -206,13 +206,13 @@ class DiscordChannel:
             for raw in sorted(page, key=lambda one: int(one["id"])):
                 after = raw["id"]
                 try:
-                    await self._message(msgspec.convert(raw, wire.Message))
+                    await self._message(msgspec.convert(raw, wire.DiscordMessage))
                 except msgspec.ValidationError as why:
                     log.warning("message %s is malformed and passed over: %s", after, why)
             if len(page) < PAGE:
                 return
 
-    async def _message(self, message: wire.Message) -> None:
+    async def _message(self, message: wire.DiscordMessage) -> None:
         chat = message.channel_id
         self._heard[chat] = max(self._heard.get(chat, ""), message.id, key=lambda i: (len(i), i))
         if not self._marks.of(chat):
@@ -228,7 +228,7 @@ class DiscordChannel:
     async def _changed(self, data: Any) -> None:
         if not isinstance(data, dict) or not data.get("edited_timestamp"):
             return  # Discord itself changed it: a picture of a link came
-        message = msgspec.convert(data, wire.Message)
+        message = msgspec.convert(data, wire.DiscordMessage)
         arrived = wire.arrived(message, await self._place(message.channel_id), self._me)
         if arrived is not None:
             changed = msgspec.structs.replace(
@@ -239,7 +239,7 @@ class DiscordChannel:
             )
             await self._around.receive(changed, str(self._marks))
 
-    async def _press(self, press: wire.Press) -> None:
+    async def _press(self, press: wire.DiscordPress) -> None:
         if press.channel_id is None:
             return
         arrived = wire.pressed(press, await self._place(press.channel_id))
@@ -250,21 +250,23 @@ class DiscordChannel:
         path = f"/interactions/{press.id}/{press.token}/callback"
         await self._quietly(api.call("POST", path, json={"type": 6}))
 
-    async def _place(self, id: str) -> wire.Place:
+    async def _place(self, id: str) -> wire.DiscordChannelInfo:
         known = self._places.get(id)
         if known is None:
             api = await self._http()
             try:
                 found = await api.call("GET", f"/channels/{id}")
-                known = msgspec.convert(found, wire.Place)
+                known = msgspec.convert(found, wire.DiscordChannelInfo)
             except HTTPException as why:
                 if why.status not in {403, 404}:
                     raise
-                known = wire.Place(id)
+                known = wire.DiscordChannelInfo(id)
             self._places[id] = known
         return known
 
-    async def _with_files(self, arrived: Arrived, message: wire.Message) -> Arrived:
+    async def _with_files(
+        self, arrived: InboundMessage, message: wire.DiscordMessage
+    ) -> InboundMessage:
         media, notes = [], []
         for file in message.attachments:
             name = clean(file.filename) or "file"
@@ -283,18 +285,18 @@ class DiscordChannel:
 
     async def _fetch(self, file: wire.Attachment, name: str) -> Media:
         if file.size > MOST_BYTES:
-            raise Unfetched("it is too large")
+            raise AttachmentUnavailable("it is too large")
         api = await self._http()
         try:
             data = await api.get_from_cdn(file.url)
         except (*TROUBLE, ValueError) as why:
             passing = not isinstance(why, HTTPException) or why.status >= 500
-            raise Unfetched(str(why), passing=passing) from None
+            raise AttachmentUnavailable(str(why), passing=passing) from None
         return Media(clean(file.content_type or "application/octet-stream"), data, name)
 
     # sending
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         try:
             parts = parts_of(await self._http(), outgoing, key)
             return (await self._progress.send(key, parts))[0]
@@ -326,7 +328,7 @@ class DiscordChannel:
         except TROUBLE as trouble:
             raise _ended(trouble) from None
 
-    async def _round_trip(self, api: Api) -> None:
+    async def _round_trip(self, api: DiscordClient) -> None:
         """What we write comes back to us as everybody else's words do."""
         sent = await api.say(self._probe_chat, {"content": "·", "flags": SILENT})
         path = f"/channels/{self._probe_chat}/messages/{sent['id']}"
@@ -335,11 +337,13 @@ class DiscordChannel:
         if not came:
             raise HermesError("a message of ours did not come back from Discord")
 
-    async def _compare(self, api: Api) -> None:
+    async def _compare(self, api: DiscordClient) -> None:
         """What Discord says was last written in the chats we know must have come to us."""
         await api.call("GET", "/users/@me")
         for chat in list(self._heard)[-CHECKED:]:
-            place = msgspec.convert(await api.call("GET", f"/channels/{chat}"), wire.Place)
+            place = msgspec.convert(
+                await api.call("GET", f"/channels/{chat}"), wire.DiscordChannelInfo
+            )
             last = place.last_message_id or ""
             if not await self._comes(chat, last):
                 raise HermesError("Discord holds messages that do not reach us")

@@ -1,4 +1,4 @@
-from hermes_agent.gateway.channel import Field, Manifest
+from hermes_agent.gateway.channel import Manifest, SettingField
 
 MANIFEST = Manifest(
     name="discord",
@@ -8,13 +8,13 @@ MANIFEST = Manifest(
     packages=("discord", "markdown_it"),
     extra="discord",
     fields=(
-        Field("token", "the bot's token", secret=True, required=True),
-        Field(
+        SettingField("token", "the bot's token", secret=True, required=True),
+        SettingField(
             "probe_chat",
             "id of a channel where the bot may write and delete a word now and then, to see that "
             "it comes back; without it only what Discord says of known chats is compared",
         ),
-        Field("address", "another server", default="https://discord.com/api/v10"),
+        SettingField("address", "another server", default="https://discord.com/api/v10"),
     ),
     longest=2_000,
     edits=True,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.gateway.channels.shared import clean
 
 Snowflake = Annotated[str, Meta(pattern=r"^[0-9]{1,20}\Z")]
@@ -21,7 +21,7 @@ PRESS = 3
 EPOCH = 1_420_070_400_000
 
 
-class User(Struct, frozen=True):
+class DiscordUser(Struct, frozen=True):
     id: Snowflake
     username: str = ""
     global_name: str | None = None
@@ -36,23 +36,23 @@ class Attachment(Struct, frozen=True):
 
 class Referenced(Struct, frozen=True):
     id: Snowflake
-    author: User
+    author: DiscordUser
 
 
-class Message(Struct, frozen=True):
+class DiscordMessage(Struct, frozen=True):
     id: Snowflake
     channel_id: Snowflake
-    author: User
+    author: DiscordUser
     content: str = ""
     edited_timestamp: str | None = None
-    mentions: tuple[User, ...] = ()
+    mentions: tuple[DiscordUser, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     type: Whole = 0
     flags: Whole = 0
     referenced_message: Referenced | None = None
 
 
-class Place(Struct, frozen=True):
+class DiscordChannelInfo(Struct, frozen=True):
     """A channel or thread of Discord."""
 
     id: Snowflake
@@ -63,8 +63,8 @@ class Place(Struct, frozen=True):
 
 class Server(Struct, frozen=True):
     id: Snowflake
-    channels: tuple[Place, ...] = ()
-    threads: tuple[Place, ...] = ()
+    channels: tuple[DiscordChannelInfo, ...] = ()
+    threads: tuple[DiscordChannelInfo, ...] = ()
 
 
 class Pressed(Struct, frozen=True):
@@ -72,25 +72,25 @@ class Pressed(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    user: User
+    user: DiscordUser
 
 
 class PressedOn(Struct, frozen=True):
     id: Snowflake
 
 
-class Press(Struct, frozen=True):
+class DiscordPress(Struct, frozen=True):
     id: Snowflake
     token: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.=-]{1,500}\Z")]
     type: Whole
     channel_id: Snowflake | None = None
     data: Pressed | None = None
     member: Member | None = None
-    user: User | None = None
+    user: DiscordUser | None = None
     message: PressedOn | None = None
 
 
-def chat_of(place: Place) -> Chat:
+def chat_of(place: DiscordChannelInfo) -> Chat:
     if place.type in THREADS and place.parent_id:
         return Chat("discord", place.parent_id, place.id)
     return Chat("discord", place.id)
@@ -101,11 +101,11 @@ def written(id: str) -> float:
     return ((int(id) >> 22) + EPOCH) / 1000
 
 
-def _person(user: User) -> Person:
+def _person(user: DiscordUser) -> Person:
     return Person(user.id, clean(user.global_name or user.username))
 
 
-def arrived(message: Message, place: Place, me: str) -> Arrived | None:
+def arrived(message: DiscordMessage, place: DiscordChannelInfo, me: str) -> InboundMessage | None:
     """What it says to us, but for its files; None when it is ours or nobody wrote it."""
     if message.author.id == me or message.type not in SAID:
         return None
@@ -114,7 +114,7 @@ def arrived(message: Message, place: Place, me: str) -> Arrived | None:
         answered is not None and answered.author.id == me
     )
     group = place.type != DIRECT
-    return Arrived(
+    return InboundMessage(
         id=message.id,
         chat=chat_of(place),
         person=_person(message.author),
@@ -126,7 +126,7 @@ def arrived(message: Message, place: Place, me: str) -> Arrived | None:
     )
 
 
-def _text(message: Message, me: str) -> str:
+def _text(message: DiscordMessage, me: str) -> str:
     """Without the bot's name, and with the names of others in place of their ids."""
     names = {user.id: user.global_name or user.username for user in message.mentions}
 
@@ -139,11 +139,11 @@ def _text(message: Message, me: str) -> str:
     return clean(re.sub(r"<@!?([0-9]+)>", named, message.content)).strip()
 
 
-def pressed(press: Press, place: Place) -> Arrived | None:
+def pressed(press: DiscordPress, place: DiscordChannelInfo) -> InboundMessage | None:
     who = press.member.user if press.member else press.user
     if press.type != PRESS or press.data is None or who is None or press.message is None:
         return None
-    return Arrived(
+    return InboundMessage(
         id=f"press/{press.id}",
         chat=chat_of(place),
         person=_person(who),

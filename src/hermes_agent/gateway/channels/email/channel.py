@@ -15,19 +15,19 @@ from email.utils import format_datetime
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
-from hermes_agent.gateway.channel import SendError, Settings, Surroundings
-from hermes_agent.gateway.channels.email.imap import Folder, Imap, logged_in
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
+from hermes_agent.gateway.channel import ChannelContext, SendError, Settings
+from hermes_agent.gateway.channels.email.imap import Imap, MailFolder, logged_in
 from hermes_agent.gateway.channels.email.reading import (
     ADDRESS,
     Body,
-    Head,
-    Malformed,
+    MailHeaders,
+    MalformedMail,
     body_of,
     head_of,
 )
-from hermes_agent.gateway.channels.email.servers import Place, place_of
-from hermes_agent.gateway.channels.email.smtp import Post
+from hermes_agent.gateway.channels.email.servers import MailServer, place_of
+from hermes_agent.gateway.channels.email.smtp import SmtpSender
 from hermes_agent.gateway.channels.email.threads import Threads, last_of
 from hermes_agent.gateway.channels.email.trust import doubt
 from hermes_agent.gateway.channels.email.writing import id_of, proof, written
@@ -42,14 +42,14 @@ _AUTHSERV = re.compile(r"(?:\*(?:\.[\w-]+){2,}|[\w.-]+)")
 NO = ("false", "no", "off", "0")
 
 
-class Facts(Struct, frozen=True):
+class EmailSettings(Struct, frozen=True):
     """The settings."""
 
     address: str
     user: str
     password: str
-    imap: Place
-    smtp: Place
+    imap: MailServer
+    smtp: MailServer
     folder: str
     authservs: list[str] | None
     """None: whoever is in From is believed."""
@@ -58,7 +58,7 @@ class Facts(Struct, frozen=True):
     proof_every: float
 
 
-class Mark(Struct, frozen=True):
+class MailboxCursor(Struct, frozen=True):
     """How far was read."""
 
     validity: int
@@ -70,11 +70,11 @@ class Mark(Struct, frozen=True):
         return f"{self.validity}:{self.uid}:{self.time:.0f}"
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "Email":
+def make(settings: Settings, surroundings: ChannelContext) -> "Email":
     return Email(_facts(settings, surroundings.secret), surroundings)
 
 
-def _facts(settings: Settings, secret: Callable[[str], str]) -> Facts:
+def _facts(settings: Settings, secret: Callable[[str], str]) -> EmailSettings:
     def given(name: str, default: str = "") -> str:
         value = settings.get(name)
         return default if value is None or value == "" else str(value).strip()
@@ -85,7 +85,7 @@ def _facts(settings: Settings, secret: Callable[[str], str]) -> Facts:
             f"channels.email.address is no address: {address!r}", "`hermes gateway setup email`"
         )
     is_open = given("authenticated", "true").lower() in NO
-    return Facts(
+    return EmailSettings(
         address=address,
         user=given("user", address),
         password=secret(given("password")),
@@ -117,10 +117,10 @@ def _authservs(text: str) -> list[str]:
 
 
 class Email:
-    def __init__(self, facts: Facts, around: Surroundings) -> None:
+    def __init__(self, facts: EmailSettings, around: ChannelContext) -> None:
         self._facts = facts
         self._around = around
-        self._post = Post(facts.smtp, facts.user, facts.password, facts.address)
+        self._post = SmtpSender(facts.smtp, facts.user, facts.password, facts.address)
         self._threads = Threads()
         self._nudge = asyncio.Event()
         self._looked = asyncio.Condition()
@@ -144,7 +144,7 @@ class Email:
     def _mailbox(self) -> AbstractAsyncContextManager[Imap]:
         return logged_in(self._facts.imap, self._facts.user, self._facts.password)
 
-    async def _begin(self, imap: Imap, folder: Folder) -> Mark:
+    async def _begin(self, imap: Imap, folder: MailFolder) -> MailboxCursor:
         """From where on is read: what came before we were here is not for us."""
         before = _mark(await self._around.mark())
         if before is not None and before.validity == folder.validity:
@@ -155,14 +155,14 @@ class Email:
             date = format_datetime(datetime.fromtimestamp(before.time - DAY, UTC))
             recent = await imap.search("SINCE", "-".join(date.split()[1:4]))
             uid = recent[0] - 1 if recent else uid
-        mark = Mark(folder.validity, uid, self._around.clock())
+        mark = MailboxCursor(folder.validity, uid, self._around.clock())
         await self._around.keep_mark(str(mark))
         return mark
 
-    async def _look(self, imap: Imap, mark: Mark) -> Mark:
+    async def _look(self, imap: Imap, mark: MailboxCursor) -> MailboxCursor:
         """Take all that is new."""
         for uid, size in await imap.sizes(mark.uid):
-            mark = Mark(mark.validity, uid, self._around.clock())
+            mark = MailboxCursor(mark.validity, uid, self._around.clock())
             await self._take(imap, uid, size, str(mark))
         return mark
 
@@ -181,16 +181,16 @@ class Email:
                 self._threads.came(head)
                 await imap.seen(uid)
                 return
-        except Malformed as error:
+        except MalformedMail as error:
             log.warning("mail %d is malformed and passed over: %s", uid, error.message)
         await self._around.keep_mark(mark)
 
-    async def _body(self, imap: Imap, uid: int, size: int, head: Head) -> Body:
+    async def _body(self, imap: Imap, uid: int, size: int, head: MailHeaders) -> Body:
         if size > LARGEST:
             return Body(notes=(f"(what it says is not read: it has {size} bytes)",))
         return await asyncio.to_thread(body_of, await imap.fetch(uid) or b"", head)
 
-    def _passed_over(self, head: Head) -> str:
+    def _passed_over(self, head: MailHeaders) -> str:
         """Why nobody may have written it who could talk to us."""
         if head.automatic:
             return head.automatic
@@ -200,9 +200,9 @@ class Email:
             return ""
         return doubt(head.results, self._facts.authservs, head.sender)
 
-    def _arrived(self, head: Head, body: Body) -> Arrived:
+    def _arrived(self, head: MailHeaders, body: Body) -> InboundMessage:
         voice = tuple(one for one in body.files if one.type.startswith("audio/"))
-        return Arrived(
+        return InboundMessage(
             f"{head.sender}/{head.id}",  # others know the id of a mail: it is only theirs who wrote
             Chat("email", head.sender, self._threads.thread_of(head)),
             Person(head.sender, head.name),
@@ -215,7 +215,7 @@ class Email:
 
     # out
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         to = outgoing.chat.chat
         if outgoing.edit:
             raise SendError("a mail that was sent cannot be changed", again=False)
@@ -236,7 +236,7 @@ class Email:
         self._threads.went(outgoing.chat.thread, id, before.subject if before else subject)
         return id
 
-    async def _last(self, thread: str) -> Head | None:
+    async def _last(self, thread: str) -> MailHeaders | None:
         async with self._mailbox() as imap:
             return await last_of(imap, self._facts.folder, thread)
 
@@ -284,7 +284,7 @@ class Email:
         seal = hmac.new(self._facts.password.encode(), word.encode(), hashlib.sha256)
         return f"{word}.{seal.hexdigest()[:32]}"
 
-    def _is_proof(self, head: Head) -> bool:
+    def _is_proof(self, head: MailHeaders) -> bool:
         if not head.proof or head.sender != self._facts.address:
             return False
         return hmac.compare_digest(
@@ -295,17 +295,17 @@ class Email:
         """Each connection is closed by who opened it."""
 
 
-def _mark(text: str) -> Mark | None:
+def _mark(text: str) -> MailboxCursor | None:
     try:
         validity, uid, time = text.split(":")
-        return Mark(int(validity), int(uid), float(time))
+        return MailboxCursor(int(validity), int(uid), float(time))
     except ValueError:
         if text:
             log.warning("what was read before is unknown: the mark %r cannot be read", text[:200])
         return None
 
 
-def _said(head: Head, body: Body) -> str:
+def _said(head: MailHeaders, body: Body) -> str:
     """The text; of a mail that opens a conversation with its subject, but for commands and codes,
     which stand alone."""
     text, subject = body.text, head.subject

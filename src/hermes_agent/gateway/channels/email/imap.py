@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.gateway.channel import Refused
-from hermes_agent.gateway.channels.email.servers import Place
+from hermes_agent.gateway.channel import CredentialsRejected
+from hermes_agent.gateway.channels.email.servers import MailServer
 from hermes_agent.gateway.channels.shared import said
 
 SECONDS = 60.0
@@ -39,24 +39,24 @@ class ImapError(HermesError):
     """The server says no to something."""
 
 
-class Cut(HermesError):
+class ConnectionLost(HermesError):
     """The connection is no more."""
 
 
-class Folder(Struct, frozen=True):
+class MailFolder(Struct, frozen=True):
     validity: int
     """Another number means that the mails are numbered anew."""
     next: int
     """The number that the next mail gets."""
 
 
-class Answer(Struct, frozen=True):
+class ImapResponse(Struct, frozen=True):
     line: bytes
     literals: tuple[bytes, ...] = ()
 
 
 @asynccontextmanager
-async def logged_in(place: Place, user: str, password: str) -> AsyncIterator["Imap"]:
+async def logged_in(place: MailServer, user: str, password: str) -> AsyncIterator["Imap"]:
     imap = await _connected(place)
     try:
         await imap.begin(place)
@@ -66,7 +66,7 @@ async def logged_in(place: Place, user: str, password: str) -> AsyncIterator["Im
         await imap.close()
 
 
-async def _connected(place: Place) -> "Imap":
+async def _connected(place: MailServer) -> "Imap":
     context = place.context() if place.safety == "tls" else None
     try:
         async with asyncio.timeout(SECONDS):
@@ -74,9 +74,9 @@ async def _connected(place: Place) -> "Imap":
                 place.host, place.port, ssl=context, limit=LONGEST_LINE
             )
     except TimeoutError:
-        raise Cut(f"{place.host} does not answer") from None
+        raise ConnectionLost(f"{place.host} does not answer") from None
     except OSError as error:
-        raise Cut(f"{place.host} is not reached: {error}") from None
+        raise ConnectionLost(f"{place.host} is not reached: {error}") from None
     return Imap(reader, writer)
 
 
@@ -96,16 +96,16 @@ class Imap:
 
     # a session
 
-    async def begin(self, place: Place) -> None:
+    async def begin(self, place: MailServer) -> None:
         greeting = (await self._answer()).line
         if not greeting.upper().startswith((b"* OK", b"* PREAUTH")):
-            raise Cut(f"{place.host} turns us away: {_text(greeting)}")
+            raise ConnectionLost(f"{place.host} turns us away: {_text(greeting)}")
         if place.safety == "starttls":
             await self._ask("STARTTLS")
             try:
                 await self._writer.start_tls(place.context(), server_hostname=place.host)
             except OSError as error:
-                raise Cut(f"{place.host} is not reached safely: {error}") from None
+                raise ConnectionLost(f"{place.host} is not reached safely: {error}") from None
             self._tags = _tags()  # what was said before in the clear answers nothing
         await self._learn()
 
@@ -120,7 +120,9 @@ class Imap:
 
     async def login(self, user: str, password: str) -> None:
         if "LOGINDISABLED" in self._can and "AUTH=PLAIN" not in self._can:
-            raise Refused("the mail server takes no password on this connection", "use tls://")
+            raise CredentialsRejected(
+                "the mail server takes no password on this connection", "use tls://"
+            )
         try:
             if "AUTH=PLAIN" in self._can:
                 word = base64.b64encode(f"\0{user}\0{password}".encode()).decode()
@@ -133,20 +135,20 @@ class Imap:
             code = _CODE.search(error.message)
             if (code and code[1] in PASSING) or "too many" in error.message.lower():
                 raise
-            raise Refused(
+            raise CredentialsRejected(
                 "the mail server does not accept our password",
                 "set channels.email.password to the name of a secret that holds a valid one",
             ) from None
         await self._learn()
 
-    async def select(self, folder: str) -> Folder:
+    async def select(self, folder: str) -> MailFolder:
         said = b" ".join(answer.line for answer in await self._ask(f"SELECT {quoted(folder)}"))
         validity = re.search(rb"\[UIDVALIDITY (\d+)", said, re.IGNORECASE)
         following = re.search(rb"\[UIDNEXT (\d+)", said, re.IGNORECASE)
         if validity is None or following is None:
             raise ImapError("the mail server does not number its mails")
         self._news = False
-        return Folder(int(validity[1]), int(following[1]))
+        return MailFolder(int(validity[1]), int(following[1]))
 
     async def sizes(self, after: int) -> list[tuple[int, int]]:
         """Number and size of every mail after a number, in order."""
@@ -207,7 +209,7 @@ class Imap:
 
     # the wire
 
-    async def _ask(self, text: str, more: str = "") -> list[Answer]:
+    async def _ask(self, text: str, more: str = "") -> list[ImapResponse]:
         """What is answered to a command; `more` follows when the server asks for it."""
         tag = await self._write(text)
         return await self._until(tag, more)
@@ -223,10 +225,10 @@ class Imap:
             async with asyncio.timeout(SECONDS):
                 await self._writer.drain()
         except OSError as error:
-            raise Cut(f"the connection to the mailbox ended: {said(error)}") from None
+            raise ConnectionLost(f"the connection to the mailbox ended: {said(error)}") from None
 
-    async def _until(self, tag: bytes, more: str = "") -> list[Answer]:
-        answers: list[Answer] = []
+    async def _until(self, tag: bytes, more: str = "") -> list[ImapResponse]:
+        answers: list[ImapResponse] = []
         while True:
             answer = await self._answer()
             line = answer.line
@@ -237,21 +239,21 @@ class Imap:
             if line.startswith(b"+"):
                 await self._send(f"{more}\r\n".encode())
             elif line.upper().startswith(b"* BYE"):
-                raise Cut(f"the mail server ends the connection: {_text(line)}")
+                raise ConnectionLost(f"the mail server ends the connection: {_text(line)}")
             else:
                 answers.append(answer)
 
-    async def _answer(self) -> Answer:
+    async def _answer(self) -> ImapResponse:
         """One answer, with what it holds byte for byte."""
         line, literals = await self._line(SECONDS), []
         while found := _LITERAL.search(line):
             length = int(found[1])
             if length > LONGEST_LITERAL:
-                raise Cut(f"the mail server sends {length} bytes at once")
+                raise ConnectionLost(f"the mail server sends {length} bytes at once")
             literals.append(await self._bytes(length))
             line = line[: found.start()] + b"~" + await self._line(SECONDS)
         self._note(line)
-        return Answer(line, tuple(literals))
+        return ImapResponse(line, tuple(literals))
 
     def _note(self, line: bytes) -> None:
         self._news = self._news or _NEWS.match(line) is not None
@@ -261,9 +263,9 @@ class Imap:
             async with asyncio.timeout(seconds):
                 return await self._reader.readuntil(b"\r\n")
         except TimeoutError:
-            raise Cut("the mail server does not answer") from None
+            raise ConnectionLost("the mail server does not answer") from None
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
-            raise Cut(f"the connection to the mailbox ended: {said(error)}") from None
+            raise ConnectionLost(f"the connection to the mailbox ended: {said(error)}") from None
 
     async def _bytes(self, length: int) -> bytes:
         pieces = []
@@ -274,9 +276,9 @@ class Imap:
                 pieces.append(piece)
                 length -= len(piece)
         except TimeoutError:
-            raise Cut("the mail server does not answer") from None
+            raise ConnectionLost("the mail server does not answer") from None
         except (asyncio.IncompleteReadError, OSError) as error:
-            raise Cut(f"the connection to the mailbox ended: {said(error)}") from None
+            raise ConnectionLost(f"the connection to the mailbox ended: {said(error)}") from None
         return b"".join(pieces)
 
 

@@ -1,4 +1,4 @@
-from hermes_agent.gateway.channel import Field, Manifest
+from hermes_agent.gateway.channel import Manifest, SettingField
 
 MANIFEST = Manifest(
     name="email",
@@ -9,22 +9,28 @@ MANIFEST = Manifest(
     packages=("aiosmtplib", "markdown_it"),
     extra="email",
     fields=(
-        Field("address", "the agent's own address", required=True),
-        Field("password", "of its mailbox", secret=True, required=True),
-        Field("imap", "the server that has the mailbox, as imap.example.org", required=True),
-        Field("smtp", "the server that takes what is sent, as smtp.example.org", required=True),
-        Field("authserv", "the name by which your mail server signs Authentication-Results"),
-        Field(
+        SettingField("address", "the agent's own address", required=True),
+        SettingField("password", "of its mailbox", secret=True, required=True),
+        SettingField("imap", "the server that has the mailbox, as imap.example.org", required=True),
+        SettingField(
+            "smtp", "the server that takes what is sent, as smtp.example.org", required=True
+        ),
+        SettingField("authserv", "the name by which your mail server signs Authentication-Results"),
+        SettingField(
             "authenticated",
             "whether only mails count whose sender that server vouches for",
             default="true",
         ),
-        Field("user", "the name to log in with, where it is not the address"),
-        Field("folder", "the folder that is read", default="INBOX"),
-        Field("look_seconds", "how often we look even if told of nothing new", default="240"),
-        Field("proof_minutes", "how often a mail to ourselves proves the whole way", default="60"),
-        Field("proof_seconds", "how long it may take to come back", default="25"),
-        Field("home", "the address for what is said to nobody in particular"),
+        SettingField("user", "the name to log in with, where it is not the address"),
+        SettingField("folder", "the folder that is read", default="INBOX"),
+        SettingField(
+            "look_seconds", "how often we look even if told of nothing new", default="240"
+        ),
+        SettingField(
+            "proof_minutes", "how often a mail to ourselves proves the whole way", default="60"
+        ),
+        SettingField("proof_seconds", "how long it may take to come back", default="25"),
+        SettingField("home", "the address for what is said to nobody in particular"),
     ),
     longest=20_000,
     files=True,

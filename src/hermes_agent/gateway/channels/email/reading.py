@@ -1,5 +1,5 @@
 """A mail as bytes, read into what a channel wants to know of it: its head, by which it is decided
-whether the rest is looked at, and its body. Any bytes are read, or `Malformed`."""
+whether the rest is looked at, and its body. Any bytes are read, or `MalformedMail`."""
 
 import hashlib
 import re
@@ -45,11 +45,11 @@ _ID = re.compile(r"<([^<>\s]{1,250})>")
 _RE = re.compile(r"\s*(?:(?:re|aw|antw|sv|rif)\s*(?:\[\d+\])?\s*:\s*)+", re.IGNORECASE)
 
 
-class Malformed(HermesError):
+class MalformedMail(HermesError):
     """What came cannot be read as a mail."""
 
 
-class Head(Struct, frozen=True):
+class MailHeaders(Struct, frozen=True):
     id: str
     """Its Message-ID, in brackets; made up where it has none."""
     sender: str
@@ -81,11 +81,11 @@ class Body(Struct, frozen=True):
     """What is missing."""
 
 
-def head_of(raw: bytes) -> Head:
+def head_of(raw: bytes) -> MailHeaders:
     return _tried(lambda: _head(raw))
 
 
-def body_of(raw: bytes, head: Head) -> Body:
+def body_of(raw: bytes, head: MailHeaders) -> Body:
     return _tried(lambda: _body(raw, head))
 
 
@@ -94,15 +94,15 @@ def _tried(reading: Callable[[], T]) -> T:
         return reading()
     except (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError,
             MessageError, OverflowError) as error:  # fmt: skip
-        raise Malformed(f"{type(error).__name__}: {str(error)[:100]}") from None
+        raise MalformedMail(f"{type(error).__name__}: {str(error)[:100]}") from None
 
 
-def _head(raw: bytes) -> Head:
+def _head(raw: bytes) -> MailHeaders:
     mail = message_from_bytes(raw, policy=policy.compat32)
     sender, name = _sender(mail)
     ids = _ID.findall(plain(mail.get("Message-ID")))
     results = mail.get_all("Authentication-Results") or []
-    return Head(
+    return MailHeaders(
         id=f"<{ids[0] if ids else hashlib.sha256(raw).hexdigest()}>",
         sender=sender,
         name=name,
@@ -185,7 +185,7 @@ def _time(mail: Message) -> float:
         return 0.0
 
 
-def _body(raw: bytes, head: Head) -> Body:
+def _body(raw: bytes, head: MailHeaders) -> Body:
     texts: list[str] = []
     files: list[Media] = []
     notes: list[str] = []

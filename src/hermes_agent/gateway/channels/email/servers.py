@@ -16,7 +16,7 @@ _SAFETIES: dict[str | None, Safety] = {"tls": "tls", "starttls": "starttls", "pl
 _BY_PORT: dict[int, Safety] = {143: "starttls", 587: "starttls", 25: "starttls"}
 
 
-class Place(Struct, frozen=True):
+class MailServer(Struct, frozen=True):
     host: str
     port: int
     safety: Safety
@@ -26,7 +26,7 @@ class Place(Struct, frozen=True):
         return ssl.create_default_context()
 
 
-def place_of(setting: str, text: str, port: int) -> Place:
+def place_of(setting: str, text: str, port: int) -> MailServer:
     """`imap.example.org`, `mail.example.org:587`, `starttls://mail.example.org:2525`. Without a
     word before it the port says which, and every port but the known ones of old speaks TLS."""
     found = _PLACE.fullmatch(text.strip())
@@ -43,7 +43,7 @@ def place_of(setting: str, text: str, port: int) -> Place:
             f"{setting} would send the password in the clear to {host}",
             "plain:// is for this machine only; use tls:// or starttls://",
         )
-    return Place(host, chosen, kind)
+    return MailServer(host, chosen, kind)
 
 
 def _is_here(host: str) -> bool:

@@ -6,7 +6,7 @@ from typing import NoReturn
 import aiosmtplib
 
 from hermes_agent.gateway.channel import SendError
-from hermes_agent.gateway.channels.email.servers import Place
+from hermes_agent.gateway.channels.email.servers import MailServer
 from hermes_agent.gateway.channels.shared import said
 
 SECONDS = 60.0
@@ -17,8 +17,8 @@ TODAY_SECONDS = 3_600.0
 PASSWORD = "set channels.email.password to the name of a secret that holds a valid one"  # noqa: S105 a hint
 
 
-class Post:
-    def __init__(self, place: Place, user: str, password: str, address: str) -> None:
+class SmtpSender:
+    def __init__(self, place: MailServer, user: str, password: str, address: str) -> None:
         self._place = place
         self._user = user
         self._password = password

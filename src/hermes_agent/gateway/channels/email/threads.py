@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.channels.email.imap import Imap, quoted
-from hermes_agent.gateway.channels.email.reading import Head, head_of
-from hermes_agent.gateway.channels.email.writing import Conversation
+from hermes_agent.gateway.channels.email.reading import MailHeaders, head_of
+from hermes_agent.gateway.channels.email.writing import MailThread
 from hermes_agent.gateway.channels.shared import log
 
 MOST = 1_000
@@ -18,26 +18,26 @@ MOST = 1_000
 
 class Threads:
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._known: OrderedDict[str, MailThread] = OrderedDict()
         self._firsts: OrderedDict[str, str] = OrderedDict()
 
-    def thread_of(self, head: Head) -> str:
+    def thread_of(self, head: MailHeaders) -> str:
         """The first mail of its conversation; a program that names only the mail it answers is
         helped out."""
         return self._firsts.get(head.thread, head.thread)
 
-    def came(self, head: Head) -> None:
+    def came(self, head: MailHeaders) -> None:
         before = (*head.references, head.id)
-        self._keep(self.thread_of(head), Conversation(head.bare_subject, before))
+        self._keep(self.thread_of(head), MailThread(head.bare_subject, before))
 
     def went(self, thread: str, id: str, subject: str) -> None:
         before = self._known.get(thread)
         if before is None:
-            self._keep(thread or id, Conversation(subject, (thread, id) if thread else (id,)))
+            self._keep(thread or id, MailThread(subject, (thread, id) if thread else (id,)))
         elif id not in before.references:
             self._keep(thread, replace(before, references=(*before.references, id)))
 
-    def _keep(self, thread: str, conversation: Conversation) -> None:
+    def _keep(self, thread: str, conversation: MailThread) -> None:
         self._known[thread] = conversation
         self._known.move_to_end(thread)
         for id in conversation.references:
@@ -49,8 +49,8 @@ class Threads:
             self._firsts.popitem(last=False)
 
     async def before(
-        self, thread: str, look: Callable[[str], Awaitable[Head | None]]
-    ) -> Conversation | None:
+        self, thread: str, look: Callable[[str], Awaitable[MailHeaders | None]]
+    ) -> MailThread | None:
         """What an answer in a conversation follows; None for one that we open."""
         if not thread:
             return None
@@ -61,12 +61,12 @@ class Threads:
                 log.warning("a conversation is not found again: %s", error.message)
                 found = None
             if found is None:
-                return Conversation("", (thread,))
+                return MailThread("", (thread,))
             self.came(found)
-        return self._known.get(thread) or Conversation("", (thread,))
+        return self._known.get(thread) or MailThread("", (thread,))
 
 
-async def last_of(imap: Imap, folder: str, thread: str) -> Head | None:
+async def last_of(imap: Imap, folder: str, thread: str) -> MailHeaders | None:
     """The last mail of a conversation that is in a folder."""
     await imap.select(folder)
     name = quoted(thread)

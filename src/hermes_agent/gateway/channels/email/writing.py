@@ -9,7 +9,7 @@ from email.utils import format_datetime
 
 from msgspec import Struct
 
-from hermes_agent.core.gateway import Outgoing
+from hermes_agent.core.gateway import OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channels.shared import clean
 
@@ -21,7 +21,7 @@ _TYPE = re.compile(r"([a-z0-9][a-z0-9.+-]*)/([a-z0-9][a-z0-9.+-]*)", re.IGNORECA
 _MARKUP = re.compile(r"[*_`#>]+")
 
 
-class Conversation(Struct):
+class MailThread(Struct):
     """What an answer has to know of the mails before it."""
 
     subject: str
@@ -36,7 +36,7 @@ def id_of(key: str, address: str) -> str:
 
 
 def written(
-    outgoing: Outgoing, id: str, address: str, before: Conversation | None, now: float
+    outgoing: OutboundMessage, id: str, address: str, before: MailThread | None, now: float
 ) -> EmailMessage:
     text = clean(outgoing.text).replace("\0", "")
     answers = before is not None and bool(before.references)

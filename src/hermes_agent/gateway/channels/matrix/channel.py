@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import SendError, Settings, Surroundings
+from hermes_agent.gateway.channel import ChannelContext, SendError, Settings
 from hermes_agent.gateway.channels.matrix.rooms import Rooms
 from hermes_agent.gateway.channels.matrix.wire import (
+    HomeserverUnreachable,
+    MatrixClient,
     MatrixError,
-    Unreachable,
-    Wire,
     refusal,
     send_error,
 )
@@ -47,16 +47,16 @@ FILTER = msgspec.json.encode({
 KINDS = {"image": "m.image", "audio": "m.audio", "video": "m.video"}
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "Matrix":
+def make(settings: Settings, surroundings: ChannelContext) -> "Matrix":
     address = str(settings.get("address", "")).rstrip("/")
     if not address:
         raise UsageError("channels.matrix.address is missing", "`hermes gateway setup matrix`")
-    wire = Wire(address, surroundings.secret(str(settings.get("token", ""))))
+    wire = MatrixClient(address, surroundings.secret(str(settings.get("token", ""))))
     return Matrix(wire, settings, surroundings)
 
 
 class Matrix:
-    def __init__(self, wire: Wire, settings: Settings, around: Surroundings) -> None:
+    def __init__(self, wire: MatrixClient, settings: Settings, around: ChannelContext) -> None:
         self._wire = wire
         self._settings = settings
         self._around = around
@@ -84,7 +84,7 @@ class Matrix:
                         await self._take(room, event)
                 mark = str(news["next_batch"])
                 await self._around.keep_mark(mark)
-        except (MatrixError, Unreachable) as error:
+        except (MatrixError, HomeserverUnreachable) as error:
             raise refusal(error) from None
         except KeyError as error:
             raise HermesError(f"the homeserver's answer has no {error}") from None
@@ -148,7 +148,7 @@ class Matrix:
         if arrived is not None:
             await self._around.receive(arrived, "")
 
-    async def _arrived(self, room: str, event: Any) -> Arrived | None:
+    async def _arrived(self, room: str, event: Any) -> InboundMessage | None:
         sender, kind = str(event["sender"]), str(event["type"])
         content = _dict(event.get("content"))
         if kind == "m.room.member":
@@ -170,7 +170,7 @@ class Matrix:
         named, text = self._named(said, text)
         addressed = not group or named or await self._rooms.is_ours(room, reply, self._me)
         voice = tuple(one for one in media if one.type.startswith("audio/"))
-        return Arrived(
+        return InboundMessage(
             str(event["event_id"]),
             Chat("matrix", room, thread),
             Person(sender, await self._rooms.name(room, sender)),
@@ -212,7 +212,7 @@ class Matrix:
 
     # out
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         room, ids = outgoing.chat.chat, []
         try:
             if outgoing.text:
@@ -221,7 +221,7 @@ class Matrix:
             for number, file in enumerate(outgoing.files, 1):
                 content = await self._file(file, outgoing, key, number)
                 ids.append(await self._put(room, content, _transaction(key, number)))
-        except (MatrixError, Unreachable) as error:
+        except (MatrixError, HomeserverUnreachable) as error:
             raise send_error(error) from None
         self._uploads.pop(key, None)
         if not ids:
@@ -233,7 +233,7 @@ class Matrix:
         sent = await self._wire.call("PUT", path, room, transaction, json=content)
         return str(sent["event_id"])
 
-    def _text(self, outgoing: Outgoing) -> dict[str, Any]:
+    def _text(self, outgoing: OutboundMessage) -> dict[str, Any]:
         said = {
             "msgtype": "m.text",
             "body": outgoing.text,
@@ -248,7 +248,9 @@ class Matrix:
                     "m.relates_to": relates}  # fmt: skip
         return {**said, **_related(outgoing)}
 
-    async def _file(self, file: Media, outgoing: Outgoing, key: str, number: int) -> dict[str, Any]:
+    async def _file(
+        self, file: Media, outgoing: OutboundMessage, key: str, number: int
+    ) -> dict[str, Any]:
         done = self._uploads.setdefault(key, [])
         if len(done) < number:
             done.append(await self._wire.upload(file))
@@ -263,7 +265,7 @@ class Matrix:
             told = {"typing": True, "timeout": TYPING_MS}
             me = await self._know_me()
             await self._wire.call("PUT", "/rooms/{}/typing/{}", chat.chat, me, json=told)
-        except (MatrixError, Unreachable, KeyError) as error:
+        except (MatrixError, HomeserverUnreachable, KeyError) as error:
             log.info("typing could not be shown: %s", error)
 
     async def probe(self) -> None:
@@ -279,7 +281,7 @@ class Matrix:
                 await came.wait()
         except TimeoutError:
             raise HermesError("what is written on Matrix does not come to us") from None
-        except (MatrixError, Unreachable) as error:
+        except (MatrixError, HomeserverUnreachable) as error:
             raise refusal(error) from None
         finally:
             del self._waiting[word]
@@ -296,7 +298,7 @@ def _reply_of(relates: Mapping[str, Any]) -> str:
     return str(_dict(relates.get("m.in_reply_to")).get("event_id", ""))
 
 
-def _related(outgoing: Outgoing) -> dict[str, Any]:
+def _related(outgoing: OutboundMessage) -> dict[str, Any]:
     """Where a message belongs: a thread, what it answers."""
     answers = outgoing.reply_to if outgoing.reply_to.startswith("$") else ""
     relates: dict[str, Any] = {}

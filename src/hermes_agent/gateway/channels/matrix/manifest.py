@@ -1,4 +1,4 @@
-from hermes_agent.gateway.channel import Field, Manifest
+from hermes_agent.gateway.channel import Manifest, SettingField
 
 MANIFEST = Manifest(
     name="matrix",
@@ -8,11 +8,17 @@ MANIFEST = Manifest(
     packages=("markdown_it",),
     extra="matrix",
     fields=(
-        Field("address", "the homeserver, as https://matrix.example.org", required=True),
-        Field("token", "an access token of the agent's own account", secret=True, required=True),
-        Field("invites", "whose invitations are taken: `allow` (the allow-list) or `anyone`"),
-        Field("home", "the room for what is said to nobody in particular, as !room:server"),
-        Field("proof_seconds", "how long what was written may take to come to us", default="20"),
+        SettingField("address", "the homeserver, as https://matrix.example.org", required=True),
+        SettingField(
+            "token", "an access token of the agent's own account", secret=True, required=True
+        ),
+        SettingField(
+            "invites", "whose invitations are taken: `allow` (the allow-list) or `anyone`"
+        ),
+        SettingField("home", "the room for what is said to nobody in particular, as !room:server"),
+        SettingField(
+            "proof_seconds", "how long what was written may take to come to us", default="20"
+        ),
     ),
     longest=8_000,
     edits=True,

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.gateway.channels.matrix.wire import MatrixError, Wire
+from hermes_agent.gateway.channels.matrix.wire import MatrixClient, MatrixError
 
 OWN = "org.hermes-agent.room"
 """The account data that says which room is our own."""
@@ -11,7 +11,7 @@ KNOWN = 10_000
 
 
 class Rooms:
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: MatrixClient) -> None:
         self._wire = wire
         self._members: dict[str, dict[str, str]] = {}
         self._ours: OrderedDict[str, bool] = OrderedDict()

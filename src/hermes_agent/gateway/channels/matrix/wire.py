@@ -8,11 +8,11 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Refused, SendError
+from hermes_agent.gateway.channel import CredentialsRejected, SendError
 from hermes_agent.gateway.channels.shared import (
     MOST_BYTES,
     MOST_WAIT,
-    Unfetched,
+    AttachmentUnavailable,
     retry_after,
     said,
 )
@@ -32,7 +32,7 @@ class MatrixError(HermesError):
         self.after = after
 
 
-class Unreachable(HermesError):
+class HomeserverUnreachable(HermesError):
     """No answer; `sent` when the request may have arrived."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
@@ -40,7 +40,7 @@ class Unreachable(HermesError):
         self.sent = sent
 
 
-class Wire:
+class MatrixClient:
     def __init__(self, address: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         self._client = httpx.AsyncClient(base_url=address, headers=headers, timeout=SECONDS)
@@ -62,9 +62,13 @@ class Wire:
         try:
             answer = await self._client.request(method, url, **options)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unreachable(f"the homeserver is not reached: {said(error)}", sent=False) from None
+            raise HomeserverUnreachable(
+                f"the homeserver is not reached: {said(error)}", sent=False
+            ) from None
         except httpx.HTTPError as error:
-            raise Unreachable(f"the homeserver does not answer: {said(error)}", sent=True) from None
+            raise HomeserverUnreachable(
+                f"the homeserver does not answer: {said(error)}", sent=True
+            ) from None
         if answer.status_code >= 400:
             raise _error(answer)
         return answer
@@ -80,7 +84,7 @@ class Wire:
     async def download(self, address: str, name: str, kind: str) -> Media:
         server, _, id = address.removeprefix("mxc://").partition("/")
         if not address.startswith("mxc://") or not server or not id:
-            raise Unfetched("its address cannot be read")
+            raise AttachmentUnavailable("its address cannot be read")
         place = f"{quote(server, safe='')}/{quote(id, safe='')}"
         url = f"/_matrix/client/v1/media/download/{place}"
         data = bytearray()
@@ -88,27 +92,27 @@ class Wire:
             async with self._client.stream("GET", url) as answer:
                 if answer.status_code != 200:
                     passing = answer.status_code >= 500 or answer.status_code == 429
-                    raise Unfetched(f"status {answer.status_code}", passing=passing)
+                    raise AttachmentUnavailable(f"status {answer.status_code}", passing=passing)
                 async for piece in answer.aiter_bytes():
                     data += piece
                     if len(data) > MOST_BYTES:
-                        raise Unfetched("it is too large")
+                        raise AttachmentUnavailable("it is too large")
         except httpx.HTTPError as error:
-            raise Unfetched(said(error), passing=True) from None
+            raise AttachmentUnavailable(said(error), passing=True) from None
         return Media(kind or "application/octet-stream", bytes(data), name)
 
 
 def refusal(error: HermesError) -> HermesError:
     """Trouble of receiving, as the gateway wants to know it."""
     if isinstance(error, MatrixError) and error.code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):
-        return Refused("the homeserver does not accept our token", OURS)
+        return CredentialsRejected("the homeserver does not accept our token", OURS)
     return error
 
 
 def send_error(error: HermesError) -> SendError:
     """Trouble of sending. Under one transaction id a message is sent once: trying again never
     doubles it."""
-    if isinstance(error, Unreachable):
+    if isinstance(error, HomeserverUnreachable):
         return SendError(error.message, channel=not error.sent)
     assert isinstance(error, MatrixError)
     if error.code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):

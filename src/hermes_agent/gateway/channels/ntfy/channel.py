@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Refused, SendError, Settings, Surroundings
+from hermes_agent.gateway.channel import ChannelContext, CredentialsRejected, SendError, Settings
 from hermes_agent.gateway.channels.shared import (
     MOST_BYTES,
-    Progress,
-    Unfetched,
+    AttachmentUnavailable,
+    MultipartSend,
     clean,
     fetched,
     log,
@@ -62,7 +62,7 @@ class _Event(Struct):
     attachment: _Attachment | None = None
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "Ntfy":
+def make(settings: Settings, surroundings: ChannelContext) -> "Ntfy":
     topic = str(settings.get("topic", ""))
     if not topic:
         raise UsageError("channels.ntfy.topic is missing", "`hermes gateway setup ntfy`")
@@ -83,7 +83,7 @@ class Ntfy:
         token: str,
         press_token: str,
         proof_seconds: float,
-        around: Surroundings,
+        around: ChannelContext,
     ) -> None:
         self._proof_seconds = proof_seconds
         self._address = address
@@ -94,7 +94,7 @@ class Ntfy:
         # Nobody subscribes to it, and the phone stays quiet.
         self._proofs = f"{OURS}-{hashlib.sha256(topic.encode()).hexdigest()[:24]}"
         self._waiting: dict[str, asyncio.Event] = {}
-        self._progress = Progress()
+        self._progress = MultipartSend()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.AsyncClient(base_url=address, headers=headers, timeout=SECONDS)
 
@@ -110,7 +110,7 @@ class Ntfy:
         try:
             async with self._client.stream("GET", path, params=query, timeout=patience) as stream:
                 if stream.status_code in (401, 403):
-                    raise Refused(
+                    raise CredentialsRejected(
                         f"ntfy does not let us read {self._topic}",
                         "set channels.ntfy.token to the name of a secret with a valid token",
                     )
@@ -134,7 +134,7 @@ class Ntfy:
         elif event.topic == self._topic and OURS not in event.tags:
             await self._around.receive(await self._arrived(event), event.id)
 
-    async def _arrived(self, event: _Event) -> Arrived:
+    async def _arrived(self, event: _Event) -> InboundMessage:
         text, notes = clean(event.message), []
         files: list[Media] = []
         if (found := event.attachment) is not None:
@@ -144,7 +144,7 @@ class Ntfy:
             if text.startswith("You received a file:"):  # what the server says for want of a text
                 text = ""
         voice = tuple(one for one in files if one.type.startswith("audio/"))
-        return Arrived(
+        return InboundMessage(
             event.id,
             Chat("ntfy", event.topic),
             Person(event.topic, event.topic),
@@ -157,21 +157,23 @@ class Ntfy:
 
     async def _fetch(self, found: _Attachment) -> Media:
         if not found.url.startswith(f"{self._address}/file/"):
-            raise Unfetched("it lies elsewhere")
+            raise AttachmentUnavailable("it lies elsewhere")
         if found.size > MOST_BYTES:
-            raise Unfetched("it is too large")
+            raise AttachmentUnavailable("it is too large")
         try:
             answer = await self._client.get(found.url)
         except httpx.HTTPError as error:
-            raise Unfetched(said(error), passing=True) from None
+            raise AttachmentUnavailable(said(error), passing=True) from None
         if answer.status_code != 200:
-            raise Unfetched(f"status {answer.status_code}", passing=answer.status_code >= 500)
+            raise AttachmentUnavailable(
+                f"status {answer.status_code}", passing=answer.status_code >= 500
+            )
         kind = found.type or answer.headers.get("content-type", "application/octet-stream")
         return Media(kind, answer.content, found.name)
 
     # out
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         if outgoing.edit:
             raise SendError("ntfy cannot change what was sent", again=False)
         topic = outgoing.chat.chat
@@ -182,7 +184,7 @@ class Ntfy:
             raise SendError("there is nothing to send", again=False)
         return (await self._progress.send(key, parts))[0]
 
-    def _text(self, piece: str, outgoing: Outgoing, *, last: bool) -> Part:
+    def _text(self, piece: str, outgoing: OutboundMessage, *, last: bool) -> Part:
         topic = outgoing.chat.chat
         body: dict[str, Any] = {
             "topic": topic, "message": piece, "tags": [OURS], "markdown": True,
@@ -195,7 +197,7 @@ class Ntfy:
         headers = {"Filename": _header(file.name or "file"), "Tags": OURS}
         return lambda: self._post("PUT", f"/{topic}", content=file.data, headers=headers)
 
-    def _actions(self, outgoing: Outgoing, topic: str) -> list[dict[str, Any]]:
+    def _actions(self, outgoing: OutboundMessage, topic: str) -> list[dict[str, Any]]:
         buttons = [one for row in outgoing.buttons for one in row]
         if not buttons or (self._protected and not self._press_token):
             return []

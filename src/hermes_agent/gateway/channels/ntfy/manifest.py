@@ -1,4 +1,4 @@
-from hermes_agent.gateway.channel import Field, Manifest
+from hermes_agent.gateway.channel import Manifest, SettingField
 
 MANIFEST = Manifest(
     name="ntfy",
@@ -7,17 +7,19 @@ MANIFEST = Manifest(
     "the topic comes in. Whoever knows the topic can write there: protect it.",
     module="hermes_agent.gateway.channels.ntfy.channel",
     fields=(
-        Field("topic", "the topic, long and hard to guess", required=True),
-        Field("address", "the server", default="https://ntfy.sh"),
-        Field("token", "an access token, where the topic is protected", secret=True),
-        Field(
+        SettingField("topic", "the topic, long and hard to guess", required=True),
+        SettingField("address", "the server", default="https://ntfy.sh"),
+        SettingField("token", "an access token, where the topic is protected", secret=True),
+        SettingField(
             "press_token",
             "a token that may only write, which buttons carry; without it a protected topic has "
             "no buttons",
             secret=True,
         ),
-        Field("proof_seconds", "how long what was written may take to come to us", default="10"),
-        Field("home", "the topic for what is said to nobody in particular"),
+        SettingField(
+            "proof_seconds", "how long what was written may take to come to us", default="10"
+        ),
+        SettingField("home", "the topic for what is said to nobody in particular"),
     ),
     longest=3_500,
     buttons=True,

@@ -9,8 +9,8 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Outgoing
-from hermes_agent.gateway.channel import Refused, SendError
+from hermes_agent.core.gateway import OutboundMessage
+from hermes_agent.gateway.channel import CredentialsRejected, SendError
 from hermes_agent.gateway.channels.shared import retry_after
 from hermes_agent.gateway.channels.slack.wire import message_id, stamp_in
 from hermes_agent.gateway.delivery.rendering import SLACK, render
@@ -42,7 +42,7 @@ def ended(trouble: BaseException) -> HermesError:
     """What to say of a connection that ended, or of a request that failed."""
     if isinstance(trouble, SlackApiError):
         if reason(trouble) in UNKNOWN:
-            return Refused(f"{REFUSED}: {reason(trouble)}", HINT)
+            return CredentialsRejected(f"{REFUSED}: {reason(trouble)}", HINT)
         return HermesError(f"Slack does not answer properly: {reason(trouble)}")
     return HermesError(f"Slack does not answer: {trouble}")
 
@@ -63,7 +63,7 @@ def send_error(trouble: BaseException) -> SendError:
     return SendError(f"Slack refuses it: {why}", again=False)
 
 
-def parts_of(client: AsyncWebClient, outgoing: Outgoing) -> list[Part]:
+def parts_of(client: AsyncWebClient, outgoing: OutboundMessage) -> list[Part]:
     """What is to be done for a message: its files come by other ways than its text."""
     if outgoing.edit:
         return [partial(_edit, client, outgoing)]
@@ -77,12 +77,12 @@ def parts_of(client: AsyncWebClient, outgoing: Outgoing) -> list[Part]:
     return parts
 
 
-def _body(outgoing: Outgoing) -> dict[str, Any]:
+def _body(outgoing: OutboundMessage) -> dict[str, Any]:
     text = render(outgoing.text, SLACK)
     return {"channel": outgoing.chat.chat, "text": text, "blocks": _blocks(text, outgoing)}
 
 
-def _blocks(text: str, outgoing: Outgoing) -> list[dict[str, Any]]:
+def _blocks(text: str, outgoing: OutboundMessage) -> list[dict[str, Any]]:
     """Only a message with buttons is made of blocks."""
     if not outgoing.buttons:
         return []
@@ -108,7 +108,7 @@ def _blocks(text: str, outgoing: Outgoing) -> list[dict[str, Any]]:
     return [*sections, *rows]
 
 
-async def _say(client: AsyncWebClient, outgoing: Outgoing) -> str:
+async def _say(client: AsyncWebClient, outgoing: OutboundMessage) -> str:
     sent = await client.chat_postMessage(
         **_body(outgoing),
         thread_ts=outgoing.chat.thread or None,
@@ -118,7 +118,7 @@ async def _say(client: AsyncWebClient, outgoing: Outgoing) -> str:
     return message_id(outgoing.chat.chat, str(sent["ts"]))
 
 
-async def _edit(client: AsyncWebClient, outgoing: Outgoing) -> str:
+async def _edit(client: AsyncWebClient, outgoing: OutboundMessage) -> str:
     stamp = stamp_in(outgoing.edit)
     if not stamp:
         raise SendError(f"{outgoing.edit!r} is no message of Slack", again=False)
@@ -126,7 +126,7 @@ async def _edit(client: AsyncWebClient, outgoing: Outgoing) -> str:
     return outgoing.edit
 
 
-async def _put(client: AsyncWebClient, outgoing: Outgoing) -> str:
+async def _put(client: AsyncWebClient, outgoing: OutboundMessage) -> str:
     put = await client.files_upload_v2(
         file_uploads=[
             {"content": file.data, "filename": file.name or "file", "title": file.name or "file"}

@@ -13,14 +13,14 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Settings, Surroundings
+from hermes_agent.gateway.channel import ChannelContext, Settings
 from hermes_agent.gateway.channels.shared import (
     MOST_BYTES,
-    Marks,
-    Progress,
-    Unfetched,
+    AttachmentUnavailable,
+    MultipartSend,
+    ReadCursors,
     clean,
     fetched,
     newer,
@@ -41,12 +41,12 @@ PATIENCE = (0.2, 0.5, 1.0, 2.0, 2.0)
 GONE = ("channel_not_found", "not_in_channel", "thread_not_found", "is_archived")
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "SlackChannel":
+def make(settings: Settings, surroundings: ChannelContext) -> "SlackChannel":
     return SlackChannel(settings, surroundings)
 
 
 class SlackChannel:
-    def __init__(self, settings: Settings, around: Surroundings) -> None:
+    def __init__(self, settings: Settings, around: ChannelContext) -> None:
         self._around = around
         self._token = around.secret(str(settings.get("token", "")))
         self._app_token = around.secret(str(settings.get("app_token", "")))
@@ -54,11 +54,11 @@ class SlackChannel:
         self._probe_chat = str(settings.get("probe_chat") or "")
         self._session: aiohttp.ClientSession | None = None
         self._me = ""
-        self._marks = Marks()
+        self._marks = ReadCursors()
         self._heard: dict[str, str] = {}
         """The last message of each chat that the socket brought, ours too."""
         self._ready = False
-        self._progress = Progress()
+        self._progress = MultipartSend()
 
     def _web(self) -> AsyncWebClient:
         if self._session is None:
@@ -79,7 +79,7 @@ class SlackChannel:
             web = self._web()
             self._me = str((await web.auth_test())["user_id"])
             while True:
-                self._marks = Marks(await self._around.mark())
+                self._marks = ReadCursors(await self._around.mark())
                 opened = await web.apps_connections_open(app_token=self._app_token)
                 await self._listen(web, str(opened["url"]))
         except TROUBLE as trouble:
@@ -116,7 +116,7 @@ class SlackChannel:
                 event = msgspec.convert(envelope.payload, wire.Event).event
                 await self._event(event)
             elif envelope.type == "interactive":
-                for press in wire.pressed(msgspec.convert(envelope.payload, wire.Press)):
+                for press in wire.pressed(msgspec.convert(envelope.payload, wire.SlackPress)):
                     await self._around.receive(press, str(self._marks))
         except msgspec.ValidationError as why:
             id = envelope.envelope_id
@@ -131,7 +131,7 @@ class SlackChannel:
             chat = message.channel
             if newer(message.ts, self._heard.get(chat, "")):
                 self._heard[chat] = message.ts
-            if not self._marks.of(Marks.ANY):
+            if not self._marks.of(ReadCursors.ANY):
                 # Without any mark nothing would be asked for, were we to die now.
                 self._marks.seen(chat, wire.just_before(message.ts))
                 await self._around.keep_mark(str(self._marks))
@@ -145,8 +145,8 @@ class SlackChannel:
 
     async def _catch_up(self, web: AsyncWebClient) -> None:
         """What was said while we were away: in every chat we are in, and in the threads we knew."""
-        since = Marks(str(self._marks))
-        if not since.of(Marks.ANY):
+        since = ReadCursors(str(self._marks))
+        if not since.of(ReadCursors.ANY):
             return
         for chat in await self._chats(web):
             oldest = since.before(chat)
@@ -189,7 +189,9 @@ class SlackChannel:
             except msgspec.ValidationError as why:
                 log.warning("message %r is malformed and passed over: %s", raw.get("ts"), why)
 
-    async def _with_files(self, arrived: Arrived, message: wire.Message) -> Arrived:
+    async def _with_files(
+        self, arrived: InboundMessage, message: wire.SlackMessage
+    ) -> InboundMessage:
         files, voice, notes = [], [], []
         for file in message.files:
             name = clean(file.name or "file")
@@ -207,19 +209,21 @@ class SlackChannel:
             voice=tuple(voice),
         )
 
-    async def _fetch(self, file: wire.File, name: str) -> Media:
+    async def _fetch(self, file: wire.SlackFile, name: str) -> Media:
         if file.size > MOST_BYTES:
-            raise Unfetched("it is too large")
+            raise AttachmentUnavailable("it is too large")
         if not self._is_slack(file.url_private_download) or self._session is None:
-            raise Unfetched("it is not kept by Slack")
+            raise AttachmentUnavailable("it is not kept by Slack")
         bearer = {"Authorization": f"Bearer {self._token}"}
         try:
             async with self._session.get(file.url_private_download, headers=bearer) as answer:
                 if answer.status != 200:
-                    raise Unfetched(f"Slack answers {answer.status}", passing=answer.status >= 500)
+                    raise AttachmentUnavailable(
+                        f"Slack answers {answer.status}", passing=answer.status >= 500
+                    )
                 data = await answer.read()
         except TROUBLE as why:
-            raise Unfetched(str(why), passing=True) from None
+            raise AttachmentUnavailable(str(why), passing=True) from None
         return Media(clean(file.mimetype) or "application/octet-stream", data, name)
 
     def _is_slack(self, address: str) -> bool:
@@ -232,7 +236,7 @@ class SlackChannel:
 
     # sending
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         try:
             return (await self._progress.send(key, parts_of(self._web(), outgoing)))[0]
         except TROUBLE as trouble:

@@ -1,4 +1,4 @@
-from hermes_agent.gateway.channel import Field, Manifest
+from hermes_agent.gateway.channel import Manifest, SettingField
 
 MANIFEST = Manifest(
     name="slack",
@@ -8,14 +8,14 @@ MANIFEST = Manifest(
     packages=("slack_sdk", "aiohttp", "markdown_it"),
     extra="slack",
     fields=(
-        Field("token", "the bot's token (xoxb-…)", secret=True, required=True),
-        Field("app_token", "the app's token (xapp-…)", secret=True, required=True),
-        Field(
+        SettingField("token", "the bot's token (xoxb-…)", secret=True, required=True),
+        SettingField("app_token", "the app's token (xapp-…)", secret=True, required=True),
+        SettingField(
             "probe_chat",
             "id of a channel where the bot may write and delete a word now and then, to see that "
             "it comes back; without it only what Slack says of known chats is compared",
         ),
-        Field("address", "another server", default="https://slack.com"),
+        SettingField("address", "another server", default="https://slack.com"),
     ),
     longest=3_800,
     edits=True,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.gateway.channels.shared import clean
 
 Stamp = Annotated[str, Meta(pattern=r"^[0-9]{1,12}\.[0-9]{1,9}\Z")]
@@ -19,7 +19,7 @@ Id = Annotated[str, Meta(pattern=r"^[A-Z0-9]{1,30}\Z")]
 SAID = ("", "file_share", "thread_broadcast", "bot_message", "me_message")
 
 
-class File(Struct, frozen=True):
+class SlackFile(Struct, frozen=True):
     url_private_download: str = ""
     name: str | None = None
     mimetype: str = ""
@@ -31,7 +31,7 @@ class Edited(Struct, frozen=True):
     ts: Stamp
 
 
-class Message(Struct, frozen=True):
+class SlackMessage(Struct, frozen=True):
     ts: Stamp
     channel: Id = ""
     channel_type: str = ""
@@ -42,7 +42,7 @@ class Message(Struct, frozen=True):
     text: str = ""
     thread_ts: Stamp | None = None
     parent_user_id: str = ""
-    files: tuple[File, ...] = ()
+    files: tuple[SlackFile, ...] = ()
     edited: Edited | None = None
 
 
@@ -58,7 +58,7 @@ class Event(Struct, frozen=True):
     event: dict[str, Any]
 
 
-class Head(Struct, frozen=True):
+class SlackHead(Struct, frozen=True):
     type: str = ""
     subtype: str = ""
 
@@ -68,22 +68,22 @@ class Named(Struct, frozen=True):
     name: str = ""
 
 
-class Action(Struct, frozen=True):
+class SlackAction(Struct, frozen=True):
     action_ts: Stamp
     value: str = ""
 
 
-class Container(Struct, frozen=True):
+class SlackContainer(Struct, frozen=True):
     message_ts: Stamp
     thread_ts: Stamp | None = None
 
 
-class Press(Struct, frozen=True):
+class SlackPress(Struct, frozen=True):
     type: str
     user: Named
     channel: Named
-    actions: tuple[Action, ...]
-    container: Container
+    actions: tuple[SlackAction, ...]
+    container: SlackContainer
 
 
 def is_group(chat: str) -> bool:
@@ -106,23 +106,23 @@ def just_before(stamp: str) -> str:
     return f"{max(int(seconds) - 1, 0)}.{rest}"
 
 
-def message_of(event: dict[str, Any]) -> tuple[Message, bool] | None:
+def message_of(event: dict[str, Any]) -> tuple[SlackMessage, bool] | None:
     """A message, and whether it was changed; None when the event is none. Slack sends
     `app_mention` beside `message` for the same words: both are read, and the id is one."""
-    head = msgspec.convert(event, Head)
+    head = msgspec.convert(event, SlackHead)
     if head.type not in {"message", "app_mention"}:
         return None
     if head.subtype == "message_changed":
         now = event.get("message")
         if not isinstance(now, dict):
             raise msgspec.ValidationError("a changed message without the message")
-        changed = msgspec.convert({**now, "channel": event.get("channel")}, Message)
+        changed = msgspec.convert({**now, "channel": event.get("channel")}, SlackMessage)
         return (changed, True) if changed.edited else None
-    message = msgspec.convert(event, Message)
+    message = msgspec.convert(event, SlackMessage)
     return (message, False) if message.subtype in SAID and message.channel else None
 
 
-def arrived(message: Message, me: str, *, changed: bool = False) -> Arrived | None:
+def arrived(message: SlackMessage, me: str, *, changed: bool = False) -> InboundMessage | None:
     """What it says to us, but for its files; None when it is ours."""
     who = message.user or message.bot_id
     if who == me or not who:
@@ -132,7 +132,7 @@ def arrived(message: Message, me: str, *, changed: bool = False) -> Arrived | No
     thread = message.thread_ts if message.thread_ts not in {None, message.ts} else None
     named = f"<@{me}>" in message.text or f"<@{me}|" in message.text
     answers_us = thread is not None and message.parent_user_id == me
-    return Arrived(
+    return InboundMessage(
         id=f"{id}/{message.edited.ts}" if changed and message.edited else id,
         chat=Chat("slack", chat, thread or ""),
         person=Person(clean(who), clean(message.username)),
@@ -168,12 +168,12 @@ def unescape_slack(text: str) -> str:
     return re.sub(r"&(amp|lt|gt);", lambda match: unescape(match[0]), text)
 
 
-def pressed(press: Press) -> list[Arrived]:
+def pressed(press: SlackPress) -> list[InboundMessage]:
     thread = press.container.thread_ts or ""
     chat = press.channel.id
     own = "" if thread == press.container.message_ts else thread
     return [
-        Arrived(
+        InboundMessage(
             id=f"press/{chat}/{press.container.message_ts}/{action.action_ts}",
             chat=Chat("slack", chat, own),
             person=Person(press.user.id, clean(press.user.name)),

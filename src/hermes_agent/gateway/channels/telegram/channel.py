@@ -25,13 +25,13 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Refused, SendError, Settings, Surroundings
+from hermes_agent.gateway.channel import ChannelContext, CredentialsRejected, SendError, Settings
 from hermes_agent.gateway.channels.shared import (
     MOST_BYTES,
-    Progress,
-    Unfetched,
+    AttachmentUnavailable,
+    MultipartSend,
     clean,
     fetched,
     with_notes,
@@ -56,7 +56,7 @@ PHOTOS = ("image/jpeg", "image/png", "image/webp")
 HINT = "`hermes gateway setup telegram` takes a new token; @BotFather gives one by /token"
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "TelegramChannel":
+def make(settings: Settings, surroundings: ChannelContext) -> "TelegramChannel":
     return TelegramChannel(settings, surroundings)
 
 
@@ -75,7 +75,7 @@ class _Bot(Bot):
 
 
 class TelegramChannel:
-    def __init__(self, settings: Settings, around: Surroundings) -> None:
+    def __init__(self, settings: Settings, around: ChannelContext) -> None:
         address = str(settings.get("address") or ADDRESS).rstrip("/")
         trust = {"verify": _trusted()}
         self._requests = (
@@ -91,9 +91,9 @@ class TelegramChannel:
                 request=self._requests[1],
             )
         except InvalidToken:
-            raise Refused("there is no token for Telegram", HINT) from None
+            raise CredentialsRejected("there is no token for Telegram", HINT) from None
         self._around = around
-        self._progress = Progress()
+        self._progress = MultipartSend()
         self._me = wire.Me(0, "")
         self._groups = wire.Groups()
         self._returned: float | None = None
@@ -119,7 +119,7 @@ class TelegramChannel:
                 if updates and offset == before:
                     await self._around.sleep(1)
         except InvalidToken:
-            raise Refused("Telegram does not accept the bot's token", HINT) from None
+            raise CredentialsRejected("Telegram does not accept the bot's token", HINT) from None
         except Conflict:
             raise HermesError(
                 "another program receives what is sent to this bot",
@@ -152,7 +152,9 @@ class TelegramChannel:
             await self._quietly(self._bot.answer_callback_query(update.callback_query.id))
         return after
 
-    async def _with_files(self, arrived: Arrived, message: wire.Message) -> Arrived:
+    async def _with_files(
+        self, arrived: InboundMessage, message: wire.TelegramMessage
+    ) -> InboundMessage:
         kept: dict[str, list[Media]] = {"file": [], "voice": []}
         notes = []
         for use, file, name, kind in wire.attachments(message):
@@ -170,23 +172,23 @@ class TelegramChannel:
             voice=tuple(kept["voice"]),
         )
 
-    async def _fetch(self, wanted: wire.File, name: str, kind: str) -> Media:
+    async def _fetch(self, wanted: wire.TelegramFile, name: str, kind: str) -> Media:
         """A server of one's own knows no limit; we do."""
         try:
             if wanted.file_size > MOST_BYTES:
-                raise Unfetched("it is too large")
+                raise AttachmentUnavailable("it is too large")
             file = await self._bot.get_file(wanted.file_id)
             if (file.file_size or 0) > MOST_BYTES:
-                raise Unfetched("it is too large")
+                raise AttachmentUnavailable("it is too large")
             return Media(kind, bytes(await file.download_as_bytearray()), name)
         except InvalidToken:
-            raise Unfetched("Telegram no longer has it") from None
+            raise AttachmentUnavailable("Telegram no longer has it") from None
         except (BadRequest, Forbidden) as why:
-            raise Unfetched(why.message) from None
+            raise AttachmentUnavailable(why.message) from None
         except (TelegramError, OSError) as why:
-            raise Unfetched(str(why), passing=True) from None
+            raise AttachmentUnavailable(str(why), passing=True) from None
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         try:
             try:
                 ids = await self._progress.send(key, self._parts(outgoing, outgoing.chat.chat))
@@ -197,7 +199,7 @@ class TelegramChannel:
             raise _send_error(trouble) from None
         return ids[0]
 
-    def _parts(self, outgoing: Outgoing, chat: str) -> list[Callable[[], Awaitable[str]]]:
+    def _parts(self, outgoing: OutboundMessage, chat: str) -> list[Callable[[], Awaitable[str]]]:
         """A message of text and files is several to Telegram, unless the text is a caption."""
         place = _place(outgoing, chat)
         if outgoing.edit:
@@ -228,7 +230,7 @@ class TelegramChannel:
 
         return await _marked_up(say, piece)
 
-    async def _edit(self, piece: str, outgoing: Outgoing, place: dict[str, Any]) -> str:
+    async def _edit(self, piece: str, outgoing: OutboundMessage, place: dict[str, Any]) -> str:
         number = wire.number_in(outgoing.edit)
         if number is None:
             raise SendError(f"{outgoing.edit!r} is no message of Telegram", again=False)
@@ -250,7 +252,7 @@ class TelegramChannel:
         return await _marked_up(edit, piece)
 
     async def _put(
-        self, file: Media, caption: str, outgoing: Outgoing, place: dict[str, Any]
+        self, file: Media, caption: str, outgoing: OutboundMessage, place: dict[str, Any]
     ) -> str:
         picture = file.type in PHOTOS and len(file.data) <= PHOTO_BYTES
         put: Any = self._bot.send_photo if picture else self._bot.send_document
@@ -305,7 +307,7 @@ class TelegramChannel:
                     f"Telegram holds {about.pending_update_count} messages that do not reach us"
                 )
         except InvalidToken:
-            raise Refused("Telegram does not accept the bot's token", HINT) from None
+            raise CredentialsRejected("Telegram does not accept the bot's token", HINT) from None
         except TelegramError as trouble:
             raise HermesError(f"Telegram does not answer: {trouble.message}") from None
         if self._returned is None:
@@ -336,7 +338,7 @@ def _number(mark: str) -> int:
     return int(mark) if mark.isdecimal() else 0
 
 
-def _place(outgoing: Outgoing, chat: str) -> dict[str, Any]:
+def _place(outgoing: OutboundMessage, chat: str) -> dict[str, Any]:
     thread, answered = outgoing.chat.thread, wire.number_in(outgoing.reply_to)
     return {
         "chat_id": chat,
@@ -347,7 +349,7 @@ def _place(outgoing: Outgoing, chat: str) -> dict[str, Any]:
     }
 
 
-def _keyboard(outgoing: Outgoing) -> InlineKeyboardMarkup | None:
+def _keyboard(outgoing: OutboundMessage) -> InlineKeyboardMarkup | None:
     if not outgoing.buttons:
         return None
     return InlineKeyboardMarkup(

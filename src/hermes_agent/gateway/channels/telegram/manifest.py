@@ -1,4 +1,4 @@
-from hermes_agent.gateway.channel import Field, Manifest
+from hermes_agent.gateway.channel import Manifest, SettingField
 
 MANIFEST = Manifest(
     name="telegram",
@@ -8,8 +8,8 @@ MANIFEST = Manifest(
     packages=("telegram", "markdown_it"),
     extra="telegram",
     fields=(
-        Field("token", "the bot's token, from @BotFather", secret=True, required=True),
-        Field(
+        SettingField("token", "the bot's token, from @BotFather", secret=True, required=True),
+        SettingField(
             "address",
             "another Bot API server, such as one of your own",
             default="https://api.telegram.org",

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.gateway.channels.shared import clean
 
 MOST_GROUPS = 10_000
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
-class User(Struct, frozen=True):
+class TelegramUser(Struct, frozen=True):
     id: Whole
     first_name: str = ""
     last_name: str = ""
@@ -22,7 +22,7 @@ class User(Struct, frozen=True):
     title: str = ""
 
 
-class Place(Struct, frozen=True):
+class TelegramChat(Struct, frozen=True):
     id: Whole
     type: str
     title: str = ""
@@ -32,10 +32,10 @@ class Entity(Struct, frozen=True):
     type: str
     offset: Whole
     length: Whole
-    user: User | None = None
+    user: TelegramUser | None = None
 
 
-class File(Struct, frozen=True):
+class TelegramFile(Struct, frozen=True):
     file_id: str
     file_name: str = ""
     mime_type: str = ""
@@ -51,50 +51,50 @@ class Sticker(Struct, frozen=True):
     emoji: str = ""
 
 
-class Replied(Struct, frozen=True):
+class TelegramReplied(Struct, frozen=True):
     message_id: Whole
-    from_: User | None = field(default=None, name="from")
+    from_: TelegramUser | None = field(default=None, name="from")
 
 
-class Message(Struct, frozen=True):
+class TelegramMessage(Struct, frozen=True):
     message_id: Whole
-    chat: Place
+    chat: TelegramChat
     date: Whole = 0
     edit_date: Whole = 0
-    from_: User | None = field(default=None, name="from")
-    sender_chat: User | None = None
+    from_: TelegramUser | None = field(default=None, name="from")
+    sender_chat: TelegramUser | None = None
     message_thread_id: Whole = 0
     is_topic_message: bool = False
     text: str = ""
     caption: str = ""
     entities: tuple[Entity, ...] = ()
     caption_entities: tuple[Entity, ...] = ()
-    reply_to_message: Replied | None = None
-    photo: tuple[File, ...] = ()
-    document: File | None = None
-    video: File | None = None
-    audio: File | None = None
-    animation: File | None = None
-    video_note: File | None = None
-    voice: File | None = None
+    reply_to_message: TelegramReplied | None = None
+    photo: tuple[TelegramFile, ...] = ()
+    document: TelegramFile | None = None
+    video: TelegramFile | None = None
+    audio: TelegramFile | None = None
+    animation: TelegramFile | None = None
+    video_note: TelegramFile | None = None
+    voice: TelegramFile | None = None
     sticker: Sticker | None = None
     location: Location | None = None
 
 
-class Press(Struct, frozen=True):
+class TelegramPress(Struct, frozen=True):
     id: str
-    from_: User = field(name="from")
-    message: Message | None = None
+    from_: TelegramUser = field(name="from")
+    message: TelegramMessage | None = None
     data: str = ""
 
 
 class Update(Struct, frozen=True):
     update_id: Whole
-    message: Message | None = None
-    edited_message: Message | None = None
-    channel_post: Message | None = None
-    edited_channel_post: Message | None = None
-    callback_query: Press | None = None
+    message: TelegramMessage | None = None
+    edited_message: TelegramMessage | None = None
+    channel_post: TelegramMessage | None = None
+    edited_channel_post: TelegramMessage | None = None
+    callback_query: TelegramPress | None = None
 
 
 KINDS = [name for name in Update.__struct_fields__ if name != "update_id"]
@@ -120,19 +120,19 @@ def number_in(id: str) -> int | None:
     return int(number) if number.isdecimal() and number.isascii() else None
 
 
-def place_of(message: Message) -> Chat:
+def place_of(message: TelegramMessage) -> Chat:
     thread = message.message_thread_id if message.is_topic_message else 0
     return Chat("telegram", str(message.chat.id), str(thread) if thread else "")
 
 
-def person_of(user: User | None) -> Person:
+def person_of(user: TelegramUser | None) -> Person:
     if user is None:
         return Person("")
     name = user.title or f"{user.first_name} {user.last_name}".strip() or user.username
     return Person(str(user.id), clean(name))
 
 
-def arrived(update: Update, me: Me) -> Arrived | None:
+def arrived(update: Update, me: Me) -> InboundMessage | None:
     """What it says to us, but for its files; None when it says nothing."""
     if update.callback_query is not None:
         return _pressed(update.callback_query)
@@ -149,7 +149,7 @@ def arrived(update: Update, me: Me) -> Arrived | None:
         answered.message_id == message.message_thread_id
     )  # fmt: skip
     reply_to = message_id(str(message.chat.id), answered.message_id) if answered else ""
-    return Arrived(
+    return InboundMessage(
         id=f"{id}/{message.edit_date}" if edited else id,
         chat=place_of(message),
         person=person_of(message.from_ or message.sender_chat),
@@ -162,16 +162,16 @@ def arrived(update: Update, me: Me) -> Arrived | None:
     )
 
 
-def message_of(update: Update) -> Message | None:
+def message_of(update: Update) -> TelegramMessage | None:
     first = update.message or update.channel_post
     return first or update.edited_message or update.edited_channel_post
 
 
-def _pressed(press: Press) -> Arrived | None:
+def _pressed(press: TelegramPress) -> InboundMessage | None:
     if press.message is None:
         return None
     chat = press.message.chat
-    return Arrived(
+    return InboundMessage(
         id=f"press/{clean(press.id)}",
         chat=place_of(press.message),
         person=person_of(press.from_),
@@ -183,7 +183,7 @@ def _pressed(press: Press) -> Arrived | None:
     )
 
 
-def _words(message: Message, me: Me) -> tuple[bool, str]:
+def _words(message: TelegramMessage, me: Me) -> tuple[bool, str]:
     """Whether the bot is addressed, and what is said, without the bot's name."""
     wide = (message.text or message.caption).encode("utf-16-le", "surrogatepass")
     addressed = bool(
@@ -221,7 +221,7 @@ class Groups:
         return replace(me, sees_all=message.chat.id in self._overheard)
 
 
-def _spans(message: Message) -> Iterator[Entity]:
+def _spans(message: TelegramMessage) -> Iterator[Entity]:
     spans = message.entities if message.text else message.caption_entities
     return (span for span in spans if span.offset >= 0 and span.length > 0)
 
@@ -239,7 +239,7 @@ def _without(entity: Entity, word: str, ours: str, me: Me) -> str | None:
     return None
 
 
-def _wordless(message: Message) -> str:
+def _wordless(message: TelegramMessage) -> str:
     if message.sticker:
         return f"(a sticker {clean(message.sticker.emoji)})".replace(" )", ")")
     if message.location:
@@ -250,9 +250,9 @@ def _wordless(message: Message) -> str:
 Use = Literal["file", "voice"]
 
 
-def attachments(message: Message) -> list[tuple[Use, File, str, str]]:
+def attachments(message: TelegramMessage) -> list[tuple[Use, TelegramFile, str, str]]:
     """How each is used, the file, and its name and type where Telegram gives none."""
-    found: list[tuple[Use, File, str, str]] = []
+    found: list[tuple[Use, TelegramFile, str, str]] = []
     if message.photo:
         found.append(("file", message.photo[-1], "photo.jpg", "image/jpeg"))
     if message.voice:

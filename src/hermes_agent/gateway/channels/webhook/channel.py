@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core.errors import HermesError, TooMuch
-from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import SendError, Settings, Surroundings
+from hermes_agent.gateway.channel import ChannelContext, SendError, Settings
 from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log, retry_after, said
 from hermes_agent.runtime.api.listener import SHORTEST_TOKEN, TookTooLong, body_within, knows
 
@@ -27,7 +27,7 @@ MOST_UNKNOWN = 2_000_000
 """Bytes from somebody of whom only the whole body's signature shows who they are."""
 
 
-def make(settings: Settings, surroundings: Surroundings) -> "Webhook":
+def make(settings: Settings, surroundings: ChannelContext) -> "Webhook":
     def secret(name: str) -> str:
         found = surroundings.secret(str(settings[name]))
         if len(found) < SHORTEST_TOKEN:
@@ -43,7 +43,7 @@ def make(settings: Settings, surroundings: Surroundings) -> "Webhook":
 
 class Webhook:
     def __init__(
-        self, settings: Settings, token: str, alert_token: str, around: Surroundings
+        self, settings: Settings, token: str, alert_token: str, around: ChannelContext
     ) -> None:
         self._settings = settings
         self._token = token
@@ -92,7 +92,7 @@ class Webhook:
         await self._around.receive(arrived, "")
         return Response(status_code=202)
 
-    def _arrived(self, request: Request, body: bytes) -> Arrived:
+    def _arrived(self, request: Request, body: bytes) -> InboundMessage:
         posted = msgspec.json.decode(body, type=dict[str, Any])
 
         def found(name: str, default: str = "") -> str:
@@ -107,7 +107,7 @@ class Webhook:
         files = [_file(one) for one in posted.get("files") or ()]
         voice = tuple(one for one in files if one.type.startswith("audio/"))
         thread = posted.get("thread", "")
-        return Arrived(
+        return InboundMessage(
             f"{sender}/{id}" if id else secrets.token_hex(16),
             Chat("webhook", found("chat") or sender, str(thread) if thread else ""),
             Person(sender, found("name"), vouched=False),
@@ -121,7 +121,7 @@ class Webhook:
 
     # out
 
-    async def send(self, outgoing: Outgoing, key: str) -> str:
+    async def send(self, outgoing: OutboundMessage, key: str) -> str:
         if outgoing.edit:
             raise SendError("a webhook cannot change what was posted", again=False)
         if not self._url:
@@ -207,12 +207,12 @@ def _signatures(request: Request) -> str:
     return ""
 
 
-def _alert(kind: str, body: bytes, now: float) -> Arrived:
+def _alert(kind: str, body: bytes, now: float) -> InboundMessage:
     """The same alert, however often it is posted, is told once by the incident's own means; here
     each posting is one."""
     id = f"{kind}/{secrets.token_hex(16)}"
     text = body.decode(errors="replace")
-    return Arrived(id, Chat("webhook", kind), Person(kind, kind), text, "alert", time=now)
+    return InboundMessage(id, Chat("webhook", kind), Person(kind, kind), text, "alert", time=now)
 
 
 def _at(posted: dict[str, Any], path: str) -> Any:

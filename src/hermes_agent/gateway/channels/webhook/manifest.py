@@ -1,4 +1,4 @@
-from hermes_agent.gateway.channel import Field, Manifest
+from hermes_agent.gateway.channel import Manifest, SettingField
 
 MANIFEST = Manifest(
     name="webhook",
@@ -7,15 +7,21 @@ MANIFEST = Manifest(
     "/channels/webhook/alertmanager, grafana or pagerduty an alert; answers are posted to `url`.",
     module="hermes_agent.gateway.channels.webhook.channel",
     fields=(
-        Field("token", "what callers must know: as bearer, or to sign with", True, True),
-        Field("alert_token", "what monitoring systems must know; without it no alerts", True),
-        Field("url", "where messages go to, as JSON; without it nothing can be sent"),
-        Field("text", "where the text stands in what is posted, as `data.body`", default="text"),
-        Field("sender", "where it says who wrote", default="sender"),
-        Field("name", "where it says how they are called", default="name"),
-        Field("chat", "where it says in which conversation", default="chat"),
-        Field("id", "where its id stands; what comes twice under one id is one", default="id"),
-        Field("home", "the conversation for what is said to nobody in particular"),
+        SettingField("token", "what callers must know: as bearer, or to sign with", True, True),
+        SettingField(
+            "alert_token", "what monitoring systems must know; without it no alerts", True
+        ),
+        SettingField("url", "where messages go to, as JSON; without it nothing can be sent"),
+        SettingField(
+            "text", "where the text stands in what is posted, as `data.body`", default="text"
+        ),
+        SettingField("sender", "where it says who wrote", default="sender"),
+        SettingField("name", "where it says how they are called", default="name"),
+        SettingField("chat", "where it says in which conversation", default="chat"),
+        SettingField(
+            "id", "where its id stands; what comes twice under one id is one", default="id"
+        ),
+        SettingField("home", "the conversation for what is said to nobody in particular"),
     ),
     longest=100_000,
     buttons=True,

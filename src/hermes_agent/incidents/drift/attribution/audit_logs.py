@@ -9,7 +9,7 @@ UNSET = 4294967295
 """The login user of what nobody logged in for."""
 
 
-class Record(NamedTuple):
+class AuditRecord(NamedTuple):
     """An event of the audit log that touched files."""
 
     serial: str
@@ -50,7 +50,7 @@ _EVENT = re.compile(r"^type=(\w+) msg=audit\((\d+\.\d+):(\d+)\): ?(.*)$", re.MUL
 _FIELD = re.compile(r'\b(\w+)=("[^"]*"|\S+)')
 
 
-def records(text: str) -> Sequence[Record]:
+def records(text: str) -> Sequence[AuditRecord]:
     """The records of `audit.log` that name a file, oldest first."""
     events: dict[str, tuple[float, dict[str, str], set[str], list[str]]] = {}
     for kind, at, serial, rest in _EVENT.findall(text):
@@ -70,7 +70,9 @@ def records(text: str) -> Sequence[Record]:
         program = _name(call.get("exe", "")) or _name(call.get("comm", ""))
         paths = frozenset(one if one.startswith("/") else f"{cwd[0]}/{one}" for one in names)
         ok = call.get("success") == "yes"
-        found.append(Record(serial, time, None if login == UNSET else login, program, ok, paths))
+        found.append(
+            AuditRecord(serial, time, None if login == UNSET else login, program, ok, paths)
+        )
     return found
 
 

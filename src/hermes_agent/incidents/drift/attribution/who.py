@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from hermes_agent.incidents.drift.attribution import audit_logs
-from hermes_agent.incidents.drift.attribution.audit_logs import Installed, Record, Sudo
-from hermes_agent.incidents.drift.config import Logs
+from hermes_agent.incidents.drift.attribution.audit_logs import AuditRecord, Installed, Sudo
+from hermes_agent.incidents.drift.config import AuditLogConfig
 from hermes_agent.incidents.drift.scopes.file_facts import Fact, text_of
-from hermes_agent.incidents.drift.values import Live, Who
+from hermes_agent.incidents.drift.values import LiveState, Who
 
 NEAR = 5.0
 """Seconds between a record and the time of a file that it is about."""
@@ -30,10 +30,10 @@ MANAGED = re.compile(
 class Trails:
     """What a machine knows of who did what. Each log is read once, when it is first wanted."""
 
-    def __init__(self, live: Live, logs: Logs) -> None:
+    def __init__(self, live: LiveState, logs: AuditLogConfig) -> None:
         self._live = live
         self._logs = logs
-        self._records: Sequence[Record] | None = None
+        self._records: Sequence[AuditRecord] | None = None
         self._sudo: Sequence[Sudo] | None = None
         self._installed: Sequence[Installed] | None = None
         self._users: dict[int, str] | None = None

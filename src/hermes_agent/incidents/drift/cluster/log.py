@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.incidents.drift.cluster.manifests import Declared
+from hermes_agent.incidents.drift.cluster.manifests import DeclaredObjects
 from hermes_agent.incidents.drift.scopes.file_facts import text_of
-from hermes_agent.incidents.drift.values import Live, Who
+from hermes_agent.incidents.drift.values import LiveState, Who
 
 CHANGES = ("create", "update", "patch", "delete")
 NEAR = 2.0
@@ -18,7 +18,7 @@ SERVICE = "system:"
 """How the names of those begin who are no people."""
 
 
-class Request(NamedTuple):
+class ApiRequest(NamedTuple):
     at: float
     user: str
     verb: str
@@ -27,7 +27,7 @@ class Request(NamedTuple):
     namespace: str
     name: str
 
-    def is_about(self, one: Declared) -> bool:
+    def is_about(self, one: DeclaredObjects) -> bool:
         named = (self.namespace, self.name) == (one.namespace, one.name)
         return named and self.resource.startswith(one.kind.lower()[:-1])  # policy, policies
 
@@ -36,7 +36,7 @@ class Request(NamedTuple):
         return "controller" if self.user.startswith(SERVICE) else "person"
 
 
-async def read(live: Live, path: str) -> Sequence[Request]:
+async def read(live: LiveState, path: str) -> Sequence[ApiRequest]:
     found = []
     for line in (await text_of(live, path)).splitlines():
         try:
@@ -47,7 +47,7 @@ async def read(live: Live, path: str) -> Sequence[Request]:
             at = datetime.fromisoformat(event["requestReceivedTimestamp"])
             user = event["user"]["username"]
             found.append(
-                Request(
+                ApiRequest(
                     at.timestamp(), user, event["verb"], about.get("resource", ""),
                     about.get("namespace", ""), about.get("name", ""),
                 )
@@ -57,7 +57,7 @@ async def read(live: Live, path: str) -> Sequence[Request]:
     return found
 
 
-def named(who: Who, one: Declared, requests: Sequence[Request]) -> Who:
+def named(who: Who, one: DeclaredObjects, requests: Sequence[ApiRequest]) -> Who:
     """The same with the name of whoever sent the request, where the log has it."""
     if who.at is None:
         return who
@@ -71,7 +71,7 @@ def named(who: Who, one: Declared, requests: Sequence[Request]) -> Who:
     )  # fmt: skip
 
 
-def remover(one: Declared, requests: Sequence[Request]) -> Who:
+def remover(one: DeclaredObjects, requests: Sequence[ApiRequest]) -> Who:
     """Who has deleted what is not there, where the log has it."""
     for each in reversed(requests):
         if each.verb == "delete" and each.is_about(one):

@@ -12,7 +12,7 @@ RENDERED = ("kustomization.yaml", "kustomization.yml", "Chart.yaml")
 MOST_BYTES = 2_000_000
 
 
-class Declared(NamedTuple):
+class DeclaredObjects(NamedTuple):
     source: str
     body: dict[str, Any]
     namespace: str
@@ -38,11 +38,11 @@ class Declared(NamedTuple):
 
 async def declared_in(
     wanted: Kubernetes, repository: Repository
-) -> tuple[Sequence[Declared], list[str], list[str]]:
+) -> tuple[Sequence[DeclaredObjects], list[str], list[str]]:
     """The objects, what could not be read as such, and what is not meant to be."""
     import yaml
 
-    found: list[Declared] = []
+    found: list[DeclaredObjects] = []
     troubles, notes = [], []
     entries = [one for one in repository.below(wanted.declared)
                if one.kind == "file" and one.path.endswith(ENDS)]  # fmt: skip
@@ -62,7 +62,7 @@ async def declared_in(
     return found, troubles, notes
 
 
-def _objects(document: Any, path: str, otherwise: str) -> Iterator[Declared]:
+def _objects(document: Any, path: str, otherwise: str) -> Iterator[DeclaredObjects]:
     if not isinstance(document, dict) or "kind" not in document:
         return
     if str(document["kind"]).endswith("List") and isinstance(document.get("items"), list):
@@ -71,4 +71,4 @@ def _objects(document: Any, path: str, otherwise: str) -> Iterator[Declared]:
         return
     metadata = document.get("metadata")
     if isinstance(metadata, dict) and metadata.get("name"):
-        yield Declared(path, document, str(metadata.get("namespace") or otherwise))
+        yield DeclaredObjects(path, document, str(metadata.get("namespace") or otherwise))

@@ -20,12 +20,19 @@ from hermes_agent.incidents.drift.cluster.fields import (
     keys_of,
     written,
 )
-from hermes_agent.incidents.drift.cluster.manifests import Declared, declared_in
+from hermes_agent.incidents.drift.cluster.manifests import DeclaredObjects, declared_in
 from hermes_agent.incidents.drift.cluster.owners import Owned, owners
 from hermes_agent.incidents.drift.config import Kubernetes
 from hermes_agent.incidents.drift.matching import fits_any
 from hermes_agent.incidents.drift.scopes.repository import Repository
-from hermes_agent.incidents.drift.values import Advice, Finding, Hidden, Live, Looked, Who
+from hermes_agent.incidents.drift.values import (
+    Advice,
+    DriftFinding,
+    LiveState,
+    ScopeResult,
+    SecretFilter,
+    Who,
+)
 
 UNREAD = ("Secret", "SealedSecret")
 SHARED = ("annotations", "labels", "data", "nodeSelector")
@@ -35,7 +42,7 @@ AT_ONCE = 40
 
 class ClusterAudit:
     def __init__(
-        self, wanted: Kubernetes, repository: Repository, live: Live, hide: Hidden
+        self, wanted: Kubernetes, repository: Repository, live: LiveState, hide: SecretFilter
     ) -> None:
         self._wanted = wanted
         self._repository = repository
@@ -45,12 +52,12 @@ class ClusterAudit:
         words += ["--context", wanted.context] if wanted.context else []
         words += ["--kubeconfig", wanted.kubeconfig] if wanted.kubeconfig else []
         self._kubectl = shlex.join(words)
-        self._found: list[Finding] = []
+        self._found: list[DriftFinding] = []
         self._troubles: list[str] = []
         self._scalers: dict[str, Sequence[Any]] = {}
-        self._requests: Sequence[log.Request] = ()
+        self._requests: Sequence[log.ApiRequest] = ()
 
-    async def look(self) -> Looked:
+    async def look(self) -> ScopeResult:
         objects, self._troubles, notes = await declared_in(self._wanted, self._repository)
         unread = [one.title for one in objects if one.kind in UNREAD]
         if unread:
@@ -62,13 +69,13 @@ class ClusterAudit:
         for namespace in dict.fromkeys(one.namespace for one in objects):
             there = [one for one in objects if one.namespace == namespace]
             checked += await self._namespace(namespace, there)
-        return Looked(
+        return ScopeResult(
             "kubernetes", checked, tuple(self._found), tuple(self._troubles), tuple(notes)
         )
 
-    async def _namespace(self, namespace: str, objects: Sequence[Declared]) -> int:
+    async def _namespace(self, namespace: str, objects: Sequence[DeclaredObjects]) -> int:
         found: dict[tuple[str, str], Any] = {}
-        seen: list[Declared] = []
+        seen: list[DeclaredObjects] = []
         for start in range(0, len(objects), AT_ONCE):
             some = objects[start : start + AT_ONCE]
             seen += await self._get(namespace, some, found)
@@ -83,8 +90,8 @@ class ClusterAudit:
         return len(seen)
 
     async def _get(
-        self, namespace: str, some: Sequence[Declared], found: dict[tuple[str, str], Any]
-    ) -> Sequence[Declared]:
+        self, namespace: str, some: Sequence[DeclaredObjects], found: dict[tuple[str, str], Any]
+    ) -> Sequence[DeclaredObjects]:
         """Read objects; returns those that could be asked for, whether they are there or not."""
         names = shlex.join(one.resource for one in some)
         told = await self._asked(f"get -n {shlex.quote(namespace)} {names} --ignore-not-found")
@@ -114,19 +121,19 @@ class ClusterAudit:
             return None
         return list(document["items"]) if "items" in document else [document]
 
-    def _add(self, one: Declared, field: str, **more: Any) -> None:
+    def _add(self, one: DeclaredObjects, field: str, **more: Any) -> None:
         if not fits_any(self._wanted.ignore, f"{one.title} {field}"):
             self._found.append(
-                Finding("kubernetes", one.title, field, source=one.source,
+                DriftFinding("kubernetes", one.title, field, source=one.source,
                         terminal=self._live.name, **more)
             )  # fmt: skip
 
-    def _revert(self, one: Declared) -> str:
+    def _revert(self, one: DeclaredObjects) -> str:
         show = shlex.quote(f"{self._repository.commit[:12]}:{one.source}")
         folder = shlex.quote(self._repository.folder)
         return f"git -C {folder} show {show} | {self._kubectl} apply -n {one.namespace} -f -"
 
-    def _missing(self, one: Declared) -> None:
+    def _missing(self, one: DeclaredObjects) -> None:
         self._add(
             one, "missing", declared="there", live="not there",
             who=log.remover(one, self._requests),
@@ -136,7 +143,7 @@ class ClusterAudit:
             ),
         )  # fmt: skip
 
-    async def _compare(self, one: Declared, live: Mapping[str, Any]) -> None:
+    async def _compare(self, one: DeclaredObjects, live: Mapping[str, Any]) -> None:
         owned = owners(live)
         body = {name: value for name, value in one.body.items()
                 if name not in ("apiVersion", "kind", "status")}  # fmt: skip
@@ -159,7 +166,9 @@ class ClusterAudit:
             who = log.named(ownership.who(owner), one, self._requests)
             self._differs(one, path, ABSENT, at(live, path), who)
 
-    def _differs(self, one: Declared, path: Path, declared: Any, live: Any, who: Who) -> None:
+    def _differs(
+        self, one: DeclaredObjects, path: Path, declared: Any, live: Any, who: Who
+    ) -> None:
         field = written(path)
         change = f"take {field} out" if live is ABSENT else f"{field}: {self._shown(path, live)}"
         self._add(
@@ -190,7 +199,7 @@ class ClusterAudit:
             return value
         return self._hide(f"{name}={value}").removeprefix(f"{name}=")
 
-    async def _scaler(self, one: Declared, live: Any) -> Who | None:
+    async def _scaler(self, one: DeclaredObjects, live: Any) -> Who | None:
         """The autoscaler that owns the replicas, where one does and stays in its bounds."""
         if one.namespace not in self._scalers:
             asked = f"get -n {shlex.quote(one.namespace)} horizontalpodautoscalers"
@@ -207,7 +216,7 @@ class ClusterAudit:
                 return Who("controller", "HorizontalPodAutoscaler", "certain", None, said)
         return None
 
-    async def _extras(self, namespace: str, seen: Sequence[Declared]) -> None:
+    async def _extras(self, namespace: str, seen: Sequence[DeclaredObjects]) -> None:
         """Objects of declared kinds that nobody declared and no other object owns."""
         for kind in dict.fromkeys(one.resource.partition("/")[0] for one in seen):
             known = {one.name for one in seen if one.resource.startswith(f"{kind}/")}
@@ -215,7 +224,7 @@ class ClusterAudit:
                 metadata = live["metadata"]
                 if metadata["name"] in known or metadata.get("ownerReferences"):
                     continue
-                one = Declared("", live, metadata.get("namespace", namespace))
+                one = DeclaredObjects("", live, metadata.get("namespace", namespace))
                 owned = [each for each in owners(live) if each.part != "status"]
                 first = min(owned, key=lambda each: each.at or 0.0, default=None)
                 resource = shlex.quote(f"{kind}/{one.name}")

@@ -12,9 +12,16 @@ from hermes_agent.incidents.drift import diff_text
 from hermes_agent.incidents.drift.config import Compose, document
 from hermes_agent.incidents.drift.matching import fits_any
 from hermes_agent.incidents.drift.scopes import compose_file
-from hermes_agent.incidents.drift.scopes.compose_file import Service, port
+from hermes_agent.incidents.drift.scopes.compose_file import ComposeService, port
 from hermes_agent.incidents.drift.scopes.repository import Repository, clean
-from hermes_agent.incidents.drift.values import Advice, Finding, Hidden, Live, Looked, Who
+from hermes_agent.incidents.drift.values import (
+    Advice,
+    DriftFinding,
+    LiveState,
+    ScopeResult,
+    SecretFilter,
+    Who,
+)
 
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
@@ -24,7 +31,9 @@ HASH = "com.docker.compose.config-hash"
 
 
 class ComposeAudit:
-    def __init__(self, wanted: Compose, repository: Repository, live: Live, hide: Hidden) -> None:
+    def __init__(
+        self, wanted: Compose, repository: Repository, live: LiveState, hide: SecretFilter
+    ) -> None:
         self._wanted = wanted
         self._repository = repository
         self._live = live
@@ -33,9 +42,9 @@ class ComposeAudit:
         self._docker = (
             f"docker --context {shlex.quote(wanted.context)}" if wanted.context else "docker"
         )
-        self._found: list[Finding] = []
+        self._found: list[DriftFinding] = []
 
-    async def look(self) -> Looked:
+    async def look(self) -> ScopeResult:
         text = (await self._repository.read(self._path)).decode(errors="replace")
         told = document(text, self._path)
         services = compose_file.services_of(told, await self._variables(), self._path)
@@ -43,7 +52,7 @@ class ComposeAudit:
         self._project = self._project_of(told)
         containers, trouble = await self._containers()
         if trouble:
-            return Looked("compose", 0, (), (f"project {self._project}: {trouble}",))
+            return ScopeResult("compose", 0, (), (f"project {self._project}: {trouble}",))
         images = await self._images(containers)
         by_service: dict[str, list[Any]] = {}
         for one in containers:
@@ -55,7 +64,7 @@ class ComposeAudit:
         for name, extra in sorted(by_service.items()):
             if not fits_any(self._wanted.ignore, name):
                 self._extra(name, extra)
-        return Looked("compose", len(services), tuple(self._found))
+        return ScopeResult("compose", len(services), tuple(self._found))
 
     async def _variables(self) -> dict[str, str]:
         beside = posixpath.join(posixpath.dirname(self._path), ".env")
@@ -98,7 +107,7 @@ class ComposeAudit:
         file = shlex.quote(self._path)
         up = f"{self._docker} compose -p {self._project} -f {file} up -d {service}"
         self._found.append(
-            Finding(
+            DriftFinding(
                 "compose", f"service {self._project}/{service}", field,
                 diff_text.brief(self._hide(str(declared))), diff_text.brief(self._hide(str(live))),
                 source=self._path, terminal=self._live.name, who=who or Who(),
@@ -109,7 +118,9 @@ class ComposeAudit:
             )
         )  # fmt: skip
 
-    def _compare(self, service: Service, there: Sequence[Any], images: Mapping[str, Any]) -> None:
+    def _compare(
+        self, service: ComposeService, there: Sequence[Any], images: Mapping[str, Any]
+    ) -> None:
         running = [one for one in there if one["State"].get("Running")]
         if not there:
             self._add(service.name, "missing", f"{service.replicas} running", "no container")
@@ -131,7 +142,7 @@ class ComposeAudit:
 
 
 def _differences(
-    service: Service, there: Sequence[Any], images: Mapping[str, Any]
+    service: ComposeService, there: Sequence[Any], images: Mapping[str, Any]
 ) -> list[tuple[str, str, str, Any]]:
     """Field, declared, live and a container of which it is so; one for each field."""
     found: dict[str, tuple[str, str, str, Any]] = {}
@@ -171,7 +182,7 @@ def _differences(
 
 
 def _environment(
-    service: Service, config: Mapping[str, Any], image: Mapping[str, Any]
+    service: ComposeService, config: Mapping[str, Any], image: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
     """Declared variables, and those that neither the file nor the image brings."""
     there = dict(one.split("=", 1) for one in config.get("Env") or () if "=" in one)

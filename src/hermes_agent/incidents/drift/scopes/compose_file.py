@@ -13,7 +13,7 @@ class Unresolved(Exception):
     """A value depends on a variable that the repository does not set."""
 
 
-class Service(NamedTuple):
+class ComposeService(NamedTuple):
     """None stands for what is not declared, or depends on a variable nobody knows."""
 
     name: str
@@ -30,14 +30,14 @@ class Service(NamedTuple):
     network_mode: str | None
 
 
-def services_of(document: Any, variables: Mapping[str, str], path: str) -> Sequence[Service]:
+def services_of(document: Any, variables: Mapping[str, str], path: str) -> Sequence[ComposeService]:
     listed = document.get("services") if isinstance(document, dict) else None
     if not isinstance(listed, dict):
         raise UsageError(f"{path} declares no services", "it must be a Compose file")
     return [_service(name, told or {}, variables) for name, told in listed.items()]
 
 
-def _service(name: str, told: Mapping[str, Any], variables: Mapping[str, str]) -> Service:
+def _service(name: str, told: Mapping[str, Any], variables: Mapping[str, str]) -> ComposeService:
     def text(key: str) -> str | None:
         return resolved(told[key], variables) if told.get(key) is not None else None
 
@@ -52,7 +52,7 @@ def _service(name: str, told: Mapping[str, Any], variables: Mapping[str, str]) -
         words = tuple(shlex.split(line))
     deploy = told.get("deploy") or {}
     replicas = deploy.get("replicas", told.get("scale", 1))
-    return Service(
+    return ComposeService(
         name, text("image"), _environment(told.get("environment"), variables),
         _ports(told.get("ports"), variables), int(replicas), words, text("restart"), text("user"),
         bool(told.get("privileged", False)), _mounts(told.get("volumes") or (), variables),

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from hermes_agent.incidents.drift.values import Live
+from hermes_agent.incidents.drift.values import LiveState
 
 CHUNK = 150
 """Paths in one command."""
@@ -45,7 +45,7 @@ class Listing(NamedTuple):
         return not any(at == one or at.startswith(f"{one}/") for one in self.closed)
 
 
-async def listed(live: Live, root: str, depth: int | None = None) -> Listing:
+async def listed(live: LiveState, root: str, depth: int | None = None) -> Listing:
     """Everything below a root, links not followed."""
     shape = r"%y\t%m\t%u\t%g\t%s\t%T@\t%C@\t%l\t%P\0"
     bound = "" if depth is None else f"-maxdepth {depth} "
@@ -75,7 +75,7 @@ def chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         yield paths[start : start + CHUNK]
 
 
-async def sums(live: Live, paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+async def sums(live: LiveState, paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """SHA-256 by path, and what could not be read."""
     found: dict[str, str] = {}
     troubles = []
@@ -93,7 +93,7 @@ async def sums(live: Live, paths: Sequence[str]) -> tuple[dict[str, str], list[s
     return found, troubles
 
 
-async def content(live: Live, path: str) -> tuple[bytes | None, str]:
+async def content(live: LiveState, path: str) -> tuple[bytes | None, str]:
     """A file's bytes; None, with the reason, where they are not to be had."""
     told = await live.ask(f"base64 -w0 -- {shlex.quote(path)}")
     if not told.ok:
@@ -104,7 +104,7 @@ async def content(live: Live, path: str) -> tuple[bytes | None, str]:
         return None, "it changed while it was read"
 
 
-async def text_of(live: Live, path: str, lines: int = 20_000) -> str:
+async def text_of(live: LiveState, path: str, lines: int = 20_000) -> str:
     """The end of a log; empty where there is none or it must not be read."""
     told = await live.ask(f"tail -n {lines} -- {shlex.quote(path)}")
     return told.out if told.ok else ""

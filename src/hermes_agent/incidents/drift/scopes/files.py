@@ -7,13 +7,20 @@ from collections.abc import Mapping, Sequence
 
 from hermes_agent.incidents.drift import diff_text
 from hermes_agent.incidents.drift.attribution.who import Trails
-from hermes_agent.incidents.drift.config import Files
+from hermes_agent.incidents.drift.config import FilesScope
 from hermes_agent.incidents.drift.matching import fits, fits_any
 from hermes_agent.incidents.drift.recommendations import OLDER
 from hermes_agent.incidents.drift.scopes import file_facts
 from hermes_agent.incidents.drift.scopes.file_facts import Fact
-from hermes_agent.incidents.drift.scopes.repository import Entry, Repository, clean
-from hermes_agent.incidents.drift.values import Advice, Finding, Hidden, Live, Looked, Scope
+from hermes_agent.incidents.drift.scopes.repository import Repository, RepositoryFile, clean
+from hermes_agent.incidents.drift.values import (
+    Advice,
+    DriftFinding,
+    LiveState,
+    Scope,
+    ScopeResult,
+    SecretFilter,
+)
 
 HERE = "local"
 """The terminal of the machine that the repository is on."""
@@ -25,8 +32,8 @@ class FileAudit:
     """One folder of the repository against one of the machine."""
 
     def __init__(
-        self, wanted: Files, repository: Repository, live: Live, trails: Trails, hide: Hidden,
-        scope: Scope = "files",
+        self, wanted: FilesScope, repository: Repository, live: LiveState, trails: Trails,
+        hide: SecretFilter, scope: Scope = "files",
     ) -> None:  # fmt: skip
         self._wanted = wanted
         self._repository = repository
@@ -36,17 +43,17 @@ class FileAudit:
         self._scope = scope
         self._root = wanted.live.rstrip("/") or "/"
         self._base = clean(wanted.declared)
-        self._found: list[Finding] = []
+        self._found: list[DriftFinding] = []
         self._troubles: list[str] = []
 
-    async def look(self) -> Looked:
+    async def look(self) -> ScopeResult:
         entries = {self._below(one): one for one in self._repository.below(self._base)}
         entries = {at: one for at, one in entries.items() if not self._ignored(at)}
         listing = await file_facts.listed(self._live, self._root)
         if listing.trouble:
             self._troubles.append(listing.trouble)
         if listing.trouble and not listing.facts:  # nothing can be said of what is not seen
-            return Looked(self._scope, 0, (), tuple(self._troubles))
+            return ScopeResult(self._scope, 0, (), tuple(self._troubles))
         for at, entry in entries.items():
             fact = listing.facts.get(at)
             if fact is None and listing.sees(at):
@@ -56,9 +63,9 @@ class FileAudit:
         await self._contents(entries, listing.facts)
         if self._wanted.extra and "" not in entries:
             await self._extras(entries, listing.facts)
-        return Looked(self._scope, len(entries), tuple(self._found), tuple(self._troubles))
+        return ScopeResult(self._scope, len(entries), tuple(self._found), tuple(self._troubles))
 
-    def _below(self, entry: Entry) -> str:
+    def _below(self, entry: RepositoryFile) -> str:
         """Where it lies below the root; empty where the root is this very file."""
         return entry.path[len(self._base) :].lstrip("/")
 
@@ -70,10 +77,10 @@ class FileAudit:
 
     def _add(self, at: str, field: str, **more: object) -> None:
         self._found.append(
-            Finding(self._scope, self._path(at), field, terminal=self._live.name, **more)  # type: ignore[arg-type]  # fields by name
+            DriftFinding(self._scope, self._path(at), field, terminal=self._live.name, **more)  # type: ignore[arg-type]  # fields by name
         )
 
-    def _missing(self, at: str, entry: Entry) -> None:
+    def _missing(self, at: str, entry: RepositoryFile) -> None:
         path, mode = self._path(at), self._mode(at) or ("0755" if entry.executable else "0644")
         if entry.kind == "link":
             revert = f'ln -s "$({self._git_show(entry)})" {shlex.quote(path)}'
@@ -85,11 +92,11 @@ class FileAudit:
             advice=Advice(revert=revert, adopt=adopt),
         )  # fmt: skip
 
-    def _git_show(self, entry: Entry) -> str:
+    def _git_show(self, entry: RepositoryFile) -> str:
         object = f"{self._repository.commit[:12]}:{entry.path}"
         return shlex.join(["git", "-C", self._repository.folder, "show", object])
 
-    def _brought(self, entry: Entry, path: str, mode: str = "") -> str:
+    def _brought(self, entry: RepositoryFile, path: str, mode: str = "") -> str:
         """The command that writes what is declared."""
         show, quoted = self._git_show(entry), shlex.quote(path)
         if self._live.name != HERE:  # Git and the file are on two machines
@@ -114,7 +121,7 @@ class FileAudit:
                 return mode.zfill(4)
         return ""
 
-    async def _facts(self, at: str, entry: Entry, fact: Fact) -> None:
+    async def _facts(self, at: str, entry: RepositoryFile, fact: Fact) -> None:
         """Kind, mode and owner."""
         path, quoted = self._path(at), shlex.quote(self._path(at))
         if {"file": "f", "link": "l"}[entry.kind] != fact.kind:
@@ -145,7 +152,7 @@ class FileAudit:
                     advice=Advice(revert=f"{program} {shlex.quote(declared)} {quoted}"),
                 )  # fmt: skip
 
-    def _wrong_mode(self, at: str, entry: Entry, fact: Fact) -> str | None:
+    def _wrong_mode(self, at: str, entry: RepositoryFile, fact: Fact) -> str | None:
         """What the mode should be, where it is not."""
         if wanted := self._mode(at):
             return None if wanted == fact.mode else wanted
@@ -156,7 +163,9 @@ class FileAudit:
         right = right | (right >> 2 & 0o111) if entry.executable else right & ~0o111
         return f"{right:04o}"
 
-    async def _contents(self, entries: Mapping[str, Entry], facts: Mapping[str, Fact]) -> None:
+    async def _contents(
+        self, entries: Mapping[str, RepositoryFile], facts: Mapping[str, Fact]
+    ) -> None:
         both = [at for at in entries if at in facts and entries[at].kind == "file"]
         files = [at for at in both if facts[at].kind == "f"]
         data = await self._repository.read_all(list(entries.values()))
@@ -180,7 +189,7 @@ class FileAudit:
                     who=await self._trails.of(self._path(at), fact), advice=Advice(revert=link),
                 )  # fmt: skip
 
-    async def _content(self, at: str, entry: Entry, fact: Fact, declared: bytes) -> None:
+    async def _content(self, at: str, entry: RepositoryFile, fact: Fact, declared: bytes) -> None:
         path = self._path(at)
         live, why = None, "it is too large to be shown"
         if fact.size <= file_facts.MOST_BYTES and len(declared) <= file_facts.MOST_BYTES:
@@ -203,7 +212,7 @@ class FileAudit:
             advice=Advice(revert=revert, adopt=adopt, patch=patch),
         )  # fmt: skip
 
-    async def _known_version(self, entry: Entry, live: bytes) -> tuple[str, ...]:
+    async def _known_version(self, entry: RepositoryFile, live: bytes) -> tuple[str, ...]:
         """Whether what is live was declared once: then nobody changed it, it was not brought up to
         date, or was put back."""
         blob = diff_text.blob_id(live)
@@ -213,7 +222,9 @@ class FileAudit:
                 return (f"live is the version of commit {by}: {OLDER}",)
         return ()
 
-    async def _extras(self, entries: Mapping[str, Entry], facts: Mapping[str, Fact]) -> None:
+    async def _extras(
+        self, entries: Mapping[str, RepositoryFile], facts: Mapping[str, Fact]
+    ) -> None:
         """What lies in folders that hold declared files and is not declared. A folder that is not
         is one finding, with what is in it."""
         folders = {parent for at in entries for parent in _parents(at)}

@@ -12,13 +12,20 @@ from hermes_agent.incidents.drift.attribution.who import Trails
 from hermes_agent.incidents.drift.config import Packages
 from hermes_agent.incidents.drift.matching import fits_any
 from hermes_agent.incidents.drift.scopes.repository import Repository, clean
-from hermes_agent.incidents.drift.values import Advice, Answer, Finding, Live, Looked, Who
+from hermes_agent.incidents.drift.values import (
+    Advice,
+    CommandAnswer,
+    DriftFinding,
+    LiveState,
+    ScopeResult,
+    Who,
+)
 
 AUTOMATIC = ("unattended-upgrade", "packagekit", "landscape", "ansible", "puppet", "salt", "chef")
 """Programs that install by themselves, by how their command lines begin or what they name."""
 
 
-class Line(NamedTuple):
+class PackageLine(NamedTuple):
     name: str
     version: str
     wanted: bool
@@ -71,7 +78,9 @@ MANAGERS: Mapping[str, Manager] = {
 }  # fmt: skip
 
 
-async def look(wanted: Packages, repository: Repository, live: Live, trails: Trails) -> Looked:
+async def look(
+    wanted: Packages, repository: Repository, live: LiveState, trails: Trails
+) -> ScopeResult:
     manager = MANAGERS.get(wanted.manager)
     if manager is None:
         raise UsageError(
@@ -86,27 +95,29 @@ async def look(wanted: Packages, repository: Repository, live: Live, trails: Tra
         command, read = f"find {folder} -type d -name '*.dist-info' -printf '%f\\n'", _dist_info
     told = await live.ask(command)
     if not told.ok:
-        return Looked("packages", 0, (), (f"{wanted.manager}: {told.trouble}",))
+        return ScopeResult("packages", 0, (), (f"{wanted.manager}: {told.trouble}",))
     there = _understood(told, read)
     if there is None:
-        return Looked("packages", 0, (), (f"{wanted.manager}: its list cannot be read",))
+        return ScopeResult("packages", 0, (), (f"{wanted.manager}: its list cannot be read",))
     found = []
     for line in lines:
         version = there.get(line.name)
         if line.wanted == (version is not None) and line.version in ("", version):
             continue
         found.append(await _finding(line, version, path, manager, live, trails))
-    return Looked("packages", len(lines), tuple(found))
+    return ScopeResult("packages", len(lines), tuple(found))
 
 
-def _understood(told: Answer, read: Callable[[str], dict[str, str]]) -> dict[str, str] | None:
+def _understood(
+    told: CommandAnswer, read: Callable[[str], dict[str, str]]
+) -> dict[str, str] | None:
     try:
         return read(told.out)
     except (msgspec.MsgspecError, KeyError, TypeError):
         return None
 
 
-def declared(text: str, manager: str) -> list[Line]:
+def declared(text: str, manager: str) -> list[PackageLine]:
     """The lines of a list; options, hashes and markers of pip are passed over."""
     found = []
     for number, raw in enumerate(text.splitlines(), 1):
@@ -119,13 +130,18 @@ def declared(text: str, manager: str) -> list[Line]:
         if any(sign in line for sign in "<>~@"):  # a range is not one version to compare with
             name, version = re.split(r"[<>~@!=\s\[]", line.lstrip("!"), maxsplit=1)[0], ""
         name = _plain(name) if manager == "pip" else name.partition(":")[0]
-        found.append(Line(name, version.lstrip("=").strip(), wanted, number))
+        found.append(PackageLine(name, version.lstrip("=").strip(), wanted, number))
     return found
 
 
 async def _finding(
-    line: Line, version: str | None, path: str, manager: Manager, live: Live, trails: Trails
-) -> Finding:
+    line: PackageLine,
+    version: str | None,
+    path: str,
+    manager: Manager,
+    live: LiveState,
+    trails: Trails,
+) -> DriftFinding:
     name = shlex.quote(line.name)
     pinned = f"{manager.pin}{shlex.quote(line.version)}" if line.version else ""
     if not line.wanted:
@@ -139,7 +155,7 @@ async def _finding(
         adopt += "take it out"
     else:
         adopt += f"{line.name}{'==' if manager.pin == '==' else '='}{version}"
-    return Finding(
+    return DriftFinding(
         "packages", line.name, field, declared, version or "not installed", source=path,
         terminal=live.name, who=await _who(line.name, trails),
         advice=Advice(revert=advice, adopt=adopt),

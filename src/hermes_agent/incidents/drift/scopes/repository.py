@@ -18,7 +18,7 @@ QUIET = {
 }  # fmt: skip
 
 
-class Entry(NamedTuple):
+class RepositoryFile(NamedTuple):
     """A file of the commit."""
 
     path: str
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     blob: str
 
 
-class Version(NamedTuple):
+class FileCommit(NamedTuple):
     """A commit that changed a file."""
 
     commit: str
@@ -46,7 +46,7 @@ class Repository:
         self.commit = ""
         self.subject = ""
         self._environ = {**environ, **QUIET}
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, RepositoryFile] = {}
 
     @classmethod
     async def open(cls, folder: str, environ: Mapping[str, str], ref: str = "") -> "Repository":
@@ -63,7 +63,7 @@ class Repository:
         made._entries = {entry.path: entry for entry in map(_entry, listed.split(b"\0")) if entry}
         return made
 
-    def below(self, path: str) -> Sequence[Entry]:
+    def below(self, path: str) -> Sequence[RepositoryFile]:
         """The files of a folder, or the one file that it is."""
         path = clean(path)
         if path in self._entries:
@@ -84,7 +84,7 @@ class Repository:
         (entry,) = self.below(path)
         return await self._git("cat-file", "blob", entry.blob)
 
-    async def read_all(self, entries: Sequence[Entry]) -> dict[str, bytes]:
+    async def read_all(self, entries: Sequence[RepositoryFile]) -> dict[str, bytes]:
         """By path."""
         asked = "".join(f"{entry.blob}\n" for entry in entries).encode()
         told = await self._git("cat-file", "--batch", given=asked)
@@ -96,7 +96,7 @@ class Repository:
             place = end + size + 2
         return found
 
-    async def versions(self, path: str) -> Sequence[Version]:
+    async def versions(self, path: str) -> Sequence[FileCommit]:
         """The commits that changed a file, newest first."""
         told = await self._git(
             "log", f"-{VERSIONS}", "--format=%x01%H%x00%an%x00%at%x00%s%x00", "--raw",
@@ -108,7 +108,7 @@ class Repository:
             commit, author, at, subject, raw = block.split("\0", 4)
             words = raw.split()
             blob = words[3] if len(words) > 3 else ""
-            found.append(Version(commit, author, float(at), subject, blob))
+            found.append(FileCommit(commit, author, float(at), subject, blob))
         return found
 
     async def _git(self, *words: str, given: bytes | None = None) -> bytes:
@@ -148,7 +148,7 @@ def clean(path: str) -> str:
     return "" if whole == "." else whole
 
 
-def _entry(line: bytes) -> Entry | None:
+def _entry(line: bytes) -> RepositoryFile | None:
     facts, _, path = line.partition(b"\t")
     if not path:
         return None
@@ -156,4 +156,4 @@ def _entry(line: bytes) -> Entry | None:
     if kind != b"blob":  # a submodule: another repository's business
         return None
     sort = "link" if mode == b"120000" else "file"
-    return Entry(path.decode(errors="replace"), sort, mode == b"100755", blob.decode())
+    return RepositoryFile(path.decode(errors="replace"), sort, mode == b"100755", blob.decode())

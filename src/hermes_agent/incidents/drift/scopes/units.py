@@ -6,14 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from hermes_agent.incidents.drift import diff_text
 from hermes_agent.incidents.drift.attribution.who import Trails
-from hermes_agent.incidents.drift.config import Files, Units
+from hermes_agent.incidents.drift.config import FilesScope, Units
 from hermes_agent.incidents.drift.matching import fits_any
 from hermes_agent.incidents.drift.scopes import file_facts
 from hermes_agent.incidents.drift.scopes.file_facts import Fact
 from hermes_agent.incidents.drift.scopes.files import HERE, FileAudit
-from hermes_agent.incidents.drift.scopes.repository import Entry, Repository, clean
+from hermes_agent.incidents.drift.scopes.repository import Repository, RepositoryFile, clean
 from hermes_agent.incidents.drift.scopes.unit_file import settings_of
-from hermes_agent.incidents.drift.values import Advice, Finding, Hidden, Live, Looked, Who
+from hermes_agent.incidents.drift.values import (
+    Advice,
+    DriftFinding,
+    LiveState,
+    ScopeResult,
+    SecretFilter,
+    Who,
+)
 
 KINDS = (".service", ".timer", ".socket", ".path", ".mount", ".target", ".slice", ".automount")
 FACTS = ("Id", "LoadState", "FragmentPath", "DropInPaths", "UnitFileState", "ActiveState",
@@ -26,14 +33,19 @@ class UnitAudit(FileAudit):
     """A folder of unit files against one of the machine, and against the manager."""
 
     def __init__(
-        self, wanted: Units, repository: Repository, live: Live, trails: Trails, hide: Hidden
+        self,
+        wanted: Units,
+        repository: Repository,
+        live: LiveState,
+        trails: Trails,
+        hide: SecretFilter,
     ) -> None:
         folder = f"{wanted.root.rstrip('/')}{wanted.live}"
-        files = Files(wanted.declared, folder, extra=False, ignore=wanted.ignore)
+        files = FilesScope(wanted.declared, folder, extra=False, ignore=wanted.ignore)
         super().__init__(files, repository, live, trails, hide, "units")
         self._units = wanted
 
-    async def look(self) -> Looked:
+    async def look(self) -> ScopeResult:
         looked = await super().look()
         entries = [self._below(one) for one in self._repository.below(self._base)]
         units = [at for at in entries if at.endswith(KINDS) and "/" not in at]
@@ -47,7 +59,9 @@ class UnitAudit(FileAudit):
             await self._dropped_in(unit, entries, (known or {}).get(unit, {}))
             self._loaded(unit, (known or {}).get(unit, {}))
         await self._enabled(known or {})
-        return Looked("units", looked.checked, tuple(self._found), tuple(self._troubles), notes)
+        return ScopeResult(
+            "units", looked.checked, tuple(self._found), tuple(self._troubles), notes
+        )
 
     @property
     def _reload(self) -> str:
@@ -68,7 +82,7 @@ class UnitAudit(FileAudit):
         ]
         return dict(zip(units, blocks, strict=False))
 
-    async def _content(self, at: str, entry: Entry, fact: Fact, declared: bytes) -> None:
+    async def _content(self, at: str, entry: RepositoryFile, fact: Fact, declared: bytes) -> None:
         """One finding for each setting; comments and blanks are nobody's business."""
         before = diff_text.decoded(declared)
         live, _ = await file_facts.content(self._live, self._path(at))
@@ -120,7 +134,7 @@ class UnitAudit(FileAudit):
         names = sorted(settings_of(text)) or ["nothing"]
         there = posixpath.join(clean(self._units.declared), f"{unit}.d", posixpath.basename(path))
         self._found.append(
-            Finding(
+            DriftFinding(
                 "units", unit, f"drop-in {posixpath.basename(path)}",
                 declared="no such drop-in", live=f"{path} sets {', '.join(names)}",
                 diff=diff_text.shown("", text, there, self._hide)[0], terminal=self._live.name,
@@ -137,7 +151,7 @@ class UnitAudit(FileAudit):
 
         def add(field: str, declared: str, live: str, revert: str) -> None:
             self._found.append(
-                Finding("units", unit, field, declared, live, terminal=self._live.name,
+                DriftFinding("units", unit, field, declared, live, terminal=self._live.name,
                         source=posixpath.join(self._base, unit), advice=Advice(revert=revert))
             )  # fmt: skip
 
@@ -163,7 +177,7 @@ class UnitAudit(FileAudit):
             if state.startswith("enabled") != enabled:
                 verb = "enable" if enabled else "disable"
                 self._found.append(
-                    Finding(
+                    DriftFinding(
                         "units", unit, "enabled", "enabled" if enabled else "disabled", state,
                         terminal=self._live.name, source="drift.yaml",
                         advice=Advice(revert=f"systemctl {root}{verb} {shlex.quote(unit)}"),

@@ -6,7 +6,7 @@ import msgspec
 
 from hermes_agent.core.settings.services import DeviceLogin
 from hermes_agent.models.keys.oauth.device_flow import (
-    Signing,
+    LoginContext,
     answered,
     claims,
     confirmed,
@@ -22,7 +22,7 @@ _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "applica
 _NOT_YET = (403, 404)
 
 
-async def log_in_codex(name: str, login: DeviceLogin, signing: Signing) -> Token:
+async def log_in_codex(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
     """The user enters the code at a page of OpenAI's; what comes of it is exchanged for tokens."""
     parts = urlsplit(login.device_url)
     origin = f"{parts.scheme}://{parts.netloc}"

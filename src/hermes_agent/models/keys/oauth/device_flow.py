@@ -13,7 +13,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.services import DeviceLogin
 from hermes_agent.models.keys.oauth.tokens import Token
-from hermes_agent.models.wires.http import Wire
+from hermes_agent.models.wires.http import HttpConnection
 
 INTERVAL = 5.0
 """Seconds between two asks, where the service names none."""
@@ -29,7 +29,7 @@ Show = Callable[[str, str], None]
 """Told the code and the address where the user enters it."""
 
 
-class Post(Protocol):
+class HttpPost(Protocol):
     async def __call__(
         self, url: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
@@ -37,10 +37,10 @@ class Post(Protocol):
         ...
 
 
-class Signing(Struct, frozen=True):
+class LoginContext(Struct, frozen=True):
     """What a login needs of the world."""
 
-    post: Post
+    post: HttpPost
     show: Show
     clock: Clock
     sleep: Callable[[float], Awaitable[None]]
@@ -48,7 +48,7 @@ class Signing(Struct, frozen=True):
 
 
 async def post_by_http(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-    wire = Wire(url, {}, REQUEST_SECONDS)
+    wire = HttpConnection(url, {}, REQUEST_SECONDS)
     try:
         async with wire.post("", body, headers) as answer:
             return answer.status, await answer.read()
@@ -56,7 +56,7 @@ async def post_by_http(url: str, body: bytes, headers: Mapping[str, str]) -> tup
         await wire.close()
 
 
-async def log_in(name: str, login: DeviceLogin, signing: Signing) -> Token:
+async def log_in(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
     """Show a code and wait until the user has confirmed it. Cancel it to give up."""
     if login.flow == "codex":
         from hermes_agent.models.keys.oauth.codex import log_in_codex
@@ -85,7 +85,7 @@ async def log_in(name: str, login: DeviceLogin, signing: Signing) -> Token:
 
 
 async def confirmed(
-    name: str, codes: Answer, ask: Callable[[], Awaitable[Token | float]], signing: Signing
+    name: str, codes: Answer, ask: Callable[[], Awaitable[Token | float]], signing: LoginContext
 ) -> Token:
     """Ask again and again until there is a token. `ask` returns it, or by how many seconds the
     pause has to grow; trouble on the way to the service is no answer."""
@@ -107,7 +107,7 @@ async def confirmed(
         pause += outcome
 
 
-async def renew(name: str, login: DeviceLogin, token: Token, post: Post, clock: Clock) -> Token:
+async def renew(name: str, login: DeviceLogin, token: Token, post: HttpPost, clock: Clock) -> Token:
     """A new token for an old one, which may be worth nothing afterwards."""
     fields = {"grant_type": "refresh_token", "client_id": login.client}
     headers = dict(_FORM)

@@ -1,6 +1,6 @@
 """Services that let people sign in with a code on another device."""
 
-from hermes_agent.core.settings.services import DeviceLogin, Service
+from hermes_agent.core.settings.services import DeviceLogin, ModelService
 
 LOGINS: dict[str, DeviceLogin] = {
     "nous": DeviceLogin(
@@ -26,5 +26,5 @@ LOGINS: dict[str, DeviceLogin] = {
 """By the name of the service."""
 
 
-def login_of(name: str, service: Service) -> DeviceLogin | None:
+def login_of(name: str, service: ModelService) -> DeviceLogin | None:
     return service.login or LOGINS.get(name)

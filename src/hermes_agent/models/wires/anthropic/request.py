@@ -20,8 +20,8 @@ from hermes_agent.core.messages import (
     Message,
     ModelFacts,
     Prompt,
+    ReasoningBlock,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -49,7 +49,7 @@ _MARK = {"type": "ephemeral"}
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class KeptThought(Struct, frozen=True, omit_defaults=True):
+class AnthropicProviderState(Struct, frozen=True, omit_defaults=True):
     """What must go back with a thought: the signature of its text, or all of it in cipher."""
 
     signature: str = ""
@@ -132,9 +132,9 @@ def _thought_through(turns: Sequence[Block]) -> bool:
     return True
 
 
-def _thought(thought: Thought) -> Block | None:
+def _thought(thought: ReasoningBlock) -> Block | None:
     try:
-        kept = msgspec.json.decode(thought.body, type=KeptThought)
+        kept = msgspec.json.decode(thought.body, type=AnthropicProviderState)
     except msgspec.MsgspecError:
         return None
     if kept.data:

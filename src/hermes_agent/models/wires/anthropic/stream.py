@@ -7,14 +7,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hermes_agent.core.errors import ModelError, ModelTrouble
-from hermes_agent.core.messages import Request, Stop, Thought, Usage
-from hermes_agent.models.wires.anthropic.request import KeptThought, request_body
+from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
+from hermes_agent.models.wires.anthropic.request import AnthropicProviderState, request_body
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.errors import refusal
-from hermes_agent.models.wires.http import Answer
+from hermes_agent.models.wires.http import HttpResponse
 from hermes_agent.models.wires.streaming import (
-    HttpSpeaker,
-    ServerSent,
+    HttpWireClient,
+    SseAccumulator,
     bearer,
     path_of,
     standing_headers,
@@ -114,7 +114,7 @@ class _OpenBlock:
         self.open = True
 
 
-class Assembly(ServerSent):
+class AnthropicAccumulator(SseAccumulator):
     """Makes one answer of the events of a stream."""
 
     stops = STOPS
@@ -209,18 +209,18 @@ class Assembly(ServerSent):
                 arguments = "".join(block.pieces) or _whole_input(block.head)
                 yield block.head.id or "", block.head.name or "", arguments
 
-    def thoughts(self) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[ReasoningBlock, ...]:
         thoughts = []
         for block in self._blocks.values():
             if block.head.type == "thinking":
-                kept = KeptThought(signature=block.signature)
+                kept = AnthropicProviderState(signature=block.signature)
             elif block.head.type == "redacted_thinking":
-                kept = KeptThought(data=block.head.data or "")
+                kept = AnthropicProviderState(data=block.head.data or "")
             else:
                 continue
-            body = msgspec.json.encode(kept).decode() if kept != KeptThought() else ""
+            body = msgspec.json.encode(kept).decode() if kept != AnthropicProviderState() else ""
             text = "".join(block.pieces)
-            thoughts.append(Thought(self.name, text, body, block.chars, block.calls))
+            thoughts.append(ReasoningBlock(self.name, text, body, block.chars, block.calls))
         return tuple(thoughts)
 
     def written(self) -> str:
@@ -241,7 +241,7 @@ class Assembly(ServerSent):
             self._reasoning,
         )
 
-    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
         # By this status the service says that the answer itself took too long.
         kind: ModelTrouble | None = "timeout" if status == 504 else None
         pause = answer.retry_after() if answer is not None else None
@@ -258,7 +258,7 @@ def _whole_input(head: _Block) -> str:
     return said if said not in ("", "{}", "null") else ""
 
 
-def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+def open_speaker(endpoint: Endpoint) -> HttpWireClient:
     standing = {name.lower(): value for name, value in standing_headers(endpoint).items()}
     betas = standing.pop("anthropic-beta", "")
 
@@ -267,7 +267,7 @@ def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
         return body, headers_of(credential, betas, budgeted=budgeted)
 
     path, headers = path_of(endpoint, "/v1/messages"), {"anthropic-version": VERSION} | standing
-    return HttpSpeaker(endpoint, path, headers, asked, Assembly)
+    return HttpWireClient(endpoint, path, headers, asked, AnthropicAccumulator)
 
 
 def headers_of(credential: Credential, betas: str, *, budgeted: bool) -> dict[str, str]:

@@ -9,8 +9,8 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.bedrock.request import request_body
 from hermes_agent.models.wires.bedrock.signing import signed_headers
-from hermes_agent.models.wires.bedrock.stream import Assembly
-from hermes_agent.models.wires.streaming import HttpSpeaker, bearer, path_of
+from hermes_agent.models.wires.bedrock.stream import BedrockAccumulator
+from hermes_agent.models.wires.streaming import HttpWireClient, bearer, path_of
 
 REGION_HEADER = "x-amz-region"
 """Names the region where the address does not: a proxy, a private address."""
@@ -18,7 +18,7 @@ REGION_HEADER = "x-amz-region"
 _REGION = re.compile(r"\bbedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
 
-def open_speaker(endpoint: Endpoint, clock: Clock = time.time) -> HttpSpeaker:
+def open_speaker(endpoint: Endpoint, clock: Clock = time.time) -> HttpWireClient:
     path = path_to(endpoint)
 
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
@@ -26,7 +26,7 @@ def open_speaker(endpoint: Endpoint, clock: Clock = time.time) -> HttpSpeaker:
         return body, headers_of(endpoint, path, body, credential, clock())
 
     headers = {"accept": "application/vnd.amazon.eventstream"} | endpoint.service.headers
-    return HttpSpeaker(endpoint, path, headers, asked, Assembly)
+    return HttpWireClient(endpoint, path, headers, asked, BedrockAccumulator)
 
 
 def path_to(endpoint: Endpoint) -> str:

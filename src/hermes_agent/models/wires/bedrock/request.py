@@ -13,8 +13,8 @@ from hermes_agent.core.messages import (
     Effort,
     Media,
     Message,
+    ReasoningBlock,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -253,7 +253,7 @@ def _input(call: ToolCall) -> msgspec.Raw:
     return msgspec.Raw(call.arguments.encode())
 
 
-def _thought(thought: Thought) -> Block | None:
+def _thought(thought: ReasoningBlock) -> Block | None:
     """The thought as Bedrock gave it; None where it has no signature, since Bedrock would take
     it from nobody."""
     try:

@@ -7,13 +7,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import ModelError, ModelTrouble
-from hermes_agent.core.messages import Reply, Request, Stop, Thought, Usage
+from hermes_agent.core.messages import ReasoningBlock, Reply, Request, Stop, Usage
 from hermes_agent.models.wires import streaming
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.bedrock.event_stream import FrameReader
 from hermes_agent.models.wires.bedrock.request import ThoughtBody
 from hermes_agent.models.wires.errors import refusal
-from hermes_agent.models.wires.http import Answer
+from hermes_agent.models.wires.http import HttpResponse
 
 STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -115,7 +115,7 @@ class _Error(Struct, frozen=True, gc=False):
     type: Any = msgspec.field(name="__type", default="")
 
 
-class Unreadable(ValueError):
+class UnreadableEvent(ValueError):
     """An event that cannot be part of an answer."""
 
 
@@ -137,7 +137,7 @@ class _OpenThought:
         self.redacted = ""
 
 
-class Assembly(streaming.Assembly):
+class BedrockAccumulator(streaming.ResponseAccumulator):
     """Makes one answer of the frames of a stream."""
 
     stops = STOPS
@@ -182,7 +182,7 @@ class Assembly(streaming.Assembly):
                     self._calls[index].whole = True
             case "messageStop":
                 if not all(call.whole for call in self._calls.values()):
-                    raise Unreadable("a call has no end")
+                    raise UnreadableEvent("a call has no end")
                 self.end(_decoded(payload, _MessageStop).stop_reason or "end_turn")
             case "metadata":
                 tokens = _decoded(payload, _Metadata).usage
@@ -198,7 +198,7 @@ class Assembly(streaming.Assembly):
         elif piece.tool_use is not None:
             call = self._calls.get(index)
             if call is None or call.whole:
-                raise Unreadable("arguments for a call that is not open")
+                raise UnreadableEvent("arguments for a call that is not open")
             call.arguments.append(piece.tool_use.input)
         elif (said := piece.reasoning_content) is not None:
             thought = self._thoughts.get(index)
@@ -214,7 +214,7 @@ class Assembly(streaming.Assembly):
         if event.start is None or event.start.tool_use is None:
             return
         if event.content_block_index in self._calls:
-            raise Unreadable("two calls in one place")
+            raise UnreadableEvent("two calls in one place")
         self.begun = True
         self._calls[event.content_block_index] = _OpenCall(event.start.tool_use)
         self.called(len(self._calls))
@@ -226,7 +226,7 @@ class Assembly(streaming.Assembly):
         said = payload or headers.get(":error-message", "").encode()
         return refusal(self.endpoint, self.credential, status, said, codes=name, kind=kind)
 
-    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
         name = (answer.header("x-amzn-errortype") if answer is not None else "") or _named_in(body)
         _, kind = TROUBLES.get(_plain(name), (0, None))
         pause = answer.retry_after() if answer is not None else None
@@ -238,9 +238,11 @@ class Assembly(streaming.Assembly):
         for call in self._calls.values():
             yield call.id, call.name, "".join(call.arguments)
 
-    def thoughts(self) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[ReasoningBlock, ...]:
         return tuple(
-            Thought(self.name, "".join(thought.texts), _body(thought), thought.chars, thought.calls)
+            ReasoningBlock(
+                self.name, "".join(thought.texts), _body(thought), thought.chars, thought.calls
+            )
             for thought in self._thoughts.values()
         )
 

@@ -17,8 +17,8 @@ from hermes_agent.core.messages import (
     Message,
     ModelFacts,
     Prompt,
+    ReasoningBlock,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -48,7 +48,7 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 Place = Literal["text", "call", "thought"]
 
 
-class Mark(Struct, frozen=True, omit_defaults=True):
+class GeminiProviderState(Struct, frozen=True, omit_defaults=True):
     """What must go back with a part: its signature, and which part it was."""
 
     on: Place
@@ -187,12 +187,12 @@ def _reply_parts(message: Message, endpoint: Endpoint) -> list[Part]:
     return _all_signed(parts) if endpoint.facts.thinking == "level" else parts
 
 
-def _marks(thoughts: Sequence[Thought]) -> list[tuple[Thought, Mark]]:
+def _marks(thoughts: Sequence[ReasoningBlock]) -> list[tuple[ReasoningBlock, GeminiProviderState]]:
     """Only what is signed goes back; the rest is for people, or damaged."""
     marks = []
     for thought in thoughts:
         with suppress(msgspec.MsgspecError, RecursionError):
-            marks.append((thought, msgspec.json.decode(thought.body, type=Mark)))
+            marks.append((thought, msgspec.json.decode(thought.body, type=GeminiProviderState)))
     return marks
 
 

@@ -9,13 +9,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Request, Stop, Thought, Usage
+from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
 from hermes_agent.models.shared import sensible_pause
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.errors import refusal
-from hermes_agent.models.wires.gemini.request import Mark, Place, request_body
-from hermes_agent.models.wires.http import Answer
-from hermes_agent.models.wires.streaming import HttpSpeaker, ServerSent, path_of, standing_headers
+from hermes_agent.models.wires.gemini.request import GeminiProviderState, Place, request_body
+from hermes_agent.models.wires.http import HttpResponse
+from hermes_agent.models.wires.streaming import (
+    HttpWireClient,
+    SseAccumulator,
+    path_of,
+    standing_headers,
+)
 
 _REFUSED = (
     "SAFETY", "RECITATION", "LANGUAGE", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
@@ -100,7 +105,7 @@ _list = msgspec.json.Decoder(tuple[Raw, ...])
 _refusals = msgspec.json.Decoder(_Refusal | tuple[_Refusal, ...])
 
 
-class Assembly(ServerSent):
+class GeminiAccumulator(SseAccumulator):
     """Makes one answer of the chunks of a stream."""
 
     stops = STOPS
@@ -109,7 +114,7 @@ class Assembly(ServerSent):
         super().__init__(endpoint, request, credential)
         self._calls: list[tuple[str, str, str]] = []
         self._thinking: list[str] = []
-        self._thoughts: list[Thought] = []
+        self._thoughts: list[ReasoningBlock] = []
         self._tokens: _Usage | None = None
 
     def take(self, data: bytes) -> None:
@@ -162,8 +167,14 @@ class Assembly(ServerSent):
 
     def _sign(self, on: Place, signature: str, length: int = 0, text: str = "") -> None:
         if signature or text:
-            body = msgspec.json.encode(Mark(on, signature, length)).decode() if signature else ""
-            self._thoughts.append(Thought(self.name, text, body, self.chars, len(self._calls)))
+            body = (
+                msgspec.json.encode(GeminiProviderState(on, signature, length)).decode()
+                if signature
+                else ""
+            )
+            self._thoughts.append(
+                ReasoningBlock(self.name, text, body, self.chars, len(self._calls))
+            )
 
     def hear_whole(self, body: bytes) -> None:
         # Without its streaming, as behind some proxies, the service sends all chunks as one list.
@@ -195,7 +206,7 @@ class Assembly(ServerSent):
             "refused", f"{self.name} refused to answer: {why}", "put the request another way"
         )
 
-    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
         """What tells most stands in the details: reasons, quotas, how long to wait. A refusal in
         the middle of a stream says its own status."""
         try:
@@ -219,7 +230,7 @@ class Assembly(ServerSent):
     def made(self) -> Iterator[tuple[str, str, str]]:
         yield from self._calls
 
-    def thoughts(self) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[ReasoningBlock, ...]:
         return tuple(self._thoughts)
 
     def written(self) -> str:
@@ -245,11 +256,11 @@ def _usage(said: _Usage) -> Usage:
     return Usage(sent, max(0, said.candidates_token_count or 0) + thought, cached, 0, thought)
 
 
-def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+def open_speaker(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         keyed = {"x-goog-api-key": credential.secret} if credential.secret else {}
         return request_body(endpoint, request), keyed
 
     model = endpoint.model if "/" in endpoint.model else f"models/{endpoint.model}"
     path = path_of(endpoint, f"/{quote(model)}:streamGenerateContent", alt="sse")
-    return HttpSpeaker(endpoint, path, standing_headers(endpoint), asked, Assembly)
+    return HttpWireClient(endpoint, path, standing_headers(endpoint), asked, GeminiAccumulator)

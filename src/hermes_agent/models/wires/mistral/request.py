@@ -32,7 +32,7 @@ from hermes_agent.models.wires.history_repair import (
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 
 
-class Mark(Struct, frozen=True, omit_defaults=True):
+class MistralProviderState(Struct, frozen=True, omit_defaults=True):
     """What must go back with a thought."""
 
     signature: str = ""
@@ -123,7 +123,7 @@ def _said(message: AssistantMessage, name: str) -> str | list[dict[str, Any]]:
     said = 0
     for thought in own_thoughts(message, name):
         try:
-            mark = msgspec.json.decode(thought.body, type=Mark)
+            mark = msgspec.json.decode(thought.body, type=MistralProviderState)
         except (msgspec.MsgspecError, RecursionError):
             continue  # changed since: its signature would not fit
         if text := message.text[said : thought.chars]:

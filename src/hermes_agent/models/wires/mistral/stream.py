@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Request, Stop, Thought, Usage
+from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.mistral.request import Mark, request_body
+from hermes_agent.models.wires.mistral.request import MistralProviderState, request_body
 from hermes_agent.models.wires.streaming import (
-    HttpSpeaker,
-    ServerSent,
+    HttpWireClient,
+    SseAccumulator,
     bearer,
     path_of,
     standing_headers,
@@ -93,7 +93,7 @@ class _OpenCall:
         self.arguments: list[str] = []
 
 
-class Assembly(ServerSent):
+class MistralAccumulator(SseAccumulator):
     """Makes one answer of the chunks of a stream."""
 
     stops = STOPS
@@ -105,7 +105,7 @@ class Assembly(ServerSent):
         self._by_index: dict[int | None, _OpenCall] = {}
         self._thinking: list[str] = []
         self._signature = ""
-        self._thoughts: list[Thought] = []
+        self._thoughts: list[ReasoningBlock] = []
 
     def take(self, data: bytes) -> None:
         chunk = _chunk.decode(data)
@@ -160,8 +160,8 @@ class Assembly(ServerSent):
     def _close_thought(self) -> None:
         """End the thought that is open, if there is one."""
         if self._thinking or self._signature:
-            body = msgspec.json.encode(Mark(self._signature)).decode()
-            thought = Thought(
+            body = msgspec.json.encode(MistralProviderState(self._signature)).decode()
+            thought = ReasoningBlock(
                 self.name, "".join(self._thinking), body, self.chars, len(self._calls)
             )
             self._thoughts.append(thought)
@@ -186,7 +186,7 @@ class Assembly(ServerSent):
         for call in self._calls:
             yield call.id, call.name, "".join(call.arguments)
 
-    def thoughts(self) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[ReasoningBlock, ...]:
         return tuple(self._thoughts)
 
     def written(self) -> str:
@@ -209,9 +209,9 @@ def _usage(said: _Usage) -> Usage:
     return Usage(sent, max(0, said.completion_tokens or 0), min(sent, max(0, cached)))
 
 
-def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+def open_speaker(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         return request_body(endpoint, request), bearer(credential)
 
     path, headers = path_of(endpoint, "/chat/completions"), standing_headers(endpoint)
-    return HttpSpeaker(endpoint, path, headers, asked, Assembly)
+    return HttpWireClient(endpoint, path, headers, asked, MistralAccumulator)

@@ -23,7 +23,7 @@ from hermes_agent.models.wires.history_repair import (
     short_id,
     takes,
 )
-from hermes_agent.models.wires.openai.chat_stream import Assembly
+from hermes_agent.models.wires.openai.chat_stream import ChatAccumulator
 from hermes_agent.models.wires.openai.reasoning import details_of
 from hermes_agent.models.wires.openai.shared import (
     EMPTY,
@@ -33,7 +33,7 @@ from hermes_agent.models.wires.openai.shared import (
     fitting_id,
     headers_of,
 )
-from hermes_agent.models.wires.streaming import HttpSpeaker, path_of, standing_headers
+from hermes_agent.models.wires.streaming import HttpWireClient, path_of, standing_headers
 
 LONGEST_ID = 40
 _OF_MISTRAL = ("mistral", "ministral", "devstral", "magistral", "codestral", "pixtral", "mixtral")
@@ -203,9 +203,9 @@ def _mark(messages: list[dict[str, Any]]) -> None:
             texts[-1]["cache_control"] = MARK
 
 
-def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+def open_speaker(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         return request_body(endpoint, request), headers_of(endpoint, request, credential)
 
     path, headers = path_of(endpoint, "/chat/completions"), standing_headers(endpoint)
-    return HttpSpeaker(endpoint, path, headers, asked, Assembly)
+    return HttpWireClient(endpoint, path, headers, asked, ChatAccumulator)

@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError, ModelTrouble
-from hermes_agent.core.messages import Request, Stop, Thought, Usage
+from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.openai.reasoning import Details, Tags
 from hermes_agent.models.wires.openai.shared import counted, text_of
-from hermes_agent.models.wires.streaming import ServerSent
+from hermes_agent.models.wires.streaming import SseAccumulator
 
 STOPS: dict[str, Stop] = {
     "stop": "end",
@@ -111,7 +111,7 @@ class _OpenCall:
             self.arguments.append(text_of(piece.function.arguments))
 
 
-class Assembly(ServerSent):
+class ChatAccumulator(SseAccumulator):
     """Makes one answer of the chunks of a stream, however a service likes to cut them."""
 
     stops = STOPS
@@ -210,13 +210,13 @@ class Assembly(ServerSent):
         if self._thought_at is None:
             self._thought_at = self.chars, len(self._calls)
 
-    def thoughts(self) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[ReasoningBlock, ...]:
         """The format has room for one in a message."""
         text = "".join(self._thoughts)
         body = self._details.sealed(text) if self._details is not None else ""
         if not text and not body:
             return ()
-        return (Thought(self.name, text, body, *(self._thought_at or (0, 0))),)
+        return (ReasoningBlock(self.name, text, body, *(self._thought_at or (0, 0))),)
 
     def written(self) -> str:
         called = [text for call in self._calls for text in (call.name, *call.arguments)]

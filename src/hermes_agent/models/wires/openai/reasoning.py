@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.core.messages import Thought
+from hermes_agent.core.messages import ReasoningBlock
 
 OPEN, CLOSE = "<think>", "</think>"
 
@@ -112,7 +112,7 @@ class Details:
         return msgspec.json.encode(entries).decode()
 
 
-def details_of(thought: Thought) -> list[dict[str, Any]]:
+def details_of(thought: ReasoningBlock) -> list[dict[str, Any]]:
     """The details again, as they came. None where the seal was taken off."""
     if not thought.body:
         return []

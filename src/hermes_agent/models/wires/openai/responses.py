@@ -11,8 +11,8 @@ from hermes_agent.core.messages import (
     AssistantMessage,
     Media,
     Message,
+    ReasoningBlock,
     Request,
-    Thought,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -20,7 +20,7 @@ from hermes_agent.core.messages import (
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.history_repair import fitting_schema, in_place_of, paired, takes
-from hermes_agent.models.wires.openai.responses_stream import BETWEEN, Assembly, Seal
+from hermes_agent.models.wires.openai.responses_stream import BETWEEN, ResponsesAccumulator, Seal
 from hermes_agent.models.wires.openai.shared import (
     EMPTY,
     IMAGES,
@@ -29,7 +29,7 @@ from hermes_agent.models.wires.openai.shared import (
     fitting_id,
     headers_of,
 )
-from hermes_agent.models.wires.streaming import HttpSpeaker, path_of, standing_headers
+from hermes_agent.models.wires.streaming import HttpWireClient, path_of, standing_headers
 
 LONGEST_ID = 64
 CLAIM = "https://api.openai.com/auth"
@@ -40,7 +40,7 @@ _FOREIGN = re.compile(rb"invalid_encrypted_content|encrypted content.{0,80}could
 _seal = msgspec.json.Decoder(Seal)
 
 
-class Learned:
+class RefusedParameters:
     """What a service has refused once, so that it does not get it again."""
 
     def __init__(self) -> None:
@@ -60,14 +60,16 @@ class Learned:
             self._foreign |= {hash(t.body) for reply in replies for t in reply.thoughts}
         return (self.summaries, self.ciphertext, len(self._foreign)) != before
 
-    def replays(self, thought: Thought) -> bool:
+    def replays(self, thought: ReasoningBlock) -> bool:
         return hash(thought.body) not in self._foreign
 
 
-NOTHING_LEARNED = Learned()
+NOTHING_LEARNED = RefusedParameters()
 
 
-def request_body(endpoint: Endpoint, request: Request, learned: Learned = NOTHING_LEARNED) -> bytes:
+def request_body(
+    endpoint: Endpoint, request: Request, learned: RefusedParameters = NOTHING_LEARNED
+) -> bytes:
     """The request as it is sent. A longer conversation's body begins with a shorter one's bytes,
     less its closing brackets: what is fixed comes first, the input last, nothing after it."""
     codex, facts = endpoint.has("codex"), endpoint.facts
@@ -110,7 +112,9 @@ def _always_reasons(endpoint: Endpoint) -> bool:
     return "grok" in endpoint.model and "non-reasoning" not in endpoint.model
 
 
-def input_items(endpoint: Endpoint, request: Request, learned: Learned) -> list[dict[str, Any]]:
+def input_items(
+    endpoint: Endpoint, request: Request, learned: RefusedParameters
+) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if request.prompt.system and not endpoint.has("codex"):
         # Not as `instructions`: other services that speak this format refuse those.
@@ -120,7 +124,9 @@ def input_items(endpoint: Endpoint, request: Request, learned: Learned) -> list[
     return items
 
 
-def _items(message: Message, endpoint: Endpoint, learned: Learned) -> list[dict[str, Any]]:
+def _items(
+    message: Message, endpoint: Endpoint, learned: RefusedParameters
+) -> list[dict[str, Any]]:
     match message:
         case UserMessage(text=text, files=files):
             parts = [_text(text)] if text or not files else []
@@ -142,7 +148,7 @@ def _items(message: Message, endpoint: Endpoint, learned: Learned) -> list[dict[
 
 
 def _assistant_items(
-    message: AssistantMessage, thoughts: Sequence[Thought]
+    message: AssistantMessage, thoughts: Sequence[ReasoningBlock]
 ) -> list[dict[str, Any]]:
     """What the model said, thought and called, in the order in which it did."""
     items: list[dict[str, Any]] = []
@@ -171,14 +177,14 @@ def _assistant_items(
     return items
 
 
-def _seal_of(thought: Thought) -> Seal | None:
+def _seal_of(thought: ReasoningBlock) -> Seal | None:
     try:
         return _seal.decode(thought.body) if thought.body else None
     except msgspec.MsgspecError:
         return None  # another format's
 
 
-def _reasoning(thought: Thought, seal: Seal) -> dict[str, Any]:
+def _reasoning(thought: ReasoningBlock, seal: Seal) -> dict[str, Any]:
     summary, content, at = list[Any](), list[Any](), 0
     for part, length in seal.parts:
         text = thought.text[at : at + length]
@@ -236,13 +242,15 @@ def _account(token: str) -> str:
     return account if isinstance(account, str) else ""
 
 
-def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+def open_speaker(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         headers = headers_of(endpoint, request, credential)
         if endpoint.has("codex"):
             headers |= codex_headers(credential, request)
         return request_body(endpoint, request, learned), headers
 
-    learned, path = Learned(), path_of(endpoint, "/responses")
+    learned, path = RefusedParameters(), path_of(endpoint, "/responses")
     headers = standing_headers(endpoint)
-    return HttpSpeaker(endpoint, path, headers, asked, Assembly, learned.from_refusal)
+    return HttpWireClient(
+        endpoint, path, headers, asked, ResponsesAccumulator, learned.from_refusal
+    )

@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Request, Stop, Thought
+from hermes_agent.core.messages import ReasoningBlock, Request, Stop
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.http import Answer
+from hermes_agent.models.wires.http import HttpResponse
 from hermes_agent.models.wires.openai.errors import failed, pause_said
 from hermes_agent.models.wires.openai.shared import counted, text_of
-from hermes_agent.models.wires.streaming import ServerSent
+from hermes_agent.models.wires.streaming import SseAccumulator
 
 BETWEEN = "\n\n"
 """Between the parts of a thought."""
@@ -127,10 +127,14 @@ class _Open:
         self.texts.append(text)
         return BETWEEN + text if new else text
 
-    def thought(self, by: str) -> Thought | None:
+    def thought(self, by: str) -> ReasoningBlock | None:
         if self.kind == "message":
             seal = Seal(phase=self.phase)
-            return Thought(by, "", _sealed(seal), *self.at) if self.phase and self.texts else None
+            return (
+                ReasoningBlock(by, "", _sealed(seal), *self.at)
+                if self.phase and self.texts
+                else None
+            )
         whole: list[tuple[Part, list[str]]] = []
         last: tuple[Part, int | None] | None = None
         for part, text in zip(self.parts, self.texts, strict=True):
@@ -143,10 +147,10 @@ class _Open:
         # Nothing is stored there: what is neither encrypted nor told cannot be referred to.
         known = self.encrypted or any(part == "content" for part, _ in parts)
         body = _sealed(Seal(self.id, self.encrypted, parts)) if known else ""
-        return Thought(by, text, body, *self.at) if text or body else None
+        return ReasoningBlock(by, text, body, *self.at) if text or body else None
 
 
-class Assembly(ServerSent):
+class ResponsesAccumulator(SseAccumulator):
     """Makes one answer of the events of a stream."""
 
     stops = INCOMPLETE
@@ -253,7 +257,7 @@ class Assembly(ServerSent):
             self.called(self._calls)
         return item
 
-    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
         error = super().refused(status, body, answer)
         if error.retry_after is None:
             error.retry_after = pause_said(body)
@@ -267,7 +271,7 @@ class Assembly(ServerSent):
             if item.kind == "function_call":
                 yield item.call_id, item.name, "".join(item.texts)
 
-    def thoughts(self) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[ReasoningBlock, ...]:
         found = (i.thought(self.name) for i in self._items if i.kind != "function_call")
         return tuple(thought for thought in found if thought is not None)
 

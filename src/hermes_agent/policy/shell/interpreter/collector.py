@@ -4,15 +4,15 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from hermes_agent.core.effects import Access, Act, Place
+from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.state import (
-    Field,
+    ExpandedWord,
+    ShellContext,
     State,
-    Surroundings,
     absolute,
     crosses_a_link,
 )
-from hermes_agent.policy.shell.parser.syntax import Unreadable
+from hermes_agent.policy.shell.parser.syntax import UnreadableShell
 
 MAX_ACTS = 2000
 _LONGEST = 4096
@@ -30,14 +30,14 @@ _NO_HOST = frozenset("[]{}")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
-def shown(fields: Iterable[Field]) -> str:
+def shown(fields: Iterable[ExpandedWord]) -> str:
     return " ".join(
         f.text if f.dynamic or f.glob or _PLAIN_WORD.fullmatch(f.text) else shlex.quote(f.text)
         for f in fields
     )
 
 
-def host_of(field: Field) -> str:
+def host_of(field: ExpandedWord) -> str:
     """The host in a URL or an address; empty where it cannot be known."""
     if field.dynamic:
         found = _WHOLE_URL.match(field.prefix)
@@ -55,7 +55,7 @@ def host_of(field: Field) -> str:
     return "" if not _NO_HOST.isdisjoint(host) else host
 
 
-def remote_host(field: Field) -> str | None:
+def remote_host(field: ExpandedWord) -> str | None:
     """The host of `host:path` or of a URL; None for a path of this machine."""
     if field.dynamic:
         known = _WHOLE_URL.match(field.prefix) or _REMOTE.match(field.prefix)
@@ -64,23 +64,23 @@ def remote_host(field: Field) -> str | None:
     return found.group(1).strip("[]") if found else None
 
 
-def places_of(field: Field, access: Access, state: State) -> list[Place]:
+def places_of(field: ExpandedWord, access: Access, state: State) -> list[PathAccess]:
     if field.text in _NO_FILES or (field.dynamic and field.prefix == "/dev/fd/"):
         return []
     if field.dynamic or len(field.text) > _LONGEST:
-        return [Place(access, field.text[:_LONGEST])]
+        return [PathAccess(access, field.text[:_LONGEST])]
     if not field.text:
         return []
     found = [
-        Place(access, field.text, absolute(field.text, folder), glob=field.glob)
+        PathAccess(access, field.text, absolute(field.text, folder), glob=field.glob)
         for folder in (state.folders[:1] if field.text.startswith("/") else state.folders)
     ]
     if crosses_a_link(field.text):
-        found.append(Place(access, field.text))
+        found.append(PathAccess(access, field.text))
     return found
 
 
-def loose_options(fields: Sequence[Field]) -> list[tuple[str, str | None]]:
+def loose_options(fields: Sequence[ExpandedWord]) -> list[tuple[str, str | None]]:
     """The options of a program whose options nobody described: the next word may be a value, and
     letters behind one dash may be one option, several, or a value."""
     found: list[tuple[str, str | None]] = []
@@ -96,40 +96,42 @@ def loose_options(fields: Sequence[Field]) -> list[tuple[str, str | None]]:
     return found
 
 
-class Notebook:
+class OperationCollector:
     """The acts found so far, each once."""
 
     def __init__(self) -> None:
-        self.acts: dict[Act, None] = {}
+        self.acts: dict[Operation, None] = {}
 
-    def add(self, act: Act) -> None:
+    def add(self, act: Operation) -> None:
         self.acts[act] = None
         if len(self.acts) >= MAX_ACTS:
-            raise Unreadable("too many things are done")
+            raise UnreadableShell("too many things are done")
 
-    def unknown(self, text: str, reason: str, around: Surroundings, program: str = "") -> None:
-        self.add(Act("unknown", text=text[:500], program=program, via=around.via, reason=reason))
+    def unknown(self, text: str, reason: str, around: ShellContext, program: str = "") -> None:
+        self.add(
+            Operation("unknown", text=text[:500], program=program, via=around.via, reason=reason)
+        )
 
-    def places(self, places: Sequence[Place], hosts: Sequence[str], like: Act) -> None:
+    def places(self, places: Sequence[PathAccess], hosts: Sequence[str], like: Operation) -> None:
         """An act of its own for each place and host of a program."""
         for place in dict.fromkeys(places):
             self.add(
-                Act(
+                Operation(
                     "path", place.named or place.given, like.program, like.arguments, like.verb,
                     like.flags, (place,), (), like.via, options=like.options,
                 )
             )  # fmt: skip
         for host in dict.fromkeys(hosts):
             self.add(
-                Act(
+                Operation(
                     "host", host, like.program, like.arguments, like.verb, like.flags, (),
                     (host,), like.via, options=like.options,
                 )
             )  # fmt: skip
 
     def program(
-        self, name: str, fields: Sequence[Field], around: Surroundings, *,
-        verb: str = "", flags: Sequence[str] = (), places: Sequence[Place] = (),
+        self, name: str, fields: Sequence[ExpandedWord], around: ShellContext, *,
+        verb: str = "", flags: Sequence[str] = (), places: Sequence[PathAccess] = (),
         hosts: Sequence[str] = (), options: Sequence[tuple[str, str | None]] | None = None,
     ) -> None:  # fmt: skip
         if options is None:
@@ -137,7 +139,7 @@ class Notebook:
         span = None
         if all(field.start >= 0 for field in fields):
             span = (fields[0].start, fields[-1].end)
-        act = Act(
+        act = Operation(
             "program", shown(fields), name, tuple(field.text for field in fields[1:]), verb,
             tuple(dict.fromkeys(flags)), tuple(dict.fromkeys(places)),
             tuple(dict.fromkeys(hosts)), around.via, "", span, tuple(dict.fromkeys(options)),

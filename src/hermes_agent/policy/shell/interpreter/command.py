@@ -2,11 +2,11 @@
 
 import re
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell.interpreter import builtins
 from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
-from hermes_agent.policy.shell.interpreter.interpreter import Redirected, Walk
-from hermes_agent.policy.shell.interpreter.state import Field, State, Surroundings, Value
+from hermes_agent.policy.shell.interpreter.interpreter import Redirected, ShellInterpreter
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord, ShellContext, State, Value
 from hermes_agent.policy.shell.parser.syntax import Assignment, Simple
 from hermes_agent.policy.shell.programs import lookup
 from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_runs
@@ -14,11 +14,13 @@ from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_
 _READING = frozenset({"read", "mapfile", "readarray"})
 
 
-def run_simple(walk: Walk, command: Simple, state: State, around: Surroundings) -> str | None:
+def run_simple(
+    walk: ShellInterpreter, command: Simple, state: State, around: ShellContext
+) -> str | None:
     redirected = walk.redirections(command.redirections, state, around)
     fields = Expander(walk, state, around).fields(command.words)
     inside = around.fed(redirected.stdin) if redirected.stdin is not None else around
-    run = Run(walk, state, inside, redirected)
+    run = SimpleCommandRun(walk, state, inside, redirected)
     target = state if not fields else state.copy()
     first = fields[0].text if fields else ""
     for assignment in command.assignments:
@@ -39,7 +41,7 @@ def run_simple(walk: Walk, command: Simple, state: State, around: Surroundings) 
         else:
             output = run.words(fields)
     places, hosts = redirected.take()
-    walk.note.places(places, hosts, Act("program", program=first, via=around.via))
+    walk.note.places(places, hosts, Operation("program", program=first, via=around.via))
     return None if redirected.stdout else output
 
 
@@ -48,7 +50,7 @@ def runs_here(name: str, state: State) -> bool:
     return name in state.functions or name in {"eval", "source", ".", "command", "builtin"}
 
 
-def assign(run: "Run", assignment: Assignment, state: State, *, shy: bool) -> None:
+def assign(run: "SimpleCommandRun", assignment: Assignment, state: State, *, shy: bool) -> None:
     """Note an assignment. `shy`: it is one for the shell's `read` alone, where IFS is usual."""
     expander = Expander(run.walk, state, run.around)
     value: Value = ""
@@ -73,11 +75,11 @@ def assign(run: "Run", assignment: Assignment, state: State, *, shy: bool) -> No
     run.set(assignment.name, value, state)
 
 
-class Run:
+class SimpleCommandRun:
     """One simple command on its way through wrappers."""
 
     def __init__(
-        self, walk: Walk, state: State, around: Surroundings, redirected: Redirected
+        self, walk: ShellInterpreter, state: State, around: ShellContext, redirected: Redirected
     ) -> None:
         self.walk = walk
         self.state = state
@@ -96,11 +98,13 @@ class Run:
         if any(hides_code(text) for text in texts):
             self.unknown(f"{name}=", "a value with code in it")
 
-    def inside(self, *via: str, state: State | None = None) -> "Run":
+    def inside(self, *via: str, state: State | None = None) -> "SimpleCommandRun":
         """The same command one wrapper further in."""
-        return Run(self.walk, state or self.state, self.around.through(*via), self.redirected)
+        return SimpleCommandRun(
+            self.walk, state or self.state, self.around.through(*via), self.redirected
+        )
 
-    def words(self, fields: list[Field], *, functions: bool = True) -> str | None:
+    def words(self, fields: list[ExpandedWord], *, functions: bool = True) -> str | None:
         """Run a program with its words; what it prints, when known."""
         first = fields[0]
         if first.dynamic or first.glob or not first.text:
@@ -117,7 +121,7 @@ class Run:
         self.walk.depth -= 1
         return output
 
-    def function(self, fields: list[Field]) -> str | None:
+    def function(self, fields: list[ExpandedWord]) -> str | None:
         name = fields[0].text
         if name in self.state.unsure:
             self.plain(fields)
@@ -136,7 +140,7 @@ class Run:
                 self.state.merge(inside)
         return output if len(bodies) == 1 and name not in self.state.unsure else None
 
-    def plain(self, fields: list[Field]) -> str | None:
+    def plain(self, fields: list[ExpandedWord]) -> str | None:
         name = program_name(fields[0].text)
         builtin = builtins.BUILTINS.get(name) if "/" not in fields[0].text else None
         if builtin is not None:

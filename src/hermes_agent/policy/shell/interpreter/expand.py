@@ -4,19 +4,25 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from hermes_agent.policy.shell.interpreter.state import MAX_TEXT, Field, State, Surroundings, Value
+from hermes_agent.policy.shell.interpreter.state import (
+    MAX_TEXT,
+    ExpandedWord,
+    ShellContext,
+    State,
+    Value,
+)
 from hermes_agent.policy.shell.parser.braces import expand_braces
 from hermes_agent.policy.shell.parser.syntax import (
     Arithmetic,
     Literal,
-    Parameter,
+    ParameterExpansion,
     Part,
     Parts,
     Process,
     Quoted,
     Script,
     Substitution,
-    Unreadable,
+    UnreadableShell,
     Word,
 )
 
@@ -29,14 +35,14 @@ _TILDE = re.compile(r"~([^/]*)")
 _MAX_FIELDS = 1000
 
 
-class Runs(Protocol):
+class CommandFollower(Protocol):
     """Who follows the commands within words."""
 
-    def substitute(self, body: Script, state: State, around: Surroundings) -> str | None:
+    def substitute(self, body: Script, state: State, around: ShellContext) -> str | None:
         """Note what the commands do; what they print, when that is known."""
         ...
 
-    def unknown(self, text: str, reason: str, around: Surroundings) -> None: ...
+    def unknown(self, text: str, reason: str, around: ShellContext) -> None: ...
 
 
 def hides_code(text: str) -> bool:
@@ -55,7 +61,7 @@ class _Fields:
 
     def __init__(self, word: Word) -> None:
         self.word = word
-        self.done: list[Field] = []
+        self.done: list[ExpandedWord] = []
         self.text = ""
         self.pattern = ""
         """The text with what was quoted replaced, to look for glob signs."""
@@ -91,16 +97,16 @@ class _Fields:
     def flush(self) -> None:
         if self.begun:
             if len(self.done) >= _MAX_FIELDS or len(self.text) > MAX_TEXT:
-                raise Unreadable("a word stands for too many")
+                raise UnreadableShell("a word stands for too many")
             self.done.append(self.field())
         self.text = self.pattern = ""
         self.begun = self.literal_sign = self.literal_in_set = False
         self.prefix = self.content = None
 
-    def field(self) -> Field:
+    def field(self) -> ExpandedWord:
         word = self.word
         if self.prefix is not None:
-            return Field(
+            return ExpandedWord(
                 word.source, dynamic=True, prefix=self.prefix, content=self.content,
                 start=word.start, end=word.end,
             )  # fmt: skip
@@ -108,34 +114,36 @@ class _Fields:
         glob = bool(_GLOB.search(self.pattern)) or -1 < opening < self.pattern.rfind("]") - 1
         if glob and (self.literal_sign or (opening > -1 and self.literal_in_set)):
             # quoted glob signs beside real ones: no pattern says that
-            return Field(word.source, dynamic=True, prefix="*", start=word.start, end=word.end)
-        return Field(self.text, glob=glob, start=word.start, end=word.end)
+            return ExpandedWord(
+                word.source, dynamic=True, prefix="*", start=word.start, end=word.end
+            )
+        return ExpandedWord(self.text, glob=glob, start=word.start, end=word.end)
 
 
 class Expander:
     """Expands the words of one command."""
 
-    def __init__(self, runs: Runs, state: State, around: Surroundings) -> None:
+    def __init__(self, runs: CommandFollower, state: State, around: ShellContext) -> None:
         self.runs = runs
         self.state = state
         self.around = around
 
-    def fields(self, words: Iterable[Word]) -> list[Field]:
-        found: list[Field] = []
+    def fields(self, words: Iterable[Word]) -> list[ExpandedWord]:
+        found: list[ExpandedWord] = []
         for word in words:
             first = word.parts[0]
             if len(word.parts) == 1 and isinstance(first, Literal) and first.text.isalnum():
-                found.append(Field(first.text, start=word.start, end=word.end))
+                found.append(ExpandedWord(first.text, start=word.start, end=word.end))
             else:
                 found += self.one(word)
         return found
 
-    def one(self, word: Word) -> list[Field]:
-        fields: list[Field] = []
+    def one(self, word: Word) -> list[ExpandedWord]:
+        fields: list[ExpandedWord] = []
         variants = expand_braces(word.parts)
         if len(variants) > 1 and not self.around.bash:
             self.visit(word.parts)  # some shells expand braces, some do not
-            return [Field(word.source, dynamic=True, start=word.start, end=word.end)]
+            return [ExpandedWord(word.source, dynamic=True, start=word.start, end=word.end)]
         for parts in variants:
             building = _Fields(word)
             for part in self.tilde(parts, building):
@@ -143,7 +151,7 @@ class Expander:
             building.flush()
             fields += building.done
         if len(fields) != 1:  # no place in the text is this word's alone
-            fields = [Field(f.text, f.dynamic, f.glob, f.prefix, f.content) for f in fields]
+            fields = [ExpandedWord(f.text, f.dynamic, f.glob, f.prefix, f.content) for f in fields]
         return fields
 
     def tilde(self, parts: Parts, building: _Fields) -> Parts:
@@ -172,7 +180,7 @@ class Expander:
             building.unquoted(part.text)
         elif isinstance(part, Quoted):
             building.quoted(part.text)
-        elif isinstance(part, Parameter):
+        elif isinstance(part, ParameterExpansion):
             self.parameter(part, building)
         elif isinstance(part, Substitution):
             output = self.runs.substitute(part.body, self.state, self.around)
@@ -197,7 +205,7 @@ class Expander:
         else:
             building.unknown()
 
-    def parameter(self, part: Parameter, building: _Fields) -> None:
+    def parameter(self, part: ParameterExpansion, building: _Fields) -> None:
         value = self.value(part)
         if value is None:
             glob = self.state.matches.get(part.name, "")
@@ -218,7 +226,7 @@ class Expander:
         if not value and part.quoted and building.text == "":
             building.begun = False
 
-    def value(self, part: Parameter) -> Value:
+    def value(self, part: ParameterExpansion) -> Value:
         """The value of `$name` or `${…}`; commands in its argument and index are followed."""
         if part.index is not None:
             self.visit(part.index)
@@ -240,7 +248,7 @@ class Expander:
             self.runs.unknown(plain, "a name with code in it", self.around)
         return None
 
-    def plain(self, part: Parameter) -> Value:
+    def plain(self, part: ParameterExpansion) -> Value:
         name = part.name
         if name in {"@", "*"} or name.isdigit():
             return self.argument(name, quoted=part.quoted)
@@ -281,7 +289,7 @@ class Expander:
             piece: Value
             if isinstance(part, Literal | Quoted):
                 piece = part.text
-            elif isinstance(part, Parameter):
+            elif isinstance(part, ParameterExpansion):
                 piece = self.value(part)
                 if isinstance(piece, tuple):
                     piece = piece[0] if len(piece) == 1 else None

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 
-from hermes_agent.core.effects import Access, Act, Place
-from hermes_agent.policy.shell.interpreter.collector import Notebook, host_of, places_of
+from hermes_agent.core.effects import Access, Operation, PathAccess
+from hermes_agent.policy.shell.interpreter.collector import OperationCollector, host_of, places_of
 from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
-from hermes_agent.policy.shell.interpreter.state import Field, State, Stdin, Surroundings
-from hermes_agent.policy.shell.parser.commands import Reader
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord, ShellContext, State, Stdin
+from hermes_agent.policy.shell.parser.commands import ShellParser
 from hermes_agent.policy.shell.parser.syntax import (
     Branches,
     Chain,
     Command,
     Compound,
-    Condition,
     Coprocess,
     Function,
     Group,
@@ -23,9 +22,10 @@ from hermes_agent.policy.shell.parser.syntax import (
     Redirection,
     Script,
     Simple,
-    Unreadable,
+    TestExpression,
+    UnreadableShell,
 )
-from hermes_agent.policy.shell.parser.words import Budget
+from hermes_agent.policy.shell.parser.words import ParseBudget
 from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_runs
 
 _MAX_STEPS = 20_000
@@ -40,24 +40,24 @@ class Redirected:
     noted."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
+        self.places: list[PathAccess] = []
         self.hosts: list[str] = []
         self.stdin: Stdin | None = None
         self.stdout = False
         """Whether the output goes elsewhere."""
 
-    def take(self) -> tuple[list[Place], list[str]]:
+    def take(self) -> tuple[list[PathAccess], list[str]]:
         taken = (self.places, self.hosts)
         self.places, self.hosts = [], []
         return taken
 
 
-class Walk:
+class ShellInterpreter:
     """One reading of one text. `command.run_simple` is handed in to follow simple commands."""
 
     def __init__(self, simple: "RunSimple") -> None:
-        self.note = Notebook()
-        self.budget = Budget()
+        self.note = OperationCollector()
+        self.budget = ParseBudget()
         self.steps = 0
         self.depth = 0
         self.calling: list[Command] = []
@@ -66,25 +66,25 @@ class Walk:
     def descend(self) -> None:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            raise Unreadable("nested too deeply")
+            raise UnreadableShell("nested too deeply")
 
-    def text(self, text: str, state: State, around: Surroundings) -> str | None:
+    def text(self, text: str, state: State, around: ShellContext) -> str | None:
         """Follow shell text that stands in a string."""
         try:
-            script = Reader(text, self.budget, nested=True, bash=around.bash).whole()
-        except Unreadable as problem:
+            script = ShellParser(text, self.budget, nested=True, bash=around.bash).whole()
+        except UnreadableShell as problem:
             self.note.unknown(text, f"not understood: {problem}", around)
             state.forget()
             return None
         return self.script(script, state, around)
 
-    def unknown(self, text: str, reason: str, around: Surroundings) -> None:
+    def unknown(self, text: str, reason: str, around: ShellContext) -> None:
         self.note.unknown(text, reason, around)
 
-    def substitute(self, body: Script, state: State, around: Surroundings) -> str | None:
+    def substitute(self, body: Script, state: State, around: ShellContext) -> str | None:
         return self.script(body, state.copy(), around)
 
-    def script(self, script: Script, state: State, around: Surroundings) -> str | None:
+    def script(self, script: Script, state: State, around: ShellContext) -> str | None:
         """Follow the commands one after the other; what they print together, when known."""
         self.descend()
         output: str | None = ""
@@ -95,10 +95,10 @@ class Walk:
         self.depth -= 1
         return output
 
-    def command(self, command: Command, state: State, around: Surroundings) -> str | None:
+    def command(self, command: Command, state: State, around: ShellContext) -> str | None:
         self.steps += 1
         if self.steps > _MAX_STEPS:
-            raise Unreadable("too much to follow")
+            raise UnreadableShell("too much to follow")
         if isinstance(command, Simple):
             return self.run_simple(self, command, state, around)
         if isinstance(command, Pipeline):
@@ -114,7 +114,7 @@ class Walk:
             return None
         return self.compound(command, state, around)
 
-    def pipeline(self, command: Pipeline, state: State, around: Surroundings) -> str | None:
+    def pipeline(self, command: Pipeline, state: State, around: ShellContext) -> str | None:
         printed: str | None = ""
         inside = around
         for one in command.commands:
@@ -122,7 +122,7 @@ class Walk:
             inside = around.fed(Stdin(printed))
         return printed
 
-    def chain(self, chain: Chain, state: State, around: Surroundings) -> None:
+    def chain(self, chain: Chain, state: State, around: ShellContext) -> None:
         self.command(chain.commands[0], state, around)
         for joint, command in zip(chain.joints, chain.commands[1:], strict=True):
             went, failed = state.outcomes()
@@ -140,7 +140,7 @@ class Walk:
             state.stand(went)
             state.failed = () if set(failed) == set(state.folders) else tuple(dict.fromkeys(failed))
 
-    def define(self, function: Function, state: State, around: Surroundings) -> None:
+    def define(self, function: Function, state: State, around: ShellContext) -> None:
         """A body counts as run where it is defined: later commands may call it. One that is called
         like a program would make another thing of what a later command says."""
         from hermes_agent.policy.shell.programs.lookup import is_known  # it knows this module
@@ -155,7 +155,7 @@ class Walk:
         inside.positional = None
         self.call(function.body, inside, around)
 
-    def call(self, body: Command, state: State, around: Surroundings) -> str | None:
+    def call(self, body: Command, state: State, around: ShellContext) -> str | None:
         if any(body is one for one in self.calling):
             self.note.unknown("a function that calls itself", "it may never end", around)
             state.forget()
@@ -167,10 +167,10 @@ class Walk:
         self.calling.pop()
         return output
 
-    def compound(self, command: Compound, state: State, around: Surroundings) -> str | None:
+    def compound(self, command: Compound, state: State, around: ShellContext) -> str | None:
         redirected = self.redirections(command.redirections, state, around)
         places, hosts = redirected.take()
-        self.note.places(places, hosts, Act("program", via=around.via))
+        self.note.places(places, hosts, Operation("program", via=around.via))
         if redirected.stdin is not None:
             around = around.fed(redirected.stdin)
         output: str | None = None
@@ -186,7 +186,7 @@ class Walk:
             output = ""
         return None if redirected.stdout else output
 
-    def condition(self, command: Condition, state: State, around: Surroundings) -> None:
+    def condition(self, command: TestExpression, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
         for word in command.words:
             expander.visit(word.parts)
@@ -194,7 +194,7 @@ class Walk:
             if hides_code(text):
                 self.unknown(word.source, "a number or a name with code in it", around)
 
-    def branches(self, command: Branches, state: State, around: Surroundings) -> None:
+    def branches(self, command: Branches, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
         for word in command.words:
             expander.visit(word.parts)
@@ -212,10 +212,10 @@ class Walk:
         for end in ends:
             state.merge(end)
 
-    def loop(self, loop: Loop, state: State, around: Surroundings) -> None:
+    def loop(self, loop: Loop, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
         expander.visit(loop.arithmetic)
-        fields: list[Field] | None = None
+        fields: list[ExpandedWord] | None = None
         if loop.words is not None:
             fields = expander.fields(loop.words)
             if not loop.each or len(fields) > _MAX_ROUNDS or any(f.dynamic for f in fields):
@@ -236,7 +236,7 @@ class Walk:
                 self.script(loop.body, state, around)
         state.merge(before)
 
-    def rounds(self, loop: Loop, glob: str | None, state: State, around: Surroundings) -> None:
+    def rounds(self, loop: Loop, glob: str | None, state: State, around: ShellContext) -> None:
         """Rounds of which nobody knows how many, for values that nobody knows, or for files that
         fit a glob."""
         for _ in range(_MAX_ROUNDS):
@@ -250,10 +250,10 @@ class Walk:
             self.script(loop.body, inside, around)
             if not state.merge(inside):
                 return
-        raise Unreadable("a loop changes too much")
+        raise UnreadableShell("a loop changes too much")
 
     def redirections(
-        self, redirections: tuple[Redirection, ...], state: State, around: Surroundings
+        self, redirections: tuple[Redirection, ...], state: State, around: ShellContext
     ) -> Redirected:
         found = Redirected()
         expander = Expander(self, state, around)
@@ -272,7 +272,7 @@ class Walk:
 
     def redirect(self, one: Redirection, expander: Expander, found: Redirected) -> None:
         fields = expander.one(one.target)
-        field = fields[0] if len(fields) == 1 else Field(one.target.source, dynamic=True)
+        field = fields[0] if len(fields) == 1 else ExpandedWord(one.target.source, dynamic=True)
         number = field.text.rstrip("-")
         duplicates = one.operator in {"<&", ">&"} and not field.dynamic
         if one.operator not in {"<", "<&"} and one.fd in {"", "1"}:
@@ -287,13 +287,13 @@ class Walk:
             return
         if field.text.startswith(("/dev/tcp/", "/dev/udp/")):
             host = field.text.split("/")[3] if field.text.count("/") > 3 else field.text
-            found.hosts.append(host_of(Field(host)) if not field.dynamic else field.text)
+            found.hosts.append(host_of(ExpandedWord(host)) if not field.dynamic else field.text)
             return
         access: Access = "write" if one.operator in _WRITES else "read"
         found.places += places_of(field, access, expander.state)
 
 
-RunSimple = Callable[[Walk, Simple, State, Surroundings], str | None]
+RunSimple = Callable[[ShellInterpreter, Simple, State, ShellContext], str | None]
 
 
 def leaves(command: Command) -> bool:

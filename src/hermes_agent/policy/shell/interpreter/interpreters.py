@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Place
+from hermes_agent.core.effects import PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.state import Field, State, Stdin
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord, State, Stdin
 
 if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import Run
+    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
 
-Special = Callable[["Run", str, list[Field]], str | None]
+Special = Callable[["SimpleCommandRun", str, list[ExpandedWord]], str | None]
 
 _SHELL_FLAGS = re.compile(r"[-+][abefhiklmnprstuvxBCDEHPT]*")
 _SHELL_LONG = frozenset(
@@ -25,7 +25,12 @@ _MODULES = frozenset({"json.tool", "this", "calendar", "tabnanny", "py_compile"}
 _STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
-def _note(run: "Run", name: str, fields: list[Field], places: list[Place] | None = None) -> None:
+def _note(
+    run: "SimpleCommandRun",
+    name: str,
+    fields: list[ExpandedWord],
+    places: list[PathAccess] | None = None,
+) -> None:
     more, hosts = run.redirected.take()
     flags = [f.text for f in fields[1:] if f.text.startswith("-") and not f.dynamic]
     run.walk.note.program(
@@ -33,21 +38,21 @@ def _note(run: "Run", name: str, fields: list[Field], places: list[Place] | None
     )
 
 
-def _child(run: "Run", name: str) -> "Run":
+def _child(run: "SimpleCommandRun", name: str) -> "SimpleCommandRun":
     state = State(run.state.folders, run.state.home)
     inside = run.inside(name, state=state)
     inside.around = replace(inside.around, bash=name in {"bash", "rbash"})
     return inside
 
 
-def _follow(run: "Run", name: str, text: str, stdin: Stdin | None) -> str | None:
+def _follow(run: "SimpleCommandRun", name: str, text: str, stdin: Stdin | None) -> str | None:
     inside = _child(run, name)
     if name in _FOREIGN:
         run.unknown(text, f"{name} reads commands in its own way", name)
     return inside.walk.text(text, inside.state, inside.around.fed(stdin))
 
 
-def _shell(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _shell(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     words = fields[1:]
     command = stdin_text = False
     while words and not words[0].dynamic and words[0].text[:1] in {"-", "+"}:
@@ -81,7 +86,9 @@ def _shell(run: "Run", name: str, fields: list[Field]) -> str | None:
     return _follow(run, name, stdin.text, Stdin())
 
 
-def _command_text(run: "Run", name: str, fields: list[Field], words: list[Field]) -> str | None:
+def _command_text(
+    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
+) -> str | None:
     if not words or words[0].dynamic or words[0].glob:
         _note(run, name, fields)
         run.unknown(words[0].text if words else name, f"what {name} -c runs is not known", name)
@@ -93,7 +100,9 @@ def _command_text(run: "Run", name: str, fields: list[Field], words: list[Field]
     return inside.walk.text(words[0].text, inside.state, inside.around)
 
 
-def _script_file(run: "Run", name: str, fields: list[Field], words: list[Field]) -> str | None:
+def _script_file(
+    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
+) -> str | None:
     script = words[0]
     if script.text in _STDIN_FILES and run.around.stdin is not None:
         if run.around.stdin.text is not None:
@@ -107,7 +116,7 @@ def _script_file(run: "Run", name: str, fields: list[Field], words: list[Field])
     return None
 
 
-def _python(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _python(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """Code is unknown; a file of code is a place that is read."""
     words = fields[1:]
     while words and not words[0].dynamic and words[0].text.startswith("-") and words[0].text != "-":
@@ -131,7 +140,9 @@ def _python(run: "Run", name: str, fields: list[Field]) -> str | None:
     return None
 
 
-def _interpret(run: "Run", name: str, fields: list[Field], words: list[Field]) -> None:
+def _interpret(
+    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
+) -> None:
     """A file of code, or the input."""
     script = words[0] if words else None
     places = []
@@ -144,7 +155,7 @@ def _interpret(run: "Run", name: str, fields: list[Field], words: list[Field]) -
         run.unknown(script.text, f"what {name} is given to run is not known", name)
 
 
-def _coder(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _coder(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """Interpreters whose every option may be code."""
     words = fields[1:]
     if words and words[0].text in {"-v", "-V", "--version", "-h", "--help"} and len(words) == 1:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from hermes_agent.policy.shell.interpreter.state import Field
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 
 _OPTION = re.compile(r"-[neE]+")
 _ESCAPE = re.compile(r"\\(?:([abefnrtv\\\"'])|0?([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.?))", re.DOTALL)
@@ -33,7 +33,7 @@ def _unescape(text: str) -> str | None:
     return "".join(pieces) + text[at:]
 
 
-def echoed(words: Sequence[Field], *, bash: bool) -> str | None:
+def echoed(words: Sequence[ExpandedWord], *, bash: bool) -> str | None:
     if any(word.dynamic or word.glob for word in words):
         return None
     texts = [word.text for word in words]
@@ -52,7 +52,7 @@ def echoed(words: Sequence[Field], *, bash: bool) -> str | None:
     return text if "n" in options else text + "\n"
 
 
-def formatted(words: Sequence[Field]) -> str | None:
+def formatted(words: Sequence[ExpandedWord]) -> str | None:
     """`printf` with `%s` and plain text; other formats are not followed."""
     if any(word.dynamic or word.glob for word in words) or not words:
         return None

@@ -6,7 +6,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.policy.shell.parser.syntax import Command, Unreadable
+from hermes_agent.policy.shell.parser.syntax import Command, UnreadableShell
 
 Value = str | tuple[str, ...] | None
 """Of a variable: its text, the elements of an array, or None when nobody can tell."""
@@ -16,7 +16,7 @@ _MAX_FOLDERS = 4
 _MAX_NAMES = 300
 
 
-class Field(Struct, frozen=True):
+class ExpandedWord(Struct, frozen=True):
     """One word as a program gets it, if that can be known."""
 
     text: str
@@ -35,7 +35,7 @@ class Field(Struct, frozen=True):
         return self.dynamic and (not self.prefix or self.prefix.startswith("-"))
 
 
-UNSEEN = Field("…", dynamic=True)
+UNSEEN = ExpandedWord("…", dynamic=True)
 """A word that comes from elsewhere, such as the input of xargs."""
 
 
@@ -60,7 +60,7 @@ class State:
         """Where the shell may stand; None: anywhere."""
         self.failed: tuple[str | None, ...] = ()
         """Where it may stand besides, if the last command failed."""
-        self.positional: tuple[Field, ...] | None = None
+        self.positional: tuple[ExpandedWord, ...] | None = None
         self.locals: dict[str, Value] = {}
         """Names that the function that runs has for itself, with their values outside of it."""
 
@@ -137,7 +137,7 @@ class State:
         if isinstance(value, str) and len(value) > MAX_TEXT:
             value = None
         if len(self.variables) > _MAX_NAMES or len(self.functions) > _MAX_NAMES:
-            raise Unreadable("too many names")
+            raise UnreadableShell("too many names")
         self.variables[name] = value
         self.matches.pop(name, None)
 
@@ -151,7 +151,7 @@ class State:
         self.unsure |= set(self.functions)
 
 
-class Surroundings(Struct, frozen=True):
+class ShellContext(Struct, frozen=True):
     """How a command stands in the whole."""
 
     via: tuple[str, ...] = ()
@@ -160,10 +160,10 @@ class Surroundings(Struct, frozen=True):
     bash: bool = True
     """Whether bash reads this, or some other shell."""
 
-    def through(self, *names: str) -> "Surroundings":
+    def through(self, *names: str) -> "ShellContext":
         return replace(self, via=(*self.via, *names))
 
-    def fed(self, stdin: Stdin | None) -> "Surroundings":
+    def fed(self, stdin: Stdin | None) -> "ShellContext":
         return replace(self, stdin=stdin)
 
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Access, Place
+from hermes_agent.core.effects import Access, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.state import UNSEEN, Field, Stdin
-from hermes_agent.policy.shell.programs.call import Call, follow
-from hermes_agent.policy.shell.programs.table import Spec, sort_words, spec
+from hermes_agent.policy.shell.interpreter.state import UNSEEN, ExpandedWord, Stdin
+from hermes_agent.policy.shell.programs.call import ProgramCall, follow
+from hermes_agent.policy.shell.programs.table import ProgramSpec, sort_words, spec
 
 if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import Run
+    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
 
-Special = Callable[["Run", str, list[Field]], str | None]
+Special = Callable[["SimpleCommandRun", str, list[ExpandedWord]], str | None]
 
 
 def _note(
-    run: "Run", name: str, fields: list[Field], own: Sequence[Place] = (),
+    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], own: Sequence[PathAccess] = (),
     flags: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
     places, hosts = run.redirected.take()
@@ -30,15 +30,15 @@ def _note(
     )
 
 
-def _inside(run: "Run", name: str) -> "Run":
+def _inside(run: "SimpleCommandRun", name: str) -> "SimpleCommandRun":
     state = run.state.copy()
     state.functions = {}
     return run.inside(name, state=state)
 
 
-def _env(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _env(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """Options, assignments, then a program."""
-    found = spec(name) or Spec({})
+    found = spec(name) or ProgramSpec({})
     reading = sort_words(name, found, fields[1:])
     inside = _inside(run, name)
     rest = reading.rest or []
@@ -50,7 +50,7 @@ def _env(run: "Run", name: str, fields: list[Field]) -> str | None:
             if not plain:
                 run.unknown(value.text, "what env splits and runs", name)
                 return None
-            rest = [*map(Field, value.text.split()), *rest]
+            rest = [*map(ExpandedWord, value.text.split()), *rest]
     if reading.unlisted or reading.unsure:
         run.unknown(" ".join(f.text for f in fields), f"where the command of {name} starts", name)
     if rest and rest[0].text == "-":
@@ -65,13 +65,13 @@ def _env(run: "Run", name: str, fields: list[Field]) -> str | None:
     return inside.words(rest, functions=False)
 
 
-def _xargs(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _xargs(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """Words from the input behind the words that are given."""
-    found = spec(name) or Spec({})
+    found = spec(name) or ProgramSpec({})
     reading = sort_words(name, found, fields[1:])
     inside = _inside(run, name)
     inside.around = inside.around.fed(None)
-    rest = list(reading.rest or [Field("echo")])
+    rest = list(reading.rest or [ExpandedWord("echo")])
     if reading.unlisted or reading.unsure:
         run.unknown(" ".join(f.text for f in fields), f"where the command of {name} starts", name)
     files = [value for option, _, value in reading.values if option in {"-a", "--arg-file"}]
@@ -86,18 +86,18 @@ def _xargs(run: "Run", name: str, fields: list[Field]) -> str | None:
         return inside.words([_marked(field, mark) for field in rest], functions=False)
     known = text is not None and not reading.values and set(reading.flags) <= {"-r", "-t"}
     if known and text is not None and not set(text) & set("'\"\\"):
-        return inside.words([*rest, *map(Field, text.split()[:500])], functions=False)
+        return inside.words([*rest, *map(ExpandedWord, text.split()[:500])], functions=False)
     return inside.words([*rest, UNSEEN], functions=False)
 
 
-def _marked(field: Field, mark: str) -> Field:
+def _marked(field: ExpandedWord, mark: str) -> ExpandedWord:
     """A word in which what is not known replaces the mark."""
     if mark not in field.text or field.dynamic:
         return field
-    return Field(field.text, dynamic=True, prefix=field.text.partition(mark)[0])
+    return ExpandedWord(field.text, dynamic=True, prefix=field.text.partition(mark)[0])
 
 
-def _parallel(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _parallel(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     _note(run, name, fields)
     run.unknown(" ".join(f.text for f in fields), "what parallel runs is put together", name)
     words = [field for field in fields[1:] if not field.text.startswith("-")]
@@ -128,12 +128,12 @@ _FIND_PLAIN = re.compile(
 )
 
 
-def _find(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _find(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """Folders, then tests and what to do with what is found."""
-    roots: list[Field] = []
+    roots: list[ExpandedWord] = []
     flags: list[str] = []
     places = []
-    commands: list[list[Field]] = []
+    commands: list[list[ExpandedWord]] = []
     at = 1
     access: Access = "read"
     tests = False
@@ -172,32 +172,32 @@ def _find(run: "Run", name: str, fields: list[Field]) -> str | None:
             else:
                 access = "delete" if text == "-delete" else access
                 at += 1 if text.startswith("-newer") else 0
-    for root in roots or [Field(".")]:
+    for root in roots or [ExpandedWord(".")]:
         places += places_of(root, access, run.state)
     _note(run, name, fields, places, flags)
     for words in commands:
         inside = _inside(run, name)
         # what is found lies in the folders that are given
-        found = [one for word in words for one in _found(word, roots or [Field(".")])]
+        found = [one for word in words for one in _found(word, roots or [ExpandedWord(".")])]
         if found:
             inside.words(found, functions=False)
     return None
 
 
-def _found(word: Field, roots: list[Field]) -> list[Field]:
+def _found(word: ExpandedWord, roots: list[ExpandedWord]) -> list[ExpandedWord]:
     if word.text != "{}" or any(root.dynamic or root.glob for root in roots):
         return [word]
-    return [Field(root.text) for root in roots]
+    return [ExpandedWord(root.text) for root in roots]
 
 
-def _busybox(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _busybox(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     if len(fields) < 2 or fields[1].text.startswith("-"):
         _note(run, name, fields)
         return None
     return _inside(run, name).plain(fields[1:]) if not fields[1].dynamic else run.words(fields[1:])
 
 
-def _tar(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _tar(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """`tar xzf file` is `tar -xzf file`."""
     words = fields[1:]
     if words and not words[0].dynamic and re.fullmatch(r"[A-Za-z]+", words[0].text):
@@ -206,13 +206,13 @@ def _tar(run: "Run", name: str, fields: list[Field]) -> str | None:
         if len(valued) > 1:
             run.unknown(words[0].text, "options of tar that take several values", name)
         plain = "".join(letter for letter in letters if letter not in valued)
-        words = [Field(f"-{plain}{''.join(valued)}"), *words[1:]]
-    found = spec(name) or Spec({})
-    call = Call(run, name, [fields[0], *words], sort_words(name, found, words))
+        words = [ExpandedWord(f"-{plain}{''.join(valued)}"), *words[1:]]
+    found = spec(name) or ProgramSpec({})
+    call = ProgramCall(run, name, [fields[0], *words], sort_words(name, found, words))
     flags = set(call.reading.flags)
     writes = bool(flags & {"-x", "--extract", "--get"}) and not flags & {"-O", "--to-stdout"}
     if writes and not flags & {"-C", "--directory"}:
-        call.place(Field("."), "write")
+        call.place(ExpandedWord("."), "write")
     for option, _, value in call.reading.values:
         if option in {"-f", "--file"}:
             new = flags & {"-c", "-r", "-u", "-A", "--create", "--append", "--update", "--delete"}
@@ -228,10 +228,10 @@ def _tar(run: "Run", name: str, fields: list[Field]) -> str | None:
     return None
 
 
-def _ssh(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _ssh(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """Words behind the host are shell text there; without any, the input is."""
-    found = spec(name) or Spec({})
-    call = Call(run, name, fields, sort_words(name, found, fields[1:]))
+    found = spec(name) or ProgramSpec({})
+    call = ProgramCall(run, name, fields, sort_words(name, found, fields[1:]))
     stdin = run.around.stdin
     silent = {"-N", "-f", "-G", "-V", "-O", "-Q"} & set(call.reading.flags)
     follow(call)
@@ -245,10 +245,10 @@ def _ssh(run: "Run", name: str, fields: list[Field]) -> str | None:
     return None
 
 
-def _from_stdin(run: "Run", name: str, fields: list[Field]) -> str | None:
+def _from_stdin(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """at, batch, crontab: what they read will run."""
-    found = spec(name) or Spec({})
-    call = Call(run, name, fields, sort_words(name, found, fields[1:]))
+    found = spec(name) or ProgramSpec({})
+    call = ProgramCall(run, name, fields, sort_words(name, found, fields[1:]))
     follow(call)
     stdin = run.around.stdin
     words = [field for role, field in call.reading.operands if role != "."]

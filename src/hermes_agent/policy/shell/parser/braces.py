@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hermes_agent.policy.shell.parser.syntax import Literal, Part, Parts, Unreadable
+from hermes_agent.policy.shell.parser.syntax import Literal, Part, Parts, UnreadableShell
 
 Atom = str | Part
 """A literal character, or a piece that braces leave alone."""
@@ -18,7 +18,7 @@ def expand_braces(parts: Parts) -> list[Parts]:
     if not any(isinstance(part, Literal) and "{" in part.text for part in parts):
         return [parts]
     if sum(part.text.count("{") for part in parts if isinstance(part, Literal)) > _MAX_BRACES:
-        raise Unreadable("too many braces in a word")
+        raise UnreadableShell("too many braces in a word")
     atoms: list[Atom] = []
     for part in parts:
         if isinstance(part, Literal):
@@ -42,7 +42,7 @@ def _join(atoms: Sequence[Atom]) -> Parts:
 
 def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
     if depth > 30:
-        raise Unreadable("braces nested too deeply")
+        raise UnreadableShell("braces nested too deeply")
     for start, atom in enumerate(atoms):
         if atom != "{" or (start == 0 and atoms[1:2] == ["}"]):
             continue
@@ -58,11 +58,11 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
             middles = _sequence(inside)
             if not middles:
                 if "{" in inside or "," in inside:
-                    raise Unreadable("braces within what is no sequence")
+                    raise UnreadableShell("braces within what is no sequence")
                 continue
         after = _expand(atoms[end + 1 :], depth + 1)
         if len(middles) * len(after) > _MAX:
-            raise Unreadable("braces stand for too many words")
+            raise UnreadableShell("braces stand for too many words")
         return [[*atoms[:start], *middle, *rest] for middle in middles for rest in after]
     return [atoms]
 
@@ -102,12 +102,12 @@ def _sequence(inside: list[Atom]) -> list[list[Atom]]:
         return []
     low, high, first, last, step = found.groups()
     if first and (first.isupper() != last.isupper()):
-        raise Unreadable("braces stand for signs between letters")
+        raise UnreadableShell("braces stand for signs between letters")
     left = int(low) if low else ord(first)
     right = int(high) if high else ord(last)
     pace = max(abs(int(step)) if step else 1, 1)
     if abs(right - left) // pace >= _MAX:
-        raise Unreadable("braces stand for too many words")
+        raise UnreadableShell("braces stand for too many words")
     values = range(left, right + 1, pace) if left <= right else range(left, right - 1, -pace)
     if first:
         return [[chr(value)] for value in values]

@@ -2,7 +2,7 @@
 
 import re
 
-from hermes_agent.policy.shell.parser.compound import Compounds
+from hermes_agent.policy.shell.parser.compound import CompoundParser
 from hermes_agent.policy.shell.parser.syntax import (
     Chain,
     Command,
@@ -14,10 +14,10 @@ from hermes_agent.policy.shell.parser.syntax import (
     Pipeline,
     Quoted,
     Script,
-    Unreadable,
+    UnreadableShell,
     Word,
 )
-from hermes_agent.policy.shell.parser.words import Budget
+from hermes_agent.policy.shell.parser.words import ParseBudget
 
 _RESERVED_HERE = re.compile(
     r"(?:if|then|elif|else|fi|while|until|for|select|do|done|case|esac|function|time|coproc"
@@ -31,7 +31,7 @@ _COPROC_NAME = re.compile(
 _TIME_OPTION = re.compile(r"-p(?=[ \t\n;&|()<>]|$)|--(?=[ \t\n]|$)")
 
 
-class Reader(Compounds):
+class ShellParser(CompoundParser):
     """Reads one text; texts within it (backticks, here-documents) are read by readers of their
     own that share the budget."""
 
@@ -39,13 +39,13 @@ class Reader(Compounds):
         """The text to its end."""
         body = self.script(frozenset())
         if self.at < len(self.text):
-            raise Unreadable(f"{self.next()!r} has no beginning")
+            raise UnreadableShell(f"{self.next()!r} has no beginning")
         if self.awaited:
-            raise Unreadable("a here-document is missing")
+            raise UnreadableShell("a here-document is missing")
         return body
 
-    def within(self, text: str) -> "Reader":
-        return Reader(text, self.budget, self.depth, nested=True, bash=self.bash)
+    def within(self, text: str) -> "ShellParser":
+        return ShellParser(text, self.budget, self.depth, nested=True, bash=self.bash)
 
     def script(self, stops: frozenset[str], closing: str = "") -> Script:
         """Commands up to a reserved word in `stops` (left standing), a `;;` or an unopened
@@ -61,7 +61,7 @@ class Reader(Compounds):
             if self.reserved() in stops:
                 break
             if not separated:
-                raise Unreadable(f"nothing parts two commands before {self.next(10)!r}")
+                raise UnreadableShell(f"nothing parts two commands before {self.next(10)!r}")
             command = self.chain()
             self.blanks()
             operator = self.separator()
@@ -71,9 +71,9 @@ class Reader(Compounds):
             items.append((command, operator == "&"))
         if closing:
             if self.next() != closing:
-                raise Unreadable(f"{closing!r} is missing")
+                raise UnreadableShell(f"{closing!r} is missing")
             if self.awaited:
-                raise Unreadable("a here-document goes beyond its brackets")
+                raise UnreadableShell("a here-document goes beyond its brackets")
             self.at += 1
         self.depth -= 1
         return Script(tuple(items))
@@ -83,7 +83,7 @@ class Reader(Compounds):
         if not found:
             return ""
         if _HALF.match(self.text, found.end()):
-            raise Unreadable("a line ends within an operator")
+            raise UnreadableShell("a line ends within an operator")
         return found.group()
 
     def lines(self) -> bool:
@@ -110,7 +110,7 @@ class Reader(Compounds):
     def expect(self, word: str) -> None:
         self.lines()
         if self.reserved() != word:
-            raise Unreadable(f"{word!r} is missing before {self.next(10)!r}")
+            raise UnreadableShell(f"{word!r} is missing before {self.next(10)!r}")
         self.at += len(word)
 
     def chain(self) -> Command:
@@ -184,10 +184,10 @@ class Reader(Compounds):
     def function_body(self, name: Word) -> Function:
         self.lines()
         if not all(isinstance(part, Literal) for part in name.parts):
-            raise Unreadable("the name of a function is quoted")
+            raise UnreadableShell("the name of a function is quoted")
         word = self.reserved()
         if not word and self.next() != "(":
-            raise Unreadable("a function has no body")
+            raise UnreadableShell("a function has no body")
         return Function(name.source, self.compound(word))
 
     def here_documents(self) -> None:
@@ -199,7 +199,7 @@ class Reader(Compounds):
             joined = False
             while True:
                 if self.at >= len(self.text):
-                    raise Unreadable("a here-document does not end")
+                    raise UnreadableShell("a here-document does not end")
                 end = self.text.find("\n", self.at)
                 end = len(self.text) if end < 0 else end
                 line = self.text[self.at : end]
@@ -228,13 +228,13 @@ def unquoted(word: Word) -> tuple[str, bool]:
     text = ""
     for part in word.parts:
         if not isinstance(part, Literal | Quoted):
-            raise Unreadable("the end of a here-document is not plain")
+            raise UnreadableShell("the end of a here-document is not plain")
         text += part.text
     if "\\\n" in word.source or not text:
-        raise Unreadable("the end of a here-document is not plain")
+        raise UnreadableShell("the end of a here-document is not plain")
     return text, any(isinstance(part, Quoted) for part in word.parts)
 
 
 def parse(text: str) -> Script:
-    """The whole text, or `Unreadable`."""
-    return Reader(text, Budget()).whole()
+    """The whole text, or `UnreadableShell`."""
+    return ShellParser(text, ParseBudget()).whole()

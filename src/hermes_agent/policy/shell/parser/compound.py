@@ -8,7 +8,6 @@ from hermes_agent.policy.shell.parser.syntax import (
     Branches,
     Command,
     Compound,
-    Condition,
     Function,
     Group,
     Literal,
@@ -17,10 +16,11 @@ from hermes_agent.policy.shell.parser.syntax import (
     Redirection,
     Script,
     Simple,
-    Unreadable,
+    TestExpression,
+    UnreadableShell,
     Word,
 )
-from hermes_agent.policy.shell.parser.words import Words
+from hermes_agent.policy.shell.parser.words import WordParser
 
 _RESERVED = frozenset(
     {"if", "then", "elif", "else", "fi", "while", "until", "for", "select", "do", "done", "case",
@@ -42,7 +42,7 @@ _DO, _DONE, _FI, _ESAC = (frozenset({word}) for word in ("do", "done", "fi", "es
 _THEN, _ELSE, _BRACE = frozenset({"then"}), frozenset({"elif", "else", "fi"}), frozenset({"}"})
 
 
-class Compounds(Words):
+class CompoundParser(WordParser):
     """The middle of the reader; `parse.Reader` adds lists, pipelines and functions."""
 
     if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Compounds(Words):
         if not found:
             return None
         if self.text[self.at - 2 : self.at] == "\\\n" and self.text[self.at - 3].isdigit():
-            raise Unreadable("a line ends within a redirection")
+            raise UnreadableShell("a line ends within a redirection")
         self.at = found.end()
         if self.next(2) == "\\\n" and self.text[self.at + 2 : self.at + 3] in set("<>&|("):
-            raise Unreadable("a line ends within an operator")
+            raise UnreadableShell("a line ends within an operator")
         self.blanks()
         operator = found.group(2) or found.group(3)
         redirection = Redirection(operator, self.word(), found.group(1) or "")
@@ -101,7 +101,7 @@ class Compounds(Words):
                 if len(words) == 1 and not assignments and not redirections:
                     self.empty_brackets()
                     return self.function_body(words[0])
-                raise Unreadable("a bracket after a word")
+                raise UnreadableShell("a bracket after a word")
             declaring = bool(words) and words[0].source in _DECLARING
             if not words or declaring:
                 assignment = self.assignment(prefix=not words)
@@ -110,11 +110,11 @@ class Compounds(Words):
                     continue
             words.append(self.word())
         if not (words or assignments or redirections or arrays):
-            raise Unreadable(f"a command is missing before {self.next(10)!r}")
+            raise UnreadableShell(f"a command is missing before {self.next(10)!r}")
         if words and not assignments and not redirections:
             first = words[0].parts
             if len(first) == 1 and isinstance(first[0], Literal) and first[0].text in _RESERVED:
-                raise Unreadable(f"{first[0].text!r} stands where a command should")
+                raise UnreadableShell(f"{first[0].text!r} stands where a command should")
         source = self.text[start : self.at].strip()
         return Simple(tuple(assignments), tuple(words), tuple(redirections), tuple(arrays), source)
 
@@ -122,7 +122,7 @@ class Compounds(Words):
         self.at += 1
         self.blanks()
         if self.next() != ")":
-            raise Unreadable("a bracket after a word")
+            raise UnreadableShell("a bracket after a word")
         self.at += 1
 
     def assignment(self, *, prefix: bool) -> Assignment | None:
@@ -131,7 +131,7 @@ class Compounds(Words):
         start = self.at
         index = None
         if _TORN.match(self.text, start):
-            raise Unreadable("a line ends within an assignment")
+            raise UnreadableShell("a line ends within an assignment")
         found = _ASSIGNMENT.match(self.text, start)
         if found:
             name, operator = found.groups()
@@ -146,7 +146,7 @@ class Compounds(Words):
             operator = "+=" if self.next(2) == "+=" else "="
             if not self.text.startswith(operator, self.at):
                 # bash takes `name[a b]` for one word here; nobody means that
-                raise Unreadable("a bracket after a name")
+                raise UnreadableShell("a bracket after a name")
             self.at += len(operator)
         append = operator == "+="
         if self.next() == "(":
@@ -171,7 +171,7 @@ class Compounds(Words):
                 self.at += 1
                 self.depth -= 1
                 if self.next() and self.next() not in " \t\n;&|)<>":
-                    raise Unreadable("text behind an array")
+                    raise UnreadableShell("text behind an array")
                 return tuple(words)
             words.append(self.word())
 
@@ -195,7 +195,7 @@ class Compounds(Words):
         elif word == "[[":
             command = self.test()
         else:
-            raise Unreadable(f"{word!r} stands where a command should")
+            raise UnreadableShell(f"{word!r} stands where a command should")
         command.redirections = self.redirections()
         return command
 
@@ -207,10 +207,10 @@ class Compounds(Words):
             depth = self.depth
             try:
                 parts = self.arithmetic("))")
-            except Unreadable:
+            except UnreadableShell:
                 self.depth = depth
             else:
-                return Condition((Word(parts, self.text[start : self.at]),))
+                return TestExpression((Word(parts, self.text[start : self.at]),))
         self.at = start + 1
         return Group(self.script(frozenset(), ")"), subshell=True)
 
@@ -249,7 +249,7 @@ class Compounds(Words):
             return Loop(None, self.braces_or_body(), arithmetic=parts)
         name = _NAME.match(self.text, self.at)
         if not name:
-            raise Unreadable("a loop has no plain name")
+            raise UnreadableShell("a loop has no plain name")
         self.at = name.end()
         self.lines()
         words: list[Word] | None = None
@@ -283,7 +283,7 @@ class Compounds(Words):
         words = [self.word()]
         self.lines()
         if not _IN.match(self.text, self.at):
-            raise Unreadable("'in' is missing")
+            raise UnreadableShell("'in' is missing")
         self.at += 2
         bodies: list[Script] = []
         while True:
@@ -301,7 +301,7 @@ class Compounds(Words):
                 self.at += 1
                 self.blanks()
             if self.next() != ")":
-                raise Unreadable("a pattern of 'case' is not closed")
+                raise UnreadableShell("a pattern of 'case' is not closed")
             self.at += 1
             bodies.append(self.script(_ESAC))
             for sign in (";;&", ";;", ";&"):
@@ -311,11 +311,11 @@ class Compounds(Words):
             else:
                 self.lines()
                 if self.reserved() != "esac":
-                    raise Unreadable("'esac' is missing")
+                    raise UnreadableShell("'esac' is missing")
         self.expect("esac")
         return Branches(tuple(words), (), tuple(bodies))
 
-    def test(self) -> Condition:
+    def test(self) -> TestExpression:
         """`[[ … ]]`: its words are wanted for what they expand."""
         self.deeper()
         self.at += 2
@@ -324,11 +324,11 @@ class Compounds(Words):
         while True:
             self.lines()
             if not self.next():
-                raise Unreadable("[[ is not closed")
+                raise UnreadableShell("[[ is not closed")
             if _CLOSED.match(self.text, self.at):
                 self.at += 2
                 self.depth -= 1
-                return Condition(tuple(words))
+                return TestExpression(tuple(words))
             pattern = before in {"=~", "==", "=", "!="}
             sign = _TEST_SIGN.match(self.text, self.at)
             if sign and not (pattern and sign.group() == "(") and self.next(2) not in {"<(", ">("}:
@@ -360,9 +360,9 @@ class Compounds(Words):
             elif not open_brackets and (sign != "|" or self.next(2) == "||"):
                 break
             if sign in ";&\n":
-                raise Unreadable("a pattern is not closed")
+                raise UnreadableShell("a pattern is not closed")
             parts.append(Literal(sign))
             self.at += 1
         if self.at == start:
-            raise Unreadable("a pattern is missing")
+            raise UnreadableShell("a pattern is missing")
         return self.make(parts, start)

@@ -2,7 +2,7 @@ r"""What stands in `$'…'`."""
 
 import re
 
-from hermes_agent.policy.shell.parser.syntax import Unreadable
+from hermes_agent.policy.shell.parser.syntax import UnreadableShell
 
 _ESCAPE = re.compile(
     r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})"
@@ -27,7 +27,7 @@ def unescape(text: str) -> str:
         found = _ESCAPE.match(text, at)
         if found is None:
             if text[at + 1 : at + 2] in {"x", "u", "U", "c"}:
-                raise Unreadable("an escape without its code")
+                raise UnreadableShell("an escape without its code")
             data += b"\\"
             at += 1
             continue
@@ -39,15 +39,15 @@ def unescape(text: str) -> str:
         elif byte:
             data.append(int(byte, 16))
         elif control:
-            raise Unreadable("a control escape")
+            raise UnreadableShell("a control escape")
         else:
             code = int(short or long, 16)
             if code >= 0x110000 or 0xD800 <= code < 0xE000:
-                raise Unreadable("an escape for no character")
+                raise UnreadableShell("an escape for no character")
             data += chr(code).encode()
         at = found.end()
     # bash ends the string at a NUL
     try:
         return bytes(data).split(b"\0", 1)[0].decode()
     except UnicodeDecodeError:
-        raise Unreadable("bytes that are not text") from None
+        raise UnreadableShell("bytes that are not text") from None

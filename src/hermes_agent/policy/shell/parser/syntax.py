@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Unreadable(Exception):  # caught by `read`, which says `unknown` instead
+class UnreadableShell(Exception):  # caught by `read`, which says `unknown` instead
     """The text is not one that bash would surely read the way we do."""
 
 
@@ -19,7 +19,7 @@ class Quoted(Struct, gc=False):
     text: str
 
 
-class Parameter(Struct):
+class ParameterExpansion(Struct):
     """`$name` or `${…}`."""
 
     name: str
@@ -50,7 +50,7 @@ class Process(Struct):
     reads: bool
 
 
-Part = Literal | Quoted | Parameter | Substitution | Arithmetic | Process
+Part = Literal | Quoted | ParameterExpansion | Substitution | Arithmetic | Process
 Parts = tuple[Part, ...]
 
 
@@ -138,7 +138,7 @@ class Function(Struct):
     body: "Command"
 
 
-class Condition(Struct):
+class TestExpression(Struct):
     """`[[ … ]]` and `(( … ))`."""
 
     words: tuple[Word, ...]
@@ -149,5 +149,5 @@ class Coprocess(Struct):
     body: "Command"
 
 
-Compound = Group | Branches | Loop | Condition
+Compound = Group | Branches | Loop | TestExpression
 Command = Simple | Pipeline | Chain | Compound | Function | Coprocess

@@ -1,5 +1,5 @@
-"""Reads words: quoting, escapes, expansions. Follows bash's own reader, and gives up (`Unreadable`)
-where bash would, or where versions of bash differ."""
+"""Parses words: quoting, escapes, expansions. Follows bash's own parser, and raises
+`UnreadableShell` where bash would fail, or where versions of bash differ."""
 
 import re
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from hermes_agent.policy.shell.parser.escapes import unescape
 from hermes_agent.policy.shell.parser.syntax import (
     Arithmetic,
     Literal,
-    Parameter,
+    ParameterExpansion,
     Part,
     Parts,
     Process,
@@ -16,7 +16,7 @@ from hermes_agent.policy.shell.parser.syntax import (
     Redirection,
     Script,
     Substitution,
-    Unreadable,
+    UnreadableShell,
     Word,
 )
 
@@ -35,7 +35,7 @@ MAX_DEPTH = 40
 _MAX_PIECES = 60_000
 
 
-class Budget:
+class ParseBudget:
     """Pieces read so far, over all texts within a text: what would take too long is not read."""
 
     def __init__(self) -> None:
@@ -44,14 +44,20 @@ class Budget:
     def spend(self) -> None:
         self.pieces += 1
         if self.pieces > _MAX_PIECES:
-            raise Unreadable("too much to read")
+            raise UnreadableShell("too much to read")
 
 
-class Words:
+class WordParser:
     """The lower half of the reader; `parse.Reader` adds commands."""
 
     def __init__(
-        self, text: str, budget: Budget, depth: int = 0, *, nested: bool = False, bash: bool = True
+        self,
+        text: str,
+        budget: ParseBudget,
+        depth: int = 0,
+        *,
+        nested: bool = False,
+        bash: bool = True,
     ) -> None:
         self.text = text
         self.at = 0
@@ -65,7 +71,7 @@ class Words:
 
         def script(self, stops: frozenset[str], closing: str = "") -> Script: ...
 
-        def within(self, text: str) -> "Words": ...
+        def within(self, text: str) -> "WordParser": ...
 
         def whole(self) -> Script: ...
 
@@ -99,7 +105,7 @@ class Words:
             elif not self.quoting(parts):
                 break
         if self.at == start:
-            raise Unreadable(f"a word is missing before {self.next()!r}")
+            raise UnreadableShell(f"a word is missing before {self.next()!r}")
         return self.make(parts, start)
 
     def quoting(self, parts: list[Part]) -> bool:
@@ -109,7 +115,7 @@ class Words:
             after = self.text[self.at + 1 : self.at + 2]
             self.at += 2
             if after == "":
-                raise Unreadable("a backslash at the end")
+                raise UnreadableShell("a backslash at the end")
             if after != "\n":
                 parts.append(Quoted(after))
             else:
@@ -130,7 +136,7 @@ class Words:
     def single(self) -> Quoted:
         end = self.text.find("'", self.at + 1)
         if end < 0:
-            raise Unreadable("a quotation mark is not closed")
+            raise UnreadableShell("a quotation mark is not closed")
         text = self.text[self.at + 1 : end]
         self.at = end + 1
         return Quoted(text)
@@ -161,13 +167,13 @@ class Words:
             else:
                 parts.append(self.ticks(quoted=not here))
         if not here:
-            raise Unreadable("a quotation mark is not closed")
+            raise UnreadableShell("a quotation mark is not closed")
 
     def dollar(self, parts: list[Part], *, quoted: bool) -> None:
         self.budget.spend()
         after = self.text[self.at + 1 : self.at + 2]
         if after == "\\" and self.text[self.at + 2 : self.at + 3] == "\n":
-            raise Unreadable("a line ends after a dollar sign")
+            raise UnreadableShell("a line ends after a dollar sign")
         if after == "(":
             parts.append(self.substitution(quoted=quoted))
         elif after == "{":
@@ -182,7 +188,7 @@ class Words:
             while end < len(self.text) and self.text[end] != "'":
                 end += 2 if self.text[end] == "\\" else 1
             if end >= len(self.text):
-                raise Unreadable("a quotation mark is not closed")
+                raise UnreadableShell("a quotation mark is not closed")
             self.at = end + 1
             parts.append(Quoted(unescape(self.text[start:end])))
         elif after == '"' and not quoted:
@@ -197,10 +203,10 @@ class Words:
         if name:
             self.at = name.end()
             self.joined("a name")
-            parts.append(Parameter(name.group(), quoted))
+            parts.append(ParameterExpansion(name.group(), quoted))
         elif after and after in "@*#?$!-0123456789":
             self.at += 2
-            parts.append(Parameter(after, quoted))
+            parts.append(ParameterExpansion(after, quoted))
         else:
             self.at += 1
             if quoted:
@@ -211,17 +217,17 @@ class Words:
     def joined(self, what: str) -> None:
         """A line that ends in the middle of `what` and goes on with it."""
         if self.next(2) == "\\\n" and _NAME.match(self.text, self.at + 2):
-            raise Unreadable(f"a line ends within {what}")
+            raise UnreadableShell(f"a line ends within {what}")
 
     def only_bash(self, what: str) -> None:
         """Other shells read this in other ways, and may find other commands."""
         if not self.bash:
-            raise Unreadable(f"{what} in a shell that is not bash")
+            raise UnreadableShell(f"{what} in a shell that is not bash")
 
     def deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Unreadable("nested too deeply")
+            raise UnreadableShell("nested too deeply")
 
     def substitution(self, *, quoted: bool) -> Part:
         """At `$(`. What starts like arithmetic and does not end like it is a command."""
@@ -232,7 +238,7 @@ class Words:
             depth = self.depth
             try:
                 parts = self.arithmetic("))")
-            except Unreadable:
+            except UnreadableShell:
                 self.depth = depth
             else:
                 self.depth -= 1
@@ -254,7 +260,7 @@ class Words:
         self.deeper()
         found = _TICKED.match(self.text, self.at + 1)
         if not found:
-            raise Unreadable("a backtick is not closed")
+            raise UnreadableShell("a backtick is not closed")
         text = found.group()[:-1]
         self.at = found.end()
         text = re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", text)
@@ -288,7 +294,7 @@ class Words:
                 self.double(parts)
             elif sign == "'":
                 # bash versions differ in what it means here
-                raise Unreadable("a quotation mark in arithmetic")
+                raise UnreadableShell("a quotation mark in arithmetic")
             elif sign in pairs:
                 open_brackets.append(pairs[sign])
                 self.at += 1
@@ -296,8 +302,8 @@ class Words:
                 open_brackets.pop()
                 self.at += 1
             else:
-                raise Unreadable("brackets in arithmetic do not fit")
-        raise Unreadable("arithmetic is not closed")
+                raise UnreadableShell("brackets in arithmetic do not fit")
+        raise UnreadableShell("arithmetic is not closed")
 
     def subscript(self) -> Parts:
         """The inside of `name[…]`, after the bracket."""
@@ -320,9 +326,9 @@ class Words:
             elif self.quoting(parts):
                 continue
             self.at += 1
-        raise Unreadable("a bracket is not closed")
+        raise UnreadableShell("a bracket is not closed")
 
-    def braced(self, *, quoted: bool) -> Parameter:
+    def braced(self, *, quoted: bool) -> ParameterExpansion:
         """`${…}`."""
         self.deeper()
         self.at += 2
@@ -334,7 +340,7 @@ class Words:
                 self.at += 1
         name = _PARAMETER.match(self.text, self.at)
         if not name:
-            raise Unreadable("what stands in ${…} is no name")
+            raise UnreadableShell("what stands in ${…} is no name")
         self.at = name.end()
         index: Parts | None = None
         if self.next() == "[":
@@ -347,16 +353,16 @@ class Words:
             if found is None and prefix == "!" and self.next() in {"*", "@"}:
                 self.at += 1
             elif found is None:
-                raise Unreadable("what stands in ${…} is not understood")
+                raise UnreadableShell("what stands in ${…} is not understood")
             else:
                 operator = found.group()
                 self.at = found.end()
             argument = self.argument(quoted=quoted, literal=operator[-1:] in {"-", "=", "+", "?"})
         if self.next() != "}":
-            raise Unreadable("${ is not closed")
+            raise UnreadableShell("${ is not closed")
         self.at += 1
         self.depth -= 1
-        return Parameter(name.group(), quoted, prefix + operator, argument, index)
+        return ParameterExpansion(name.group(), quoted, prefix + operator, argument, index)
 
     def argument(self, *, quoted: bool, literal: bool) -> Parts:
         """The word after an operator, up to the brace; `literal`: a single quotation mark between

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access
 from hermes_agent.policy.shell.interpreter.collector import host_of, remote_host
-from hermes_agent.policy.shell.interpreter.state import Field
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.programs.embedded_languages import (
     awk_is_plain,
     sed_is_plain,
@@ -17,9 +17,9 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
 )
 
 if TYPE_CHECKING:
-    from hermes_agent.policy.shell.programs.call import Call
+    from hermes_agent.policy.shell.programs.call import ProgramCall
 
-Role = Callable[["Call", Field, str], None]
+Role = Callable[["ProgramCall", ExpandedWord, str], None]
 
 _GIT_CODE = re.compile(
     r"(?i)alias\.|core\.(?:alternaterefscommand|pager|editor|sshcommand|fsmonitor|hookspath|gitproxy|askpass|worktree)"
@@ -49,12 +49,12 @@ _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
 
-def apply(call: "Call", role: str, field: Field, option: str) -> None:
+def apply(call: "ProgramCall", role: str, field: ExpandedWord, option: str) -> None:
     if role != ".":
         ROLES[role](call, field, option)
 
 
-def go_on(call: "Call", words: list[Field]) -> None:
+def go_on(call: "ProgramCall", words: list[ExpandedWord]) -> None:
     """Run the words that stand behind a wrapper."""
     far = call.reading.spec.far
     inside = call.inside(far=far)
@@ -72,7 +72,7 @@ def go_on(call: "Call", words: list[Field]) -> None:
         inside.words(words, functions=False)
 
 
-def _text(call: "Call", words: list[Field], *, far: bool) -> None:
+def _text(call: "ProgramCall", words: list[ExpandedWord], *, far: bool) -> None:
     """Words that are joined and read by a shell."""
     text = " ".join(word.text for word in words)
     if any(word.dynamic or word.glob for word in words):
@@ -85,19 +85,19 @@ def _text(call: "Call", words: list[Field], *, far: bool) -> None:
 
 
 def _place(access: Access) -> Role:
-    def role(call: "Call", field: Field, option: str) -> None:
+    def role(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         del option
         call.place(field, access)
 
     return role
 
 
-def _host(call: "Call", field: Field, option: str) -> None:
+def _host(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     del option
     call.hosts.append(host_of(field))
 
 
-def _url(call: "Call", field: Field, option: str) -> None:
+def _url(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """A URL, `host:path`, or a path to read."""
     host = remote_host(field)
     if "::" in field.text and "[" not in field.text:
@@ -106,13 +106,13 @@ def _url(call: "Call", field: Field, option: str) -> None:
         if host:
             call.hosts.append(host)
         elif field.text.startswith("file:"):
-            call.place(Field(field.text.partition("://")[2]), "read")
+            call.place(ExpandedWord(field.text.partition("://")[2]), "read")
     else:
         call.place(field, "read")
 
 
 def _remote(access: Access) -> Role:
-    def role(call: "Call", field: Field, option: str) -> None:
+    def role(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         del option
         host = remote_host(field)
         if host is None:
@@ -126,7 +126,7 @@ def _remote(access: Access) -> Role:
 def _copy(access: Access) -> Role:
     """A path of this machine, or one in a container, pod or bucket."""
 
-    def role(call: "Call", field: Field, option: str) -> None:
+    def role(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         del option
         if remote_host(field) is None:
             call.place(field, access)
@@ -134,32 +134,32 @@ def _copy(access: Access) -> Role:
     return role
 
 
-def _net_shell(call: "Call", field: Field, option: str) -> None:
+def _net_shell(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """A program that the other side of a connection feeds."""
     _unknown(call, field, option)
     call.shell(field)
 
 
-def _shell(call: "Call", field: Field, option: str) -> None:
+def _shell(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     del option
     call.shell(field)
 
 
-def _far(call: "Call", field: Field, option: str) -> None:
+def _far(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     del option
     call.shell(field, far=True)
 
 
-def _unknown(call: "Call", field: Field, option: str) -> None:
+def _unknown(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     call.unknown(field, f"{call.name} {option} can run or change anything".replace("  ", " "))
 
 
-def _code(call: "Call", field: Field, option: str) -> None:
+def _code(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     del option
     call.unknown(field, f"code for {call.name}")
 
 
-def _config(call: "Call", field: Field, option: str) -> None:
+def _config(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """`git -c key=value`: most settings name files, hosts or commands."""
     text = field.prefix if field.dynamic else field.text
     key, equals, _ = text.partition("=")
@@ -167,28 +167,28 @@ def _config(call: "Call", field: Field, option: str) -> None:
         _unknown(call, field, option)
 
 
-def _ssh_option(call: "Call", field: Field, option: str) -> None:
+def _ssh_option(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     text = field.prefix if field.dynamic else field.text
     host = _SSH_HOST.match(text)
     if _SSH_CODE.match(text) or not text:
         _unknown(call, field, option)
     elif host:
-        call.hosts.append(host_of(Field(host.group(1))))
+        call.hosts.append(host_of(ExpandedWord(host.group(1))))
 
 
-def _data(call: "Call", field: Field, option: str) -> None:
+def _data(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """curl's data: `@file`, or `name=@file` and `name=<file` in a form."""
     text = field.prefix if field.dynamic else field.text
     found = re.match(r"(?:[^=@]*=)?[@<](.*)", text) if option in {"-F", "--form"} else None
     if text.startswith("@"):
-        call.place(Field(text[1:], field.dynamic), "read")
+        call.place(ExpandedWord(text[1:], field.dynamic), "read")
     elif found or (field.dynamic and not text):
-        call.place(Field(found.group(1) if found else field.text, field.dynamic), "read")
+        call.place(ExpandedWord(found.group(1) if found else field.text, field.dynamic), "read")
     elif option in {"--data-urlencode", "--url-query"} and "@" in text.partition("=")[0]:
-        call.place(Field(text.partition("@")[2], field.dynamic), "read")
+        call.place(ExpandedWord(text.partition("@")[2], field.dynamic), "read")
 
 
-def _mount(call: "Call", field: Field, option: str) -> None:
+def _mount(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """`-v /here:/there[:ro]` and `--mount type=bind,source=/here,…`."""
     text = field.prefix if field.dynamic else field.text
     if option == "--mount":
@@ -199,35 +199,35 @@ def _mount(call: "Call", field: Field, option: str) -> None:
         here, _, rest = text.partition(":")
         kept = rest.endswith(":ro")
     if field.dynamic and not here.startswith("/"):
-        call.place(Field(field.text, dynamic=True), "write")
+        call.place(ExpandedWord(field.text, dynamic=True), "write")
     elif here.startswith(("/", ".", "~")):
-        call.place(Field(here), "read" if kept else "write")
+        call.place(ExpandedWord(here), "read" if kept else "write")
 
 
-def _dd(call: "Call", field: Field, option: str) -> None:
+def _dd(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     del option
     text = field.prefix if field.dynamic else field.text
     key, _, value = text.partition("=")
-    target = Field(field.text, dynamic=True) if field.dynamic else Field(value)
+    target = ExpandedWord(field.text, dynamic=True) if field.dynamic else ExpandedWord(value)
     if key in {"of", "if"}:
         call.place(target, "write" if key == "of" else "read")
     elif field.maybe_option:
         call.place(field, "write")
 
 
-def _sed(call: "Call", field: Field, option: str) -> None:
+def _sed(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     del option
     if field.dynamic or field.glob or not sed_is_plain(field.text):
         call.unknown(field, "a sed program that may write or run something")
 
 
-def _awk(call: "Call", field: Field, option: str) -> None:
+def _awk(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     del option
     if field.dynamic or field.glob or not awk_is_plain(field.text):
         call.unknown(field, "an awk program that may write or run something")
 
 
-def _sql(call: "Call", field: Field, option: str) -> None:
+def _sql(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """What a database is told is what the program does: `select`, `drop`."""
     del option
     if field.dynamic or not sql_is_plain(field.text):
@@ -237,7 +237,7 @@ def _sql(call: "Call", field: Field, option: str) -> None:
         call.reading.verb = " ".join(dict.fromkeys(verbs))
 
 
-def _database(call: "Call", field: Field, option: str) -> None:
+def _database(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
     found = re.search(r"host(?:addr)?\s*=\s*(\S+)", field.text)
     if "=" in field.text and _DATABASE_ODD.search(field.text):
@@ -248,13 +248,13 @@ def _database(call: "Call", field: Field, option: str) -> None:
         call.hosts.append(found.group(1))
 
 
-def _date(call: "Call", field: Field, option: str) -> None:
+def _date(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """`+format`, or a time to set the clock to."""
     if field.dynamic or not field.text.startswith("+"):
         _unknown(call, field, option)
 
 
-def _method(call: "Call", field: Field, option: str) -> None:
+def _method(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """A request is a GET anyway: to say so is no option that counts."""
     del field
     given = [value for name, _, value in call.reading.values if name == option]
@@ -262,23 +262,23 @@ def _method(call: "Call", field: Field, option: str) -> None:
         call.reading.flags[:] = [flag for flag in call.reading.flags if flag != option]
 
 
-def _kind(call: "Call", field: Field, option: str) -> None:
+def _kind(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """What kubectl gets: it could be secrets."""
     if field.dynamic or field.glob:
         _unknown(call, field, option)
 
 
-def _keyed(call: "Call", field: Field, option: str) -> None:
+def _keyed(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """`name=file,name=file`, or a file."""
     del option
     if field.dynamic:
         call.place(field, "read")
     else:
         for part in field.text.split(","):
-            call.place(Field(part.rpartition("=")[2]), "read")
+            call.place(ExpandedWord(part.rpartition("=")[2]), "read")
 
 
-def _object_file(call: "Call", field: Field, option: str) -> None:
+def _object_file(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """A file, or `@file` with more words in it."""
     if field.text.startswith("@"):
         _unknown(call, field, option)
@@ -286,7 +286,7 @@ def _object_file(call: "Call", field: Field, option: str) -> None:
         call.place(field, "read")
 
 
-def _pager_file(call: "Call", field: Field, option: str) -> None:
+def _pager_file(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """A file, or `+command`."""
     if field.text.startswith("+") and not re.fullmatch(r"\+(?:\d+|[gGF]|/[ -~]*)", field.text):
         _unknown(call, field, option)
@@ -294,20 +294,20 @@ def _pager_file(call: "Call", field: Field, option: str) -> None:
         call.place(field, "read")
 
 
-def _page(call: "Call", field: Field, option: str) -> None:
+def _page(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """The name of a manual page, or a file with one, which can name more files."""
     if "/" in field.text:
         _unknown(call, field, option)
 
 
-def _processes(call: "Call", field: Field, option: str) -> None:
+def _processes(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """ps: letters with an `e` among them, or a format with `environ`, show environments."""
     letters = not set(field.text) - _PS_LETTERS and "e" in field.text
     if field.dynamic or (letters if not option else "environ" in field.text):
         call.reading.flags.append("e")
 
 
-def _entry(call: "Call", field: Field, option: str) -> None:
+def _entry(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """`docker run --entrypoint program image words…`."""
     del option
     words = call.reading.rest or []
@@ -317,32 +317,32 @@ def _entry(call: "Call", field: Field, option: str) -> None:
         call.later.append(lambda: inside.words([field, *words], functions=False))
 
 
-def _web(call: "Call", field: Field, option: str) -> None:
+def _web(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """A URL with or without its scheme, and with any number of slashes; `@file` has many."""
     found = _WEB.match(field.text)
     if field.text.startswith("@"):
         _unknown(call, field, option)
     elif found and found.group(1).lower() == "file":
-        call.place(Field(f"/{field.text[found.end() :]}", field.dynamic), "read")
+        call.place(ExpandedWord(f"/{field.text[found.end() :]}", field.dynamic), "read")
     elif found and not field.dynamic:
-        _host(call, Field(f"http://{field.text[found.end() :]}"), option)
+        _host(call, ExpandedWord(f"http://{field.text[found.end() :]}"), option)
     else:
         _host(call, field, option)
 
 
-def _cookie(call: "Call", field: Field, option: str) -> None:
+def _cookie(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """curl's `-b`: data when there is a `=` in it, else a file."""
     del option
     if field.dynamic or "=" not in field.text:
         call.place(field, "read")
 
 
-def _sysctl(call: "Call", field: Field, option: str) -> None:
+def _sysctl(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     if "=" in field.text or field.dynamic:
         _unknown(call, field, option)
 
 
-def _git_remote(call: "Call", field: Field, option: str) -> None:
+def _git_remote(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """The name of a remote, which the settings of the repository resolve, or an address."""
     if field.dynamic or ":" in field.text or "/" in field.text:
         if field.text.startswith("ext::"):
@@ -351,7 +351,7 @@ def _git_remote(call: "Call", field: Field, option: str) -> None:
             _url(call, field, option)
 
 
-def _git_setting(call: "Call", field: Field, option: str) -> None:
+def _git_setting(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """`git config key value`: some values are commands that git will run."""
     if field.dynamic or _GIT_CODE.match(field.text):
         reading = call.reading
@@ -360,7 +360,7 @@ def _git_setting(call: "Call", field: Field, option: str) -> None:
             _unknown(call, field, option)
 
 
-def _netcat(call: "Call", field: Field, option: str) -> None:
+def _netcat(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
     """A host or a port; socat's addresses can be anything."""
     text = field.prefix if field.dynamic else field.text
     if call.name == "socat":
@@ -369,7 +369,7 @@ def _netcat(call: "Call", field: Field, option: str) -> None:
         if found:
             call.hosts.append(found.group(1))
         elif socket:
-            call.place(Field(socket.group(1), field.dynamic), "write")
+            call.place(ExpandedWord(socket.group(1), field.dynamic), "write")
         elif text not in {"-", "STDIO", "stdio"}:
             _unknown(call, field, option)
     elif field.dynamic or not re.fullmatch(r"[\d,-]+", text):

@@ -5,41 +5,43 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Access, Place
+from hermes_agent.core.effects import Access, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.state import Field
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.programs import argument_roles
 from hermes_agent.policy.shell.programs.table import Reading
 
 if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import Run
+    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
 
 
 _USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "mosh"})
 """Whose commands are read by the user's shell, which is bash; others use sh."""
 
 
-class Call:
+class ProgramCall:
     """A program with its words while its roles are worked out."""
 
-    def __init__(self, run: "Run", name: str, fields: list[Field], reading: Reading) -> None:
+    def __init__(
+        self, run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], reading: Reading
+    ) -> None:
         self.run = run
         self.name = name
         self.fields = fields
         self.reading = reading
-        self.places: list[Place] = []
+        self.places: list[PathAccess] = []
         self.hosts: list[str] = []
         self.later: list[Callable[[], object]] = []
         """What it runs: followed when the program itself is noted."""
 
-    def place(self, field: Field, access: Access) -> None:
+    def place(self, field: ExpandedWord, access: Access) -> None:
         self.places += places_of(field, access, self.run.state)
 
-    def unknown(self, field: Field, reason: str) -> None:
+    def unknown(self, field: ExpandedWord, reason: str) -> None:
         text = field.text
         self.later.append(lambda: self.run.unknown(text, reason, self.name))
 
-    def shell(self, text: Field, *, far: bool = False) -> None:
+    def shell(self, text: ExpandedWord, *, far: bool = False) -> None:
         """Shell text that the program would run."""
         if text.dynamic or text.glob:
             self.unknown(text, f"what {self.name} runs is not known")
@@ -48,7 +50,7 @@ class Call:
         around = inside.around if self.name in _USER_SHELL else replace(inside.around, bash=False)
         self.later.append(lambda: inside.walk.text(text.text, inside.state, around))
 
-    def inside(self, *, far: bool = False) -> "Run":
+    def inside(self, *, far: bool = False) -> "SimpleCommandRun":
         """Where the commands run that the program starts."""
         state = self.run.state.copy()
         if far:
@@ -68,7 +70,7 @@ class Call:
         )  # fmt: skip
 
 
-def follow(call: Call) -> None:
+def follow(call: ProgramCall) -> None:
     """Work out the roles of the words, note the program, and go on with what it runs."""
     reading = call.reading
     found = reading.spec
@@ -82,15 +84,15 @@ def follow(call: Call) -> None:
         and stdin is not None
         and not any(r == found.input for _, r, _ in reading.values)
     ):
-        text = Field(stdin.text or "", dynamic=stdin.text is None)
+        text = ExpandedWord(stdin.text or "", dynamic=stdin.text is None)
         argument_roles.apply(call, found.input, text, "<")
     runs = reading.rest is not None and bool(reading.rest)
     if runs and (reading.unlisted or reading.unsure):
         words = " ".join([*reading.unlisted, *(field.text for field in reading.unsure)])
-        call.unknown(Field(words), f"where the command of {call.name} starts")
+        call.unknown(ExpandedWord(words), f"where the command of {call.name} starts")
     elif reading.unlisted and found.closed:
         words = " ".join(reading.unlisted)
-        call.unknown(Field(words), f"not a known option of {call.name}")
+        call.unknown(ExpandedWord(words), f"not a known option of {call.name}")
     elif reading.unsure and found.risky:
         call.unknown(reading.unsure[0], f"may be an option of {call.name}")
     if not (runs and found.bare and not call.places and not call.hosts):

@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell.interpreter.collector import loose_options
 from hermes_agent.policy.shell.interpreter.interpreters import INTERPRETERS
-from hermes_agent.policy.shell.interpreter.state import Field
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.interpreter.wrappers import WRAPPERS
-from hermes_agent.policy.shell.programs.call import Call, follow
+from hermes_agent.policy.shell.programs.call import ProgramCall, follow
 from hermes_agent.policy.shell.programs.table import Reading, sort_words, spec
 
 if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import Run
+    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
 
 
-def run_program(run: "Run", name: str, fields: list[Field]) -> str | None:
+def run_program(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
     """Note a program and follow what it runs; what it prints, when known."""
     special = WRAPPERS.get(name) or INTERPRETERS.get(name)
     if special is not None:
@@ -22,7 +22,7 @@ def run_program(run: "Run", name: str, fields: list[Field]) -> str | None:
     if found is None:
         _unlisted(run, name, fields)
         return None
-    call = Call(run, name, fields, sort_words(name, found, fields[1:]))
+    call = ProgramCall(run, name, fields, sort_words(name, found, fields[1:]))
     follow(call)
     if name == "cat" and len(fields) == 1 and run.around.stdin is not None:
         return run.around.stdin.text
@@ -37,16 +37,16 @@ def is_known(name: str) -> bool:
     return known or spec(name) is not None
 
 
-def _unlisted(run: "Run", name: str, fields: list[Field]) -> None:
+def _unlisted(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> None:
     """A program that nobody described: what looks like a path is at least read."""
     reading = Reading(given=loose_options(fields[1:]))
-    call = Call(run, name, fields, reading)
+    call = ProgramCall(run, name, fields, reading)
     for field in fields[1:]:
         text = field.prefix if field.dynamic else field.text
         if text.startswith("-"):
             reading.flags.append(text.partition("=")[0])
             text = text.partition("=")[2]
-            field = Field(text, field.dynamic, field.glob, text)
+            field = ExpandedWord(text, field.dynamic, field.glob, text)
         if "/" in text or text.startswith((".", "~")):
             call.place(field, "read")
     if "/" in name:

@@ -30,7 +30,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.policy.shell.interpreter.state import Field
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 
 PLAIN = "."
 
@@ -46,7 +46,7 @@ class Option(Struct, frozen=True):
     """All of its names."""
 
 
-class Spec(Struct):
+class ProgramSpec(Struct):
     options: dict[str, Option]
     operands: tuple[str, ...] = ()
     verbs: int = 0
@@ -66,17 +66,17 @@ class Reading(Struct):
 
     verb: str = ""
     flags: list[str] = []
-    values: list[tuple[str, str, Field]] = []
+    values: list[tuple[str, str, ExpandedWord]] = []
     """Option, role and value of each option with a value."""
     given: list[tuple[str, str | None]] = []
     """Options with their values, as `Act.options` has them."""
-    operands: list[tuple[str, Field]] = []
-    rest: list[Field] | None = None
+    operands: list[tuple[str, ExpandedWord]] = []
+    rest: list[ExpandedWord] | None = None
     """The words of the command that it runs, from the role `run` on."""
     unlisted: list[str] = []
-    unsure: list[Field] = []
+    unsure: list[ExpandedWord] = []
     """Words that may turn out to be options."""
-    spec: Spec = msgspec.field(default_factory=lambda: Spec({}))
+    spec: ProgramSpec = msgspec.field(default_factory=lambda: ProgramSpec({}))
 
 
 @cache
@@ -97,13 +97,13 @@ def table() -> dict[str, str]:
 
 
 @cache
-def spec(name: str) -> Spec | None:
+def spec(name: str) -> ProgramSpec | None:
     """The line of a program, or of `program verb`, taken apart when first asked for."""
     line = table().get(name)
     if line is None:
         return None
     items, _, operands = line.partition(";")
-    found = Spec({}, tuple(operands.split()))
+    found = ProgramSpec({}, tuple(operands.split()))
     for item in items.split():
         if item.startswith("-"):
             _add_option(found, item)
@@ -122,7 +122,7 @@ def spec(name: str) -> Spec | None:
     return found
 
 
-def _add_option(found: Spec, item: str) -> None:
+def _add_option(found: ProgramSpec, item: str) -> None:
     names, operands = item, ""
     for sign in "!^":
         if sign in item:
@@ -143,13 +143,13 @@ def _add_option(found: Spec, item: str) -> None:
 
 
 @cache
-def merged(program: str, verb: str) -> Spec | None:
+def merged(program: str, verb: str) -> ProgramSpec | None:
     """The line of a verb with the options of its program."""
     own = spec(f"{program} {verb}")
     base = spec(program)
     if own is None or base is None:
         return None
-    return Spec(
+    return ProgramSpec(
         base.options | own.options, own.operands, base.verbs, base.deep, base.until,
         base.words, base.bare, base.far or own.far, base.risky or own.risky,
         base.closed or own.closed, own.first, own.input or base.input,
@@ -165,14 +165,14 @@ def runs_elsewhere(program: str, verb: str) -> bool:
 class _Sorter:
     """Sorts one program's words."""
 
-    def __init__(self, program: str, spec: Spec, fields: list[Field]) -> None:
+    def __init__(self, program: str, spec: ProgramSpec, fields: list[ExpandedWord]) -> None:
         self.program = program
         self.spec = spec
         self.fields = fields
         self.at = 0
         self.verb: list[str] = []
         self.verb_open = spec.verbs > 0
-        self.operands: list[Field] = []
+        self.operands: list[ExpandedWord] = []
         self.changes: list[str] = []
         self.reading = Reading()
         self.run_at = self.place_of_run()
@@ -214,7 +214,7 @@ class _Sorter:
         self.assign_roles()
         return reading
 
-    def operand(self, field: Field) -> bool:
+    def operand(self, field: ExpandedWord) -> bool:
         """Take an operand; True when the command that the program runs starts with it."""
         if self.verb_open:
             self.take_verb(field)
@@ -233,7 +233,7 @@ class _Sorter:
     def later_dashes(self) -> bool:
         return any(field.text == "--" for field in self.fields[self.at :])
 
-    def take_verb(self, field: Field) -> None:
+    def take_verb(self, field: ExpandedWord) -> None:
         if field.dynamic or field.glob or self.reading.unlisted or self.reading.unsure:
             self.verb_open = False  # nobody can tell which word is the verb
             self.verb = []
@@ -260,7 +260,7 @@ class _Sorter:
                 return self.spec.options[longer[0]]
         return found
 
-    def long(self, field: Field, text: str) -> None:
+    def long(self, field: ExpandedWord, text: str) -> None:
         name, equals, value = text.partition("=")
         self.reading.flags.append(name)
         if self.spec.words and name.startswith("--"):
@@ -272,14 +272,16 @@ class _Sorter:
         option = self.option(name)
         attached = None
         if equals:
-            attached = Field(field.text, dynamic=True) if field.dynamic else _part(field, value)
+            attached = (
+                ExpandedWord(field.text, dynamic=True) if field.dynamic else _part(field, value)
+            )
         if option is None:
             self.reading.unlisted.append(name)
             self.reading.given.append((name, _known(attached)))
             return
         self.value(option, attached)
 
-    def short(self, field: Field, text: str) -> None:
+    def short(self, field: ExpandedWord, text: str) -> None:
         if text[1:].isdigit():
             self.reading.flags.append(text)
             return
@@ -293,7 +295,7 @@ class _Sorter:
             elif option.value or option.operands:
                 attached = None
                 if option.value and field.dynamic:
-                    attached = Field(field.text, dynamic=True)
+                    attached = ExpandedWord(field.text, dynamic=True)
                 elif option.value and at + 1 < len(text):
                     attached = _part(field, text[at + 1 :])
                 self.value(option, attached)
@@ -304,7 +306,7 @@ class _Sorter:
         if field.dynamic:
             self.reading.unsure.append(field)
 
-    def value(self, option: Option, attached: Field | None) -> None:
+    def value(self, option: Option, attached: ExpandedWord | None) -> None:
         if attached is None and option.value == "=":
             if self.at >= len(self.fields):
                 self.give(option, "")
@@ -313,7 +315,7 @@ class _Sorter:
             self.at += 1
         self.give(option, "" if attached is None else _known(attached))
         if attached is None and option.role == "unknown":
-            attached = Field(option.name)
+            attached = ExpandedWord(option.name)
         if attached is not None and option.value:
             self.reading.values.append((option.name, option.role, attached))
         if option.operands:
@@ -344,13 +346,13 @@ class _Sorter:
             self.reading.operands.append((role.rstrip("*"), field))
 
 
-def _part(field: Field, value: str) -> Field:
-    return Field(value, glob=field.glob)
+def _part(field: ExpandedWord, value: str) -> ExpandedWord:
+    return ExpandedWord(value, glob=field.glob)
 
 
-def _known(value: Field | None) -> str | None:
+def _known(value: ExpandedWord | None) -> str | None:
     return None if value is None or value.dynamic or value.glob else value.text
 
 
-def sort_words(program: str, found: Spec, fields: list[Field]) -> Reading:
+def sort_words(program: str, found: ProgramSpec, fields: list[ExpandedWord]) -> Reading:
     return _Sorter(program, found, fields).sort()

@@ -17,7 +17,7 @@ GONE = "Hermes.gone"
 """The last event: the browser ended."""
 
 
-class Wire(Protocol):
+class DevtoolsTransport(Protocol):
     """Carries messages. `receive` raises `EOFError` when the browser is gone."""
 
     async def send(self, message: bytes) -> None: ...
@@ -27,7 +27,7 @@ class Wire(Protocol):
     async def close(self) -> None: ...
 
 
-class Refused(Exception):
+class DevtoolsError(Exception):
     """The browser understood the call and did not do it."""
 
 
@@ -55,10 +55,10 @@ class _Message(msgspec.Struct):
     session: str = msgspec.field(default="", name="sessionId")
 
 
-class Connection:
+class DevtoolsConnection:
     """One browser. Whoever made it closes it."""
 
-    def __init__(self, wire: Wire, listener: Listener) -> None:
+    def __init__(self, wire: DevtoolsTransport, listener: Listener) -> None:
         self._wire = wire
         self._listener = listener
         self._last = 0
@@ -68,8 +68,8 @@ class Connection:
         self._pump = asyncio.create_task(self._read())
 
     async def call(self, method: str, params: Params | None = None, session: str = "") -> Any:
-        """What the browser answers. Raises `Refused`, `SessionLost` or `BrowserGone`. It has no
-        time limit of its own: whoever calls has one for the whole action."""
+        """Returns the browser's answer. Raises `DevtoolsError`, `SessionLost` or `BrowserGone`. It
+        has no timeout of its own: the caller has one for the whole action."""
         future = await self.begin(method, params, session)
         try:
             return await future
@@ -126,7 +126,7 @@ class Connection:
             return
         text = str(message.error.get("message", ""))
         gone = "session" in text.lower() and "not found" in text.lower()
-        _fail(future, SessionLost(text) if gone else Refused(text))
+        _fail(future, SessionLost(text) if gone else DevtoolsError(text))
 
     async def close(self) -> None:
         self.alive = False

@@ -59,18 +59,18 @@ class Key:
 
 
 @dataclass
-class Item:
+class OutlineItem:
     role: str
     name: str = ""
     marks: tuple[str, ...] = ()
     key: Key | None = None
     acts: bool = False
     """It can be acted on, so it is shown with a ref."""
-    children: "list[Item]" = field(default_factory=list)
+    children: "list[OutlineItem]" = field(default_factory=list)
 
 
 _BREAK: Mapping[str, Any] = {}
-_GAP = Item("gap")
+_GAP = OutlineItem("gap")
 """Where a new line begins."""
 
 
@@ -89,7 +89,7 @@ class Part:
     """Documents of the frames in it, by the node that shows them."""
 
 
-def outline(part: Part) -> tuple[list[Item], int]:
+def outline(part: Part) -> tuple[list[OutlineItem], int]:
     """The things of a document and of the frames in it, and how many texts nobody would see."""
     reader = _Reader(part)
     items = reader.items()
@@ -103,15 +103,15 @@ class _Reader:
         self._depth = depth
         self.unseen = 0
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[OutlineItem]:
         if not self._part.nodes:
             return []
         return self._inside(self._part.nodes[0])
 
-    def _inside(self, node: Mapping[str, Any]) -> list[Item]:
+    def _inside(self, node: Mapping[str, Any]) -> list[OutlineItem]:
         """What a node holds. Nodes without a line of their own are opened without recursion: pages
         nest them as deep as they like."""
-        found: list[Item] = []
+        found: list[OutlineItem] = []
         waiting: list[Mapping[str, Any]] = [node]
         opened = False
         while waiting:
@@ -129,7 +129,7 @@ class _Reader:
                 waiting += [_BREAK, *reversed(inner), _BREAK] if block else reversed(inner)
         return _joined(found)
 
-    def _read(self, node: Mapping[str, Any]) -> Item | None:
+    def _read(self, node: Mapping[str, Any]) -> OutlineItem | None:
         """The node as a line; None where only what it holds counts."""
         role = str(node.get("role", {}).get("value", "")).lower()
         backend = int(node.get("backendDOMNodeId", 0))
@@ -159,7 +159,7 @@ class _Reader:
         *,
         acts: bool,
         unseen: bool,
-    ) -> Item:
+    ) -> OutlineItem:
         part = self._part
         backend = int(node.get("backendDOMNodeId", 0))
         value = _clean(node.get("value", {}).get("value", ""))
@@ -167,7 +167,7 @@ class _Reader:
         if unseen:
             marks = (*marks, "invisible")
         key = Key(part.session, part.frame, part.loader, backend) if backend else None
-        item = Item(role, name, marks, key, acts)
+        item = OutlineItem(role, name, marks, key, acts)
         if self._depth >= DEPTH:
             return item  # what it holds follows it on the same level
         if backend in part.inner:
@@ -184,14 +184,14 @@ class _Reader:
                 item.marks = item.marks if item.children else ()
         return _folded(item)
 
-    def _text(self, node: Mapping[str, Any], backend: int) -> Item | None:
+    def _text(self, node: Mapping[str, Any], backend: int) -> OutlineItem | None:
         text = _clean(node.get("name", {}).get("value", ""))
         if text and backend in self._part.sight.hidden:
             self.unseen += 1
             text = ""
         part = self._part
         key = Key(part.session, part.frame, part.loader, backend)
-        return Item("text", text, key=key) if text else None
+        return OutlineItem("text", text, key=key) if text else None
 
 
 def _clean(value: Any) -> str:
@@ -238,21 +238,21 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… (+{len(text) - most})"
 
 
-def _joined(items: list[Item]) -> list[Item]:
+def _joined(items: list[OutlineItem]) -> list[OutlineItem]:
     """Texts that follow each other on a line are one."""
-    found: list[Item] = []
+    found: list[OutlineItem] = []
     for item in items:
         if item is _GAP and (not found or found[-1] is _GAP):
             continue
         if item.role == "text" and found and found[-1].role == "text":
             last = found[-1]
-            found[-1] = Item("text", f"{last.name} {item.name}", key=last.key)
+            found[-1] = OutlineItem("text", f"{last.name} {item.name}", key=last.key)
         else:
             found.append(item)
     return [item for item in found if item is not _GAP]
 
 
-def _folded(item: Item) -> Item:
+def _folded(item: OutlineItem) -> OutlineItem:
     """The same thing without what it says twice."""
     words = " ".join(child.name for child in item.children if child.role == "text")
     if item.name and words and _bare(words) in _bare(item.name):
@@ -271,11 +271,11 @@ def _folded(item: Item) -> Item:
     return item
 
 
-def _says(item: Item) -> bool:
+def _says(item: OutlineItem) -> bool:
     return bool(item.name or item.children or item.marks or item.acts)
 
 
-def _choices(item: Item) -> list[Item]:
+def _choices(item: OutlineItem) -> list[OutlineItem]:
     """Those of a closed list are chosen by name, not by clicking."""
     if item.role == "combobox":
         for child in item.children:
@@ -283,10 +283,10 @@ def _choices(item: Item) -> list[Item]:
     left = len(item.children) - OPTIONS
     if left <= 0:
         return item.children
-    return [*item.children[:OPTIONS], Item("text", f"… {left} more choices")]
+    return [*item.children[:OPTIONS], OutlineItem("text", f"… {left} more choices")]
 
 
-def _is_flat(item: Item) -> bool:
+def _is_flat(item: OutlineItem) -> bool:
     return item.role in _ONE_LINE | {"text"} and not item.children and not item.acts
 
 
@@ -295,24 +295,26 @@ def _bare(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class OutlineLine:
     depth: int
-    item: Item
+    item: OutlineItem
     above: tuple[int, ...]
     """The lines that hold this one."""
 
 
-def lines(items: Sequence[Item], above: tuple[int, ...] = (), start: int = 0) -> list[Line]:
+def lines(
+    items: Sequence[OutlineItem], above: tuple[int, ...] = (), start: int = 0
+) -> list[OutlineLine]:
     """All things in the order of the page."""
-    found: list[Line] = []
+    found: list[OutlineLine] = []
     for item in items:
         here = start + len(found)
-        found.append(Line(len(above), item, above))
+        found.append(OutlineLine(len(above), item, above))
         found += lines(item.children, (*above, here), here + 1)
     return found
 
 
-def written(line: Line, ref: Callable[[Key], str], *, always: bool = False) -> str:
+def written(line: OutlineLine, ref: Callable[[Key], str], *, always: bool = False) -> str:
     """One line; `always` gives it a ref though nothing can be done to it."""
     item = line.item
     name = _cut(item.name, NAME_CHARS if item.acts else TEXT_CHARS)
@@ -335,7 +337,7 @@ def shown(texts: Sequence[str], most: int) -> int:
     return len(texts)
 
 
-def around(all_lines: Sequence[Line], words: str) -> list[int]:
+def around(all_lines: Sequence[OutlineLine], words: str) -> list[int]:
     """The lines that have the words, each with what holds it and its neighbours."""
     wanted = words.casefold()
     chosen: set[int] = set()
@@ -347,7 +349,7 @@ def around(all_lines: Sequence[Line], words: str) -> list[int]:
     return sorted(chosen)
 
 
-def _beside(all_lines: Sequence[Line], number: int) -> Iterator[int]:
+def _beside(all_lines: Sequence[OutlineLine], number: int) -> Iterator[int]:
     for near in range(max(0, number - 2), min(len(all_lines), number + 4)):
         if near == number or all_lines[near].above[:1] == all_lines[number].above[:1]:
             yield near

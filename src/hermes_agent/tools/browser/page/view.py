@@ -6,10 +6,10 @@ import difflib
 from dataclasses import dataclass
 
 from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.devtools.connection import Refused, SessionLost
+from hermes_agent.tools.browser.devtools.connection import DevtoolsError, SessionLost
 from hermes_agent.tools.browser.page.outline import (
     Key,
-    Line,
+    OutlineLine,
     around,
     lines,
     outline,
@@ -27,9 +27,9 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     document: str
-    lines: list[Line]
+    lines: list[OutlineLine]
     texts: list[str]
     unseen: int
 
@@ -41,13 +41,13 @@ class View:
         raise stale(ref)
 
 
-async def look(browser: Browser, tab: Tab) -> View:
+async def look(browser: Browser, tab: Tab) -> PageView:
     """The page as it is now."""
     for again in range(_TRIES):
         try:
             part = await tab.part()
             break
-        except (Refused, SessionLost):
+        except (DevtoolsError, SessionLost):
             if again == _TRIES - 1 or tab.crashed:
                 raise
             await tab.settle()  # it went somewhere else while we looked
@@ -56,10 +56,10 @@ async def look(browser: Browser, tab: Tab) -> View:
     items, unseen = await asyncio.to_thread(outline, part)
     found = lines(items)
     texts = [written(line, browser.refs.name) for line in found]
-    return View(f"{part.frame} {part.loader}", found, texts, unseen)
+    return PageView(f"{part.frame} {part.loader}", found, texts, unseen)
 
 
-def whole(browser: Browser, tab: Tab, view: View, start: int = 0) -> str:
+def whole(browser: Browser, tab: Tab, view: PageView, start: int = 0) -> str:
     """The page from a line on, and how to read on where it does not fit."""
     tab.seen = (view.document, view.texts)
     count = shown(view.texts[start:], SHOWN_CHARS)
@@ -74,14 +74,14 @@ def whole(browser: Browser, tab: Tab, view: View, start: int = 0) -> str:
     return "\n".join(rows)
 
 
-def _on(browser: Browser, view: View, start: int) -> str:
+def _on(browser: Browser, view: PageView, start: int) -> str:
     for line in view.lines[start:]:
         if line.item.key is not None:
             return f"snapshot ref={browser.refs.name(line.item.key)} reads on, "
     return ""
 
 
-def changed(browser: Browser, tab: Tab, view: View) -> str:
+def changed(browser: Browser, tab: Tab, view: PageView) -> str:
     """What is different from what the model saw last, or all of it where that says more."""
     document, before = tab.seen
     size = sum(map(len, view.texts))
@@ -96,7 +96,7 @@ def changed(browser: Browser, tab: Tab, view: View) -> str:
     return "\n".join(["[what changed]", *rows]) if rows else "[nothing on the page changed]"
 
 
-def found(tab: Tab, view: View, words: str) -> str:
+def found(tab: Tab, view: PageView, words: str) -> str:
     """The parts of the page that have the words."""
     numbers = around(view.lines, words)
     if not numbers:

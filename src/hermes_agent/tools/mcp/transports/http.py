@@ -13,7 +13,7 @@ from mcp import MCPError
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 
-from hermes_agent.tools.mcp.transports.ssrf_guard import Astray, only_public
+from hermes_agent.tools.mcp.transports.ssrf_guard import BlockedAddress, only_public
 from hermes_agent.tools.mcp.transports.stdio import Streams
 
 CONNECT_SECONDS = 30.0
@@ -69,7 +69,7 @@ class _Client(httpx2.AsyncClient):
             return await super().send(request, **options)
         try:
             response = await super().send(request, **options)
-        except Astray as error:
+        except BlockedAddress as error:
             return _answer(request, "astray", str(error))
         except OAuthFlowError as error:
             return _answer(request, "login", str(error))

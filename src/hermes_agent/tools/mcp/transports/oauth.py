@@ -35,7 +35,7 @@ _REFUSED = 1.0
 _PAGE = b"<!doctype html><title>Hermes</title><p>You are logged in. Close this page."
 
 
-class Kept(Struct, frozen=True):
+class StoredTokens(Struct, frozen=True):
     """As JSON of the SDK's own models."""
 
     url: str
@@ -63,15 +63,15 @@ class Tokens:
         self._learn = learn
         self.provider: OAuthClientProvider | None = None
 
-    def read(self) -> Kept:
+    def read(self) -> StoredTokens:
         """What is kept for this address; a token goes nowhere else."""
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=Kept)
+            kept = msgspec.json.decode(self._path.read_bytes(), type=StoredTokens)
         except FileNotFoundError:
-            return Kept(self._url)
+            return StoredTokens(self._url)
         except msgspec.MsgspecError:
             raise HermesError(f"{self._path} is damaged", f"remove {self._path}") from None
-        return kept if kept.url == self._url else Kept(self._url)
+        return kept if kept.url == self._url else StoredTokens(self._url)
 
     async def get_tokens(self) -> OAuthToken | None:
         kept = self.read()
@@ -123,7 +123,7 @@ class Tokens:
     def forget(self) -> None:
         self._path.unlink(missing_ok=True)
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, kept: StoredTokens) -> None:
         private_folder(self._path.parent)
         write_private(self._path, msgspec.json.encode(kept))
 

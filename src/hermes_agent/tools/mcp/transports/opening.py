@@ -10,9 +10,9 @@ from mcp import MCPError
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.tools.mcp.catalogue_cache import Facts, settings_key
-from hermes_agent.tools.mcp.connection import Connection
-from hermes_agent.tools.mcp.context import NotDone, World
+from hermes_agent.tools.mcp.catalogue_cache import ServerFacts, settings_key
+from hermes_agent.tools.mcp.connection import McpConnection
+from hermes_agent.tools.mcp.context import McpContext, NotDone
 from hermes_agent.tools.mcp.errors import on_the_way
 from hermes_agent.tools.mcp.log import Log
 from hermes_agent.tools.mcp.transports.http import remote, trouble_of
@@ -32,12 +32,12 @@ _SECRET = re.compile(r"secret:([A-Za-z_][A-Za-z0-9_]*)")
 async def open_connection(
     name: str,
     settings: McpServerSettings,
-    world: World,
-    told: Callable[[Facts], None],
+    world: McpContext,
+    told: Callable[[ServerFacts], None],
     seconds: float,
     workspace: str = "",
     auth: "httpx2.Auth | None" = None,
-) -> tuple[Connection, Facts]:
+) -> tuple[McpConnection, ServerFacts]:
     """A server that is connected, and what it has. `workspace` is that of whoever wants it first;
     `auth` that of a login under way."""
     if settings.oauth and auth is None and not _tokens(name, settings, world).read().tokens:
@@ -57,15 +57,15 @@ async def open_connection(
 async def _opened(
     name: str,
     settings: McpServerSettings,
-    world: World,
-    told: Callable[[Facts], None],
+    world: McpContext,
+    told: Callable[[ServerFacts], None],
     seconds: float,
     workspace: str,
     auth: "httpx2.Auth | None",
-) -> tuple[Connection, Facts]:
+) -> tuple[McpConnection, ServerFacts]:
     log = Log(world.shelf.path(name, ".log")) if settings.command else None
-    facts = Facts(settings_key(settings), world.clock(), "", "")
-    connection = Connection(
+    facts = ServerFacts(settings_key(settings), world.clock(), "", "")
+    connection = McpConnection(
         name,
         lambda ended: _streams(name, settings, world, log, ended, auth),
         told,
@@ -97,7 +97,7 @@ def _with_last_words(error: ToolError, name: str, log: Log | None) -> ToolError:
 def _streams(
     name: str,
     settings: McpServerSettings,
-    world: World,
+    world: McpContext,
     log: Log | None,
     ended: Callable[[], None],
     auth: "httpx2.Auth | None",
@@ -126,17 +126,17 @@ async def _logged(
         log.close()
 
 
-def _tokens(name: str, settings: McpServerSettings, world: World) -> Tokens:
+def _tokens(name: str, settings: McpServerSettings, world: McpContext) -> Tokens:
     return Tokens(world.token_file(name), settings.url, world.clock, world.learn)
 
 
 async def log_in(
     name: str,
     settings: McpServerSettings,
-    world: World,
+    world: McpContext,
     show: Callable[[str, Callable[[str], bool]], None],
     seconds: float,
-) -> Facts:
+) -> ServerFacts:
     """Log in anew. `show` is told the address for the browser, and what takes a pasted one."""
     page = Loopback()
     redirect = await page.open()

@@ -16,7 +16,7 @@ _TRANSLATED = IPv6Network("64:ff9b::/96")
 """IPv4 addresses, as networks without any show them."""
 
 
-class Astray(httpx2.TransportError):
+class BlockedAddress(httpx2.TransportError):
     """The server sent us where we do not go. The request never left."""
 
 
@@ -34,7 +34,9 @@ def only_public(url: str) -> Callable[[httpx2.Request], Awaitable[None]]:
             return
         if to.scheme != "https" or not public:
             why = "is not a public address" if to.scheme == "https" else "is not https"
-            raise Astray(f"{to.scheme}://{to.netloc.decode()}, which {why}", request=request)
+            raise BlockedAddress(
+                f"{to.scheme}://{to.netloc.decode()}, which {why}", request=request
+            )
 
     return check
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
-class Hit(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     title: str
     url: str
     snippet: str = ""

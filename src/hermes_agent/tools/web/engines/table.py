@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.web.engines.results import Hit, unmarked, words
+from hermes_agent.tools.web.engines.results import SearchHit, unmarked, words
 
 
 class Query(Struct, frozen=True):
@@ -20,18 +20,18 @@ class Query(Struct, frozen=True):
     searxng: str = ""
 
 
-class Way(Struct, frozen=True):
+class SearchEndpoint(Struct, frozen=True):
     """One way to ask a service."""
 
     method: str
     url: Callable[[Query], str]
     options: Callable[[Query], dict[str, Any]]
     """httpx's options of the request: params, headers, json, data."""
-    read: Callable[[bytes], Iterable[Hit]]
+    read: Callable[[bytes], Iterable[SearchHit]]
 
 
-class Engine(Struct, frozen=True):
-    ways: tuple[Way, ...]
+class SearchEngine(Struct, frozen=True):
+    ways: tuple[SearchEndpoint, ...]
     """Tried in order."""
     keys: tuple[str, ...] = ()
     """Secrets that it needs, by name."""
@@ -40,9 +40,9 @@ class Engine(Struct, frozen=True):
 def _rows(*path: str, title: str = "title", url: str = "url", snippet: str = "snippet") -> Any:
     """Reads the rows of a JSON answer that lie at the end of the path."""
 
-    def read(body: bytes) -> list[Hit]:
+    def read(body: bytes) -> list[SearchHit]:
         return [
-            Hit(unmarked(row.get(title)), words(row.get(url)), unmarked(row.get(snippet)))
+            SearchHit(unmarked(row.get(title)), words(row.get(url)), unmarked(row.get(snippet)))
             for row in rows_at(body, *path)
         ]
 
@@ -60,9 +60,9 @@ def rows_at(body: bytes, *path: str) -> list[dict[str, Any]]:
         raise ToolError(f"sent an answer that is not in its format ({error})") from None
 
 
-def _exa(body: bytes) -> list[Hit]:
+def _exa(body: bytes) -> list[SearchHit]:
     return [
-        Hit(
+        SearchHit(
             words(row.get("title") or row.get("url")),
             words(row.get("url")),
             words(" … ".join(map(str, row.get("highlights") or [row.get("text") or ""]))),
@@ -71,9 +71,9 @@ def _exa(body: bytes) -> list[Hit]:
     ]
 
 
-def _wikipedia(body: bytes) -> list[Hit]:
+def _wikipedia(body: bytes) -> list[SearchHit]:
     return [
-        Hit(
+        SearchHit(
             words(row.get("title")),
             "https://en.wikipedia.org/wiki/" + quote(str(row.get("title")).replace(" ", "_")),
             unmarked(row.get("snippet")),
@@ -82,7 +82,7 @@ def _wikipedia(body: bytes) -> list[Hit]:
     ]
 
 
-def _duckduckgo(body: bytes) -> list[Hit]:
+def _duckduckgo(body: bytes) -> list[SearchHit]:
     from hermes_agent.tools.web.engines import duckduckgo
 
     return duckduckgo.read(body)
@@ -96,10 +96,10 @@ def _bearer(query: Query, key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {query.keys[key]}"}
 
 
-ENGINES: Mapping[str, Engine] = {
-    "brave": Engine(
+ENGINES: Mapping[str, SearchEngine] = {
+    "brave": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "GET",
                 _at("https://api.search.brave.com/res/v1/web/search"),
                 lambda query: {
@@ -111,9 +111,9 @@ ENGINES: Mapping[str, Engine] = {
         ),
         ("BRAVE_API_KEY",),
     ),
-    "tavily": Engine(
+    "tavily": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "POST",
                 _at("https://api.tavily.com/search"),
                 lambda query: {
@@ -125,9 +125,9 @@ ENGINES: Mapping[str, Engine] = {
         ),
         ("TAVILY_API_KEY",),
     ),
-    "exa": Engine(
+    "exa": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "POST",
                 _at("https://api.exa.ai/search"),
                 lambda query: {
@@ -143,9 +143,9 @@ ENGINES: Mapping[str, Engine] = {
         ),
         ("EXA_API_KEY",),
     ),
-    "serper": Engine(
+    "serper": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "POST",
                 _at("https://google.serper.dev/search"),
                 lambda query: {
@@ -157,9 +157,9 @@ ENGINES: Mapping[str, Engine] = {
         ),
         ("SERPER_API_KEY",),
     ),
-    "kagi": Engine(
+    "kagi": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "POST",
                 _at("https://kagi.com/api/v1/search"),
                 lambda query: {
@@ -171,9 +171,9 @@ ENGINES: Mapping[str, Engine] = {
         ),
         ("KAGI_API_KEY",),
     ),
-    "google": Engine(
+    "google": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "GET",
                 _at("https://www.googleapis.com/customsearch/v1"),
                 lambda query: {
@@ -189,9 +189,9 @@ ENGINES: Mapping[str, Engine] = {
         ),
         ("GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_CX"),
     ),
-    "searxng": Engine(
+    "searxng": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "GET",
                 lambda query: query.searxng.rstrip("/") + "/search",
                 lambda query: {"params": {"q": query.text, "format": "json"}},
@@ -199,15 +199,15 @@ ENGINES: Mapping[str, Engine] = {
             ),
         )
     ),
-    "duckduckgo": Engine(
+    "duckduckgo": SearchEngine(
         tuple(
-            Way("POST", _at(url), lambda query: {"data": {"q": query.text}}, _duckduckgo)
+            SearchEndpoint("POST", _at(url), lambda query: {"data": {"q": query.text}}, _duckduckgo)
             for url in ("https://html.duckduckgo.com/html/", "https://lite.duckduckgo.com/lite/")
         )
     ),
-    "wikipedia": Engine(
+    "wikipedia": SearchEngine(
         (
-            Way(
+            SearchEndpoint(
                 "GET",
                 _at("https://en.wikipedia.org/w/api.php"),
                 lambda query: {

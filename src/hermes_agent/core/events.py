@@ -1,41 +1,66 @@
-"""Everything a turn tells: one closed set of types. The journal keeps those in `Event`; the ones
-in `Passing` are only streamed. Surfaces, exports and the fold all read this and nothing else."""
+"""Every event of a turn, as one closed set of types. The journal stores those in `Event`; those in
+`TransientEvent` are only streamed."""
 
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Action, Consent, Facts
-from hermes_agent.core.events.transient import (
-    MessageQueued as MessageQueued,
-)
-from hermes_agent.core.events.transient import (
-    OutputArrived as OutputArrived,
-)
-from hermes_agent.core.events.transient import (
-    Passing as Passing,
-)
-from hermes_agent.core.events.transient import (
-    RuntimeChanged as RuntimeChanged,
-)
-from hermes_agent.core.events.transient import (
-    TextArrived as TextArrived,
-)
-from hermes_agent.core.events.transient import (
-    TextVoided as TextVoided,
-)
-from hermes_agent.core.events.transient import (
-    ThoughtArrived as ThoughtArrived,
-)
-from hermes_agent.core.events.transient import (
-    Told,
-)
-from hermes_agent.core.messages import Media, RouteStep, Thought, ToolCall, Usage
-from hermes_agent.core.skills import Opened, Recalled
+from hermes_agent.core.effects import Action, ApprovalRequirement, JudgementInputs
+from hermes_agent.core.messages import Media, ReasoningBlock, RouteStep, ToolCall, Usage
+from hermes_agent.core.skills import ActivatedSkill, RecallResult
 
 
-class SessionOpened(Told, frozen=True, tag="session_opened"):
+class BaseEvent(Struct, frozen=True, tag_field="kind"):
+    """An event of a turn, stored or only streamed."""
+
+
+class TextArrived(BaseEvent, frozen=True, tag="text_arrived"):
+    """A piece of the reply that is being streamed."""
+
+    text: str
+
+
+class ThoughtArrived(BaseEvent, frozen=True, tag="thought_arrived"):
+    """A piece of the model's reasoning that is being streamed."""
+
+    text: str
+
+
+class TextVoided(BaseEvent, frozen=True, tag="text_voided"):
+    """The pieces since the last reply do not count: the stream broke and is tried again."""
+
+    reason: str
+
+
+class OutputArrived(BaseEvent, frozen=True, tag="output_arrived"):
+    """A running command printed something."""
+
+    effect: str
+    text: str
+
+
+class MessageQueued(BaseEvent, frozen=True, tag="message_queued"):
+    """A message was stored and waits for the session's next step."""
+
+    key: str
+    text: str
+
+
+class RuntimeChanged(BaseEvent, frozen=True, tag="runtime_changed"):
+    """The runtime as a whole is well, degraded or stopping."""
+
+    state: str
+    reason: str = ""
+
+
+TransientEvent = (
+    TextArrived | ThoughtArrived | TextVoided | OutputArrived | MessageQueued | RuntimeChanged
+)
+"""The events that are streamed to listeners and not stored."""
+
+
+class SessionOpened(BaseEvent, frozen=True, tag="session_opened"):
     """The session's fixed facts. `prompt` is the hash of its `Prompt` in the store."""
 
     workspace: str
@@ -50,7 +75,7 @@ class SessionOpened(Told, frozen=True, tag="session_opened"):
     """The session that it works for."""
 
 
-class ModelChosen(Told, frozen=True, tag="model_chosen"):
+class ModelChosen(BaseEvent, frozen=True, tag="model_chosen"):
     """From here on another model answers, or thinks otherwise hard."""
 
     model: str
@@ -58,19 +83,19 @@ class ModelChosen(Told, frozen=True, tag="model_chosen"):
     by: str = ""
 
 
-class Titled(Told, frozen=True, tag="titled"):
+class SessionTitled(BaseEvent, frozen=True, tag="titled"):
     """The session was given a title."""
 
     title: str
 
 
-class TurnStarted(Told, frozen=True, tag="turn_started"):
+class TurnStarted(BaseEvent, frozen=True, tag="turn_started"):
     """A turn begins; the messages that waited follow."""
 
     turn: int
 
 
-class TurnResumed(Told, frozen=True, tag="turn_resumed"):
+class TurnResumed(BaseEvent, frozen=True, tag="turn_resumed"):
     """A new runtime took the turn up where the last one left it."""
 
     turn: int
@@ -79,7 +104,7 @@ class TurnResumed(Told, frozen=True, tag="turn_resumed"):
     """Calls that were under way when the last runtime went."""
 
 
-class MessageTaken(Told, frozen=True, tag="message_taken"):
+class MessageTaken(BaseEvent, frozen=True, tag="message_taken"):
     """A user's message enters the conversation. `key` is the sender's own id for it."""
 
     key: str
@@ -87,13 +112,13 @@ class MessageTaken(Told, frozen=True, tag="message_taken"):
     source: str = "cli"
     interactive: bool = False
     files: tuple[Media, ...] = ()
-    recalled: Recalled = Recalled()
+    recalled: RecallResult = RecallResult()
     """What was found in memory to fit it; the model reads it after the text."""
-    skills: tuple[Opened, ...] = ()
+    skills: tuple[ActivatedSkill, ...] = ()
     """Skills that it opens."""
 
 
-class Described(Told, frozen=True, tag="described"):
+class ImageDescribed(BaseEvent, frozen=True, tag="described"):
     """What the model cannot see was described to it: the files of a message of the conversation
     (by position) are replaced by words."""
 
@@ -102,7 +127,7 @@ class Described(Told, frozen=True, tag="described"):
     by: str
 
 
-class ModelRequested(Told, frozen=True, tag="model_requested"):
+class ModelRequested(BaseEvent, frozen=True, tag="model_requested"):
     """A request is about to be sent: `messages` of them, whose bytes hash to `digest`."""
 
     step: int
@@ -118,7 +143,7 @@ class ModelRequested(Told, frozen=True, tag="model_requested"):
     """Tokens that the reply may have, where a budget depends on it."""
 
 
-class ModelRetried(Told, frozen=True, tag="model_retried"):
+class ModelRetried(BaseEvent, frozen=True, tag="model_retried"):
     """A model call failed and is made again after `delay` seconds."""
 
     trouble: str
@@ -127,7 +152,7 @@ class ModelRetried(Told, frozen=True, tag="model_retried"):
     delay: float
 
 
-class ModelRouted(Told, frozen=True, tag="model_routed"):
+class ModelRouted(BaseEvent, frozen=True, tag="model_routed"):
     """The router decided: another key or model takes the call over, a model is passed over, its
     circuit opened or closed."""
 
@@ -138,7 +163,7 @@ class ModelRouted(Told, frozen=True, tag="model_routed"):
     reason: str = ""
 
 
-class Charged(Told, frozen=True, tag="charged"):
+class CostCharged(BaseEvent, frozen=True, tag="charged"):
     """A call that is no reply of the conversation was paid for: work on the side, or a try that
     failed and was not free."""
 
@@ -151,7 +176,7 @@ class Charged(Told, frozen=True, tag="charged"):
     """The call that it belongs to goes on with another try."""
 
 
-class Replied(Told, frozen=True, tag="replied"):
+class Replied(BaseEvent, frozen=True, tag="replied"):
     """The model's finished answer, with the calls it asks for."""
 
     step: int
@@ -162,11 +187,11 @@ class Replied(Told, frozen=True, tag="replied"):
     model: str = ""
     cost: float | None = None
     seconds: float = 0.0
-    thoughts: tuple[Thought, ...] = ()
+    thoughts: tuple[ReasoningBlock, ...] = ()
     """Its reasoning, for its own service to have back."""
 
 
-class CallMade(Told, frozen=True, tag="call_made"):
+class CallMade(BaseEvent, frozen=True, tag="call_made"):
     """A call that is under way (`by`) makes another as a part of itself: a program of
     `execute_code` uses a tool."""
 
@@ -175,7 +200,7 @@ class CallMade(Told, frozen=True, tag="call_made"):
     call: ToolCall
 
 
-class CallJudged(Told, frozen=True, tag="call_judged"):
+class CallJudged(BaseEvent, frozen=True, tag="call_judged"):
     """The gate's word on one call. `text` is the call as people read it, cut short."""
 
     effect: str
@@ -184,8 +209,8 @@ class CallJudged(Told, frozen=True, tag="call_judged"):
     reason: str
     rule: str = ""
     text: str = ""
-    facts: Facts = Facts()
-    consent: Consent = Consent()
+    facts: JudgementInputs = JudgementInputs()
+    consent: ApprovalRequirement = ApprovalRequirement()
     input: dict[str, Any] | None = None
     """What it runs with instead of what the model wrote, when a rule rewrote it."""
     audits: tuple[str, ...] = ()
@@ -198,7 +223,7 @@ class CallJudged(Told, frozen=True, tag="call_judged"):
     """The rule, as YAML, that would allow this from now on."""
 
 
-class CallIntended(Told, frozen=True, tag="call_intended"):
+class CallIntended(BaseEvent, frozen=True, tag="call_intended"):
     """Written before an effect runs. `note` is what the tool wants to know if it must find out
     later whether the effect happened."""
 
@@ -211,7 +236,7 @@ class CallIntended(Told, frozen=True, tag="call_intended"):
     """Nothing could be found out about it if the runtime died while it ran."""
 
 
-class CallFinished(Told, frozen=True, tag="call_finished"):
+class CallFinished(BaseEvent, frozen=True, tag="call_finished"):
     """The outcome of a call is known. `data` is for people and programs, `text` for the model."""
 
     effect: str
@@ -229,7 +254,7 @@ class CallFinished(Told, frozen=True, tag="call_finished"):
     cost: float | None = 0.0
 
 
-class CallParked(Told, frozen=True, tag="call_parked"):
+class CallParked(BaseEvent, frozen=True, tag="call_parked"):
     """Nobody knows whether the effect happened. The turn waits for a person."""
 
     effect: str
@@ -241,7 +266,7 @@ class CallParked(Told, frozen=True, tag="call_parked"):
 Decision = Literal["retry", "skip", "it-happened"]
 
 
-class ParkDecided(Told, frozen=True, tag="park_decided"):
+class ParkDecided(BaseEvent, frozen=True, tag="park_decided"):
     """A person said what becomes of a parked call."""
 
     effect: str
@@ -249,7 +274,7 @@ class ParkDecided(Told, frozen=True, tag="park_decided"):
     by: str = ""
 
 
-class Asked(Told, frozen=True, tag="asked"):
+class QuestionAsked(BaseEvent, frozen=True, tag="asked"):
     """A person is asked: to approve a call, to answer the model, or to extend a budget."""
 
     id: str
@@ -259,7 +284,7 @@ class Asked(Told, frozen=True, tag="asked"):
     """Counts as refused from then on; set when the question is put."""
     effect: str = ""
     choices: tuple[str, ...] = ()
-    consent: Consent = Consent()
+    consent: ApprovalRequirement = ApprovalRequirement()
     """Who may answer, and how many must agree."""
     grants: tuple[str, ...] = ()
     """What the answer "session" allows from then on."""
@@ -267,14 +292,14 @@ class Asked(Told, frozen=True, tag="asked"):
     """The rule that the answer "always" adds."""
 
 
-class Agreed(Told, frozen=True, tag="agreed"):
+class ApprovalGiven(BaseEvent, frozen=True, tag="agreed"):
     """One of several people who must agree has done so; the question stays open."""
 
     id: str
     by: str
 
 
-class Answered(Told, frozen=True, tag="answered"):
+class QuestionAnswered(BaseEvent, frozen=True, tag="answered"):
     """The question is closed. `answer` is None when nobody answered in time."""
 
     id: str
@@ -282,14 +307,14 @@ class Answered(Told, frozen=True, tag="answered"):
     by: str = ""
 
 
-class InterruptAsked(Told, frozen=True, tag="interrupt_asked"):
+class InterruptAsked(BaseEvent, frozen=True, tag="interrupt_asked"):
     """The user wants the turn to stop at once."""
 
     turn: int
     by: str = ""
 
 
-class BudgetReached(Told, frozen=True, tag="budget_reached"):
+class BudgetReached(BaseEvent, frozen=True, tag="budget_reached"):
     """A budget is used up, or what the `next` call may cost at most does not fit into it; the
     turn asks before it goes on."""
 
@@ -299,7 +324,7 @@ class BudgetReached(Told, frozen=True, tag="budget_reached"):
     next: float = 0.0
 
 
-class BudgetWarned(Told, frozen=True, tag="budget_warned"):
+class BudgetWarned(BaseEvent, frozen=True, tag="budget_warned"):
     """Half or four fifths of a budget are used."""
 
     what: str
@@ -308,7 +333,7 @@ class BudgetWarned(Told, frozen=True, tag="budget_warned"):
     share: float
 
 
-class Compacted(Told, frozen=True, tag="compacted"):
+class Compacted(BaseEvent, frozen=True, tag="compacted"):
     """The messages from `first` up to but not including `last` (positions in the conversation)
     are replaced by `summary` from here on."""
 
@@ -320,7 +345,7 @@ class Compacted(Told, frozen=True, tag="compacted"):
     model: str = ""
 
 
-class Summarised(Told, frozen=True, tag="summarised"):
+class Summarised(BaseEvent, frozen=True, tag="summarised"):
     """The session up to the event with this number, in a few lines, for later ones to find. The
     conversation itself goes on as it was."""
 
@@ -329,7 +354,7 @@ class Summarised(Told, frozen=True, tag="summarised"):
     model: str = ""
 
 
-class Noted(Told, frozen=True, tag="noted"):
+class NoticeIssued(BaseEvent, frozen=True, tag="noted"):
     """Something the user should see: a degraded part, a limit that bit, a lost client."""
 
     text: str
@@ -339,7 +364,7 @@ class Noted(Told, frozen=True, tag="noted"):
 TurnEnd = Literal["done", "interrupted", "budget", "failed"]
 
 
-class TurnFinished(Told, frozen=True, tag="turn_finished"):
+class TurnFinished(BaseEvent, frozen=True, tag="turn_finished"):
     """The turn is over. `text` is the answer; `error` and `hint` say what went wrong."""
 
     turn: int
@@ -354,29 +379,29 @@ class TurnFinished(Told, frozen=True, tag="turn_finished"):
 
 
 Event = (
-    SessionOpened | ModelChosen | Titled | TurnStarted | TurnResumed | MessageTaken | Described
-    | ModelRequested | ModelRetried | ModelRouted | Charged | Replied | CallMade | CallJudged
-    | CallIntended | CallFinished | CallParked | ParkDecided | Asked | Agreed | Answered
-    | InterruptAsked
-    | BudgetReached | BudgetWarned | Compacted | Summarised | Noted | TurnFinished
+    SessionOpened | ModelChosen | SessionTitled | TurnStarted | TurnResumed | MessageTaken
+    | ImageDescribed | ModelRequested | ModelRetried | ModelRouted | CostCharged | Replied
+    | CallMade | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided
+    | QuestionAsked | ApprovalGiven | QuestionAnswered | InterruptAsked | BudgetReached
+    | BudgetWarned | Compacted | Summarised | NoticeIssued | TurnFinished
 )  # fmt: skip
-"""What the journal keeps."""
+"""The events that the journal stores."""
 
 
 class Recorded(Struct, frozen=True):
-    """An event with its place. `number` is 0 for a passing one."""
+    """An event with its position. `number` is 0 for a transient one."""
 
     session: str
     number: int
     time: float
-    event: Event | Passing
+    event: Event | TransientEvent
 
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
-def encode(event: Event | Passing | Recorded) -> bytes:
+def encode(event: Event | TransientEvent | Recorded) -> bytes:
     return _encoder.encode(event)
 
 
@@ -384,7 +409,7 @@ def decode(body: bytes | str) -> Event:
     return _decoder.decode(body)
 
 
-def kind_of(event: Event | Passing) -> str:
+def kind_of(event: Event | TransientEvent) -> str:
     tag = event.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
