@@ -176,7 +176,7 @@ async def _bind(runtime: Runtime, home: Path) -> None:
         opened = await runtime.store.open_session(new, prompt)
         told = await runtime.store.last_number(opened.id)
         bond = ChatBinding(f"{number:020x}", opened.id, Chat(NAME, f"c{number}"), told)
-        await runtime.store.gateway.keep_bond(bond)
+        await runtime.store.gateway.save_binding(bond)
 
     for first in range(0, IDLE_CHATS, AT_ONCE):
         await asyncio.gather(*(one(number) for number in range(first, first + AT_ONCE)))

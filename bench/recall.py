@@ -76,10 +76,10 @@ async def measure(store: Store, corpus: Corpus, floor: float) -> list[Figure]:
     settings = LearningSettings()
     recall = Recall(store.lore, store, settings=lambda: settings, clock=time.time)
     docs = skills(corpus)
-    await store.lore.put_docs(docs)
+    await store.lore.save_documents(docs)
     sessions = await store.sessions(1_000_000)
     pages = [Doc("session", one.id, corpus.text()[:60], _page(corpus)) for one in sessions]
-    await store.lore.put_docs(pages)
+    await store.lore.save_documents(pages)
     texts = messages(corpus, docs)
     known = {doc.ref: "given" for doc in docs}
 

@@ -185,7 +185,7 @@ async def test_an_agreement_survives_the_death_of_the_runtime(tmp_path: Path) ->
         await worker.people.answer(id, "yes", "ann")
         running.cancel()
         await asyncio.wait({running})
-        (turn,) = await b.store.take_over()
+        (turn,) = await b.store.claim_unfinished()
         again = await b.worker(turn)
         running = asyncio.create_task(again.run())
         with pytest.raises(UsageError):

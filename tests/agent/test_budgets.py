@@ -35,7 +35,7 @@ def budget(**limits: float | None) -> Settings:
     return Settings(budgets=BudgetSettings(**limits))
 
 
-async def beside(b: Bench) -> Bench:
+async def open_detached(b: Bench) -> Bench:
     """Another session on the same store, with the same purse."""
     prompt = await b.store.prompt(b.session.prompt)
     new = NewSession(b.session.workspace, b.session.policy, b.model.name)
@@ -74,7 +74,7 @@ async def test_a_day_of_one_dollar_is_not_overshot_by_many_at_once(
     )
     async with bench(tmp_path, model, tools=[LOOK], settings=chosen) as b:
         b.uses["vision"] = eyes
-        benches = [b, *[await beside(b) for _ in range(sessions - 1)]]
+        benches = [b, *[await open_detached(b) for _ in range(sessions - 1)]]
         for number, one in enumerate(benches):
             files = (IMAGE,) if number % 3 == 0 else ()
             await b.store.receive(
@@ -201,7 +201,7 @@ def test_no_budget_is_overshot_whatever_the_prices_sizes_and_delays(
     async def check(folder: Path) -> None:
         one, two = model("paid/one", price), model("paid/two", other)
         async with bench(folder, one, tools=[LOOK], settings=budget(**chosen)) as b:
-            benches = [b, *[await beside(b) for _ in range(sessions - 1)]]
+            benches = [b, *[await open_detached(b) for _ in range(sessions - 1)]]
             for own in benches:
                 own.models = {"paid/one": one, "paid/two": two}
             for turn in range(2):
@@ -338,7 +338,7 @@ async def test_an_extension_of_the_day_holds_for_the_turn_that_was_asked(tmp_pat
         end = await answered(await b.worker(), "yes", "no")
         assert end is not None
         assert (end.reason, model.dollars) == ("budget", pytest.approx(0.6, abs=0.001))
-        other = await (await beside(b)).say("me too")
+        other = await (await open_detached(b)).say("me too")
         assert (other.reason, other.steps) == ("budget", 0)
 
 
@@ -352,7 +352,7 @@ async def test_a_question_of_another_budget_after_a_restart_extends_that_one(
         turn = await b.store.start_turn(b.session.id)
         assert turn is not None
         await b.store.append(turn, ev.BudgetReached("dollars of this day", 1.0, 1.0, 0.5))
-        (turn,) = await b.store.take_over()
+        (turn,) = await b.store.claim_unfinished()
         worker = await b.worker(turn)
         end = await answered(worker, "yes")
     assert end is not None
@@ -382,7 +382,7 @@ async def test_half_and_four_fifths_of_each_budget_are_told_once(tmp_path: Path)
 async def test_marks_of_the_day_are_told_once_among_all_sessions(tmp_path: Path) -> None:
     model = Paid(facts(0.0, 100.0, max_output=1_000))
     async with bench(tmp_path, model, settings=budget(day_dollars=1.0)) as b:
-        benches = [b, *[await beside(b) for _ in range(9)]]
+        benches = [b, *[await open_detached(b) for _ in range(9)]]
         await asyncio.gather(*(one.say("go") for one in benches))
         warned = [w.share for one in benches for w in await one.events(ev.BudgetWarned)]
     assert sorted(warned) in ([0.5, 0.8], [0.8]), "one call may jump over a mark, none repeats it"
@@ -458,7 +458,7 @@ async def test_a_cancelled_turn_gives_back_what_it_held(tmp_path: Path) -> None:
         running = asyncio.create_task((await b.worker()).run())
         while not model.under_way:
             await asyncio.sleep(0.002)
-        other = await beside(b)
+        other = await open_detached(b)
         other.model = quick = Paid(facts(0.0, 100.0, max_output=1_000))
         waits = asyncio.create_task(other.say("me too"))
         while len(await other.events()) < 3:
@@ -477,7 +477,7 @@ async def test_an_interrupt_while_waiting_for_room_ends_the_turn(tmp_path: Path)
         running = asyncio.create_task(first.run())
         while not model.under_way:
             await asyncio.sleep(0.002)
-        other = await beside(b)
+        other = await open_detached(b)
         await other.receive("me too")
         second = await other.worker()
         waits = asyncio.create_task(second.run())
@@ -535,11 +535,11 @@ async def test_a_runtime_that_dies_in_a_call_counts_it_once(tmp_path: Path) -> N
         running.cancel()
         store = b.store
         for kind in (ev.CostCharged, ev.ModelRequested):
-            (turn,) = await store.take_over()
+            (turn,) = await store.claim_unfinished()
             b.store = DiesBefore(store, kind)
             assert await (await b.worker(turn)).run() is None
         b.store = store
-        (turn,) = await store.take_over()
+        (turn,) = await store.claim_unfinished()
         running = asyncio.create_task((await b.worker(turn)).run())
         while len(model.requests) < 2:
             await asyncio.sleep(0.002)
@@ -596,7 +596,7 @@ async def test_another_model_is_asked_with_what_was_set_aside_for_it(tmp_path: P
         running = asyncio.create_task(holder.run())
         while not first.under_way:
             await asyncio.sleep(0.002)
-        other = await beside(b)
+        other = await open_detached(b)
         other.models = {"paid/dear": dear}
         await other.receive("me too", interactive=False)
         worker = await other.worker()
@@ -636,7 +636,7 @@ async def test_waiting_for_room_is_told(tmp_path: Path) -> None:
     release = asyncio.Event()
     slow = Paid(facts(1.0, 1_000.0, max_output=900), pause=release.wait)
     async with bench(tmp_path, slow, settings=budget(day_dollars=1.0)) as b:
-        other = await beside(b)
+        other = await open_detached(b)
         first = asyncio.create_task(b.say("one"))
         while not slow.under_way:
             await asyncio.sleep(0.005)

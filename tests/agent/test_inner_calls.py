@@ -437,7 +437,7 @@ STAGES = {"made": 1, "judged": 2, "under way": 3, "ended": 4}
 
 
 async def resume(b: Bench) -> asyncio.Task[ev.TurnFinished | None]:
-    (turn,) = await b.store.take_over()
+    (turn,) = await b.store.claim_unfinished()
     worker = await b.worker(turn)
     return asyncio.create_task(worker.run())
 

@@ -48,7 +48,7 @@ def bill(input: int = 10, output: int = 20, price: float = CENT) -> CostEstimate
 
 
 async def held(purse: BudgetReservations, account: Budget, wanted: CostEstimate) -> Reservation:
-    found = await purse.hold([account], wanted)
+    found = await purse.reserve([account], wanted)
     assert isinstance(found, Reservation)
     return found
 
@@ -57,7 +57,7 @@ async def waiting(
     purse: BudgetReservations, account: Budget, wanted: CostEstimate
 ) -> asyncio.Task[Reservation | BudgetExceeded]:
     """A hold that cannot be had yet."""
-    task = asyncio.create_task(purse.hold([account], wanted))
+    task = asyncio.create_task(purse.reserve([account], wanted))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not task.done()
@@ -65,7 +65,7 @@ async def waiting(
 
 
 async def test_without_budgets_nothing_is_set_aside() -> None:
-    found = await BudgetReservations().hold([], bill())
+    found = await BudgetReservations().reserve([], bill())
     assert isinstance(found, Reservation)
     assert (found.output, found.dollars) == (None, None)
     found.release()
@@ -88,7 +88,7 @@ async def test_near_the_limit_a_call_is_made_shorter_and_then_refused() -> None:
     most = bill(1_000, output, price).most("dollars", output)
     for room, expected in ((most, output), (0.25, 1_500), (0.1512, LEAST_OUTPUT), (0.15, None)):
         ledger = Ledger(limit=room + 0.5, spent=0.5)
-        found = await purse.hold([ledger.account()], bill(1_000, output, price))
+        found = await purse.reserve([ledger.account()], bill(1_000, output, price))
         if expected is None:
             assert isinstance(found, BudgetExceeded)
             assert found.needed == pytest.approx(0.1512)
@@ -101,7 +101,7 @@ async def test_near_the_limit_a_call_is_made_shorter_and_then_refused() -> None:
 async def test_who_cannot_fit_whatever_comes_back_is_told_at_once() -> None:
     purse, ledger = BudgetReservations(), Ledger(spent=0.5)
     await held(purse, ledger.account(), bill(10, 20))
-    found = await purse.hold([ledger.account()], bill(60, 20))
+    found = await purse.reserve([ledger.account()], bill(60, 20))
     assert isinstance(found, BudgetExceeded)
     assert (found.used, found.needed) == (0.5, pytest.approx(0.8))
 
@@ -117,7 +117,7 @@ async def test_what_comes_back_during_a_look_is_not_missed() -> None:
     other.look = give_back
     accounts = [ledger.account(), other.account("session")]
     async with asyncio.timeout(PATIENCE):
-        found = await purse.hold(accounts, bill(10, 60))
+        found = await purse.reserve(accounts, bill(10, 60))
     assert isinstance(found, Reservation)
 
 
@@ -131,7 +131,7 @@ async def test_a_call_that_is_paid_for_during_a_look_is_not_overlooked() -> None
         first.release()
 
     ledger.look = pay
-    found = await purse.hold([ledger.account()], bill(10, 40))
+    found = await purse.reserve([ledger.account()], bill(10, 40))
     assert isinstance(found, BudgetExceeded)
     assert (found.used, found.needed) == (0.7, pytest.approx(0.5))
 
@@ -165,7 +165,7 @@ async def test_calls_of_free_models_leave_nothing_behind() -> None:
     for call in calls:
         call.release()
         call.release()
-    assert isinstance(await purse.hold([ledger.account()], bill()), BudgetExceeded)
+    assert isinstance(await purse.reserve([ledger.account()], bill()), BudgetExceeded)
 
 
 async def test_a_try_that_was_lost_may_leave_too_little_for_another() -> None:
@@ -225,7 +225,7 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
 
     async def call(purse: BudgetReservations, input: int, output: int, pauses: int) -> None:
         ledger.look = breathe
-        found = await purse.hold([ledger.account()], bill(input, output))
+        found = await purse.reserve([ledger.account()], bill(input, output))
         if isinstance(found, BudgetExceeded):
             return
         try:
@@ -245,7 +245,7 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*tasks, return_exceptions=True)
         assert ledger.spent <= ledger.limit + 1e-9
-        left = await purse.hold([Ledger(100.0).account()], bill(9_000, 900))
+        left = await purse.reserve([Ledger(100.0).account()], bill(9_000, 900))
         assert isinstance(left, Reservation), "nothing is held any more"
 
     asyncio.run(all_of_them())

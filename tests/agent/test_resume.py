@@ -50,7 +50,7 @@ async def digest(b: Bench) -> str:
 
 
 async def resume(b: Bench) -> asyncio.Task[ev.TurnFinished | None]:
-    (turn,) = await b.store.take_over()
+    (turn,) = await b.store.claim_unfinished()
     worker = await b.worker(turn)
     return asyncio.create_task(worker.run())
 

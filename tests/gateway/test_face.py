@@ -80,12 +80,12 @@ class Desk:
             assert asyncio.get_running_loop().time() < deadline, shown
             await asyncio.sleep(0.01)
 
-    async def set_aside(self, channel: str) -> int:
+    async def dead_letters(self, channel: str) -> int:
         """The number of a message that could not be dealt with; nobody looks for new ones
         meanwhile, and deals with it."""
         arrived = InboundMessage("m", Chat(channel, "c1"), Person("p1"), "aside")
         with no_time():
-            kept = await self.gateway.ledger.arrive(arrived)
+            kept = await self.gateway.ledger.add_inbound(arrived)
             assert kept is not None
             await self.gateway.ledger.dealt(kept.number, "dead", "it failed")
         return kept.number
@@ -230,7 +230,7 @@ async def test_routes_show_prove_and_try_again(tmp_path: Path) -> None:
                 (row,) = await ledger.enqueue(NewDelivery("k/1", hi))
                 await ledger.sending(row.id, 0)
                 await ledger.not_sent(row.id, "no such chat", None, doubtful=False)
-            await one.set_aside("alpha")
+            await one.dead_letters("alpha")
             dead = (await api.get("/v1/gateway/dead")).json()
             assert [found["error"] for found in dead["deliveries"]] == ["no such chat"]
             assert [found["why"] for found in dead["arrived"]] == ["it failed"]
@@ -320,7 +320,7 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
             dropped = await api.delete(f"/v1/gateway/dead/{first.id}")
             assert dropped.json() == {"dropped": [str(first.id)]}
             assert (await api.delete(f"/v1/gateway/dead/{first.id}")).status_code == 404
-            number = await one.set_aside("beta")
+            number = await one.dead_letters("beta")
             both = (await api.delete("/v1/gateway/dead/all")).json()["dropped"]
             assert sorted(both) == sorted([str(second.id), f"in-{number}"])
         assert "left" not in await one.gateway.status()

@@ -43,7 +43,9 @@ class Desk:
 
     async def brings(self, chat: str, *texts: str) -> None:
         for text in texts:
-            await self.ledger.arrive(InboundMessage(text, Chat("loop", chat), Person("p"), text))
+            await self.ledger.add_inbound(
+                InboundMessage(text, Chat("loop", chat), Person("p"), text)
+            )
         self.inbox.wake()
 
     async def has_dealt(self, count: int) -> None:
@@ -55,7 +57,7 @@ async def desk(folder: Path, most_bytes: int = inboxes.MOST_BYTES) -> AsyncItera
     time = MovedTime()
     async with opened(folder, clock=time) as store:
         made = Desk(store, time, most_bytes)
-        dealing = asyncio.create_task(made.inbox.tend())
+        dealing = asyncio.create_task(made.inbox.run())
         try:
             yield made
         finally:
@@ -87,7 +89,9 @@ async def test_more_than_fits_in_memory_is_dealt_with_too(tmp_path: Path) -> Non
         one.gate.clear()
         count = inboxes.MOST_IN_MEMORY + 300
         arriving = [
-            one.ledger.arrive(InboundMessage(f"{n:04}", Chat("loop", "c"), Person("p"), f"{n:04}"))
+            one.ledger.add_inbound(
+                InboundMessage(f"{n:04}", Chat("loop", "c"), Person("p"), f"{n:04}")
+            )
             for n in range(count)
         ]
         await asyncio.gather(*arriving)
@@ -102,7 +106,7 @@ async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
         one.gate.clear()
         for number in range(45):
             memo = Media("audio/ogg", bytes([number]) * 1_000_000, "memo.ogg")
-            await one.ledger.arrive(
+            await one.ledger.add_inbound(
                 InboundMessage(
                     f"m{number}", Chat("loop", "c"), Person("p"), f"{number:03}", voice=(memo,)
                 )
@@ -154,9 +158,9 @@ async def test_what_always_fails_is_set_aside_shown_and_dealt_with_when_asked(
             await asyncio.sleep(0.005)
             await one.time.move(150.0)
         assert one.dealt == [("a", "good")]
-        (aside,) = await one.ledger.set_aside()
+        (aside,) = await one.ledger.dead_letters()
         assert (aside.tries, aside.why) == (TRIES, "no such thing")
-        one.inbox.take(await one.ledger.deal_again(aside.number))
+        one.inbox.take(await one.ledger.retry_dead_letter(aside.number))
         await one.has_dealt(2)
         assert one.dealt[1] == ("a", "bad")
         await gone(one)
@@ -169,7 +173,7 @@ async def test_trouble_of_the_runtime_itself_never_sets_a_message_aside(tmp_path
         while not one.dealt:
             await asyncio.sleep(0.005)
             await one.time.move(150.0)
-        assert await one.ledger.set_aside() == []
+        assert await one.ledger.dead_letters() == []
 
 
 async def test_what_was_not_dealt_with_before_a_death_is_dealt_with_after_it(
@@ -198,7 +202,7 @@ async def test_whatever_a_platform_sends_can_be_kept(tmp_path: Path) -> None:
                 files=(Media(pick(), b"\xff", pick()),),
                 time=chance.choice([float("nan"), float("inf"), -1.0]),
             )
-            assert await store.gateway.arrive(clean(arrived)) is not None
+            assert await store.gateway.add_inbound(clean(arrived)) is not None
         kept = [one.arrived for one in await store.gateway.new(1_000)]
         assert len(kept) == 200
         assert any("\\ud800" in one.text for one in kept)

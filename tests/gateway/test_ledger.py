@@ -43,10 +43,10 @@ async def test_what_arrives_twice_under_one_id_is_kept_once(tmp_path: Path) -> N
     clock = Clock(100.0)
     async with opened(tmp_path, clock=clock) as store:
         ledger = store.gateway
-        first = await ledger.arrive(said("m1", "one"), "offset-1")
+        first = await ledger.add_inbound(said("m1", "one"), "offset-1")
         assert first is not None
-        assert await ledger.arrive(said("m1", "one, again"), "offset-2") is None
-        other = await ledger.arrive(said("m1", chat=Chat("slack", "C1")))
+        assert await ledger.add_inbound(said("m1", "one, again"), "offset-2") is None
+        other = await ledger.add_inbound(said("m1", chat=Chat("slack", "C1")))
         assert other is not None
         assert [kept.arrived.text for kept in await ledger.new()] == ["one", "hello"]
         assert await ledger.mark("tele") == "offset-2"
@@ -54,7 +54,7 @@ async def test_what_arrives_twice_under_one_id_is_kept_once(tmp_path: Path) -> N
         await ledger.dealt(first.number, "done")
         assert [kept.number for kept in await ledger.new()] == [other.number]
         assert await ledger.new(after=other.number) == []
-        assert await ledger.arrive(said("m1")) is None
+        assert await ledger.add_inbound(said("m1")) is None
 
 
 async def test_files_come_back_as_they_were_and_large_ones_lie_beside_the_database(
@@ -62,7 +62,7 @@ async def test_files_come_back_as_they_were_and_large_ones_lie_beside_the_databa
 ) -> None:
     async with opened(tmp_path) as store:
         arrived = said("m1", files=(PICTURE, MEMO), voice=(MEMO,), reply_to="m0", group=True)
-        await store.gateway.arrive(arrived)
+        await store.gateway.add_inbound(arrived)
         (kept,) = await store.gateway.new()
         assert kept.arrived == arrived
         sent = OutboundMessage(HERE, "see", (PICTURE,), ((Button("yes", "y:1"),),), edit="5")
@@ -79,18 +79,18 @@ async def test_files_come_back_as_they_were_and_large_ones_lie_beside_the_databa
 
 async def test_what_failed_is_counted_set_aside_and_dealt_with_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        kept = await store.gateway.arrive(said("m1"))
+        kept = await store.gateway.add_inbound(said("m1"))
         assert kept is not None
         assert await store.gateway.failed_to_deal(kept.number, "the model is out") == 1
         assert await store.gateway.failed_to_deal(kept.number, "still out") == 2
         await store.gateway.dealt(kept.number, "dead", "still out")
         assert await store.gateway.new() == []
-        (aside,) = await store.gateway.set_aside()
+        (aside,) = await store.gateway.dead_letters()
         assert (aside.state, aside.tries, aside.why) == ("dead", 2, "still out")
-        assert (await store.gateway.deal_again(kept.number)).state == "new"
+        assert (await store.gateway.retry_dead_letter(kept.number)).state == "new"
         assert [one.tries for one in await store.gateway.new()] == [0]
         with pytest.raises(NotFound):
-            await store.gateway.deal_again(kept.number)
+            await store.gateway.retry_dead_letter(kept.number)
 
 
 async def test_a_key_is_one_delivery_and_each_chat_shows_its_first_alone(tmp_path: Path) -> None:
@@ -164,17 +164,17 @@ async def test_telling_and_how_far_was_told_are_one(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session = await a_session(store)
         await a_turn(store, session)
-        await store.gateway.keep_bond(ChatBinding("key", session.id, HERE))
-        (behind,) = await store.gateway.bonds(behind=True)
+        await store.gateway.save_binding(ChatBinding("key", session.id, HERE))
+        (behind,) = await store.gateway.bindings(behind=True)
         assert behind.session == session.id
         last = await store.last_number(session.id)
         await store.gateway.tell(behind, last, to("a"))
-        assert await store.gateway.bonds(behind=True) == []
+        assert await store.gateway.bindings(behind=True) == []
         await store.gateway.tell(behind, last - 1)
-        bond = await store.gateway.bond("key")
+        bond = await store.gateway.binding("key")
         assert bond == ChatBinding("key", session.id, HERE, told=last)
-        assert await store.gateway.bond_of(session.id) == bond
-        assert await store.gateway.bond("other") is None
+        assert await store.gateway.binding_of(session.id) == bond
+        assert await store.gateway.binding("other") is None
 
 
 async def test_a_chat_that_turned_to_another_session_misses_nothing_of_either(
@@ -184,30 +184,30 @@ async def test_a_chat_that_turned_to_another_session_misses_nothing_of_either(
         first, second = await a_session(store), await a_session(store)
         for session in (first, second):
             await a_turn(store, session)
-        await store.gateway.keep_bond(ChatBinding("key", first.id, HERE))
-        (behind,) = await store.gateway.bonds(behind=True)
-        await store.gateway.keep_bond(ChatBinding("key", second.id, HERE))
-        assert {one.session for one in await store.gateway.bonds(behind=True)} == {
+        await store.gateway.save_binding(ChatBinding("key", first.id, HERE))
+        (behind,) = await store.gateway.bindings(behind=True)
+        await store.gateway.save_binding(ChatBinding("key", second.id, HERE))
+        assert {one.session for one in await store.gateway.bindings(behind=True)} == {
             first.id,
             second.id,
         }
         await store.gateway.tell(behind, 400, to("a"))
-        (left,) = await store.gateway.bonds(behind=True)
+        (left,) = await store.gateway.bindings(behind=True)
         assert (left.key, left.session, left.told) == ("key", second.id, 0)
-        await store.gateway.keep_bond(ChatBinding("other", second.id, THERE))
-        assert [one.key for one in await store.gateway.bonds() if one.session == second.id] == [
+        await store.gateway.save_binding(ChatBinding("other", second.id, THERE))
+        assert [one.key for one in await store.gateway.bindings() if one.session == second.id] == [
             "other"
         ]
         await store.delete_session(second.id)
         await store.gateway.tidy(0.0)
-        assert [one.session for one in await store.gateway.bonds()] == [first.id]
+        assert [one.session for one in await store.gateway.bindings()] == [first.id]
 
 
 async def test_people_pairings_and_proofs(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         ledger = store.gateway
         anna = Identity("tele", "hash-1", "Anna", "owner", since=5.0)
-        await ledger.keep_identity(anna)
+        await ledger.save_identity(anna)
         assert await ledger.identity("tele", "hash-1") == anna
         assert await ledger.identity("slack", "hash-1") is None
         assert await ledger.identities("slack") == []
@@ -219,16 +219,16 @@ async def test_people_pairings_and_proofs(tmp_path: Path) -> None:
         def let_in(by: Pairing) -> Identity:
             return Identity("tele", "hash-2", role=by.role)
 
-        await ledger.keep_pairing(pairing)
-        assert await ledger.use_pairing("slack", "CODE-1", 50.0, let_in) is None
+        await ledger.save_pairing(pairing)
+        assert await ledger.redeem_pairing("slack", "CODE-1", 50.0, let_in) is None
         assert await ledger.identity("tele", "hash-2") is None
-        assert await ledger.use_pairing("tele", "CODE-1", 50.0, let_in) == pairing
+        assert await ledger.redeem_pairing("tele", "CODE-1", 50.0, let_in) == pairing
         assert await ledger.identity("tele", "hash-2") == let_in(pairing)
-        assert await ledger.use_pairing("tele", "CODE-1", 50.0, let_in) is None
-        await ledger.keep_pairing(pairing)
-        assert await ledger.use_pairing("tele", "CODE-1", 100.0, let_in) is None
+        assert await ledger.redeem_pairing("tele", "CODE-1", 50.0, let_in) is None
+        await ledger.save_pairing(pairing)
+        assert await ledger.redeem_pairing("tele", "CODE-1", 100.0, let_in) is None
         proof = ChannelHealth("tele", proven=4.0, failures=2, error="deaf")
-        await ledger.keep_proof(proof)
+        await ledger.save_health(proof)
         assert await ledger.proofs() == {"tele": proof}
 
 
@@ -236,8 +236,8 @@ async def test_what_is_old_goes_but_is_neither_taken_nor_sent_again(tmp_path: Pa
     clock = Clock(100.0)
     async with opened(tmp_path, clock=clock) as store:
         ledger = store.gateway
-        done = await ledger.arrive(said("m1", files=(PICTURE,)))
-        stuck = await ledger.arrive(said("m2"))
+        done = await ledger.add_inbound(said("m1", files=(PICTURE,)))
+        stuck = await ledger.add_inbound(said("m2"))
         assert done is not None
         assert stuck is not None
         await ledger.dealt(done.number, "done")
@@ -250,7 +250,7 @@ async def test_what_is_old_goes_but_is_neither_taken_nor_sent_again(tmp_path: Pa
         assert await ledger.tidy(500.0) == 0
         assert [one.number for one in await ledger.new()] == [stuck.number]
         assert [one.id for one in await ledger.due("tele", 2e9)] == [waiting.id]
-        assert await ledger.arrive(said("m1")) is None
+        assert await ledger.add_inbound(said("m1")) is None
         (again,) = await ledger.enqueue(to(f"job/{HERE.target}"))
         assert (again.id, again.state) == (sent.id, "sent")
         assert not any(path.is_file() for path in (tmp_path / "blobs").rglob("*"))
@@ -259,12 +259,12 @@ async def test_what_is_old_goes_but_is_neither_taken_nor_sent_again(tmp_path: Pa
 
 async def test_what_strangers_send_is_not_kept(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        kept = await store.gateway.arrive(said("m1", files=(PICTURE,)))
+        kept = await store.gateway.add_inbound(said("m1", files=(PICTURE,)))
         assert kept is not None
         assert any(path.is_file() for path in (tmp_path / "blobs").rglob("*"))
         await store.gateway.dealt(kept.number, "ignored", "a stranger")
         assert not any(path.is_file() for path in (tmp_path / "blobs").rglob("*"))
-        assert await store.gateway.arrive(said("m1")) is None
+        assert await store.gateway.add_inbound(said("m1")) is None
         assert await store.check() == []
 
 
@@ -275,9 +275,9 @@ async def test_names_of_people_and_places_do_not_outlive_the_rows_that_need_them
     async with opened(tmp_path, clock=clock) as store:
         ledger = store.gateway
         ids = PseudonymHasher.open(tmp_path)
-        await ledger.keep_identity(Identity("tele", ids("tele", ANNA.id), "Anna"))
-        await ledger.keep_pairing(Pairing("SECRET-CODE", "tele", expires=2e9))
-        kept = await ledger.arrive(said("message-1234567"))
+        await ledger.save_identity(Identity("tele", ids("tele", ANNA.id), "Anna"))
+        await ledger.save_pairing(Pairing("SECRET-CODE", "tele", expires=2e9))
+        kept = await ledger.add_inbound(said("message-1234567"))
         assert kept is not None
         await ledger.dealt(kept.number, "ignored", "a stranger")
         (sent,) = await ledger.enqueue(to(f"x/{HERE.target}"))

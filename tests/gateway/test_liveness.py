@@ -70,11 +70,11 @@ class Bench:
 
     def around(self) -> ChannelContext:
         async def receive(arrived: InboundMessage, mark: str) -> None:
-            await self.ledger.arrive(arrived, mark)
+            await self.ledger.add_inbound(arrived, mark)
 
         return ChannelContext(
             receive, lambda: self.ledger.mark("loop"),
-            lambda mark: self.ledger.keep_mark("loop", mark),
+            lambda mark: self.ledger.save_cursor("loop", mark),
             lambda name: name, self.time, self.time.sleep,
         )  # fmt: skip
 
@@ -108,8 +108,8 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
     async with LoopPlatform() as platform, opened(folder, clock=time) as store:
         made = Bench(store, platform, time)
         tasks = [
-            asyncio.create_task(made.line.tend()),
-            asyncio.create_task(made.liveness.tend()),
+            asyncio.create_task(made.line.run()),
+            asyncio.create_task(made.liveness.run()),
         ]
         try:
             yield made
@@ -262,7 +262,7 @@ async def test_a_channel_that_is_refused_under_the_proof_says_so(tmp_path: Path)
             line, "Torn", one.ledger, lambda: one.settings, one._announce,
             clock=one.time, sleep=one.time.sleep, random=lambda: 1.0,
         )  # fmt: skip
-        tending = asyncio.create_task(line.tend())
+        tending = asyncio.create_task(line.run())
         await one.reaches(lambda: line.state == "up", "the connection")
         assert (await liveness.test(20.0)).error == "the account is not accepted"
         tending.cancel()
@@ -291,7 +291,7 @@ async def test_a_channel_that_did_not_hear_that_it_is_to_end_is_told_again(tmp_p
             "distracted", lambda: channel, monotonic=one.time, sleep=one.time.sleep,
             random=lambda: 1.0, came_up=lambda: None,
         )  # fmt: skip
-        tending = asyncio.create_task(line.tend())
+        tending = asyncio.create_task(line.run())
         await one.reaches(lambda: line.state == "up", "the connection")
         tending.cancel()
         await asyncio.gather(tending, return_exceptions=True)
@@ -326,7 +326,7 @@ async def test_a_test_that_stood_still_until_its_time_was_over_tries_once_more(
             line, "Slept", one.ledger, lambda: one.settings, one._announce,
             clock=one.time, sleep=one.time.sleep, random=lambda: 1.0,
         )  # fmt: skip
-        tending = asyncio.create_task(line.tend())
+        tending = asyncio.create_task(line.run())
         await one.reaches(lambda: line.state == "up", "the connection")
         tested = asyncio.create_task(liveness.test(20.0))
         await one.reaches(tested.done, "the answer")
@@ -391,7 +391,7 @@ async def test_a_proof_that_the_channel_breaks_off_is_asked_for_again(tmp_path: 
             line, "Loop", one.ledger, lambda: one.settings, one._announce,
             clock=time, sleep=time.sleep, random=lambda: 1.0,
         )  # fmt: skip
-        tasks = [asyncio.create_task(line.tend()), asyncio.create_task(liveness.tend())]
+        tasks = [asyncio.create_task(line.run()), asyncio.create_task(liveness.run())]
         await one.reaches(lambda: liveness.proof.error, "the failure")
         assert liveness.proof.error == "the proof was broken off"
         await one.reaches(lambda: liveness.proof.proven, "the proof after it")

@@ -109,7 +109,7 @@ async def post(folder: Path, **about: Any) -> AsyncIterator[Post]:
     time = MovedTime()
     async with opened(folder, clock=time) as store:
         made = Post(store, time, manifest("loop", **about))
-        made.sending = asyncio.create_task(made.outbox.tend())
+        made.sending = asyncio.create_task(made.outbox.run())
         try:
             yield made
         finally:

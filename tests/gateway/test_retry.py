@@ -78,7 +78,7 @@ async def test_a_retry_that_is_handled_twice_is_one(tmp_path: Path) -> None:
         await r.say("how is it?")
         await r.rest()
         again = InboundMessage("again", Chat("pad", "with-ada"), Person("ada", "Ada"), "/retry")
-        kept, _ = await r.arrive(again)
+        kept, _ = await r.add_inbound(again)
         await r.router.handle(kept)
         await r.rest()
         await r.router.handle(kept)

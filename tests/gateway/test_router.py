@@ -143,7 +143,7 @@ async def test_a_message_that_is_handled_twice_is_sent_on_once(tmp_path: Path) -
         await r.know("ada")
         await r.say("hi")
         await r.rest()
-        row, _ = await r.arrive(
+        row, _ = await r.add_inbound(
             InboundMessage("n1", Chat("pad", "with-ada"), Person("ada"), "twice")
         )
         assert (await r.router.handle(row)).state == "done"
@@ -360,7 +360,9 @@ async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_p
         assert (await r.say(code, "bob", chat="g", group=True)).state == "done"
         await r.hears("Everybody here", "g")
         assert (await r.say(code, "bob", kind="edited", reply_to="m1")).state == "ignored"
-        kept, _ = await r.arrive(InboundMessage("c1", Chat("pad", "with-bob"), Person("bob"), code))
+        kept, _ = await r.add_inbound(
+            InboundMessage("c1", Chat("pad", "with-bob"), Person("bob"), code)
+        )
         await r.hears("You are owner on pad now")
         (known,) = await r.runtime.store.gateway.identities()
         assert (known.role, known.name, known.by) == ("owner", "robert", "code")

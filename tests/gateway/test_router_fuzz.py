@@ -50,7 +50,7 @@ async def test_nothing_that_arrives_breaks_the_router(
         await r.know("ada")
         await r.know("bob", role="member")
         for arrived in many:
-            kept = await r.runtime.store.gateway.arrive(clean(arrived))
+            kept = await r.runtime.store.gateway.add_inbound(clean(arrived))
             if kept is not None:
                 dealt = await r.router.handle(kept)
                 await r.runtime.store.gateway.dealt(kept.number, *dealt)

@@ -93,7 +93,9 @@ async def test_a_journal_that_is_damaged_keeps_no_other_chat_from_hearing(tmp_pa
         await r.know("dora")
         await r.say("hi", "dora", id="d1")
         await r.hears("Hello", "with-dora")
-        assert first.id in {one.session for one in await r.runtime.store.gateway.bonds(behind=True)}
+        assert first.id in {
+            one.session for one in await r.runtime.store.gateway.bindings(behind=True)
+        }
     lost.rename(blobs)
 
 
@@ -250,10 +252,10 @@ async def test_owners_are_asked_in_their_own_chats_where_there_is_no_home(tmp_pa
 
         await until(open_ones)
         (question,) = await open_ones()
-        await asks.put_all()
+        await asks.ask_all()
         assert "I know of nobody whom I could ask" in await r.hears("I wait", "with-bob")
         await r.say("/queue", "eve")
-        await asks.put_all()
+        await asks.ask_all()
         assert "For `somebody`" in await r.hears("touch made", "with-eve")
         assert not any("touch" in one for one in r.texts("with-carl") + r.texts("with-bob"))
         await r.say(f"/approve {question.id} no", "carl")
@@ -326,7 +328,7 @@ async def test_a_message_beside_the_answer_is_not_taken_for_it_when_handled_agai
         await r.hears("Which colour?")
         (session,) = await r.runtime.store.sessions()
         beside = InboundMessage("m9", Chat("pad", "with-ada"), Person("ada"), "and green")
-        kept = await r.runtime.store.gateway.arrive(beside)
+        kept = await r.runtime.store.gateway.add_inbound(beside)
         assert kept is not None
         await r.say("blue")
         await r.hears("Thanks")

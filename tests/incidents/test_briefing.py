@@ -85,7 +85,7 @@ async def test_each_is_written_once_for_a_time_in_which_something_was_watched(
     async with post(tmp_path, clock) as here:
         files = writer(here, tmp_path)
         assert await files.write_audit() == await files.write_briefing() == ""
-        await here.store.keep_check(CheckState("web", True, NOON, clock.now))
+        await here.store.save_check(CheckState("web", True, NOON, clock.now))
         assert await files.write_audit() == ""
         told = []
         for later in (HOUR, HOUR + 60, 2 * HOUR + 60, 3 * HOUR):

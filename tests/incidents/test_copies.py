@@ -9,8 +9,8 @@ from hermes_agent.core.incidents import TimelineEntry
 from hermes_agent.incidents.response.copies import (
     Copy,
     copies_made,
-    keep_script,
-    kept_copies,
+    copy_script,
+    stored_copies,
     undo_script,
 )
 from tests.support.local_looks import local_look
@@ -19,7 +19,7 @@ from tests.support.local_looks import local_look
 async def kept(paths: list[Path], number: int = 1) -> list[Copy]:
     root = str(paths[0].parent / "copies")
     given = [str(path) for path in paths]
-    seen = await local_look()(keep_script("inc-1", number, given, root), None)
+    seen = await local_look()(copy_script("inc-1", number, given, root), None)
     made, failed = copies_made("inc-1", number, given, seen.output, root)
     assert failed == []
     return made
@@ -72,17 +72,17 @@ async def test_copies_are_put_back_newest_first_and_once(tmp_path: Path) -> None
     path.write_text("2")
     second = await kept([path], 2)
     entries = [_entry({"kept": [_row(one) for one in some]}) for some in (first, second)]
-    assert kept_copies(entries) == [*second, *first]
+    assert stored_copies(entries) == [*second, *first]
     path.write_text("3")
-    await undone(kept_copies(entries))
+    await undone(stored_copies(entries))
     assert path.read_text() == "1"
-    assert kept_copies([*entries, _entry({"undone": True})]) == []
+    assert stored_copies([*entries, _entry({"undone": True})]) == []
 
 
 @pytest.mark.parametrize("paths", [[], ["web.conf"], ["/a\nb"], ["/a"] * 21])
 def test_paths_that_cannot_be_kept_are_refused(paths: list[str]) -> None:
     with pytest.raises(ToolError):
-        keep_script("inc-1", 1, paths)
+        copy_script("inc-1", 1, paths)
 
 
 def _entry(data: dict[str, object]) -> TimelineEntry:

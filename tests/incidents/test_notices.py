@@ -198,7 +198,7 @@ async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -
         )  # fmt: skip
         for seconds in (30, 29, 1, 5, 54, 1, 600):
             clock.now += seconds
-            await notices.tell_progress()
+            await notices.notify_progress()
         told = [one for one in await here.store.notices() if one.kind == "progress"]
         assert [(one.number, one.channel) for one in told if one.channel == "log"] == [
             (1, "log"), (2, "log"), (12, "log")
@@ -213,7 +213,7 @@ async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -
         assert notices.open == 1
         await here.store.change("inc-1", [], state="resolved")
         clock.now += 120
-        assert not await notices.tell_progress()
+        assert not await notices.notify_progress()
         assert notices.open == 0
 
 

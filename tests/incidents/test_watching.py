@@ -56,7 +56,7 @@ class Bench:
         self.here.clock.now += seconds
         self.next = outcome or self.next
         before = len(self.ran)
-        await self.watching.begin_due()
+        await self.watching.start_due()
         await asyncio.gather(*self.watching._running.values())
         await asyncio.sleep(0)
         return len(self.ran) - before
@@ -169,7 +169,7 @@ async def test_a_check_that_is_taken_away_is_forgotten(tmp_path: Path) -> None:
         await bench.round()
         assert await here.store.check_states() == []
         with pytest.raises(NotFound):
-            await bench.watching.run("web")
+            await bench.watching.run_check("web")
 
 
 async def test_a_check_is_run_when_somebody_wants_it(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_a_check_is_run_when_somebody_wants_it(tmp_path: Path) -> None:
         bench = Bench(here, tmp_path)
         (bench.checks / "a.yaml").write_text(TEXT)
         bench.next = BAD
-        assert await bench.watching.run("web") == BAD
+        assert await bench.watching.run_check("web") == BAD
         (standing,) = await bench.watching.standings()
         assert (standing.state.ok, standing.due) == (False, here.clock())
 
@@ -189,7 +189,7 @@ async def test_failures_by_hand_are_shown_and_do_not_count(tmp_path: Path) -> No
         await bench.round(0, CheckOutcome(True))
         bench.next = BAD
         for _ in range(3):
-            await bench.watching.run("web")
+            await bench.watching.run_check("web")
         (standing,) = await bench.watching.standings()
         assert (standing.state.ok, standing.state.failures) == (False, 0)
         assert await bench.round(0, BAD) == 0  # the schedule is what it was
@@ -198,7 +198,7 @@ async def test_failures_by_hand_are_shown_and_do_not_count(tmp_path: Path) -> No
         await bench.round(15, BAD)
         assert await here.titles() == ["shop: the check web fails"]
         bench.next = CheckOutcome(True)
-        await bench.watching.run("web")
+        await bench.watching.run_check("web")
         assert await here.store.firing("inc-1") == []
 
 

@@ -197,7 +197,7 @@ async def test_an_improvement_must_beat_what_it_would_replace(tmp_path: Path) ->
         old = await bench.skills.write(
             "clear-disk", skill_files("clear-disk"), by="person", state="given"
         )
-        new = await bench.skills.keep_pending(
+        new = await bench.skills.save_pending(
             "clear-disk", skill_files("clear-disk", steps="1. Say please first."), by="review"
         )
         await bench.lore.add_cases(cases("clear-disk", 8))

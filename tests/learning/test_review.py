@@ -429,7 +429,7 @@ async def test_what_was_put_away_is_not_written_again(tmp_path: Path) -> None:
         assert await proposed(bench, answer(skills=[skill()])) == []
         mine, _ = reviewer(bench)
         with pytest.raises(UsageError, match="retired: not wanted"):
-            await mine.keep_skill("restart-worker", files, by="agent", model="m", why="w")
+            await mine.save_skill("restart-worker", files, by="agent", model="m", why="w")
 
 
 # what only tools said

@@ -147,7 +147,7 @@ async def test_a_runbook_goes_on_where_a_runtime_left_it(tmp_path: Path, number:
         first.cancel()
         await asyncio.wait({first})
         b.gate = gate
-        (turn,) = await b.store.take_over()
+        (turn,) = await b.store.claim_unfinished()
         end = await (await b.worker(turn)).run()
         intended = await b.events(ev.CallIntended)
     assert end is not None

@@ -22,7 +22,7 @@ NEW = {**skill_files("a", "New. Use when."), "references/x.md": b"x"}
 
 
 async def keep(lore: KnowledgeStore, files: dict[str, bytes]) -> None:
-    await lore.keep_version("a", files, digest(files), "review", "candidate", why="e")
+    await lore.save_version("a", files, digest(files), "review", "candidate", why="e")
 
 
 def in_folder(folder: Path) -> dict[str, bytes]:

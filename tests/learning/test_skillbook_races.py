@@ -80,7 +80,7 @@ class Crowd:
 
     async def review(self, book: SkillRegistry, name: str) -> None:
         files = self.files(name)
-        version = await book.keep_pending(name, files, by="review", model="m")
+        version = await book.save_pending(name, files, by="review", model="m")
         self.digests[name].add(digest(files))
         if self.pick.random() < 0.5:
             await book.adopt(name, version.number, state="proven", why="better", by="proof")

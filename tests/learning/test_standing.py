@@ -281,7 +281,7 @@ async def test_an_improvement_takes_over_when_it_is_proven_and_not_before(
     async with learned(tmp_path) as bench:
         old = await bench.skills.write(NAME, skill_files(NAME), by="shipped", state="given")
         better = skill_files(NAME, steps="1. Look first.")
-        new = await bench.skills.keep_pending(NAME, better, by="review", model="m")
+        new = await bench.skills.save_pending(NAME, better, by="review", model="m")
         folder = tmp_path / "skills" / NAME / "SKILL.md"
         assert (await bench.lore.skill(NAME)).digest == old.digest
         not_yet = EvaluationVerdict(NAME, new.digest, False, "it does harm", harmful=True)
@@ -335,7 +335,7 @@ async def test_what_a_person_has_edited_since_is_replaced_only_with_their_word(
         await bench.skills.write(NAME, skill_files(NAME), by="review", state="proven")
         logo = {"assets/logo.png": b"\x89PNG\xff"}
         better = skill_files(NAME, steps="1. Look first.") | logo
-        new = await bench.skills.keep_pending(NAME, better, by="review", model="m")
+        new = await bench.skills.save_pending(NAME, better, by="review", model="m")
         edited = tmp_path / "skills" / NAME / "SKILL.md"
         edited.write_bytes(skill_files(NAME, steps="1. By hand.")["SKILL.md"])
         await bench.skills.sync()
@@ -359,7 +359,7 @@ async def test_a_version_that_a_person_refused_is_not_proposed_again(tmp_path: P
     async with learned(tmp_path) as bench:
         await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
         better = skill_files(NAME, steps="1. Look first.")
-        new = await bench.skills.keep_pending(NAME, better, by="review")
+        new = await bench.skills.save_pending(NAME, better, by="review")
         verdict = EvaluationVerdict(NAME, new.digest, True, "it helps")
         await standing(bench).decide(verdict)
         await bench.lore.decide_proposal(1, "rejected", "kim")
@@ -387,7 +387,7 @@ async def test_what_a_person_agreed_to_takes_over_when_it_is_proven(tmp_path: Pa
 async def test_a_skill_whose_version_before_looks_dangerous_is_demoted(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         evil = skill_files(NAME, steps="1. Be evil.")
-        await bench.lore.keep_version(NAME, evil, digest(evil), "person", "given", good=True)
+        await bench.lore.save_version(NAME, evil, digest(evil), "person", "given", good=True)
         bench.now += 60
         await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
         await add_bad_uses(bench, 2)

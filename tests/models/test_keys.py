@@ -18,7 +18,7 @@ from keyring.errors import KeyringLocked
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.settings.services import DeviceLogin, ModelService
 from hermes_agent.models.keys.command import CommandSource
-from hermes_agent.models.keys.oauth.tokens import Token, keep_token
+from hermes_agent.models.keys.oauth.tokens import Token, save_token
 from hermes_agent.models.keys.sources import KeyOrigin, described, sources
 from hermes_agent.models.keys.storage import forget_key, store_key
 from hermes_agent.models.wires.base import Credential
@@ -122,7 +122,7 @@ def test_without_anything_there_is_no_source(world: World, ring: MemoryKeyring) 
 
 async def test_a_kept_login_counts_where_no_variable_is_set(world: World) -> None:
     service = ModelService(key_variables=("TEST_KEY",), login=LOGIN)
-    keep_token(world.home, "test", Token("access-1"))
+    save_token(world.home, "test", Token("access-1"))
     assert (await only(world.sources(service=service))).secret == "access-1"
     environ = {"TEST_KEY": "sk-1"}
     assert (await only(world.sources(service=service, environ=environ))).secret == "sk-1"
@@ -210,7 +210,7 @@ async def test_a_key_with_characters_that_no_key_has_is_refused_by_its_source(
 
 async def test_no_description_of_anything_holds_the_key(world: World, ring: MemoryKeyring) -> None:
     ring.entries["hermes", "spare"] = "secret-1"
-    keep_token(world.home, "test", Token("secret-1", "secret-1"))
+    save_token(world.home, "test", Token("secret-1", "secret-1"))
     found = world.sources(
         "env:A", "keyring:spare", "command:echo secret-1", "login",
         service=ModelService(login=LOGIN), environ={"A": "secret-1"},
@@ -465,7 +465,7 @@ def test_a_key_that_is_none_is_not_kept(world: World) -> None:
 def test_all_that_is_kept_for_a_service_is_forgotten(world: World, ring: MemoryKeyring) -> None:
     store_key("test", SERVICE, "sk-1", "env-file", world.home)
     store_key("test", SERVICE, "sk-2", "keyring", world.home)
-    keep_token(world.home, "test", Token("access"))
+    save_token(world.home, "test", Token("access"))
     with (world.home / ".env").open("a") as file:
         file.write("OTHER=1\n")
     assert len(forget_key("test", SERVICE, world.home)) == 3

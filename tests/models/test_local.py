@@ -159,10 +159,10 @@ async def test_the_library_takes_every_kind_of_grammar_we_write() -> None:
     }
     child = await Child.start(SMOL, 512, os.environ)
     try:
-        assert (await child.hear("it", 60.0)).ready
+        assert (await child.receive("it", 60.0)).ready
         await child.ask(1, body)
         said = ""
-        while (line := await child.hear("it", 60.0)).done is None:
+        while (line := await child.receive("it", 60.0)).done is None:
             assert line.error is None
             said += line.text
         assert said.startswith('{"tool": "make", ')
@@ -179,14 +179,14 @@ async def test_an_answer_that_nobody_waits_for_is_given_up() -> None:
         "stream_options": {"include_usage": True},
     }
     try:
-        assert (await child.hear("it", 60.0)).ready
+        assert (await child.receive("it", 60.0)).ready
         await child.ask(1, {**body, "max_tokens": 4000})
-        while not (await child.hear("it", 60.0)).text:
+        while not (await child.receive("it", 60.0)).text:
             pass
         child.stop(1)
         await child.ask(2, {**body, "max_tokens": 2})
         late = 0
-        while (line := await child.hear("it", 60.0)).done is None:
+        while (line := await child.receive("it", 60.0)).done is None:
             late += line.id == 1
         assert line.id == 2
         assert late < 100
@@ -265,7 +265,7 @@ async def test_the_process_listens_nowhere_and_knows_no_keys() -> None:
     environ = {**os.environ, "SOME_API_KEY": "do-not-tell"}
     child = await Child.start(SMOL, 512, environ)
     try:
-        assert (await child.hear("it", 60.0)).ready
+        assert (await child.receive("it", 60.0)).ready
         process = Path(f"/proc/{child.pid}")
         assert b"do-not-tell" not in (process / "environ").read_bytes()
         held = {link.readlink().name for link in (process / "fd").iterdir()}

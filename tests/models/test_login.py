@@ -26,8 +26,8 @@ from hermes_agent.models.keys.oauth.tokens import (
     LoginSource,
     Token,
     forget_token,
-    keep_token,
-    kept_token,
+    save_token,
+    stored_token,
 )
 from hermes_agent.models.wires.base import Credential
 from tests.support.oauth_server import OAuthServer, jwt
@@ -245,15 +245,15 @@ def source(
 
 
 def test_a_kept_token_is_for_the_user_alone(tmp_path: Path) -> None:
-    keep_token(tmp_path, "test", Token("access", "refresh", 5.0, "me"))
+    save_token(tmp_path, "test", Token("access", "refresh", 5.0, "me"))
     file = tmp_path / "credentials" / "test.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    assert kept_token(tmp_path, "test") == Token("access", "refresh", 5.0, "me")
+    assert stored_token(tmp_path, "test") == Token("access", "refresh", 5.0, "me")
     assert [p.name for p in file.parent.iterdir()] == ["test.json"]
     assert forget_token(tmp_path, "test")
     assert not forget_token(tmp_path, "test")
-    assert kept_token(tmp_path, "test") is None
+    assert stored_token(tmp_path, "test") is None
 
 
 def test_a_token_shows_no_secret() -> None:
@@ -264,7 +264,7 @@ def test_a_token_shows_no_secret() -> None:
 async def test_a_good_token_is_used_as_it_is(
     server: OAuthServer, tmp_path: Path, time: Time, learned: list[tuple[str, str]]
 ) -> None:
-    keep_token(tmp_path, "test", Token("access-0", "refresh-0", time.now + 600, "me"))
+    save_token(tmp_path, "test", Token("access-0", "refresh-0", time.now + 600, "me"))
     found = await source(server, tmp_path, time, learned).credential()
     assert found == Credential("access-0", id="me", label="the login of test")
     assert server.requests == []
@@ -274,9 +274,9 @@ async def test_a_good_token_is_used_as_it_is(
 async def test_a_token_is_renewed_before_it_expires_and_kept(
     server: OAuthServer, tmp_path: Path, time: Time, learned: list[tuple[str, str]]
 ) -> None:
-    keep_token(tmp_path, "test", Token("access-0", server.granted(), time.now + 60))
+    save_token(tmp_path, "test", Token("access-0", server.granted(), time.now + 60))
     found = await source(server, tmp_path, time, learned).credential()
-    kept = kept_token(tmp_path, "test")
+    kept = stored_token(tmp_path, "test")
     assert kept is not None
     assert found.secret == kept.access != "access-0"
     assert {kept.access, kept.refresh} <= {secret for _, secret in learned}
@@ -285,7 +285,7 @@ async def test_a_token_is_renewed_before_it_expires_and_kept(
 async def test_a_refused_token_is_renewed_though_it_looks_good(
     server: OAuthServer, tmp_path: Path, time: Time, learned: list[tuple[str, str]]
 ) -> None:
-    keep_token(tmp_path, "test", Token("access-0", server.granted()))
+    save_token(tmp_path, "test", Token("access-0", server.granted()))
     login = source(server, tmp_path, time, learned)
     first = await login.credential()
     login.refused()
@@ -296,7 +296,7 @@ async def test_a_refused_token_is_renewed_though_it_looks_good(
 async def test_many_who_ask_at_once_renew_once(
     server: OAuthServer, tmp_path: Path, time: Time, learned: list[tuple[str, str]]
 ) -> None:
-    keep_token(tmp_path, "test", Token("access-0", server.granted(), time.now))
+    save_token(tmp_path, "test", Token("access-0", server.granted(), time.now))
     several = [source(server, tmp_path, time, learned) for _ in range(3)]
     found = await asyncio.gather(*[login.credential() for login in several for _ in range(4)])
     assert len({credential.secret for credential in found}) == 1
@@ -319,7 +319,7 @@ print((asyncio.run(source.credential())).secret)
 
 def test_processes_that_renew_at_once_renew_once(tmp_path: Path) -> None:
     with OAuthServer(real_time) as server:
-        keep_token(tmp_path, "test", Token("access-0", server.granted(), 1.0))
+        save_token(tmp_path, "test", Token("access-0", server.granted(), 1.0))
         command = [sys.executable, "-c", RENEWER, str(tmp_path), server.url, server.login().client]
         running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
         said = {process.communicate(timeout=PATIENCE)[0] for process in running}
@@ -330,7 +330,7 @@ def test_processes_that_renew_at_once_renew_once(tmp_path: Path) -> None:
 async def test_whoever_gives_up_waiting_does_not_lose_the_new_token(
     server: OAuthServer, tmp_path: Path, time: Time, learned: list[tuple[str, str]]
 ) -> None:
-    keep_token(tmp_path, "test", Token("access-0", server.granted(), time.now))
+    save_token(tmp_path, "test", Token("access-0", server.granted(), time.now))
     server.hold = threading.Event()
     login = source(server, tmp_path, time, learned)
     asking = asyncio.create_task(login.credential())
@@ -341,7 +341,7 @@ async def test_whoever_gives_up_waiting_does_not_lose_the_new_token(
     server.hold.set()
     found = await login.credential()
     assert server.renewals == 1
-    kept = kept_token(tmp_path, "test")
+    kept = stored_token(tmp_path, "test")
     assert kept is not None
     assert kept.access == found.secret != "access-0"
 
@@ -349,7 +349,7 @@ async def test_whoever_gives_up_waiting_does_not_lose_the_new_token(
 async def test_a_token_that_is_still_good_outlives_trouble_with_its_renewal(
     server: OAuthServer, tmp_path: Path, time: Time, learned: list[tuple[str, str]]
 ) -> None:
-    keep_token(tmp_path, "test", Token("access-0", server.granted(), time.now + 60))
+    save_token(tmp_path, "test", Token("access-0", server.granted(), time.now + 60))
     login = source(server, tmp_path, time, learned)
     server.failures.append(503)
     assert (await login.credential()).secret == "access-0"
@@ -364,7 +364,7 @@ async def test_a_token_that_is_still_good_outlives_trouble_with_its_renewal(
 async def test_a_login_that_is_over_says_how_to_begin_again_and_asks_no_more(
     server: OAuthServer, tmp_path: Path, time: Time, learned: list[tuple[str, str]]
 ) -> None:
-    keep_token(tmp_path, "test", Token("access-0", "refresh-taken-back", time.now))
+    save_token(tmp_path, "test", Token("access-0", "refresh-taken-back", time.now))
     login = source(server, tmp_path, time, learned)
     for _ in range(2):
         with pytest.raises(ModelError) as caught:
@@ -373,7 +373,7 @@ async def test_a_login_that_is_over_says_how_to_begin_again_and_asks_no_more(
         assert caught.value.hint == "hermes model login test"
         assert "refresh-taken-back" not in str(caught.value)
     assert len(server.requests) == 1
-    keep_token(tmp_path, "test", Token("access-1", "", time.now + 900))
+    save_token(tmp_path, "test", Token("access-1", "", time.now + 900))
     assert (await login.credential()).secret == "access-1"
 
 
@@ -384,7 +384,7 @@ async def test_a_damaged_or_missing_login_says_how_to_log_in(
     assert not login.present()
     with pytest.raises(ModelError, match="nobody is logged in"):
         await login.credential()
-    keep_token(tmp_path, "test", Token("access-0"))
+    save_token(tmp_path, "test", Token("access-0"))
     (tmp_path / "credentials" / "test.json").write_text('{"access": "secret-but-cut')
     with pytest.raises(ModelError, match="damaged") as caught:
         await login.credential()

@@ -148,7 +148,7 @@ async def test_new_settings_keep_what_services_asked_for_and_look_at_refused_key
     await old.failed(await lent(old), "m", SLOW)
     await old.failed(await lent(old), "m", REFUSED)
     new = CredentialPool([Key("two"), Key("one")], time)
-    new.take_over(old)
+    new.keep_cooldowns(old)
     assert [rest.label for rest in new.resting(time.now)] == ["one"]
 
 

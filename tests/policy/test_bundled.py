@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from hermes_agent.core.effects import Actor, Verdict
-from hermes_agent.incidents.response.copies import keep_script
+from hermes_agent.incidents.response.copies import copy_script
 from hermes_agent.incidents.response.facts import survey_script
 from hermes_agent.incidents.response.stability import request_script, sample_script
 from hermes_agent.policy.files.loader import Policies
@@ -148,7 +148,7 @@ def test_what_the_runtime_looks_at_in_an_incident_asks_nobody(profile: str) -> N
 
 @pytest.mark.parametrize("profile", ["careful", "operate"])
 def test_copies_of_an_incident_are_made_without_a_question_by_nobody_else(profile: str) -> None:
-    keep = keep_script("inc-1", 1, ["/etc/shop/shop.env"])
+    keep = copy_script("inc-1", 1, ["/etc/shop/shop.env"])
     assert judge(profile, keep, source="incident-copies").action == "allow"
     assert judge(profile, keep).action == "ask"
     elsewhere = keep.replace("/var/tmp/hermes-copies", "/etc/cron.d")

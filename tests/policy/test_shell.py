@@ -26,7 +26,7 @@ def programs(acts: tuple[Operation, ...]) -> list[str]:
     return list(dict.fromkeys(act.program for act in acts if act.kind == "program"))
 
 
-def touched(acts: tuple[Operation, ...], *accesses: str) -> set[str]:
+def last_activity(acts: tuple[Operation, ...], *accesses: str) -> set[str]:
     return {
         f"{place.access} {place.named or '?'}" if len(accesses) > 1 else place.named or "?"
         for act in acts
@@ -45,8 +45,8 @@ def test_a_text_does_what_its_case_says(case: dict[str, Any]) -> None:
     acts = acts_of(case["run"])
     assert programs(acts) == case["programs"]
     assert unknown(acts) == case.get("unknown", False), [act.reason for act in acts]
-    assert touched(acts, "write", "delete") == set(case.get("touches", []))
-    assert set(case.get("reads", [])) <= touched(acts, "read")
+    assert last_activity(acts, "write", "delete") == set(case.get("touches", []))
+    assert set(case.get("reads", [])) <= last_activity(acts, "read")
     assert set(case.get("hosts", [])) <= {act.text for act in acts if act.kind == "host"}
     if "verb" in case:
         assert next(act.verb for act in acts if act.kind == "program") == case["verb"]

@@ -98,7 +98,7 @@ async def _report_is_whole(h: Response) -> None:
 
 async def test_the_brief_says_what_is_known_and_ends_with_data(tmp_path: Path) -> None:
     async with response(tmp_path, begin=[act("escalate", summary="s", needed="n"), DONE]) as h:
-        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
+        await h.save_skill("service-crash-web", "candidate", RUNBOOK)
         await h.fail()
         await h.over()
         text = (await h.shown(await h.session()))[0]
@@ -326,7 +326,7 @@ async def test_children_look_in_parallel_and_what_they_saw_is_evidence(tmp_path:
 async def test_a_proven_runbook_heals_without_a_model(tmp_path: Path) -> None:
     async with response(tmp_path) as h:
         looking = "steps:\n  - run: \"cat {{service}}.log; echo 'locus: item 7'\"\n"
-        await h.keep_skill("service-crash-web", "proven", RUNBOOK.replace("steps:\n", looking))
+        await h.save_skill("service-crash-web", "proven", RUNBOOK.replace("steps:\n", looking))
         await h.fail()
         found = await h.over()
         journal = await h.journal(await h.session())
@@ -346,7 +346,7 @@ async def test_a_runbook_that_does_not_help_leaves_it_to_the_model(tmp_path: Pat
     end = [act("escalate", summary="s", needed="n"), DONE]
     async with response(tmp_path, begin=[*moved, *end]) as h:
         book = RUNBOOK.replace("run: touch", "run: false #")
-        await h.keep_skill("service-crash-web", "proven", book)
+        await h.save_skill("service-crash-web", "proven", book)
         await h.fail()
         found = await h.over()
         assert (found.state, await h.keys()) == ("escalated", ["runbook"]), "the brief was there"
@@ -359,9 +359,9 @@ async def test_a_runbook_that_is_not_for_this_or_not_proven_is_not_begun(tmp_pat
     never = RUNBOOK.replace("test -e {{service}}.log", "false")
     always = "steps:" + RUNBOOK.partition("steps:")[2]
     async with response(tmp_path, begin=end) as h:
-        await h.keep_skill("inode-full-web", "proven", never)
-        await h.keep_skill("log-flood-web", "proven", always)
-        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
+        await h.save_skill("inode-full-web", "proven", never)
+        await h.save_skill("log-flood-web", "proven", always)
+        await h.save_skill("service-crash-web", "candidate", RUNBOOK)
         await h.fail()
         found = await h.over()
         assert (found.state, await h.keys()) == ("escalated", ["brief"])
@@ -482,7 +482,7 @@ async def test_where_learning_is_off_nothing_is_offered_and_nothing_asked_for(
 ) -> None:
     begin = [LOOK, MEND, resolve(), DONE]
     async with response(tmp_path, begin=begin) as h:
-        await h.keep_skill("service-crash-web", "proven", RUNBOOK)
+        await h.save_skill("service-crash-web", "proven", RUNBOOK)
         await h.fail(source="drill", labels={"learning": "off"})
         await h.over()
         assert await h.keys() == ["brief"]
@@ -504,7 +504,7 @@ async def test_drills_prove_a_skill_that_helps(tmp_path: Path) -> None:
         LOOK, MEND, resolve(), DONE,
     ]  # fmt: skip
     async with response(tmp_path, begin=followed) as h:
-        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
+        await h.save_skill("service-crash-web", "candidate", RUNBOOK)
         states = []
         for number in (1, 2):
             id = await h.fail(source="drill", fingerprint=f"drill:{number}")
@@ -524,7 +524,7 @@ async def test_a_drill_that_says_harm_was_done_counts_against_the_skill(tmp_path
         LOOK, MEND, resolve(), DONE,
     ]  # fmt: skip
     async with response(tmp_path, begin=followed) as h:
-        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
+        await h.save_skill("service-crash-web", "candidate", RUNBOOK)
         await h.fail(source="drill")
         await h.over()
         told = {"resolved": True, "harm": ["the data is gone"], "drill": "disk_full", "seed": 1}

@@ -694,7 +694,7 @@ async def test_children_end_with_a_parent_whose_runtime_died_while_it_was_interr
         await h.send(parent, "plan")
         await begun(h, 2)
     store = await Store.open(tmp_path / "home")
-    (turn,) = [one for one in await store.take_over() if one.session == parent.id]
+    (turn,) = [one for one in await store.claim_unfinished() if one.session == parent.id]
     await store.append(turn, ev.InterruptAsked(turn.id, "test"))
     if written == "ended":
         done = [

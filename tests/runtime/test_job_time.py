@@ -174,9 +174,9 @@ async def test_a_message_can_be_taken_back_until_a_turn_has_it(tmp_path: Path) -
         store = place.runtime.store
         session = await place.house.open(says(tmp_path, "x"))
         await store.receive(session.id, SessionMessage("one", "hello"))
-        assert await store.withdraw(session.id, "one")
-        assert not await store.withdraw(session.id, "one")
-        assert not await store.withdraw(session.id, "two")
+        assert await store.cancel_message(session.id, "one")
+        assert not await store.cancel_message(session.id, "one")
+        assert not await store.cancel_message(session.id, "two")
         assert not await store.receive(session.id, SessionMessage("one", "hello"))
         await place.house.say(session, "go")
-        assert not await store.withdraw(session.id, "m1")
+        assert not await store.cancel_message(session.id, "m1")

@@ -43,7 +43,9 @@ async def test_the_agent_makes_tends_and_removes_a_job(tmp_path: Path) -> None:
     )
     async with workplace(tmp_path, model) as place:
         session = await place.house.open(model)
-        await place.runtime.store.gateway.keep_bond(ChatBinding("k", session.id, Chat("post", "7")))
+        await place.runtime.store.gateway.save_binding(
+            ChatBinding("k", session.id, Chat("post", "7"))
+        )
         await place.house.say(session, "go")
         found = await results(place, session.id)
         assert [one.ok for one in found] == [*[True] * 8, False, False, False]

@@ -92,7 +92,7 @@ async def test_a_runtime_with_a_job_stays_up_and_one_without_sleeps(tmp_path: Pa
             return place.runtime.jobs.busy
 
         await until(busy)
-        assert await place.runtime.is_needed()
+        assert await place.runtime.is_in_use()
         await place.runtime.jobs.desk.set_state(job.id, "paused")
 
         async def idle() -> bool:

@@ -336,7 +336,7 @@ async def test_it_is_needed_by_a_turn_that_is_still_put_together(tmp_path: Path)
     await runtime.start()
     session = await runtime.open_session(workspace=str(tmp_path))
     await runtime.submit(session, SessionMessage("k", "hello"))
-    needed = await runtime.is_needed()
+    needed = await runtime.is_in_use()
     await runtime.at_rest(session.id)
     await runtime.stop()
     assert needed

@@ -24,7 +24,7 @@ async def drilled(h: Response, number: int, **told: Any) -> dict[str, Any]:
 
 async def test_a_runbook_proves_itself_in_drills_and_then_heals_alone(tmp_path: Path) -> None:
     async with response(tmp_path) as h:
-        await h.keep_skill(NAME, "candidate", RUNBOOK)
+        await h.save_skill(NAME, "candidate", RUNBOOK)
         states = [(await drilled(h, number))["state"] for number in (1, 2)]
         await h.fail()
         found = await h.over("inc-3")
@@ -43,7 +43,7 @@ def _is_reply(event: Any) -> bool:
 
 async def test_a_skill_that_only_helped_models_does_not_work_alone(tmp_path: Path) -> None:
     async with response(tmp_path, begin=HANDED_OVER) as h:
-        await h.keep_skill(NAME, "proven", RUNBOOK, by="drills")
+        await h.save_skill(NAME, "proven", RUNBOOK, by="drills")
         await h.fail()
         await h.over()
         keys, told = await h.keys(), [entry.text for entry in await h.timeline()]
@@ -56,7 +56,7 @@ async def test_what_the_hidden_checks_deny_proves_nothing(
     tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     async with response(tmp_path, begin=HANDED_OVER) as h:
-        await h.keep_skill(NAME, "proven", RUNBOOK, by="drills")
+        await h.save_skill(NAME, "proven", RUNBOOK, by="drills")
         await drilled(h, 1, **wrong)
         (trial,) = await h.runtime.store.lore.trials(NAME)
     assert (trial.ok, trial.model) == (False, f"runbook/{NAME}")
@@ -66,7 +66,7 @@ async def test_where_a_model_had_to_go_on_the_runbook_is_not_proven(tmp_path: Pa
     moved = [say("a step")] * 3  # each command of the runbook counts as a reply
     begin = [*moved, shell("cat {work}/web.log"), shell("touch {work}/web.up"), say("mended")]
     async with response(tmp_path, begin=begin) as h:
-        await h.keep_skill(NAME, "proven", RUNBOOK.replace("run: touch", "run: false #"), "drills")
+        await h.save_skill(NAME, "proven", RUNBOOK.replace("run: touch", "run: false #"), "drills")
         await drilled(h, 1)
         found = await h.incident()
         (trial,) = await h.runtime.store.lore.trials(NAME)
@@ -75,8 +75,8 @@ async def test_where_a_model_had_to_go_on_the_runbook_is_not_proven(tmp_path: Pa
 
 async def test_where_several_runbooks_fit_somebody_must_think(tmp_path: Path) -> None:
     async with response(tmp_path, begin=HANDED_OVER) as h:
-        await h.keep_skill(NAME, "proven", RUNBOOK)
-        await h.keep_skill("log-flood-web", "proven", RUNBOOK)
+        await h.save_skill(NAME, "proven", RUNBOOK)
+        await h.save_skill("log-flood-web", "proven", RUNBOOK)
         await h.fail()
         await h.over()
         told = [entry.text for entry in await h.timeline()]

@@ -48,7 +48,7 @@ def test_a_fresh_process_shows_the_model_the_same_bytes(seed: str) -> None:
 
 def test_every_tool_can_be_repeated_or_can_tell_what_became_of_it() -> None:
     """But for a click in a browser that is gone, and what only stands for another tool."""
-    traceless = {tool.name for tool in load_tools() if tool.traceless}
+    traceless = {tool.name for tool in load_tools() if tool.unrecoverable}
     assert traceless == {"browser_act", "use_tool"}
 
 

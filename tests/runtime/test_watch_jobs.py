@@ -121,7 +121,7 @@ async def test_the_jobs_of_watching_alone_keep_nobody_awake(tmp_path: Path) -> N
         (tmp_path / "home" / "checks" / "a.yaml").unlink()
 
         async def idle() -> bool:
-            return not await place.runtime.is_needed()
+            return not await place.runtime.is_in_use()
 
         await until(idle)
         await place.add("every 7d")
@@ -130,7 +130,7 @@ async def test_the_jobs_of_watching_alone_keep_nobody_awake(tmp_path: Path) -> N
             return place.runtime.jobs.busy
 
         await until(needed)
-        assert await place.runtime.is_needed()
+        assert await place.runtime.is_in_use()
 
 
 async def test_trouble_of_the_runtimes_own_jobs_is_told_at_home(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ async def test_a_failing_check_is_declared_and_told_while_others_go_on(tmp_path:
         status = (await here.runtime.status())["watch"]
         assert (status["checks"], status["failing"]) == (2, ["web"])
         assert "checks/b.yaml:2:1:" in status["troubles"][0]
-        assert await here.runtime.is_needed()
+        assert await here.runtime.is_in_use()
 
 
 async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:

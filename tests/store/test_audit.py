@@ -118,7 +118,7 @@ async def test_an_end_that_was_cut_off_is_found_by_an_earlier_head(tmp_path: Pat
 async def test_the_log_outlives_its_session(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session = await one_effect(store)
-        await store.append((await store.take_over())[0], ev.TurnFinished(1, "done"))
+        await store.append((await store.claim_unfinished())[0], ev.TurnFinished(1, "done"))
         await store.delete_session(session)
         report = await store.verify_audit()
         assert (report.entries, report.troubles) == (6, ())

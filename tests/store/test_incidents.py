@@ -227,9 +227,9 @@ async def test_checks_logs_and_services_are_remembered(tmp_path: Path) -> None:
         well = CheckState("web", True, 7_200.0, 7_200.0, seconds=0.5)
         ill = CheckState("web", False, 7_300.0, 7_300.0, 1, "exit 7", 1.5)
         for state in (well, ill, CheckState("new")):
-            await incidents.keep_check(state)
-        await incidents.keep_log_place(LogCursor("/var/log/x", "1:2", 10))
-        await incidents.keep_log_place(LogCursor("/var/log/x", "1:3", 4))
+            await incidents.save_check(state)
+        await incidents.save_log_cursor(LogCursor("/var/log/x", "1:2", 10))
+        await incidents.save_log_cursor(LogCursor("/var/log/x", "1:3", 4))
         await incidents.learn_service(MonitoredService("web", ("db",), about="nginx"))
         await incidents.learn_service(MonitoredService("web", ("cache",), "ann"))
     async with opened(tmp_path) as store:

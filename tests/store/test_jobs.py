@@ -93,7 +93,7 @@ async def test_two_planners_write_each_slot_once(tmp_path: Path) -> None:
 
 async def test_one_run_of_a_job_is_claimed_at_a_time_unless_it_may_overlap(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.take_over()
+        await store.claim_unfinished()
         first, second = await planned(store, 3600.0, 7200.0)
         run = await store.jobs.claim(first.id, 7201.0)
         assert run is not None
@@ -111,7 +111,7 @@ async def test_a_run_is_changed_only_by_its_runtime_and_from_an_expected_state(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, clock=Clock(50.0)) as store:
-        await store.take_over()
+        await store.claim_unfinished()
         (run,) = await planned(store, 40.0)
         assert await store.jobs.change_run(run.id, RUNNING, state="done") is None
         await store.jobs.claim(run.id, 41.0)
@@ -119,11 +119,11 @@ async def test_a_run_is_changed_only_by_its_runtime_and_from_an_expected_state(
         await store.jobs.change_run(run.id, RUNNING, heartbeat=45.0)
         with pytest.raises(TypeError, match="colour"):
             await store.jobs.change_run(run.id, RUNNING, colour="red")
-        await store.take_over()  # as the runtime after a kill does
+        await store.claim_unfinished()  # as the runtime after a kill does
         assert await store.jobs.change_run(run.id, RUNNING, state="done") is None
-        (mine,) = await store.jobs.take_over()
+        (mine,) = await store.jobs.claim_unfinished()
         assert (mine.fence, mine.heartbeat, mine.attempts, mine.state) == (2, 45.0, 1, "running")
-        assert await store.jobs.take_over() == []
+        assert await store.jobs.claim_unfinished() == []
         done = await store.jobs.change_run(
             run.id,
             RUNNING,

@@ -43,11 +43,11 @@ async def test_a_chore_is_kept_once_and_closed(tmp_path: Path) -> None:
         assert not await lore.want(msgspec.structs.replace(soon, due=0.0))
         assert await lore.chores(9.0) == []
         assert await lore.chores(20.0) == [soon, late]
-        await lore.put_off(soon.key, 30.0, "no budget left today")
+        await lore.postpone(soon.key, 30.0, "no budget left today")
         (off,) = [one for one in await lore.chores(30.0) if one.key == soon.key]
         assert (off.due, off.tries, off.result) == (30.0, 1, "no budget left today")
         await lore.close_chore(late.key, "done", "promoted")
-        await lore.put_off(late.key, 0.0, "too late")
+        await lore.postpone(late.key, 0.0, "too late")
         assert await lore.chores(100.0) == [off]
         assert not await lore.want(late)
 
@@ -61,7 +61,7 @@ async def test_the_chores_of_a_session_go_with_it(tmp_path: Path) -> None:
         await store.lore.want(other)
         await store.delete_session(session.id)
         assert await store.lore.chores(2.0) == [other]
-        await store.lore.put_off(mine.key, 0.0, "it was being done")
+        await store.lore.postpone(mine.key, 0.0, "it was being done")
         await store.lore.close_chore(mine.key, "done")
         assert await store.lore.chores(2.0) == [other]
 

@@ -20,7 +20,7 @@ async def test_any_word_finds_a_text_and_titles_count_more(tmp_path: Path) -> No
     async with opened(tmp_path) as store:
         lore = store.lore
         filler = [Doc("note", f"n{i}", "", f"nothing to see {i}") for i in range(20)]
-        await lore.put_docs(
+        await lore.save_documents(
             [
                 *filler,
                 Doc("skill", "in-text", "housekeeping", "when the disk is full, remove logs"),
@@ -44,7 +44,7 @@ async def test_any_word_finds_a_text_and_titles_count_more(tmp_path: Path) -> No
 )
 async def test_nothing_in_a_word_is_an_operator(tmp_path: Path, word: str) -> None:
     async with opened(tmp_path) as store:
-        await store.lore.put_docs([Doc("note", "1", "t", "full disk")])
+        await store.lore.save_documents([Doc("note", "1", "t", "full disk")])
         assert await found(store.lore, word, "full") == ["1"]
 
 
@@ -62,7 +62,7 @@ async def test_nothing_in_a_word_is_an_operator(tmp_path: Path, word: str) -> No
 )
 async def test_texts_are_found_in_any_script(tmp_path: Path, word: str, ref: str) -> None:
     async with opened(tmp_path) as store:
-        await store.lore.put_docs(
+        await store.lore.save_documents(
             [
                 Doc("note", "ja", "", "これは日本語のテキストです"),
                 Doc("note", "zh", "磁盘已满", "清理日志"),
@@ -77,8 +77,10 @@ async def test_texts_are_found_in_any_script(tmp_path: Path, word: str, ref: str
 async def test_a_text_is_replaced_and_dropped_with_its_words(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         lore = store.lore
-        await lore.put_docs([Doc("note", "1", "", "old words"), Doc("skill", "1", "", "other")])
-        await lore.put_docs([Doc("note", "1", "", "new words", time=2.0)])
+        await lore.save_documents(
+            [Doc("note", "1", "", "old words"), Doc("skill", "1", "", "other")]
+        )
+        await lore.save_documents([Doc("note", "1", "", "new words", time=2.0)])
         assert await found(lore, "old") == []
         assert await lore.docs("note") == [Doc("note", "1", "", "new words", time=2.0)]
         await lore.drop_docs("note", ["1", "unknown"])
@@ -91,14 +93,16 @@ async def test_a_vector_goes_when_its_text_changes(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         lore = store.lore
         first, second = Doc("note", "1", "", "one"), Doc("skill", "a", "", "two")
-        await lore.put_docs([first, second])
+        await lore.save_documents([first, second])
         assert await lore.without_vector("m", 10) == [first, second]
         assert await lore.without_vector("m", 1) == [first]
-        await lore.put_vectors("m", {("note", "1"): b"1", ("skill", "a"): b"2", ("note", "9"): b""})
+        await lore.save_vectors(
+            "m", {("note", "1"): b"1", ("skill", "a"): b"2", ("note", "9"): b""}
+        )
         assert await lore.vectors("m", ALL) == [("note", "1", b"1"), ("skill", "a", b"2")]
         assert await lore.vectors("m", ["skill"]) == [("skill", "a", b"2")]
         assert await lore.vectors("another", ALL) == []
-        await lore.put_docs([first, Doc("skill", "a", "", "two!")])
+        await lore.save_documents([first, Doc("skill", "a", "", "two!")])
         assert await lore.vectors("m", ALL) == [("note", "1", b"1")]
         assert [doc.ref for doc in await lore.without_vector("m", 10)] == ["a"]
         await lore.drop_docs("note", ["1"])
@@ -111,7 +115,7 @@ async def test_one_of_a_thousand_texts_is_found_by_its_own_word(tmp_path: Path) 
         "".join(three) for three in itertools.islice(itertools.product(syllables, repeat=3), 1000)
     ]
     async with opened(tmp_path) as store:
-        await store.lore.put_docs(
+        await store.lore.save_documents(
             [
                 Doc("skill", name, name, f"what to do when {name} fails on a server")
                 for name in names
@@ -124,7 +128,7 @@ async def test_one_of_a_thousand_texts_is_found_by_its_own_word(tmp_path: Path) 
 async def test_a_deleted_session_is_recalled_no_more(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         session, other = await a_session(store), await a_session(store)
-        await store.lore.put_docs(
+        await store.lore.save_documents(
             [Doc("session", one.id, "same words", "") for one in (session, other)]
         )
         await store.delete_session(session.id)

@@ -20,7 +20,7 @@ async def test_a_skill_has_versions_states_and_a_log(tmp_path: Path) -> None:
     async with opened(tmp_path, clock=clock) as store:
         lore = store.lore
         files = {"SKILL.md": b"# one", "scripts/run": bytes(range(256))}
-        first = await lore.keep_version(
+        first = await lore.save_version(
             "disk-full", files, "d1", "review", "candidate", model="m", why="session a, event 7"
         )
         assert (first.number, first.by, first.why, first.good) == (
@@ -31,7 +31,7 @@ async def test_a_skill_has_versions_states_and_a_log(tmp_path: Path) -> None:
         assert (record.state, record.created, record.changed, record.reason) == (
             "proven", 1.0, 2.0, "7 of 8 cases",
         )  # fmt: skip
-        await lore.keep_version("disk-full", {"SKILL.md": b"# two"}, "d2", "person", "given")
+        await lore.save_version("disk-full", {"SKILL.md": b"# two"}, "d2", "person", "given")
         assert (await lore.skill("disk-full")).by == "person"
         back = await lore.set_skill("disk-full", "proven", "two bad uses", "uses", version=1)
         assert (back.version, back.digest, back.by, back.model) == (1, "d1", "review", "m")
@@ -50,8 +50,8 @@ async def test_a_skill_has_versions_states_and_a_log(tmp_path: Path) -> None:
 
 async def test_the_same_digest_again_is_no_new_version(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        first = await store.lore.keep_version("a", {}, "d1", "review", "candidate")
-        assert await store.lore.keep_version("a", {}, "d1", "person", "given") == first
+        first = await store.lore.save_version("a", {}, "d1", "review", "candidate")
+        assert await store.lore.save_version("a", {}, "d1", "person", "given") == first
         assert (await store.lore.skill("a")).state == "candidate"
         assert len(await store.lore.skill_changes("a")) == 2
 
@@ -59,14 +59,14 @@ async def test_the_same_digest_again_is_no_new_version(tmp_path: Path) -> None:
 async def test_a_pending_version_replaces_nothing_until_it_is_chosen(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         lore = store.lore
-        await lore.keep_version("a", {"SKILL.md": b"1"}, "d1", "person", "given", good=True)
+        await lore.save_version("a", {"SKILL.md": b"1"}, "d1", "person", "given", good=True)
         before = await lore.skill("a")
-        new = await lore.keep_version(
+        new = await lore.save_version(
             "a", {"SKILL.md": b"2"}, "d2", "review", "candidate", pending=True
         )
         assert new.number == 2
         assert await lore.skill("a") == before
-        again = await lore.keep_version("a", {}, "d2", "review", "candidate", pending=True)
+        again = await lore.save_version("a", {}, "d2", "review", "candidate", pending=True)
         assert again == new
         chosen = await lore.set_skill("a", "proven", "better", "proof", version=2, good=True)
         assert (chosen.digest, chosen.by) == ("d2", "review")
@@ -74,12 +74,12 @@ async def test_a_pending_version_replaces_nothing_until_it_is_chosen(tmp_path: P
             "version 1", "given", "version 2 (pending)", "version 2", "proven",
         ]  # fmt: skip
         with pytest.raises(NotFound):
-            await lore.keep_version("b", {}, "d", "review", "candidate", pending=True)
+            await lore.save_version("b", {}, "d", "review", "candidate", pending=True)
 
 
 async def test_what_is_not_there_is_named_with_what_is_near(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.lore.keep_version("disk-full", {}, "d1", "person", "given")
+        await store.lore.save_version("disk-full", {}, "d1", "person", "given")
         with pytest.raises(NotFound, match="disk-fill") as caught:
             await store.lore.skill("disk-fill")
         assert "disk-full" in caught.value.hint
@@ -147,7 +147,7 @@ async def test_versions_kept_at_once_are_all_kept(tmp_path: Path) -> None:
     async with opened(tmp_path) as store, opened(tmp_path) as other:
         await asyncio.gather(
             *(
-                one.lore.keep_version("a", {"n": f"{n}".encode()}, f"d{n}", "agent", "candidate")
+                one.lore.save_version("a", {"n": f"{n}".encode()}, f"d{n}", "agent", "candidate")
                 for n, one in enumerate([store, other] * 20)
             )
         )

@@ -32,7 +32,7 @@ async def test_an_old_database_is_read_and_written_after_its_migrations(
             MessageTaken("k1", "how warm is the sea"),
             Replied(1, "it is 17 degrees"),
         ]
-        (turn,) = await store.take_over()
+        (turn,) = await store.claim_unfinished()
         await store.append(turn, Replied(2, "and rising"))
         assert len(await store.search("sea")) == 1
         assert len(await store.search("rising")) == 1

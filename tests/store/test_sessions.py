@@ -116,7 +116,7 @@ async def test_a_deleted_session_leaves_nothing_but_its_costs(tmp_path: Path) ->
         await store.delete_session(gone.id)
         with pytest.raises(NotFound):
             await store.events(gone.id)
-        assert await store.sessions_with_mail() == []
+        assert await store.sessions_with_queued_messages() == []
         assert [found.session for found in await store.search("parrot")] == [stays.id]
         with pytest.raises(NotFound):
             await store.search("parrot", SearchFilter(session=gone.id))

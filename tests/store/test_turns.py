@@ -19,12 +19,12 @@ async def test_a_message_is_kept_once_even_after_it_was_taken(tmp_path: Path) ->
         assert await store.receive(session.id, SessionMessage("k1", "hello", "telegram", True))
         assert not await store.receive(session.id, SessionMessage("k1", "hello again"))
         assert await store.receive(other.id, SessionMessage("k1", "elsewhere"))
-        assert await store.sessions_with_mail() == [session.id, other.id]
+        assert await store.sessions_with_queued_messages() == [session.id, other.id]
         turn = await store.start_turn(session.id)
         assert turn is not None
         taken = ev.MessageTaken("k1", "hello", "telegram", True)
         assert told(await store.events(session.id, 1)) == [ev.TurnStarted(turn.id), taken]
-        assert await store.sessions_with_mail() == [other.id]
+        assert await store.sessions_with_queued_messages() == [other.id]
         assert not await store.receive(session.id, SessionMessage("k1", "hello"))
     async with opened(tmp_path) as store:
         assert not await store.receive(session.id, SessionMessage("k1", "hello"))
@@ -38,9 +38,9 @@ async def test_a_turn_starts_only_with_mail_and_without_another_turn(tmp_path: P
         await store.receive(session.id, SessionMessage("two", "two"))
         assert await store.start_turn(session.id) is None
         assert await store.unfinished_turn(session.id) == turn
-        recorded = await store.take_mail(turn)
+        recorded = await store.take_queued_messages(turn)
         assert told(recorded) == [ev.MessageTaken("two", "two")]
-        assert list(await store.take_mail(turn)) == []
+        assert list(await store.take_queued_messages(turn)) == []
         await store.append(turn, ev.TurnFinished(turn.id, "done"))
         assert await store.unfinished_turn(session.id) is None
         assert await store.start_turn(session.id) is None
@@ -92,13 +92,13 @@ async def test_a_turn_taken_over_is_closed_to_its_old_holder(tmp_path: Path) -> 
         session, idle = await a_session(old), await a_session(old)
         turn = await a_turn(old, session)
         await old.append(turn, ev.NoticeIssued("mine"))
-        (taken,) = await new.take_over()
+        (taken,) = await new.claim_unfinished()
         assert (taken.id, taken.session, taken.resumed) == (turn.id, session.id, True)
         assert taken.fence > turn.fence
         with pytest.raises(Fenced):
             await old.append(turn, ev.NoticeIssued("still mine?"))
         with pytest.raises(Fenced):
-            await old.take_mail(turn)
+            await old.take_queued_messages(turn)
         await old.receive(idle.id, SessionMessage("k", "for the new one"))
         with pytest.raises(Fenced):
             await old.start_turn(idle.id)
@@ -118,7 +118,7 @@ async def test_each_take_over_raises_the_fence_and_takes_only_unfinished_turns(
         first = await a_turn(store, done)
         await store.append(first, ev.TurnFinished(first.id, "done"))
         second = await a_turn(store, open_)
-        once, twice = await store.take_over(), await store.take_over()
+        once, twice = await store.claim_unfinished(), await store.claim_unfinished()
         assert [turn.id for turn in once] == [turn.id for turn in twice] == [second.id]
         assert twice[0].fence == once[0].fence + 1
         assert (await store.unfinished_turn(open_.id)).fence == twice[0].fence
@@ -128,7 +128,7 @@ async def test_a_turn_can_be_started_together_with_the_take_over(tmp_path: Path)
     async with opened(tmp_path) as store:
         session = await a_session(store)
         await store.receive(session.id, SessionMessage("k", "hello"))
-        taken, turn = await asyncio.gather(store.take_over(), store.start_turn(session.id))
+        taken, turn = await asyncio.gather(store.claim_unfinished(), store.start_turn(session.id))
         assert list(taken) == []
         assert turn is not None
         await store.append(turn, ev.NoticeIssued("fine"))

@@ -150,7 +150,7 @@ async def test_what_a_killed_process_had_acknowledged_is_there(tmp_path: Path, l
         for session, number, step in acknowledged:
             assert stored[session][int(number)].step == int(step)
         assert await store.check() == []
-        assert len(await store.take_over()) == 4
+        assert len(await store.claim_unfinished()) == 4
         assert store.health.state == "well"
 
 

@@ -65,7 +65,7 @@ class LoopChannel:
             waiting = self._echoes.pop(update["echo"], None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
-            await self._around.keep_mark(str(update["n"]))
+            await self._around.save_cursor(str(update["n"]))
             return
         arrived = InboundMessage(
             update["id"],

@@ -97,12 +97,12 @@ class Room:
 
     async def know(self, person: str, role: Role = "owner", **more: Any) -> Identity:
         identity = Identity("pad", self.router.ids("pad", person), role=role, **more)
-        await self.runtime.store.gateway.keep_identity(identity)
+        await self.runtime.store.gateway.save_identity(identity)
         return identity
 
-    async def arrive(self, arrived: InboundMessage) -> tuple[InboxEntry, HandlingResult]:
+    async def add_inbound(self, arrived: InboundMessage) -> tuple[InboxEntry, HandlingResult]:
         """As the inbox does it."""
-        kept = await self.runtime.store.gateway.arrive(arrived)
+        kept = await self.runtime.store.gateway.add_inbound(arrived)
         assert kept is not None
         dealt = await self.router.handle(kept)
         await self.runtime.store.gateway.dealt(kept.number, *dealt)
@@ -129,7 +129,7 @@ class Room:
             Person(person, name or person.title()), text, kind, group, addressed,
             tuple(files), tuple(voice), reply_to,
         )  # fmt: skip
-        return (await self.arrive(arrived))[1]
+        return (await self.add_inbound(arrived))[1]
 
     async def press(self, label: str, person: str = "ada", **where: Any) -> HandlingResult:
         """The button with this label of the last message that has one."""
@@ -175,7 +175,7 @@ class Room:
 
         async def quiet() -> bool:
             gateway = self.runtime.store.gateway
-            if self.runtime.working or await gateway.bonds(behind=True):
+            if self.runtime.working or await gateway.bindings(behind=True):
                 return False
             rows = await gateway.deliveries(limit=1_000)
             return not any(row.state in ("waiting", "sending") for row in rows)
@@ -218,7 +218,7 @@ async def room(
         made = Room(h, pad, router)
         tells = ReplyPublisher(h.runtime, pad, router.ids, router.recent, pace, patience)
         tasks = [asyncio.create_task(_carry(made))]
-        tasks += [asyncio.create_task(tells.tend())] if telling else []
+        tasks += [asyncio.create_task(tells.run())] if telling else []
         try:
             yield made
         finally:

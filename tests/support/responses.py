@@ -132,7 +132,7 @@ class Response(Pupil):
     async def services(self) -> list[MonitoredService]:
         return list(await self.runtime.store.incidents.services())
 
-    async def keep_skill(self, name: str, state: Any, book: str, by: str = "person") -> None:
+    async def save_skill(self, name: str, state: Any, book: str, by: str = "person") -> None:
         book = book.replace("{{service}}", f"{self.work}/{{{{service}}}}")
         files = {path: text.encode() for path, text in prevention(name, book).items()}
         await self.runtime.learning.book.write(name, files, by="agent", state="candidate")

@@ -110,7 +110,7 @@ async def filled(store: Store, data: RetrievalSet, semantic: bool) -> tuple[Reca
         )
         for skill in data.skills
     ]
-    await store.lore.put_docs(docs)
+    await store.lore.save_documents(docs)
     ids = {}
     for past in data.sessions:
         opened = await store.open_session(NewSession("/work", "careful", "m"), Prompt("Hermes"))

@@ -159,8 +159,8 @@ async def live(home: Path, kill_at: int = 0) -> Life:
 
     store = await Store.open(home, clock=lambda: life.now, hook=count)
     try:
-        await store.take_over()
-        await store.jobs.take_over()
+        await store.claim_unfinished()
+        await store.jobs.claim_unfinished()
         if not life.jobs:
             await _begin(life, store)
             life.save(home)

@@ -71,9 +71,9 @@ class PendingModelCall:
 
 
 class ModelCaller:
-    """Makes the calls of one turn, one at a time: `hold`, then the call. `write` puts events into
-    the journal; `tell` only streams. A call that is cancelled stays open until `cut_short` or
-    `let_go`."""
+    """Makes the calls of one turn, one at a time: `reserve`, then the call. `write` puts events into
+    the journal; `tell` only streams. A call that is cancelled stays open until `abort` or
+    `release`."""
 
     def __init__(
         self,
@@ -108,10 +108,10 @@ class ModelCaller:
 
     # budgets
 
-    async def hold(self, model: Model, input: Callable[[str], int]) -> ev.BudgetReached | None:
+    async def reserve(self, model: Model, input: Callable[[str], int]) -> ev.BudgetReached | None:
         """Set aside the most that a call can come to, or say which budget it does not fit in.
         `input` is the most tokens that the model of a name can find in it."""
-        self.let_go()
+        self.release()
         limits.refuse_unpriced(self._parts.settings, model)
         ways = [(facts, input(name)) for name, facts in model.ways.items()]
         wanted = min(model.facts.max_output, BUDGETED_OUTPUT)
@@ -125,7 +125,7 @@ class ModelCaller:
 
     async def _hold(self, bill: CostEstimate) -> Reservation | BudgetExceeded:
         """Never wait for others in silence."""
-        holding = asyncio.create_task(self._parts.purse.hold(self.accounts(), bill))
+        holding = asyncio.create_task(self._parts.purse.reserve(self.accounts(), bill))
         try:
             await asyncio.wait({holding}, timeout=SILENT_SECONDS)
             if not holding.done():
@@ -139,7 +139,7 @@ class ModelCaller:
             raise
         return holding.result()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Give back what was set aside."""
         self._call = None
         self._held.release()
@@ -186,7 +186,7 @@ class ModelCaller:
             await self._write(ev.NoticeIssued(f"{reply.model} had nothing to say", "warning"))
         await self._warn(reply.usage, reply.cost)
 
-    async def aside(
+    async def side_call(
         self,
         use: ModelRole,
         model: Model,
@@ -196,7 +196,7 @@ class ModelCaller:
     ) -> bool:
         """A call on the side, paid for by the same budgets. `kept` is what the journal keeps of
         its reply, the payment among it. False when no budget is left for it, which is noted."""
-        full = await self.hold(model, input)
+        full = await self.reserve(model, input)
         try:
             if full is None:
                 await self._aside(PendingModelCall(use, model), request, input(model.name), kept)
@@ -242,9 +242,9 @@ class ModelCaller:
         except asyncio.CancelledError:
             raise  # whoever cancelled it says what becomes of it
         except BaseException:
-            self.let_go()
+            self.release()
             raise
-        self.let_go()
+        self.release()
 
     async def _requested(
         self, call: PendingModelCall, step: int, request: Request, digest: str, input: int
@@ -263,7 +263,7 @@ class ModelCaller:
             )
         )
 
-    async def cut_short(self, *, keep: bool = True) -> None:
+    async def abort(self, *, keep: bool = True) -> None:
         """The call was ended before its reply was whole. What the user has read so far is kept
         where it is to stand, and both that and the question are paid for. Where a budget depends
         on it, so is all that the call can have cost: its reasoning and the arguments of its calls
@@ -280,9 +280,9 @@ class ModelCaller:
                 await self._owe(asked, "interrupted", seen, replied)
             else:
                 await self._owe(asked, "interrupted")
-        self.let_go()
+        self.release()
 
-    async def charge_lost(self) -> None:
+    async def charge_lost_call(self) -> None:
         """The last runtime died while a call was under way."""
         if self._talk.asked is not None:
             await self._owe(self._talk.asked, "the runtime ended during this call")

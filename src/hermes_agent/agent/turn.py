@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hermes_agent.agent import compaction, vision
 from hermes_agent.agent.budgets import limits
-from hermes_agent.agent.budgets.split import carver
+from hermes_agent.agent.budgets.split import split_for_children
 from hermes_agent.agent.conversation import ConversationState, most_tokens
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput
@@ -46,7 +46,7 @@ class TurnWorker:
         patience = parts.settings.approvals.timeout_seconds
         self.people = HumanInput(talk, self._write, parts.clock, patience)
         self._asking = ModelCaller(parts, talk, turn.id, self._write, self._publish)
-        carve = carver(parts.purse, self._asking.accounts)
+        carve = split_for_children(parts.purse, self._asking.accounts)
         self._calls = ToolExecutor(parts, talk, self.people, self._write, carve)
         self._interrupted = asyncio.Event()
         self._compaction_failed = False
@@ -77,7 +77,7 @@ class TurnWorker:
     @property
     def must_not_be_dropped(self) -> bool:
         """An effect is under way whose outcome would be unknown if the process ended now."""
-        return bool(self._calls.traceless)
+        return bool(self._calls.unrecoverable)
 
     async def run(self) -> ev.TurnFinished | None:
         """The end of the turn; None when another runtime has taken it."""
@@ -86,21 +86,21 @@ class TurnWorker:
         except* Fenced:
             log.warning("turn %s was taken by another runtime; leaving it alone", self.turn.id)
         finally:
-            self._asking.let_go()
+            self._asking.release()
         return None
 
     async def _run(self) -> ev.TurnFinished:
         if self.turn.resumed:
             left = sum(call.intended is not None for call in self.talk.unfinished)
             await self._write(ev.TurnResumed(self.turn.id, self.turn.fence, left))
-            await self._asking.charge_lost()
+            await self._asking.charge_lost_call()
         if self.talk.interrupted:
             self._interrupted.set()
         try:
             reason: ev.TurnEnd = await self._steps()
             return await self._end(reason, self._why_not_more)
         except Interrupted:
-            await self._asking.cut_short()
+            await self._asking.abort()
             await self._calls.give_up("the user interrupted", park=False)
             return await self._end("interrupted")
         except ModelError as error:
@@ -119,7 +119,9 @@ class TurnWorker:
             if (stuck := self.talk.stuck) is not None:
                 self._why_not_more = stuck
                 return "failed"
-            for recorded in await self._keep_trying(self._parts.journal.take_mail, self.turn):
+            for recorded in await self._keep_trying(
+                self._parts.journal.take_queued_messages, self.turn
+            ):
                 self._note(recorded)
             if self.talk.answered:
                 return "done"
@@ -147,7 +149,7 @@ class TurnWorker:
             except ReservationExhausted:
                 continue  # with what is left, if that is enough
             except TimeoutError:
-                await self._asking.cut_short(keep=False)
+                await self._asking.abort(keep=False)
                 continue  # the time that it may take is over: people are asked
             except ModelError as error:
                 # A window that is smaller than we believed: make room once and try again.
@@ -182,7 +184,7 @@ class TurnWorker:
 
         request = compaction.summary_request(self.talk, part[1])
         try:
-            done = await self._asking.aside("compaction", model, request, input, kept)
+            done = await self._asking.side_call("compaction", model, request, input, kept)
         except ModelError as error:
             done = False
             await self._write(
@@ -215,7 +217,7 @@ class TurnWorker:
         request = vision.request(message, self.talk.session)
         most = most_tokens(request)
         try:
-            done = await self._asking.aside("vision", model, request, lambda _: most, kept)
+            done = await self._asking.side_call("vision", model, request, lambda _: most, kept)
         except ModelError as error:
             done = False
             await self._write(
@@ -232,7 +234,7 @@ class TurnWorker:
             model = self._asking.main
             full = limits.reached(self._parts.settings, self.talk)
             if full is None:
-                full = await self._asking.hold(model, self.talk.most_tokens)
+                full = await self._asking.reserve(model, self.talk.most_tokens)
             if full is None:
                 if self._asking.main.name == model.name:
                     return model

@@ -232,7 +232,7 @@ class CallIntended(BaseEvent, frozen=True, tag="call_intended"):
     tool: str
     attempt: int = 1
     note: dict[str, Any] = {}
-    traceless: bool = False
+    unrecoverable: bool = False
     """Nothing could be found out about it if the runtime died while it ran."""
 
 

@@ -321,7 +321,7 @@ class IncidentStore(Protocol):
 
     async def check_states(self) -> Sequence[CheckState]: ...
 
-    async def keep_check(self, state: CheckState) -> None:
+    async def save_check(self, state: CheckState) -> None:
         """After a run; its hour counts it."""
         ...
 
@@ -333,7 +333,7 @@ class IncidentStore(Protocol):
 
     async def log_places(self) -> Sequence[LogCursor]: ...
 
-    async def keep_log_place(self, place: LogCursor) -> None: ...
+    async def save_log_cursor(self, place: LogCursor) -> None: ...
 
     async def services(self) -> Sequence[MonitoredService]:
         """What was learned of the topology."""

@@ -250,7 +250,7 @@ class JobStore(Protocol):
         nobody); None otherwise. Ending one counts the job's failures and ends a `once` job."""
         ...
 
-    async def take_over(self) -> Sequence[Run]:
+    async def claim_unfinished(self) -> Sequence[Run]:
         """Runs that an earlier runtime claimed, parked ones among them, now with this one's fence,
         to be gone on with."""
         ...

@@ -61,11 +61,11 @@ class Journal(Protocol):
         """A message that no turn has taken yet."""
         ...
 
-    async def withdraw(self, session: str, key: str) -> bool:
+    async def cancel_message(self, session: str, key: str) -> bool:
         """Take a message back. False when a turn has taken it, or there is none."""
         ...
 
-    async def sessions_with_mail(self) -> Sequence[str]:
+    async def sessions_with_queued_messages(self) -> Sequence[str]:
         """Sessions with messages that no turn has taken yet."""
         ...
 
@@ -75,12 +75,12 @@ class Journal(Protocol):
         one transaction). None when nothing waits or a turn is unfinished."""
         ...
 
-    async def take_over(self) -> Sequence[Turn]:
+    async def claim_unfinished(self) -> Sequence[Turn]:
         """Make every unfinished turn this process's own, under a new fence. Whoever held one of
         them can write to it no more."""
         ...
 
-    async def take_mail(self, turn: Turn) -> Sequence[Recorded]:
+    async def take_queued_messages(self, turn: Turn) -> Sequence[Recorded]:
         """Bring the messages that wait into the conversation (`MessageTaken`)."""
         ...
 
@@ -98,7 +98,7 @@ class Journal(Protocol):
         """Count a call that belongs to no session; returns the number of the charge."""
         ...
 
-    async def take_back(self, charge: int) -> None:
+    async def refund(self, charge: int) -> None:
         """Remove a charge that was made in advance."""
         ...
 

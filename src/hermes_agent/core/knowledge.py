@@ -242,7 +242,7 @@ class KnowledgeStore(Protocol):
     async def notes_used(self, ids: Sequence[int]) -> None: ...
 
     # recall
-    async def put_docs(self, docs: Sequence[Doc]) -> None:
+    async def save_documents(self, docs: Sequence[Doc]) -> None:
         """Add or replace what can be recalled, by kind and ref."""
         ...
 
@@ -267,7 +267,7 @@ class KnowledgeStore(Protocol):
         group, how many documents there are."""
         ...
 
-    async def put_vectors(self, model: str, vectors: Mapping[tuple[DocKind, str], bytes]) -> None:
+    async def save_vectors(self, model: str, vectors: Mapping[tuple[DocKind, str], bytes]) -> None:
         """A vector goes when its document changes."""
         ...
 
@@ -284,7 +284,7 @@ class KnowledgeStore(Protocol):
         """`NotFound` with near names when there is none."""
         ...
 
-    async def keep_version(
+    async def save_version(
         self,
         name: str,
         files: Mapping[str, bytes],
@@ -360,7 +360,7 @@ class KnowledgeStore(Protocol):
         """Those that are due, oldest first."""
         ...
 
-    async def put_off(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
+    async def postpone(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
         """It is to be done later; `tried` counts as a try that failed."""
         ...
 

@@ -168,7 +168,7 @@ class Tool:
         return function
 
     @property
-    def traceless(self) -> bool:
+    def unrecoverable(self) -> bool:
         """Whether a call that is cut off leaves nobody who could tell if it took effect."""
         return self.recover is None and not self.repeatable
 

@@ -72,7 +72,7 @@ class ChannelContext(Struct, frozen=True):
     then may the platform be told that we have it."""
     mark: Callable[[], Awaitable[str]]
     """How far was read, as last handed in."""
-    keep_mark: Callable[[str], Awaitable[None]]
+    save_cursor: Callable[[str], Awaitable[None]]
     secret: Callable[[str], str]
     """The value of a secret by its name; raises a `HermesError` that says what to do."""
     clock: Clock

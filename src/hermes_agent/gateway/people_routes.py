@@ -83,7 +83,7 @@ class PeopleApi:
                 raise
             found = Identity(channel, self._router.ids(channel, wanted), by="cli")
         blocked = replace(found, role="blocked", since=found.since or self._runtime.clock())
-        await gateway.keep_identity(blocked)
+        await gateway.save_identity(blocked)
         return reply(blocked)
 
     async def remove(self, request: Request) -> Response:

@@ -61,7 +61,7 @@ class Routes:
     async def _dead(self, _request: Request) -> Response:
         ledger = self._gateway.ledger
         deliveries = await ledger.deliveries(state="dead", limit=MOST)
-        arrived = await ledger.set_aside(MOST)
+        arrived = await ledger.dead_letters(MOST)
         return reply(
             {
                 "deliveries": [_delivery(one) for one in deliveries],
@@ -86,19 +86,19 @@ class Routes:
         if id != ALL:
             dropped = [id]
         else:
-            aside = await ledger.set_aside(MOST)
+            aside = await ledger.dead_letters(MOST)
             dead = [*await ledger.deliveries(state="dead", limit=MOST), *await self._left()]
             dropped = [f"{ARRIVED}{one.number}" for one in aside] + [str(one.id) for one in dead]
         for one in dropped:
             arrived, number = _number(one)
-            await (ledger.drop_aside(number) if arrived else ledger.drop(number))
+            await (ledger.drop_dead_letter(number) if arrived else ledger.drop(number))
         return reply({"dropped": dropped})
 
     async def _again(self, request: Request) -> Response:
         arrived, number = _number(request.path_params["id"])
         gateway = self._gateway
         if arrived:
-            kept = await gateway.ledger.deal_again(number)
+            kept = await gateway.ledger.retry_dead_letter(number)
             if gateway.inbox is not None:
                 gateway.inbox.take(kept)
             return reply(_kept(kept))

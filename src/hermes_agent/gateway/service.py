@@ -69,7 +69,7 @@ class Gateway:
 
     # the face
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         try:
             while True:
                 await self.follow()
@@ -257,7 +257,7 @@ class Gateway:
             await self._receive(name, arrived, mark)
 
         async def keep_mark(mark: str) -> None:
-            await self.ledger.keep_mark(name, mark)
+            await self.ledger.save_cursor(name, mark)
 
         return ChannelContext(
             receive,
@@ -274,7 +274,7 @@ class Gateway:
 
         if arrived.chat.channel != name:
             raise ValueError(f"{name} brought a message of {arrived.chat.channel!r}")
-        kept = await self.ledger.arrive(clean(arrived), mark)
+        kept = await self.ledger.add_inbound(clean(arrived), mark)
         if (berth := self._berths.get(name)) is not None:
             berth.liveness.heard(self.runtime.clock())
         if kept is not None and self._inbox is not None:
@@ -290,11 +290,11 @@ class Gateway:
         telling = ReplyPublisher(self.runtime, self, self.router.ids, self.router.recent)
         self.runtime.post.wake = self.wake
         self._tasks = [
-            asyncio.create_task(self.lasting("what arrives", self._inbox.tend)),
-            asyncio.create_task(self.lasting("what is told", telling.tend)),
+            asyncio.create_task(self.supervise("what arrives", self._inbox.run)),
+            asyncio.create_task(self.supervise("what is told", telling.run)),
         ]
 
-    async def lasting(self, what: str, tend: Callable[[], Awaitable[None]]) -> None:
+    async def supervise(self, what: str, tend: Callable[[], Awaitable[None]]) -> None:
         """Begin it again whenever it breaks."""
         failures = 0
         while True:
@@ -353,7 +353,7 @@ class Gateway:
 
 def _left(counts: QueueDepths) -> dict[str, int]:
     """What a channel that is not set up any more has left."""
-    return {"waiting": counts.waiting, "dead": counts.dead, "set_aside": counts.set_aside}
+    return {"waiting": counts.waiting, "dead": counts.dead, "set_aside": counts.dead_letters}
 
 
 def _changed_at(path: Path) -> int:

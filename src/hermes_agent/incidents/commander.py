@@ -16,7 +16,7 @@ from hermes_agent.core.records import Session
 from hermes_agent.core.skills import ActivatedSkill
 from hermes_agent.core.tool_services import Provenance
 from hermes_agent.incidents.backend import SHIPPED, IncidentBackend
-from hermes_agent.incidents.reports.closeout import judge_uses, judged, keep_report, learn
+from hermes_agent.incidents.reports.closeout import judge_uses, judged, learn, save_report
 from hermes_agent.incidents.reports.report import needs_report
 from hermes_agent.incidents.response.actions import IncidentTool
 from hermes_agent.incidents.response.candidates import Findings
@@ -32,7 +32,7 @@ from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
     RunCommand,
     as_start,
-    look_at_all,
+    check_all,
     neighbours,
     start_of,
 )
@@ -88,7 +88,7 @@ class Commander:
     def _lock(self, id: str) -> asyncio.Lock:
         return self._locks.setdefault(id, asyncio.Lock())
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """For as long as the runtime lives."""
         try:
             while True:
@@ -168,7 +168,7 @@ class Commander:
         incident = await self._world.incidents.incident(id)
         if incident.state in OPEN:
             return
-        await keep_report(self._world, id, final=False)
+        await save_report(self._world, id, final=False)
         try:
             await learn(self._world, incident)
         except (UsageError, NotFound) as error:
@@ -176,7 +176,7 @@ class Commander:
         if incident.session:
             entries = await self._world.incidents.timeline(id)
             await judge_uses(self._world, incident, *judged(incident, entries))
-        await keep_report(self._world, id, final=True)
+        await save_report(self._world, id, final=True)
 
     # responding
 
@@ -202,8 +202,8 @@ class Commander:
         if start_of(await self._world.incidents.timeline(incident.id)) is None:
             watched = await self._world.watched(incident)
             own, beside = await asyncio.gather(
-                look_at_all(incident.checks, look),
-                look_at_all(neighbours(incident, watched), look, BESIDE_SECONDS),
+                check_all(incident.checks, look),
+                check_all(neighbours(incident, watched), look, BESIDE_SECONDS),
             )
             stood = "; ".join(held.line for held in (*own, *beside)) or "there is no check"
             text = self._world.redact(f"at the start: {stood}")
@@ -274,7 +274,7 @@ class Commander:
             number = 1 if key == BRIEF else int(key.rpartition("-")[2]) + 1
             if number > AGAIN:
                 return False
-            held = await look_at_all(incident.checks, look)
+            held = await check_all(incident.checks, look)
             worse = await got_worse(self._world, incident, look)
             text = again(number, held, worse, incident)
             await self._send(session, f"again-{number}", text)
@@ -301,7 +301,7 @@ class Commander:
         return brief(
             incident,
             await self._world.incidents.signals(incident=incident.id, limit=5),
-            await look_at_all(incident.checks, look),
+            await check_all(incident.checks, look),
             await near(self._world, incident),
             found,
             await earlier(self._world, incident),

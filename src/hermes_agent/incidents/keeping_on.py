@@ -8,7 +8,7 @@ from hermes_agent.core.errors import HermesError
 log = logging.getLogger("hermes.incidents")
 
 
-async def keep_on(
+async def supervise(
     what: str, step: Callable[[], Awaitable[None]], pause: Callable[[], Awaitable[None]]
 ) -> None:
     """One round after another. The same expected trouble is said once."""

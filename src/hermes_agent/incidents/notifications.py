@@ -20,7 +20,7 @@ from hermes_agent.core.incidents import (
     TimelineEntry,
 )
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.keeping_on import keep_on
+from hermes_agent.incidents.keeping_on import supervise
 from hermes_agent.incidents.notification_sinks import (
     NotificationSink,
     PermanentFailure,
@@ -80,9 +80,9 @@ class IncidentNotifications:
     def wake(self) -> None:
         self._woken.set()
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Send what is due, and tell how it goes each minute."""
-        await keep_on("sending notices", self._round, self._pause)
+        await supervise("sending notices", self._round, self._pause)
 
     async def _round(self) -> None:
         self._woken.clear()
@@ -90,7 +90,7 @@ class IncidentNotifications:
             given_up = [one for one in await self._store.notices() if one.due >= NEVER]
             self._dead = {one.id: f"{_name(one)}: {one.error}" for one in given_up}
         await self.send_due()
-        if await self.tell_progress():
+        if await self.notify_progress():
             await self.send_due()
         self.unsent = bool(await self._store.notices(due=NEVER))
 
@@ -149,7 +149,7 @@ class IncidentNotifications:
             log.warning("%s: %s; again in %.0f s", _name(notice), error, wait)
         return given_up
 
-    async def tell_progress(self) -> bool:
+    async def notify_progress(self) -> bool:
         """What happened meanwhile, once for each minute that an incident is open. Minutes in which
         no runtime lived are not made up for. Says whether there is something to send."""
         now = self._clock()

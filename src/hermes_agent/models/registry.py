@@ -15,7 +15,7 @@ from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
 from hermes_agent.models.catalogue.services import known_services, service_of
-from hermes_agent.models.keys.inline_secrets import told_secrets
+from hermes_agent.models.keys.inline_secrets import inline_secrets
 from hermes_agent.models.keys.oauth.table import login_of
 from hermes_agent.models.keys.sources import KeyOrigin, SourceRow, described, sources
 from hermes_agent.models.lazy_client import LazyWireClient, Scripted
@@ -246,7 +246,7 @@ class ModelRegistry:
         log.warning("%r in %s is left out: %s", written, setting, error.message)
 
     def _learn_told(self) -> None:
-        for place, secret in told_secrets(self._settings, self._environ):
+        for place, secret in inline_secrets(self._settings, self._environ):
             self._learn(place, secret)
 
     def _last_refresh(self) -> float:
@@ -338,7 +338,7 @@ class ModelRegistry:
                 return CredentialPool([_Lacking(_no_key(own, service))], self._clock)
             self._pools[own] = CredentialPool(found, self._clock)
             if own in self._old_pools:
-                self._pools[own].take_over(self._old_pools.pop(own))
+                self._pools[own].keep_cooldowns(self._old_pools.pop(own))
         return self._pools[own]
 
     def _lack(self, name: str) -> ModelError | None:

@@ -18,7 +18,7 @@ from hermes_agent.core.timeouts import awake
 from hermes_agent.incidents.monitoring.config import TIMEOUT, LogPattern
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.policy.path_resolvers import on_disk
-from hermes_agent.runtime.terminals.policy_shell import PolicyShell, admit, stand_in
+from hermes_agent.runtime.terminals.policy_shell import PolicyShell, admit, synthetic_session
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -73,7 +73,7 @@ class CheckRunner:
             work = folder / "work"
             await asyncio.to_thread(work.mkdir, mode=0o700, parents=True)
             return await self._run_in(
-                stand_in(id, "watch", str(work), policy), watched, seconds, by
+                synthetic_session(id, "watch", str(work), policy), watched, seconds, by
             )
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -93,7 +93,9 @@ class CheckRunner:
         """Why the log of a pattern may not be read here; empty where it may."""
         runtime = self._runtime
         workspace = str(runtime.home.terminals / "logs")
-        session = stand_in(f"log-{pattern.name}", "watch", workspace, runtime.settings.policy)
+        session = synthetic_session(
+            f"log-{pattern.name}", "watch", workspace, runtime.settings.policy
+        )
         effect = Effect(
             session.id, "read_file", {"path": pattern.path}, session.id, workspace,
             capabilities=("filesystem",), paths=(("read", pattern.path),),

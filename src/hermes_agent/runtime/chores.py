@@ -115,7 +115,7 @@ class BackgroundTasks:
             key = f"review {session.id} {talk.turns}"
             await lore.want(BackgroundTask(key, "review", body, now))
 
-    async def want_proof(self, name: str) -> str:
+    async def request_evaluation(self, name: str) -> str:
         """A proof of the skill as it is now, because somebody asks for it."""
         await self._learning.sync()
         record = await self._runtime.store.lore.skill(name)
@@ -126,7 +126,7 @@ class BackgroundTasks:
         self._woken.set()
         return key
 
-    async def keep_skill(
+    async def save_skill(
         self, name: str, files: Mapping[str, bytes], why: str, by: Provenance
     ) -> str:
         """A skill that the agent has written, of the turn that it is in."""
@@ -154,7 +154,7 @@ class BackgroundTasks:
                 else await lore.propose("skill", f"skill {name}", body, evidence, by.model)
             )
             return f"proposal {made.id}: a person must agree (`hermes proposals`)"
-        kept = await self.lessons.reviewer.keep_skill(
+        kept = await self.lessons.reviewer.save_skill(
             name, files, by="agent", model=by.model, why=f"{why} ({evidence})",
             session=by.session, turn=number,
         )  # fmt: skip
@@ -193,7 +193,7 @@ class BackgroundTasks:
 
     # doing
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Do what is due, for as long as the runtime lives."""
         begun = False
         while True:
@@ -245,9 +245,9 @@ class BackgroundTasks:
             result = await self._work(chore)
         except NoBudget as error:
             log.warning("learning rests until tomorrow: %s", error.message)
-            await lore.put_off(chore.key, today(now) + DAY, error.message, tried=False)
+            await lore.postpone(chore.key, today(now) + DAY, error.message, tried=False)
         except NotYet as later:
-            await lore.put_off(chore.key, now + LOOK_SECONDS, str(later), tried=False)
+            await lore.postpone(chore.key, now + LOOK_SECONDS, str(later), tried=False)
         except Degraded:
             raise  # it stays due: the trouble is the store's
         except ModelError as error:
@@ -269,7 +269,7 @@ class BackgroundTasks:
             log.warning("%s is given up: %s", chore.key, why)
             await lore.close_chore(chore.key, "given-up", why)
         else:
-            await lore.put_off(chore.key, now + AGAIN_SECONDS * 2**chore.tries, why)
+            await lore.postpone(chore.key, now + AGAIN_SECONDS * 2**chore.tries, why)
 
     async def _work(self, chore: BackgroundTask) -> str:
         body = chore.body
@@ -283,4 +283,4 @@ class BackgroundTasks:
             case "proof":
                 return await self.lessons.prove(body)
             case "remember":
-                return await self._learning.tell_provider(body["session"], body["after"])
+                return await self._learning.notify_provider(body["session"], body["after"])

@@ -58,8 +58,8 @@ class CommanderService:
         self._world = RuntimeBackend(runtime, watching)
         self._commander = Commander(self._world)
 
-    async def tend(self) -> None:
-        await self._commander.tend()
+    async def run(self) -> None:
+        await self._commander.run()
 
     def wake(self) -> None:
         self._commander.wake()

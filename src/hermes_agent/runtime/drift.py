@@ -21,7 +21,7 @@ from hermes_agent.incidents.drift.report import markdown
 from hermes_agent.incidents.drift.scopes.repository import Repository
 from hermes_agent.incidents.drift.store import Audits, no_room
 from hermes_agent.incidents.drift.values import SCOPES, Audit, CommandAnswer, Scope
-from hermes_agent.runtime.terminals.policy_shell import NotAllowed, PolicyShell, stand_in
+from hermes_agent.runtime.terminals.policy_shell import NotAllowed, PolicyShell, synthetic_session
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -45,7 +45,7 @@ class GatedLive:
         self._shell = PolicyShell(runtime, session, name, Actor("job", "drift", "drift"))
 
     async def ask(self, command: str) -> CommandAnswer:
-        self._runtime.touch()
+        self._runtime.note_activity()
         try:
             done = await self._shell.run(command, SECONDS)
             if done.state != "exited":
@@ -89,7 +89,7 @@ class Drift:
         id = f"drift-{uuid.uuid4().hex[:12]}"
         own = runtime.home.terminals / id
         await asyncio.to_thread(_make_room, runtime.home.path, own / "work")
-        session = stand_in(id, "drift", str(own / "work"), policy or POLICY)
+        session = synthetic_session(id, "drift", str(own / "work"), policy or POLICY)
 
         def live(wanted: str) -> GatedLive:
             chosen = wanted or name

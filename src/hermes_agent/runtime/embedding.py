@@ -215,7 +215,7 @@ class Agent:
         if self.state.session:
             session = await runtime.store.session(self.state.session)
             runtime.lend(session.id, loan)
-            await runtime.take_up(session)
+            await runtime.resume(session)
             return session
         session = await runtime.open_session(
             workspace=self._workspace,

@@ -115,7 +115,7 @@ class IncidentApi:
 
     @property
     def _incidents(self) -> "IncidentService":
-        self._runtime.touch()
+        self._runtime.note_activity()
         return self._runtime.incidents
 
     async def list_incidents(self, request: Request) -> Response:
@@ -147,7 +147,7 @@ class IncidentApi:
         id, after = request.path_params["id"], int(asked.get("after", "0"))
         wait = min(max(float(asked.get("wait", "0")), 0.0), LONGEST_WAIT)
         store, deadline = self._runtime.store.incidents, time.monotonic() + wait
-        self._runtime.touch()
+        self._runtime.note_activity()
         found: list[TimelineEntry] = list(await store.timeline(id, after))
         while not found and time.monotonic() < deadline and not self._runtime.is_stopping:
             await asyncio.sleep(LOOK_SECONDS)
@@ -202,6 +202,6 @@ class IncidentApi:
         )
 
     async def run_check(self, request: Request) -> Response:
-        done = await self._incidents.watching.run(request.path_params["name"])
+        done = await self._incidents.watching.run_check(request.path_params["name"])
         redact = self._runtime.redact
         return reply(replace(done, detail=redact(done.detail), output=redact(done.output)))

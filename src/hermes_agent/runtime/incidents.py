@@ -154,7 +154,7 @@ class IncidentService:
 
     # life
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """All of it, from when it is first wanted."""
         while not await self._is_wanted():
             with suppress(TimeoutError):
@@ -162,8 +162,8 @@ class IncidentService:
                     await self._woken.wait()
         await self._runner.clear()
         parts = (
-            self.watching.tend, self.logs.tend, self.notices.tend, self._have_jobs,
-            self.listener.tend, self.commander.tend,
+            self.watching.run, self.logs.run, self.notices.run, self._have_jobs,
+            self.listener.run, self.commander.run,
         )  # fmt: skip
         await asyncio.gather(*map(_lasting, parts))
 

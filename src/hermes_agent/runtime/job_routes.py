@@ -71,7 +71,7 @@ class JobApi:
 
     @property
     def _desk(self) -> "JobService":
-        self._runtime.touch()
+        self._runtime.note_activity()
         return self._runtime.jobs.desk
 
     async def list_jobs(self, request: Request) -> Response:
@@ -115,7 +115,7 @@ class JobApi:
         asked, id = request.query_params, _number(request)
         wait = min(max(float(asked.get("wait", "0")), 0.0), LONGEST_WAIT)
         deadline, session = time.monotonic() + wait, asked.get("for") == "session"
-        self._runtime.touch()
+        self._runtime.note_activity()
         run = await self._runtime.store.jobs.run(id)
         while not _is_there(run, session) and time.monotonic() < deadline:
             if self._runtime.is_stopping:

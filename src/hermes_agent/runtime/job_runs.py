@@ -280,7 +280,7 @@ class RunWorker:
         patient = self._worked.seconds < job.spec.timeout + UNTAKEN_SECONDS
         if patient and self._stopped_by == TIMEOUT:
             return False
-        return await self._runtime.store.withdraw(self._run.session, self.key)
+        return await self._runtime.store.cancel_message(self._run.session, self.key)
 
     async def _follow(self, job: Job) -> tuple[ev.TurnFinished, str]:
         """The end of the turn that took the message, and who stopped it. Effects in it that wait

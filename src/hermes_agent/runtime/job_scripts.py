@@ -16,7 +16,7 @@ from hermes_agent.core.records import Session
 from hermes_agent.jobs.messages import title
 from hermes_agent.jobs.scripts import BUILTIN, ScriptOutput, printed
 from hermes_agent.policy.path_resolvers import on_disk
-from hermes_agent.runtime.terminals.policy_shell import NotAllowed, admit, stand_in
+from hermes_agent.runtime.terminals.policy_shell import NotAllowed, admit, synthetic_session
 from hermes_agent.terminals.registry import kind_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Scripts:
 
     def _stand_in(self, job: Job, id: str) -> Session:
         settings, folder = self._runtime.settings, folder_of(self._runtime, job)
-        session = stand_in(id, JOBS, folder, job.spec.policy or settings.policy)
+        session = synthetic_session(id, JOBS, folder, job.spec.policy or settings.policy)
         return replace(session, terminals=job.spec.terminals or (settings.terminal.default,))
 
     def _effect(self, job: Job, session: Session, workspace: str, folder: str) -> Effect:

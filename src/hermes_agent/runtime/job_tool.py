@@ -78,7 +78,7 @@ class JobTool:
 
     async def _origin(self) -> str:
         """The chat that the session is bound to."""
-        bond = await self._runtime.store.gateway.bond_of(self._session.id)
+        bond = await self._runtime.store.gateway.binding_of(self._session.id)
         return bond.chat.target if bond is not None else ""
 
 

@@ -144,7 +144,7 @@ class JobScheduler:
                 log.warning("%s is not made: %s", script, error.message)
         self.want()
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         try:
             while True:
                 self._woken.clear()
@@ -213,7 +213,7 @@ class JobScheduler:
 
         store, now = self._runtime.store.jobs, self._runtime.clock()
         if not self._taken:
-            for run in await store.take_over():
+            for run in await store.claim_unfinished():
                 if run.state != "parked" or run.session:
                     self._begin(run)
             self._taken = True

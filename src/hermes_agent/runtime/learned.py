@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
 from hermes_agent.core.knowledge import NoteEdit, View
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_services import OpenedSkill, Provenance
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class KnowledgeToolBackend:
         self, name: str, files: Mapping[str, str], why: str, by: Provenance
     ) -> str:
         with _told():
-            kept = await self._learning.chores.keep_skill(
+            kept = await self._learning.chores.save_skill(
                 name, {path: text.encode() for path, text in files.items()}, why, by
             )
         return f"the skill {name} is kept as a {kept}; it is tried before it counts as proven"
@@ -99,7 +99,7 @@ class KnowledgeToolBackend:
         lines = [
             f"{hit.kind} {hit.ref} ({_day(hit.time)}) {hit.title}: {hit.snippet}" for hit in hits
         ]
-        return framed("recalled", "memory", "\n".join(lines))
+        return wrap_untrusted("recalled", "memory", "\n".join(lines))
 
 
 @contextmanager

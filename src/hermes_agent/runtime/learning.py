@@ -348,7 +348,7 @@ class Learning:
             id, title, [*said[:INDEXED], *summaries[-1:]], ends[-1] if ends else ""
         )
 
-    async def tell_provider(self, session: str, after: int) -> str:
+    async def notify_provider(self, session: str, after: int) -> str:
         """Hand what was said in a turn to the service that remembers beside us."""
         if (provider := self.provider) is None:
             return "no service is named any more"

@@ -97,7 +97,7 @@ class LearningApi:
 
     @property
     def _learning(self) -> "Learning":
-        self._runtime.touch()
+        self._runtime.note_activity()
         return self._runtime.learning
 
     # memory
@@ -217,7 +217,7 @@ class LearningApi:
         return reply(started, 202)
 
     async def prove_skill(self, request: Request) -> Response:
-        key = await self._learning.chores.want_proof(request.path_params["name"])
+        key = await self._learning.chores.request_evaluation(request.path_params["name"])
         return reply({"chore": key}, 202)
 
     # proposals

@@ -28,9 +28,9 @@ class Maintenance:
         self._tasks = (
             asyncio.create_task(self._keep_watch()),
             asyncio.create_task(self._keep_tidy()),
-            asyncio.create_task(self._runtime.learning.chores.tend()),
-            asyncio.create_task(self._runtime.incidents.tend()),
-            asyncio.create_task(self._runtime.jobs.tend()),
+            asyncio.create_task(self._runtime.learning.chores.run()),
+            asyncio.create_task(self._runtime.incidents.run()),
+            asyncio.create_task(self._runtime.jobs.run()),
         )
 
     @property
@@ -63,7 +63,7 @@ class Maintenance:
             change = ev.RuntimeChanged(now.state, now.reason)
             self._runtime.bus.publish(ev.Recorded("", 0, self._runtime.clock(), change))
         if now != said or not self._runtime.has_taken_over:
-            await self._runtime.take_up_all()
+            await self._runtime.resume_all()
         return now
 
     async def _keep_tidy(self) -> None:

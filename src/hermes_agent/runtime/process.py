@@ -111,13 +111,13 @@ async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
         for _ in range(HEARING):  # who came while this process stood still was there before
             await asyncio.sleep(0)
         try:
-            needed = await runtime.is_needed()
+            needed = await runtime.is_in_use()
         except Exception:
             log.exception("cannot tell whether anything needs the runtime; staying awake")
             needed = True
         # Also who is being answered: a message may be on its way in, and its turn not begun.
         if needed or server.server_state.tasks:
-            runtime.touch()
+            runtime.note_activity()
         elif runtime.idle_for() >= limit:
             log.info("nothing to do for %.0f s; going to sleep", limit)
             return

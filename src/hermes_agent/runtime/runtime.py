@@ -39,7 +39,7 @@ from hermes_agent.runtime.models.selection import ModelSelection, check_effort
 from hermes_agent.runtime.policy_gates import GateFactory
 from hermes_agent.runtime.services import ServiceFactory, ServiceManager
 from hermes_agent.runtime.terminals.pool import TerminalPool
-from hermes_agent.runtime.tools.prompt_context import look_around
+from hermes_agent.runtime.tools.prompt_context import collect_prompt_context
 from hermes_agent.runtime.tools.services import ToolServiceFactory
 from hermes_agent.runtime.turns.dependencies import EmbeddedTools, TurnDependenciesFactory
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
@@ -76,7 +76,7 @@ class Runtime:
         self.settings = settings or load_settings(self.home.config, environ)
         self._own_settings = settings is None
         self.bus = Bus()
-        self.started = self.touched = clock()
+        self.started = self.last_activity = clock()
         self._environ = environ
         self.clock, self._ticks = clock, ticks
         self._tools = tools
@@ -131,16 +131,16 @@ class Runtime:
                 lambda: self.settings, self._redactor,
             )  # fmt: skip
             self.faces = ServiceManager(self, self._make_faces)
-            await self.take_up_all()
+            await self.resume_all()
         except BaseException:
             self._lock.release()
             raise
         self._watch.begin()
         self.faces.begin()
-        self.touch()  # whoever started it finds it awake, however long that took
+        self.note_activity()  # whoever started it finds it awake, however long that took
 
     def _is_ours(self, session: Session) -> bool:
-        return session.source != "library" or self._assembly.is_lent(session.id)
+        return session.source != "library" or self._assembly.is_attached(session.id)
 
     async def _inherit(self, parent: Session, child: Session) -> None:
         """The child of a program's session has what the program granted, and goes on with it."""
@@ -154,19 +154,19 @@ class Runtime:
             await self._family.end_children(session.id)
         await self.learning.turn_ended(session, talk)
         if talk.turns == 1 and self.settings.models.uses.titles and len(talk.messages) > 1:
-            await self.choosing.give_title(session, (talk.messages[0].text, talk.last_text))
+            await self.choosing.set_title(session, (talk.messages[0].text, talk.last_text))
 
     @property
     def has_taken_over(self) -> bool:
         return self._desk.taken_over
 
-    async def take_up_all(self) -> None:
+    async def resume_all(self) -> None:
         """Go on with what the last runtime left, as soon as the store can keep it."""
         if self.store.health.state != "well":
             log.error("degraded: %s", self.store.health.reason)
             return
         try:
-            await self._desk.take_up()
+            await self._desk.resume()
             await self._family.end_orphans(self._desk.busy)
         except HermesError as trouble:
             log.error("not everything could be taken up: %s", trouble.message)
@@ -207,11 +207,11 @@ class Runtime:
         await self._lenders.tidy(lambda: self._desk.busy)
         await self.models.tidy()
 
-    def touch(self) -> None:
-        self.touched = self.clock()
+    def note_activity(self) -> None:
+        self.last_activity = self.clock()
 
     def idle_for(self) -> float:
-        return self.clock() - max(self.touched, self._desk.touched)
+        return self.clock() - max(self.last_activity, self._desk.last_activity)
 
     @property
     def redact(self) -> Redactor:
@@ -262,7 +262,7 @@ class Runtime:
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
         shown = self._assembly.specs(use, parent, loan)
         names_shown = [spec.name for spec in shown]
-        around = look_around(
+        around = collect_prompt_context(
             workspace, self.home.soul, self.clock(), places,
             await self.learning.opening(names_shown, parent, source),
         )  # fmt: skip
@@ -296,7 +296,7 @@ class Runtime:
     async def submit(self, session: Session, message: SessionMessage) -> bool:
         """Keep a message and see that it is worked on. Once this returns, it is not lost.
         False when the same key was sent before."""
-        self.touch()
+        self.note_activity()
         if self._stopping:
             raise Stopping("the runtime is stopping", "try again in a moment")
         if session.id in self._deleting:
@@ -356,11 +356,11 @@ class Runtime:
 
     async def interrupt(self, session: str, by: str = "") -> bool:
         """Stop the session's turn at once; False when it has none."""
-        self.touch()
+        self.note_activity()
         return await self._desk.interrupt(await self.store.session(session), by)
 
     async def answer(self, id: str, answer: str, by: str, names: Sequence[str] = ()) -> None:
-        self.touch()
+        self.note_activity()
         await self._desk.answer(id, answer, by, self._adopt, names)
 
     def _adopt(self, rules: str, by: str) -> None:
@@ -369,20 +369,20 @@ class Runtime:
         log.info("%s has allowed for good:\n%s", by, rules)
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
-        self.touch()
+        self.note_activity()
         await self._desk.decide(effect, decision, by)
 
     async def add(self, session: Session, *events: ev.Event) -> None:
         """Add to a session's journal what comes from outside of its turns."""
         await self._desk.add(session, *events)
 
-    async def take_up(self, session: Session) -> None:
+    async def resume(self, session: Session) -> None:
         """Go on with a turn that waits for its program's tools."""
         await self._desk.continue_turn(session)
 
     # how it is
 
-    async def is_needed(self) -> bool:
+    async def is_in_use(self) -> bool:
         """Somebody listens, a turn works or waits for an answer, or a command runs."""
         needed = bool(self.bus.listeners) or self._desk.is_active or self._watch.busy
         return needed or self.faces.busy or await self.shelf.has_running_commands()

@@ -28,7 +28,7 @@ class Service(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Live until cancelled. It is begun again when it breaks."""
         ...
 
@@ -65,7 +65,7 @@ class ServiceManager:
         self._door: HttpListener | None = None
 
     def begin(self) -> None:
-        tends = [(face.name, face.tend) for face in self._faces]
+        tends = [(face.name, face.run) for face in self._faces]
         tends += [("the door", self._tend_door)] if self._faces else []
         self._tasks = [asyncio.create_task(_lasting(name, tend)) for name, tend in tends]
 
@@ -83,7 +83,7 @@ class ServiceManager:
             self.token,
             self._runtime.incidents.notice_settings,
         )
-        await self._door.tend()
+        await self._door.run()
 
     def token(self) -> str:
         """What whoever comes by the door must know."""

@@ -44,8 +44,8 @@ class AlertListener:
     def trouble(self) -> str:
         return self._door.trouble
 
-    async def tend(self) -> None:
-        await self._door.tend()
+    async def run(self) -> None:
+        await self._door.run()
 
     def _routes(self) -> list[Route]:
         return [
@@ -88,7 +88,7 @@ class AlertListener:
             return reply({"error": error.message, "hint": "send fewer alerts at a time"}, status)
         if signature and not _signed(signature, data, token):
             return _refused()
-        self._runtime.touch()
+        self._runtime.note_activity()
         return data
 
 

@@ -190,11 +190,11 @@ class Store(Journal):
     async def waiting(self, session: str, key: str) -> SessionMessage | None:
         return await self._read(lambda db: queries.waiting(db, self._bodies, session, key))
 
-    async def withdraw(self, session: str, key: str) -> bool:
-        return await self._write("withdraw", lambda db: commands.withdraw(db, session, key))
+    async def cancel_message(self, session: str, key: str) -> bool:
+        return await self._write("withdraw", lambda db: commands.cancel_message(db, session, key))
 
-    async def sessions_with_mail(self) -> Sequence[str]:
-        return await self._read(queries.sessions_with_mail)
+    async def sessions_with_queued_messages(self) -> Sequence[str]:
+        return await self._read(queries.sessions_with_queued_messages)
 
     async def start_turn(self, session: str) -> Turn | None:
         return await self._write(
@@ -202,17 +202,18 @@ class Store(Journal):
             lambda db: commands.start_turn(db, self._bodies, session, self._fence, self._clock()),
         )
 
-    async def take_over(self) -> Sequence[Turn]:
+    async def claim_unfinished(self) -> Sequence[Turn]:
         def work(db: apsw.Connection) -> Sequence[Turn]:
             # Known to the writer at once: a turn may be started in the same transaction.
-            self._fence, turns = commands.take_over(db)
+            self._fence, turns = commands.claim_unfinished(db)
             return turns
 
         return await self._write("take_over", work)
 
-    async def take_mail(self, turn: Turn) -> Sequence[Recorded]:
+    async def take_queued_messages(self, turn: Turn) -> Sequence[Recorded]:
         return await self._write(
-            "take_mail", lambda db: commands.take_mail(db, self._bodies, turn, self._clock())
+            "take_mail",
+            lambda db: commands.take_queued_messages(db, self._bodies, turn, self._clock()),
         )
 
     async def append(self, turn: Turn, *events: Event) -> Sequence[Recorded]:
@@ -232,7 +233,7 @@ class Store(Journal):
             "charge", lambda db: add_cost(db, self._clock(), nobody, model, use, usage, cost)
         )
 
-    async def take_back(self, charge: int) -> None:
+    async def refund(self, charge: int) -> None:
         await self._write("take_back", lambda db: costs.remove(db, charge))
 
     async def events(self, session: str, after: int = 0) -> Sequence[Recorded]:

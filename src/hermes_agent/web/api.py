@@ -58,7 +58,7 @@ class ChatCompletionsApi:
 
     # as a face
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """It answers when it is asked, and has no life of its own."""
         await asyncio.Event().wait()
 
@@ -95,7 +95,7 @@ class ChatCompletionsApi:
                 return troubled("nobody is served now", "`hermes doctor`", 503)
             if not knows(request.headers.get("authorization", ""), token):
                 return troubled("this needs the API key", "the secret of gateway.token", 401)
-            self.runtime.touch()
+            self.runtime.note_activity()
             try:
                 return await handler(request)
             except HermesError as error:

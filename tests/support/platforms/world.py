@@ -57,7 +57,7 @@ class World:
         return ChannelContext(
             receive=self._receive,
             mark=lambda: self.store.gateway.mark(self.platform.name),
-            keep_mark=lambda mark: self.store.gateway.keep_mark(self.platform.name, mark),
+            save_cursor=lambda mark: self.store.gateway.save_cursor(self.platform.name, mark),
             secret=secret,
             clock=time.time,
             sleep=pause,
@@ -66,7 +66,7 @@ class World:
 
     async def _receive(self, arrived: InboundMessage, mark: str) -> None:
         await self.keeps.wait()
-        await self.store.gateway.arrive(arrived, mark)
+        await self.store.gateway.add_inbound(arrived, mark)
 
     async def connect(self) -> None:
         """Receive, and begin again whenever it ends, until it is refused."""

@@ -101,7 +101,7 @@ class BudgetReservations:
         self._told: dict[str, tuple[float, float]] = {}
         """For shared budgets: what was used when last seen, and the mark people know of."""
 
-    async def hold(
+    async def reserve(
         self, accounts: Sequence[Budget], bill: CostEstimate
     ) -> Reservation | BudgetExceeded:
         """Set aside what a call can come to. Near a limit the call is made smaller, as long as
@@ -149,7 +149,7 @@ class BudgetReservations:
         self._out.append(made)
         return made
 
-    async def reserve(self, accounts: Sequence[Budget], part: float) -> Reservation:
+    async def reserve_share(self, accounts: Sequence[Budget], part: float) -> Reservation:
         """Set a part of what is left of each budget aside, for others to use."""
         async with self._line(accounts):
             amounts = {}

@@ -14,14 +14,16 @@ PART = 0.9
 """How much of what is left goes to the children: their parent must still read what they say."""
 
 
-def carver(purse: BudgetReservations, accounts: Callable[[], Sequence[Budget]]) -> SplitBudget:
+def split_for_children(
+    purse: BudgetReservations, accounts: Callable[[], Sequence[Budget]]
+) -> SplitBudget:
     """`accounts` are the budgets of the turn; what all sessions share is not cut up: children draw
     on it themselves."""
 
     @asynccontextmanager
     async def carve(children: int, calls: int) -> AsyncIterator[BudgetShare]:
         own = [account for account in accounts() if not account.shared]
-        held = await purse.reserve(own, PART / calls)
+        held = await purse.reserve_share(own, PART / calls)
         try:
             shares = [(account.unit, held.amounts[account.key] / children) for account in own]
             tokens = [int(share) for unit, share in shares if unit == "tokens"]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_services import ToolListing, ToolProvider
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 
@@ -40,7 +40,7 @@ async def find_tools(
     rows = [f"{one.name}: {one.about}" for one in (*missing, *tools[:SHOWN])]
     lines = [] if tools else ["no tool fits"]
     if rows:  # what servers say of their tools is theirs, and may be meant to mislead
-        lines.append(framed("tools", "find_tools", "\n".join(rows)))
+        lines.append(wrap_untrusted("tools", "find_tools", "\n".join(rows)))
     if len(tools) > SHOWN:
         lines.append(f"[{len(tools) - SHOWN} more; narrow the search]")
     lines += [f"[not searched: {each}]" for each in troubles]
@@ -64,7 +64,7 @@ async def _one_described(sources: Sequence[ToolProvider], name: str) -> str:
             spec = found.spec
             arguments = msgspec.json.encode(spec.parameters).decode()
             if found.origin == "mcp":
-                arguments = framed("arguments", spec.name, arguments)
+                arguments = wrap_untrusted("arguments", spec.name, arguments)
             return f"{spec.name}: {spec.description}\narguments: {arguments}"
     return f"{name}: {trouble}"
 

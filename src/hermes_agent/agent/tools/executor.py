@@ -61,7 +61,7 @@ class ToolExecutor:
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
         at_once = parts.settings.loop.parallel_calls
         self._programs = ReplayGuards(talk, self._is_repeatable, at_once, parts.program_seconds)
-        self.traceless: set[str] = set()
+        self.unrecoverable: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
         self.closing = False
         """The process is about to end: no traceless effect is begun any more."""
@@ -230,7 +230,7 @@ class ToolExecutor:
 
     async def _intend_and_run(self, open_call: PendingCall, tool: Tool) -> None:
         arguments = self._arguments(open_call, tool)
-        if self.closing and tool.traceless:
+        if self.closing and tool.unrecoverable:
             await asyncio.Event().wait()  # the process ends; the next one begins it
         attempt = open_call.intended.attempt + 1 if open_call.intended else 1
         context = self._context(open_call)
@@ -241,7 +241,7 @@ class ToolExecutor:
             except ToolError as error:
                 return await self._finish(open_call, failed(error))
         intent = ev.CallIntended(
-            open_call.effect, open_call.call.id, tool.name, attempt, note, tool.traceless
+            open_call.effect, open_call.call.id, tool.name, attempt, note, tool.unrecoverable
         )
         await self._write(intent)
         return await self._run(open_call, tool)
@@ -256,8 +256,8 @@ class ToolExecutor:
         arguments = self._admission.arguments(open_call, tool, given)
         context = self._context(open_call)
         try:
-            if tool.traceless:
-                self.traceless.add(open_call.effect)
+            if tool.unrecoverable:
+                self.unrecoverable.add(open_call.effect)
             result = await invoke(tool, permit, context, arguments)
             if self._programs.ended(open_call.effect):
                 result = replace(result, text=f"{WENT_ASTRAY}\n{result.text}", ok=False)
@@ -271,7 +271,7 @@ class ToolExecutor:
             result, reason = None, unknown.message
         finally:
             self._programs.ended(open_call.effect)
-            self.traceless.discard(open_call.effect)
+            self.unrecoverable.discard(open_call.effect)
         if result is None:
             await self._park(open_call, reason)
         else:

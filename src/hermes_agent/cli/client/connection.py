@@ -47,7 +47,7 @@ class HttpClientConnection:
     def readline(self) -> bytes:
         return self._file.readline()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """From another thread: whoever reads from it reads its end."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -66,12 +66,12 @@ class TurnFollower:
         """From another thread: `events` ends at once, whatever it waits for."""
         self._left = True
         if self._connection is not None:
-            self._connection.hang_up()
+            self._connection.disconnect()
 
     def _opened(self, connection: HttpClientConnection) -> None:
         self._connection = connection
         if self._left:  # before there was anything to hang up
-            connection.hang_up()
+            connection.disconnect()
 
     def events(self) -> Iterator[Event]:
         """Events until the turn that took our message has ended. When the runtime dies, it is

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hermes_agent.cli.output.turn_printer import (
-    answer_said,
     consent_prompt,
     consent_typed,
+    format_answer,
     question_lines,
 )
 
@@ -76,7 +76,7 @@ class EventStream:
                 return item
 
 
-def put_question(question: Event, events: EventStream) -> str | None:
+def ask_question(question: Event, events: EventStream) -> str | None:
     """Ask on the terminal; None when no answer of ours is wanted any more."""
     print_question(question)
     typed = events.line(question["id"])
@@ -98,7 +98,7 @@ def print_question(question: Event) -> None:
 
 def drop_question(answered: Event | None) -> None:
     termios.tcflush(TERMINAL, termios.TCIFLUSH)
-    said = "no longer asked" if answered is None else answer_said(answered)
+    said = "no longer asked" if answered is None else format_answer(answered)
     print(f"\n· {said}", file=sys.stderr, flush=True)
 
 

@@ -45,7 +45,7 @@ def edited(text: str, file_name: str) -> str:
 
 
 @contextmanager
-def kept_on_trouble(text: str, file_name: str) -> Iterator[None]:
+def save_draft_on_error(text: str, file_name: str) -> Iterator[None]:
     """What somebody has written is not lost when it cannot be used."""
     try:
         yield

@@ -61,7 +61,7 @@ def consent_typed(question: Event, typed: str) -> str | None:
     return next((name for name in question["choices"] if word in (name, name[0])), None)
 
 
-def answer_said(event: Event) -> str:
+def format_answer(event: Event) -> str:
     """An `answered` event, for those who did not answer."""
     if event["answer"] is None:
         return "nobody answered in time"

@@ -155,11 +155,11 @@ def _tell_state(state: str, printer: Printer) -> None:
 def answering(api: "RuntimeClient", events: "EventStream") -> Callable[[Event], None]:
     """Put questions on the terminal and pass the answers on."""
     from hermes_agent.cli.client.follower import reach
-    from hermes_agent.cli.client.stream import put_question
+    from hermes_agent.cli.client.stream import ask_question
     from hermes_agent.cli.output.id_prefix import myself
 
     def answer(question: Event) -> None:
-        chosen = put_question(question, events)
+        chosen = ask_question(question, events)
         if chosen is not None:
             with suppress(NotFound):  # somebody or the clock was quicker, and the turn goes on
                 body: dict[str, object] = {"answer": chosen, "by": myself()}

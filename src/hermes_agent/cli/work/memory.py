@@ -221,11 +221,11 @@ def _edit(api: RuntimeClient, options: argparse.Namespace) -> Any:
     if options.text:
         notes = _reword(api, options, note, " ".join(options.text))
     else:
-        from hermes_agent.cli.output.editor import edited, kept_on_trouble
+        from hermes_agent.cli.output.editor import edited, save_draft_on_error
 
         name = f"note-{options.id}.md"
         text = edited(note["text"] + "\n", name)
-        with kept_on_trouble(text, name):
+        with save_draft_on_error(text, name):
             notes = _reword(api, options, note, text)
     if not options.json:
         print(f"note {options.id} says: {one_line(notes[0]['text'], 300)}")

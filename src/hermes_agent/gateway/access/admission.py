@@ -71,7 +71,7 @@ class Admission:
             pairing.check_name(name, channels)
         code = pairing.new_code()
         kept = pairing.kept(self._ids, code, channel, role, policy, name, self._runtime.clock())
-        await self._runtime.store.gateway.keep_pairing(kept)
+        await self._runtime.store.gateway.save_pairing(kept)
         return code
 
     async def stranger(self, kept: InboxEntry) -> HandlingResult:
@@ -133,7 +133,7 @@ class Admission:
             return Identity(before.channel, before.hash, name, role, policy, now, "code")
 
         hashed = pairing.hashed(self._ids, before.channel, code)
-        return await self._runtime.store.gateway.use_pairing(before.channel, hashed, now, let_in)
+        return await self._runtime.store.gateway.redeem_pairing(before.channel, hashed, now, let_in)
 
     async def _welcome(self, kept: InboxEntry, said: str, role: Role) -> None:
         chat = kept.arrived.chat

@@ -63,7 +63,7 @@ def _folded(settings: Mapping[str, Any], name: str) -> set[str]:
     return {one.casefold() for one in listed(settings, name)}
 
 
-def bond_key(ids: PseudonymHasher, chat: Chat, person: str = "") -> str:
+def binding_key(ids: PseudonymHasher, chat: Chat, person: str = "") -> str:
     """Names the bond of a chat; `person` is the hash of whose private one it is."""
     return ids("bond", chat.channel, chat.chat, chat.thread, person)
 

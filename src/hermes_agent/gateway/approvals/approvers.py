@@ -10,7 +10,7 @@ from hermes_agent.core.records import Session
 from hermes_agent.gateway.access.identities import (
     CLAIMED,
     OWNERS,
-    bond_key,
+    binding_key,
     listed,
     plain_name,
     who,
@@ -44,7 +44,7 @@ class ApproverDirectory:
         and groups in which they have written."""
         able = [*self._homes(""), *await self._private("", may)]
         people = [one for one in await self.people() if may(one)] if chats else []
-        for bond in await self._runtime.store.gateway.bonds() if people else ():
+        for bond in await self._runtime.store.gateway.bindings() if people else ():
             here = (one for one in people if one.channel == bond.chat.channel)
             if bond.group and any(one.hash in bond.seen for one in here):
                 able.append(bond.chat)
@@ -63,10 +63,10 @@ class ApproverDirectory:
         """Where they have written by themselves: of several threads with one of them, one."""
         asked = [one for one in await self.people(channel) if may(one)]
         found: dict[tuple[str, str], Chat] = {}
-        for bond in await self._runtime.store.gateway.bonds() if asked else ():
+        for bond in await self._runtime.store.gateway.bindings() if asked else ():
             chat = bond.chat
             here = (one for one in asked if one.channel == chat.channel)
-            if any(bond_key(self._ids, chat, one.hash) == bond.key for one in here):
+            if any(binding_key(self._ids, chat, one.hash) == bond.key for one in here):
                 found[chat.channel, chat.chat] = chat
         return list(found.values())
 
@@ -87,7 +87,7 @@ class ApproverDirectory:
         known = await self.people(channel)
         return next((one for one in known if who(one) == person), Identity(channel, person))
 
-    async def wish(self, session: Session, bond: ChatBinding | None) -> str:
+    async def describe_request(self, session: Session, bond: ChatBinding | None) -> str:
         """Whose it is, where and in which session, for those who are asked elsewhere."""
         about = f"Session `{session.id}`, {_code(session.title)}" if session.title else (
             f"Session `{session.id}`"

@@ -68,7 +68,7 @@ def put(
     return RenderedQuestion("\n\n".join(lines), _rows(made) if buttons else ())
 
 
-def put_parked(parked: Parked, ids: PseudonymHasher, *, buttons: bool) -> RenderedQuestion:
+def render_parked(parked: Parked, ids: PseudonymHasher, *, buttons: bool) -> RenderedQuestion:
     hash = parked_hash(ids, parked.effect)
     text = (
         f"Nobody knows whether this has happened ({visible(parked.reason)}):\n"

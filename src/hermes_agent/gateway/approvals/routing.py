@@ -28,8 +28,8 @@ from hermes_agent.gateway.approvals.questions import (
     may_answer,
     parked_hash,
     put,
-    put_parked,
     question_hash,
+    render_parked,
 )
 from hermes_agent.gateway.delivery.messages import rows
 from hermes_agent.gateway.supervision.directory import ChannelDirectory
@@ -73,7 +73,7 @@ class ApprovalRouter:
         self.waiting: set[str] = set()
         """Sessions that wait for an answer."""
 
-    async def put_all(self) -> None:
+    async def ask_all(self) -> None:
         """Every open question that is not in the ledger yet."""
         store = self._runtime.store
         questions, parked = await store.questions(), await store.parked()
@@ -93,7 +93,7 @@ class ApprovalRouter:
             session = await self._root(one.session)
         except NotFound:
             return True
-        bond = await self._runtime.store.gateway.bond_of(session.id)
+        bond = await self._runtime.store.gateway.binding_of(session.id)
         places = await self._places(session, bond, one)
         asked = any(place.may and place.note != NOBODY for place in places)
         made: list[NewDelivery] = []
@@ -103,7 +103,7 @@ class ApprovalRouter:
             shown = self._shown(one, buttons, place) if place.may else _waiting(one, asked)
             text = shown.text
             if place.elsewhere:
-                text = f"{await self._whom.wish(session, bond)}\n\n{text}"
+                text = f"{await self._whom.describe_request(session, bond)}\n\n{text}"
             text = f"{text}\n\n{place.note}" if place.note else text
             at = f"{key}/{self._ids(place.chat.target)}"
             made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
@@ -119,7 +119,7 @@ class ApprovalRouter:
             return put(
                 one, self._ids, buttons=buttons, group=place.group, elsewhere=place.elsewhere
             )
-        return put_parked(one, self._ids, buttons=buttons)
+        return render_parked(one, self._ids, buttons=buttons)
 
     async def _root(self, id: str) -> Session:
         session = await self._runtime.store.session(id)

@@ -28,7 +28,7 @@ MORE = " …"
 
 @dataclass
 class Draft:
-    bond: ChatBinding
+    binding: ChatBinding
     key: str
     stream: "RedactingStream"
     text: str = ""
@@ -99,7 +99,7 @@ class Drafts:
             return ""
         text = draft.text + draft.stream.end()
         id = await self._finished(draft)
-        channel = self._live.channel(draft.bond.chat.channel)
+        channel = self._live.channel(draft.binding.chat.channel)
         if id and text.strip() and channel is not None:
             await self._send(draft, channel, self._fit(draft, text, ""))
         return id
@@ -121,12 +121,12 @@ class Drafts:
         self._ended.clear()
 
     async def _show(self, draft: Draft) -> None:
-        pace = self._pace * (2 if draft.bond.group else 1)
+        pace = self._pace * (2 if draft.binding.group else 1)
         while not draft.broken and not await _is_over(draft, pace):
             text = draft.text
             if not text.strip() or text == draft.shown:
                 continue
-            channel = self._live.channel(draft.bond.chat.channel)
+            channel = self._live.channel(draft.binding.chat.channel)
             if channel is None or (not draft.id and await self._others_wait(draft)):
                 continue
             await self._send(draft, channel, self._fit(draft, text, MORE))
@@ -134,20 +134,20 @@ class Drafts:
 
     def _fit(self, draft: Draft, text: str, end: str) -> str:
         """As much of it as one message holds."""
-        manifest: Manifest | None = self._live.manifest(draft.bond.chat.channel)
+        manifest: Manifest | None = self._live.manifest(draft.binding.chat.channel)
         longest = manifest.longest if manifest else LONGEST
         first = split(text.rstrip(), longest - len(end) - 20, utf16)[0]
         return (first.rpartition("\n\n(1/")[0] or first) + end
 
     async def _send(self, draft: Draft, channel: Channel, text: str) -> None:
-        outgoing = OutboundMessage(draft.bond.chat, text, edit=draft.id, kind="reply")
+        outgoing = OutboundMessage(draft.binding.chat, text, edit=draft.id, kind="reply")
         try:
             draft.sent += 1
             async with asyncio.timeout(self._patience):
                 id = await channel.send(outgoing, f"{draft.key}/{draft.sent}")
             draft.id = draft.id or id
         except TimeoutError:
-            log.info("a draft on %s takes too long", draft.bond.chat.channel)
+            log.info("a draft on %s takes too long", draft.binding.chat.channel)
             draft.broken = True
         except SendError as error:
             if error.after is not None and error.after <= self._patience:
@@ -155,12 +155,12 @@ class Drafts:
             else:
                 draft.broken = True
         except HermesError as error:
-            log.warning("a draft on %s: %s", draft.bond.chat.channel, error.message)
+            log.warning("a draft on %s: %s", draft.binding.chat.channel, error.message)
             draft.broken = True
 
     async def _others_wait(self, draft: Draft) -> bool:
         """Whether something waits to be sent there before it."""
-        chat = draft.bond.chat
+        chat = draft.binding.chat
         waiting = await self._runtime.store.gateway.deliveries(
             channel=chat.channel, state="waiting", limit=200
         )

@@ -76,7 +76,7 @@ class Outbox:
         self._troubles, self.paused_until = 0, 0.0
         self._woken.set()
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Live until cancelled. What is under way then has a moment to end; else it is found again,
         perhaps doubtful."""
         try:

@@ -68,7 +68,7 @@ class ReplyPublisher:
         self._taken: dict[str, str] = {}
         """The last message that a session has taken, by its key."""
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -116,7 +116,7 @@ class ReplyPublisher:
         if known is None or known[0] < now:
             if len(self._bonds) > MOST_REMEMBERED:
                 self._bonds.clear()
-            bond = await self._runtime.store.gateway.bond_of(session)
+            bond = await self._runtime.store.gateway.binding_of(session)
             known = self._bonds[session] = (now + REMEMBER_SECONDS, bond)
         return known[1]
 
@@ -132,7 +132,7 @@ class ReplyPublisher:
                 self._hand(recorded.session, recorded)
                 continue
             async with self._surviving():
-                for behind in await self._runtime.store.gateway.bonds(behind=True):
+                for behind in await self._runtime.store.gateway.bindings(behind=True):
                     if behind.session not in self._queues:
                         self._hand(behind.session, None)
                 await self._put_all()
@@ -171,7 +171,7 @@ class ReplyPublisher:
     async def _tell_news(self, session: str, recorded: ev.Recorded | None) -> None:
         event = None if recorded is None else recorded.event
         if event is None or isinstance(event, _SAID):
-            if (bond := await self._runtime.store.gateway.bond_of(session)) is not None:
+            if (bond := await self._runtime.store.gateway.binding_of(session)) is not None:
                 await self._tell_on_its_own(bond)
             return
         if isinstance(event, ev.QuestionAsked | ev.CallParked):
@@ -182,7 +182,7 @@ class ReplyPublisher:
 
     async def _put_all(self) -> None:
         async with self._putting:
-            await self._asking.put_all()
+            await self._asking.ask_all()
 
     async def _tell_on_its_own(self, bond: ChatBinding) -> None:
         """What is wrong with one session does not keep the others from being told."""

@@ -31,7 +31,7 @@ class CommandContext(NamedTuple):
 
     router: "Router"
     identity: Identity
-    bond: ChatBinding | None
+    binding: ChatBinding | None
     kept: InboxEntry
 
     @property
@@ -39,9 +39,9 @@ class CommandContext(NamedTuple):
         return self.identity.role == "owner"
 
     async def session(self) -> Session:
-        if self.bond is None:
+        if self.binding is None:
             raise UsageError("nothing was said here yet", "write something")
-        return await self.router.runtime.store.session(self.bond.session)
+        return await self.router.runtime.store.session(self.binding.session)
 
 
 class ChatCommand(NamedTuple):
@@ -81,15 +81,15 @@ async def _help(here: CommandContext, _words: str) -> str:
 
 
 async def _new(here: CommandContext, _words: str) -> str:
-    if here.bond is not None:
-        await here.router.runtime.interrupt(here.bond.session, who(here.identity))
+    if here.binding is not None:
+        await here.router.runtime.interrupt(here.binding.session, who(here.identity))
     await here.router.open(here.kept, here.identity)
     return "A new session begins with your next message."
 
 
 async def _stop(here: CommandContext, _words: str) -> str:
-    stopped = here.bond is not None and await here.router.runtime.interrupt(
-        here.bond.session, who(here.identity)
+    stopped = here.binding is not None and await here.router.runtime.interrupt(
+        here.binding.session, who(here.identity)
     )
     return "Stopping." if stopped else "There was nothing to stop."
 
@@ -128,12 +128,12 @@ def _why_again(end: ev.TurnFinished | None) -> str:
 async def _status(here: CommandContext, _words: str) -> str:
     runtime = here.router.runtime
     lines = []
-    if here.bond is not None:
+    if here.binding is not None:
         session = await here.session()
         waits = len([one for one in await runtime.store.questions() if one.session == session.id])
         lines = [f"session {session.id}: {session.state}, {session.model}"]
         lines += [f"{waits} open questions"] if waits else []
-        lines.append(f"while it works, messages {_BUSY[here.bond.busy]}")
+        lines.append(f"while it works, messages {_BUSY[here.binding.busy]}")
     if here.owner:
         lines += [
             f"{len(runtime.working)} sessions at work",
@@ -218,18 +218,18 @@ def _job_line(job: "Job") -> str:
 
 async def _approve(here: CommandContext, words: str) -> str:
     short, _, answer = words.partition(" ")
-    return await here.router.answers.answer(here.identity, here.bond, short, answer or "yes")
+    return await here.router.answers.answer(here.identity, here.binding, short, answer or "yes")
 
 
 async def _deny(here: CommandContext, words: str) -> str:
-    return await here.router.answers.answer(here.identity, here.bond, words, "no")
+    return await here.router.answers.answer(here.identity, here.binding, words, "no")
 
 
 async def _answer(here: CommandContext, words: str) -> str:
     short, _, answer = words.partition(" ")
     if not answer.strip():
         raise UsageError("answer what: /answer ID WORDS")
-    return await here.router.answers.answer(here.identity, here.bond, short, answer.strip())
+    return await here.router.answers.answer(here.identity, here.binding, short, answer.strip())
 
 
 async def _approvals(here: CommandContext, _words: str) -> str:

@@ -54,7 +54,7 @@ class Inbox:
         """Deal with a row that was set aside once more."""
         self._put(kept)
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Live until cancelled. What is not dealt with then is dealt with next time."""
         try:
             while True:

@@ -32,7 +32,7 @@ from hermes_agent.gateway.access.admission import Admission, HandlingResult
 from hermes_agent.gateway.access.identities import (
     IdentityResolver,
     attributed,
-    bond_key,
+    binding_key,
     plain_text,
     who,
 )
@@ -136,7 +136,7 @@ class Router:
         bond = await self._bond(arrived, identity)
         if bond is not None and identity.hash not in bond.seen:
             seen = (*bond.seen[1 - MOST_SEEN :], identity.hash)
-            await self.runtime.store.gateway.keep_bond(replace(bond, seen=seen))
+            await self.runtime.store.gateway.save_binding(replace(bond, seen=seen))
 
     # messages
 
@@ -228,10 +228,10 @@ class Router:
         return f"group-{self._bond_key(arrived, identity)}" if arrived.group else who(identity)
 
     def _bond_key(self, arrived: InboundMessage, identity: Identity) -> str:
-        return bond_key(self.ids, arrived.chat, "" if arrived.group else identity.hash)
+        return binding_key(self.ids, arrived.chat, "" if arrived.group else identity.hash)
 
     async def _bond(self, arrived: InboundMessage, identity: Identity) -> ChatBinding | None:
-        bond = await self.runtime.store.gateway.bond(self._bond_key(arrived, identity))
+        bond = await self.runtime.store.gateway.binding(self._bond_key(arrived, identity))
         if bond is None:
             return None
         try:
@@ -260,21 +260,21 @@ class Router:
     ) -> ChatBinding:
         """From here on the chat's messages go to this session, and its news come here."""
         key = self._bond_key(arrived, identity)
-        before = await self.runtime.store.gateway.bond(key)
+        before = await self.runtime.store.gateway.binding(key)
         if before is not None and before.session == session.id:
             return before
-        elsewhere = await self.runtime.store.gateway.bond_of(session.id)
+        elsewhere = await self.runtime.store.gateway.binding_of(session.id)
         told = elsewhere.told if elsewhere else await self.runtime.store.last_number(session.id)
         busy: Busy = before.busy if before else self.runtime.settings.gateway.busy
         seen = before.seen if before else (identity.hash,) if arrived.group else ()
         bond = ChatBinding(key, session.id, arrived.chat, told, arrived.group, busy, seen)
-        await self.runtime.store.gateway.keep_bond(bond)
+        await self.runtime.store.gateway.save_binding(bond)
         return bond
 
     async def set_busy(self, kept: InboxEntry, identity: Identity, busy: str) -> None:
         bond = await self._bond(kept.arrived, identity) or await self.open(kept, identity)
         chosen = msgspec.convert(busy, Busy)
-        await self.runtime.store.gateway.keep_bond(replace(bond, busy=chosen))
+        await self.runtime.store.gateway.save_binding(replace(bond, busy=chosen))
 
     async def _workspace(self, arrived: InboundMessage, identity: Identity) -> str:
         if named := self.runtime.settings.gateway.workspace:

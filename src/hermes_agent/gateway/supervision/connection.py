@@ -56,7 +56,7 @@ class ChannelConnection:
         self.error = ""
         self.hint = ""
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Live until cancelled."""
         failures, wait = 0, 0.0
         while True:

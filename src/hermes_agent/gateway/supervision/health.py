@@ -53,7 +53,7 @@ class Liveness:
         self._again = asyncio.Event()
         self.proof = ChannelHealth(line.name)
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Live until cancelled."""
         self.proof = (await self._ledger.proofs()).get(self._line.name, self.proof)
         await self._sleep(min(SETTLE_SECONDS, self._settings().probe_seconds))
@@ -89,7 +89,7 @@ class Liveness:
             else:
                 log.warning("%s is not proven to hear: %s", self._line.name, error)
                 await self._was_not_proven(now, error)
-            await self._ledger.keep_proof(self.proof)
+            await self._ledger.save_health(self.proof)
             return self.proof
 
     async def test(self, patience: float) -> ChannelHealth:

@@ -51,9 +51,9 @@ class ChannelSupervisor:
     def begin(self) -> None:
         name = self.manifest.name
         self._tasks = [
-            asyncio.create_task(self._gateway.lasting(name, self.line.tend)),
-            asyncio.create_task(self._gateway.lasting(f"the proof of {name}", self.liveness.tend)),
-            asyncio.create_task(self._gateway.lasting(f"the sender of {name}", self.outbox.tend)),
+            asyncio.create_task(self._gateway.supervise(name, self.line.run)),
+            asyncio.create_task(self._gateway.supervise(f"the proof of {name}", self.liveness.run)),
+            asyncio.create_task(self._gateway.supervise(f"the sender of {name}", self.outbox.run)),
         ]
 
     async def end(self) -> None:
@@ -85,7 +85,7 @@ class ChannelSupervisor:
             "error": self.line.error or proof.error or self.outbox.trouble,
             "hint": self.line.hint,
             "new": counts.new,
-            "set_aside": counts.set_aside,
+            "set_aside": counts.dead_letters,
             "waiting": counts.waiting,
             "oldest": counts.oldest,
             "dead": counts.dead,

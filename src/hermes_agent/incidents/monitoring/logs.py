@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hermes_agent.core.incidents import IncidentStore, IngestResult, LogCursor, Signal
 from hermes_agent.core.patterns import matches
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.keeping_on import keep_on
+from hermes_agent.incidents.keeping_on import supervise
 from hermes_agent.incidents.monitoring.config import LogPattern
 
 log = logging.getLogger("hermes.incidents")
@@ -153,8 +153,8 @@ class LogReader:
         """Patterns whose log may not be read, and why."""
         return {name: why for (name, _), (why, _) in self._judged.items() if why}
 
-    async def tend(self) -> None:
-        await keep_on("following logs", self.look, lambda: asyncio.sleep(LOOK_SECONDS))
+    async def run(self) -> None:
+        await supervise("following logs", self.look, lambda: asyncio.sleep(LOOK_SECONDS))
 
     async def look(self) -> None:
         """Read what is new in each log, once for all of its patterns."""
@@ -202,7 +202,7 @@ class LogReader:
             if places.get(path) != piece.place:
                 # After the signals: a runtime that dies in between raises them again.
                 places[path] = piece.place
-                await self._store.keep_log_place(piece.place)
+                await self._store.save_log_cursor(piece.place)
             more = piece.more
 
     async def _wait_for(self, path: str, places: dict[str, LogCursor]) -> None:
@@ -212,7 +212,7 @@ class LogReader:
         self.missing[path] = "it is not there, is no file, or may not be read"
         if path not in places and not await asyncio.to_thread(os.path.lexists, path):
             places[path] = LogCursor(path, "0:0:0:0", 0)
-            await self._store.keep_log_place(places[path])
+            await self._store.save_log_cursor(places[path])
 
     async def _match(self, pattern: LogPattern, text: str) -> None:
         if not text or not matches(pattern.pattern, text):

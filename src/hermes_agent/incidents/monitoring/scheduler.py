@@ -17,7 +17,7 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.keeping_on import keep_on
+from hermes_agent.incidents.keeping_on import supervise
 from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, LoadedChecks, Watched
 
 log = logging.getLogger("hermes.incidents")
@@ -129,15 +129,15 @@ class CheckScheduler:
                 log.warning("checks/%s: %s", problem, problem.hint)
         return self.loaded
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Run what is due, for as long as the runtime lives."""
         try:
-            await keep_on("watching", self.begin_due, lambda: asyncio.sleep(LOOK_SECONDS))
+            await supervise("watching", self.start_due, lambda: asyncio.sleep(LOOK_SECONDS))
         finally:
             for task in self._running.values():
                 task.cancel()
 
-    async def begin_due(self) -> None:
+    async def start_due(self) -> None:
         loaded = await self.look()
         states = await self._known()
         now = self._clock()
@@ -173,7 +173,7 @@ class CheckScheduler:
             self._states = {state.name: state for state in await self._store.check_states()}
         return self._states
 
-    async def run(self, name: str) -> CheckOutcome:
+    async def run_check(self, name: str) -> CheckOutcome:
         """Run one now, by hand. That it holds counts; a failure is shown, and whether it lasts is
         found out on schedule."""
         for watched in (await self.look()).checks:
@@ -217,7 +217,7 @@ class CheckScheduler:
         states[watched.name] = replace(before, last=state.last)
         await self._say(watched, before, state, began, outcome.refused)
         states[watched.name] = state
-        await self._store.keep_check(state)
+        await self._store.save_check(state)
         return outcome
 
     async def _say(

@@ -69,7 +69,7 @@ async def learns(world: IncidentBackend, incident: Incident) -> bool:
 # the report
 
 
-async def keep_report(world: IncidentBackend, id: str, *, final: bool) -> IncidentReport:
+async def save_report(world: IncidentBackend, id: str, *, final: bool) -> IncidentReport:
     """Write the report's files, and make it known to whoever searches. The entry that says so is
     the last thing that is done for an incident."""
     made = await report(world, id)
@@ -77,7 +77,7 @@ async def keep_report(world: IncidentBackend, id: str, *, final: bool) -> Incide
     data = world.redact(msgspec.json.format(msgspec.json.encode(as_json(made))).decode())
     await asyncio.to_thread(_write, world, id, text, data)
     if final:
-        await world.lore.put_docs([_doc(made, world.redact)])
+        await world.lore.save_documents([_doc(made, world.redact)])
         where = str(world.folder / f"{id}.md")
         await world.incidents.change(id, [("report", f"report: {where}", {"path": where})])
     return made

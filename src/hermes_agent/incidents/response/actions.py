@@ -38,9 +38,9 @@ from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
     Baseline,
     CheckResult,
-    look_at,
-    look_at_all,
-    look_twice,
+    check_all,
+    check_once,
+    check_twice,
     neighbours,
     start_of,
 )
@@ -180,7 +180,7 @@ class IncidentTool:
             name, Check(given["command"], Expectation(output=given["output"])), incident.service,
             incident.terminal, incident.severity, incident.owner,
         )  # fmt: skip
-        held = await look_at(check, self.look)
+        held = await check_once(check, self.look)
         if held.ok:
             raise ToolError(
                 "this check holds now, so it cannot show that anything was mended",
@@ -200,13 +200,13 @@ class IncidentTool:
     ) -> tuple[tuple[CheckResult, ...], tuple[CheckResult, ...]]:
         """How its own checks stand, and what got worse beside them."""
         own = (
-            await look_twice(incident.checks, self.look, self._world.sleep)
+            await check_twice(incident.checks, self.look, self._world.sleep)
             if twice
-            else await look_at_all(incident.checks, self.look)
+            else await check_all(incident.checks, self.look)
         )
         start = start_of(entries) or Baseline({}, {})
         near = neighbours(incident, await self._world.watched(incident))
-        return own, start.worse(await look_at_all(near, self.look, BESIDE_SECONDS))
+        return own, start.worse(await check_all(near, self.look, BESIDE_SECONDS))
 
     async def _verify(
         self,

@@ -13,8 +13,8 @@ from hermes_agent.incidents.response.context import findings
 from hermes_agent.incidents.response.copies import (
     KEPT,
     copies_made,
-    keep_script,
-    kept_copies,
+    copy_script,
+    stored_copies,
     undo_script,
 )
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
@@ -68,7 +68,7 @@ class Assistance:
     ) -> tuple[str, Line]:
         """Copy paths aside; what is said, and the timeline's entry."""
         number = 1 + sum(KEPT in entry.data for entry in entries)
-        script = keep_script(self._id, number, paths)
+        script = copy_script(self._id, number, paths)
         seen = await self._world.look(self._session, script, None, source=COPIES)
         made, failed = copies_made(self._id, number, paths, seen.output)
         if not made:
@@ -95,7 +95,7 @@ class Assistance:
         )  # fmt: skip
 
     def undo_script(self, entries: Sequence[TimelineEntry]) -> str:
-        if not (copies := kept_copies(entries)):
+        if not (copies := stored_copies(entries)):
             raise ToolError("no copies are kept that could be put back", retry="never")
         return undo_script(copies)
 

@@ -16,7 +16,7 @@ from hermes_agent.incidents.response.verification import (
     Baseline,
     CheckResult,
     RunCommand,
-    look_at_all,
+    check_all,
     neighbours,
     start_of,
 )
@@ -34,7 +34,7 @@ async def got_worse(
     """Checks beside it that held at the start and do not now."""
     start = start_of(await world.incidents.timeline(incident.id)) or Baseline({}, {})
     near = neighbours(incident, await world.watched(incident))
-    return start.worse(await look_at_all(near, look, BESIDE_SECONDS))
+    return start.worse(await check_all(near, look, BESIDE_SECONDS))
 
 
 async def findings(

@@ -26,7 +26,7 @@ class Copy(Struct, frozen=True):
     """There was nothing at this path."""
 
 
-def keep_script(id: str, number: int, paths: Sequence[str], root: str = FOLDER) -> str:
+def copy_script(id: str, number: int, paths: Sequence[str], root: str = FOLDER) -> str:
     """Prints for each path by its number whether it was kept, absent, or could not be kept."""
     if not paths or len(paths) > PATHS:
         raise ToolError(f"keep needs 1 to {PATHS} paths", retry="changed")
@@ -59,7 +59,7 @@ def copies_made(
     return made, [path for at, path in enumerate(paths) if said.get(at, "failed") == "failed"]
 
 
-def kept_copies(entries: Sequence[TimelineEntry]) -> list[Copy]:
+def stored_copies(entries: Sequence[TimelineEntry]) -> list[Copy]:
     """What can be put back, the newest first; the oldest copy of a path is its original."""
     found: list[Copy] = []
     for entry in entries:

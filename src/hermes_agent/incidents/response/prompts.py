@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import Incident, MonitoredService, Signal
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import line, ranked
@@ -45,7 +45,7 @@ def block(value: Mapping[str, Any]) -> str:
 
 def _foreign(kind: str, source: str, text: str) -> str:
     """What others said, which never looks like a block of ours."""
-    return framed(kind, source, text.replace("```", "'''"))
+    return wrap_untrusted(kind, source, text.replace("```", "'''"))
 
 
 def clean(text: str) -> str:

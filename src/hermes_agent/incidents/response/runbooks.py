@@ -22,8 +22,8 @@ from hermes_agent.incidents.response.evidence import (
 )
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.stability import LASTS
-from hermes_agent.incidents.response.unattended import RUNBOOK, stands_alone
-from hermes_agent.incidents.response.verification import look_at_all
+from hermes_agent.incidents.response.unattended import RUNBOOK, runs_unattended
+from hermes_agent.incidents.response.verification import check_all
 
 _SAID = r"^{what}: (.+)$"
 """How a step of a runbook says what it has found out: `component` or `locus`."""
@@ -60,7 +60,9 @@ async def _choice(
         return None, "no proven runbook fits"
     if len(fitting) > 1:
         return None, f"several runbooks fit, so none is worked through alone: {names}"
-    if not await _is_asked_for(world, incident) and not await stands_alone(world, fitting[0].skill):
+    if not await _is_asked_for(world, incident) and not await runs_unattended(
+        world, fitting[0].skill
+    ):
         return None, f"{names} fits, and its runbook has healed no drill alone yet"
     return fitting[0], f"{names} is worked through without a model"
 
@@ -86,10 +88,10 @@ async def healed(
     seen = await transcript(world.journal, session, world.results, incident.checks)
     if not incident.checks or seen.only_looked:
         return False
-    held = await look_at_all(incident.checks, look)
+    held = await check_all(incident.checks, look)
     if not all(one.ok for one in held):
         await world.sleep(SETTLE_SECONDS)
-        held = await look_at_all(incident.checks, look)
+        held = await check_all(incident.checks, look)
     if not all(one.ok for one in held) or await got_worse(world, incident, look):
         return False
     causes = {one.name: one.incident for one in await world.skills()}

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.response.facts import ServiceFacts
-from hermes_agent.incidents.response.verification import CheckResult, RunCommand, look_at_all
+from hermes_agent.incidents.response.verification import CheckResult, RunCommand, check_all
 
 LASTS = "all checks hold, and nothing was seen that would make them fail again"
 ROUNDS, MORE_ROUNDS = 2, 2
@@ -109,7 +109,7 @@ async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]
     for _ in range(ASKED):
         if ports:
             await given.ask(request_script(ports), None)
-        held = await look_at_all(given.checks, given.look)
+        held = await check_all(given.checks, given.look)
         if failing := tuple(one for one in held if not one.ok):
             return failing
     await given.sleep(seconds)
@@ -304,9 +304,7 @@ async def _unmade(given: StabilityWatch) -> str:
         waited += JOB_POLL
         if (await given.look(stat, None)).output != first:
             return ""
-        if failing := [
-            one.line for one in await look_at_all(given.checks, given.look) if not one.ok
-        ]:
+        if failing := [one.line for one in await check_all(given.checks, given.look) if not one.ok]:
             return f"not for long: {failing[0]}"
     why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
     return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"

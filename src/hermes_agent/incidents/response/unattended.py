@@ -12,7 +12,7 @@ RUNBOOK = "runbook"
 drill asks for it."""
 
 
-async def stands_alone(world: IncidentBackend, skill: SkillOption) -> bool:
+async def runs_unattended(world: IncidentBackend, skill: SkillOption) -> bool:
     """Whether a runbook may work without a model: as it stands it has healed a drill by itself, by
     the word of the hidden checks, the last time too; or a person has called it proven."""
     if skill.state != "proven":

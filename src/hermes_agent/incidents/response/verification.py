@@ -40,7 +40,9 @@ class CheckResult(Struct, frozen=True):
         return f"{self.name}: holds" if self.ok else f"{self.name}: FAILS: {self.detail}"
 
 
-async def look_at(check: WatchedCheck, look: RunCommand, most: float | None = None) -> CheckResult:
+async def check_once(
+    check: WatchedCheck, look: RunCommand, most: float | None = None
+) -> CheckResult:
     limit = check.check.timeout
     if most is not None:
         limit = most if limit is None else min(limit, most)
@@ -52,22 +54,22 @@ async def look_at(check: WatchedCheck, look: RunCommand, most: float | None = No
     )  # fmt: skip
 
 
-async def look_at_all(
+async def check_all(
     checks: Sequence[WatchedCheck], look: RunCommand, most: float | None = None
 ) -> tuple[CheckResult, ...]:
     """All at once, each for as long as it may take, or `most` seconds."""
-    return tuple(await asyncio.gather(*(look_at(check, look, most) for check in checks)))
+    return tuple(await asyncio.gather(*(check_once(check, look, most) for check in checks)))
 
 
-async def look_twice(
+async def check_twice(
     checks: Sequence[WatchedCheck], look: RunCommand, sleep: Callable[[float], Awaitable[None]]
 ) -> tuple[CheckResult, ...]:
     """What fails at either look fails."""
-    first = await look_at_all(checks, look)
+    first = await check_all(checks, look)
     if not all(held.ok for held in first):
         return first
     await sleep(APART_SECONDS)
-    return await look_at_all(checks, look)
+    return await check_all(checks, look)
 
 
 def neighbours(incident: Incident, watched: Sequence[WatchedCheck]) -> tuple[WatchedCheck, ...]:

@@ -238,7 +238,7 @@ class Memory:
         gone = {str(id) for id in self._indexed.keys() - notes.keys()}
         gone |= {doc.ref for doc in docs if self._danger(doc.text)}
         if docs:
-            await self._lore.put_docs([doc for doc in docs if doc.ref not in gone])
+            await self._lore.save_documents([doc for doc in docs if doc.ref not in gone])
         if gone:
             await self._lore.drop_docs("note", sorted(gone))
         self._indexed = {id: (note.text, note.updated) for id, note in notes.items()}

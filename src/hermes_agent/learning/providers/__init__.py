@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 
 Said = tuple[Literal["user", "assistant"], str]
 """Who spoke, and the words."""
@@ -74,4 +74,4 @@ def fenced(name: str, lines: Sequence[str]) -> str:
     if not kept:
         return ""
     about = f"Background that {name} keeps from earlier conversations. The user did not say it now."
-    return framed("memory-context", name, "\n".join((about, *kept)))
+    return wrap_untrusted("memory-context", name, "\n".join((about, *kept)))

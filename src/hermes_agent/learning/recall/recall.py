@@ -133,7 +133,7 @@ class Recall:
             parts.append(text.strip()[: max(0, room // left - 1)])
             room -= len(parts[-1]) + 1
         doc = Doc("session", session, clipped(title, 200), "\n".join(parts), time=self._clock())
-        await self._lore.put_docs([doc])
+        await self._lore.save_documents([doc])
 
     async def embed_some(self, limit: int) -> int:
         """Make vectors for documents that have none, a few at a time; how many were made. Raises
@@ -145,7 +145,7 @@ class Recall:
             return 0
         made = await self._embedder.embed([f"{doc.title}\n{doc.text}" for doc in docs])
         vectors = {(doc.kind, doc.ref): one for doc, one in zip(docs, made, strict=True)}
-        await self._lore.put_vectors(self._embedder.name, vectors)
+        await self._lore.save_vectors(self._embedder.name, vectors)
         self._vectors = None
         return len(docs)
 

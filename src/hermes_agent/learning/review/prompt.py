@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from hermes_agent.core.knowledge import Note, View
 from hermes_agent.core.settings.root import LearningSettings
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.learning.review.transcript import ShownTranscript
 from hermes_agent.learning.review.triggers import Trigger
 
@@ -154,12 +154,12 @@ def _notes(notes: Sequence[Note]) -> list[str]:
         if left < 0:
             break
         lines.append(line)
-    return [framed("notes", "memory", "\n".join(lines))] if lines else []
+    return [wrap_untrusted("notes", "memory", "\n".join(lines))] if lines else []
 
 
 def _skills(near: Sequence[NearSkill]) -> list[str]:
     if not near:
         return []
     listed = "\n".join(f"{skill.name}: {skill.description}" for skill in near)
-    whole = [framed("skill", skill.name, skill.text) for skill in near if skill.text]
-    return [framed("skills", "the skills that fit best", listed), *whole]
+    whole = [wrap_untrusted("skill", skill.name, skill.text) for skill in near if skill.text]
+    return [wrap_untrusted("skills", "the skills that fit best", listed), *whole]

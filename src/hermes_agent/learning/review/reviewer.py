@@ -69,7 +69,7 @@ class SkillReader(Likeness, Protocol):
         """With `base`, only if that is still the current version's digest."""
         ...
 
-    async def keep_pending(
+    async def save_pending(
         self,
         name: str,
         files: Mapping[str, bytes],
@@ -179,7 +179,7 @@ class Reviewer:
             await self._lore.reopen_proposal(proposal.id)
             raise
 
-    async def keep_skill(
+    async def save_skill(
         self,
         name: str,
         files: Mapping[str, bytes],
@@ -200,7 +200,7 @@ class Reviewer:
                 f"take another name, or `hermes skills restore {name}`",
             )
         if before is not None and before.state in {"given", "proven"}:
-            version = await self._skills.keep_pending(name, files, by=by, model=model, why=why)
+            version = await self._skills.save_pending(name, files, by=by, model=model, why=why)
             digest, words = version.digest, f"candidate (version {version.number}, pending)"
         else:
             base = before.digest if before else ""
@@ -262,7 +262,7 @@ class Reviewer:
                 body["name"], number, state="proven", why=body["why"], by="review"
             )
             return f"{body['name']}: version {number} is in use"
-        kept = await self.keep_skill(
+        kept = await self.save_skill(
             body["name"],
             await self._files(body["name"], body["files"], body["base"]),
             by="review",

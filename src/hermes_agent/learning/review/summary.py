@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes_agent.core.events import Recorded
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.structured_output import Ask
 
@@ -49,7 +49,7 @@ async def summarise(
         return None
     prompt = ASKED.format(most=SUMMARY_CHARS)
     if before:
-        prompt += UPDATED + "\n\n" + framed("summary", f"session {session}", before)
+        prompt += UPDATED + "\n\n" + wrap_untrusted("summary", f"session {session}", before)
     answer = await ask("review", SYSTEM, f"{prompt}\n\n{seen.text}", MOST_OUTPUT)
     text = shortened(answer.text) or before
     if not text:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 
 SHOWN_CHARS = 24_000
 """Of all that is shown at once."""
@@ -72,7 +72,7 @@ def shown(transcripts: Sequence[ReviewTranscript], most: int = SHOWN_CHARS) -> S
         text = "\n".join(f"L{line.number} {line.text}".replace("\n", "\n    ") for line in mine)
         titled = f": {transcript.title}" if transcript.title else ""
         source = f"session {transcript.session}{titled}"
-        blocks.append(framed("transcript", source, text))
+        blocks.append(wrap_untrusted("transcript", source, text))
     return ShownTranscript(tuple(lines), "\n\n".join(blocks))
 
 

@@ -112,7 +112,7 @@ class SkillFolderSync:
         news, self._news = list(self._news), {}
         return news
 
-    async def take_in(self) -> None:
+    async def import_edits(self) -> None:
         """Take in what was changed by hand."""
         for each in await self._taken_in():
             self._news[each] = None
@@ -157,7 +157,7 @@ class SkillFolderSync:
     async def _records(self) -> Mapping[str, SkillRecord]:
         return {record.name: record for record in await self._lore.skills()}
 
-    async def lay(self, name: str, files: Mapping[str, bytes], keep: Keep) -> SkillRecord:
+    async def write_folder(self, name: str, files: Mapping[str, bytes], keep: Keep) -> SkillRecord:
         """Make files that the store does not know yet the skill's folder. They are kept before the
         folder changes: what a crash leaves there is never taken for an edit by hand."""
         draft = await asyncio.to_thread(folders.prepare, self._folder, name, files)
@@ -166,7 +166,9 @@ class SkillFolderSync:
         await self._put(name, draft, digest(files))
         return await self.note(name)
 
-    async def lay_again(self, name: str, files: Mapping[str, bytes], keep: Keep) -> SkillRecord:
+    async def restore_folder(
+        self, name: str, files: Mapping[str, bytes], keep: Keep
+    ) -> SkillRecord:
         """Make a version that the store has the skill's folder. The folder changes first: a crash
         leaves what the next look at it completes."""
         place = self.looker.place(name)
@@ -209,7 +211,7 @@ class SkillFolderSync:
             if records[seen.name].state in OFFERED and not seen.text.broken
         }
         await self._lore.drop_docs("skill", sorted({seen.name for seen in looked} - fit))
-        await self._lore.put_docs(
+        await self._lore.save_documents(
             [document(seen.text, records[seen.name].changed) for seen in looked if seen.name in fit]
         )
         self.known |= {seen.name: seen.known for seen in looked}
@@ -267,7 +269,7 @@ class SkillFolderSync:
         if seen.danger:
             state, why = "quarantined", seen.danger
         good = state == "given" and not seen.text.broken
-        version = await self._lore.keep_version(
+        version = await self._lore.save_version(
             seen.name, seen.folder.files, seen.digest, by, state, why=why, good=good
         )
         if seen.danger:
@@ -306,7 +308,7 @@ class SkillFolderSync:
         if now == left.draft or not found.files or await self._version(left.name, now) is not None:
             return ()
         try:
-            version = await self._lore.keep_version(
+            version = await self._lore.save_version(
                 left.name, found.files, now, "person", "given",
                 why="edited by hand while it was replaced", pending=True,
             )  # fmt: skip

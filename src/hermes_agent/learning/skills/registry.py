@@ -181,7 +181,7 @@ class SkillRegistry:
         good = state in ("given", "proven")
 
         async def work() -> SkillRecord:
-            await self._shelf.take_in()
+            await self._shelf.import_edits()
             record = await self._known(name)
             await self._agree(name, record, fit, base)
             if record is None and by in ("review", "agent"):
@@ -192,17 +192,17 @@ class SkillRegistry:
                 and self._shelf.looker.place(name)
             ):
                 return record
-            return await self._shelf.lay(
+            return await self._shelf.write_folder(
                 name,
                 fit,
-                lambda: self._lore.keep_version(
+                lambda: self._lore.save_version(
                     name, fit, digest(fit), by, state, model=model, why=why, good=good
                 ),
             )
 
         return await self._shelf.alone(work)
 
-    async def keep_pending(
+    async def save_pending(
         self,
         name: str,
         files: Mapping[str, bytes],
@@ -216,8 +216,8 @@ class SkillRegistry:
         fit = await asyncio.to_thread(self._fit, name, files, by)
 
         async def work() -> SkillVersion:
-            await self._shelf.take_in()
-            return await self._lore.keep_version(
+            await self._shelf.import_edits()
+            return await self._lore.save_version(
                 name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
             )
 
@@ -233,7 +233,7 @@ class SkillRegistry:
         """`proven` marks the current version as one that can be gone back to."""
 
         async def work() -> SkillRecord:
-            await self._shelf.take_in()
+            await self._shelf.import_edits()
             good = True if state == "proven" else None
             await self._lore.set_skill(name, state, why, by, good=good)
             return await self._shelf.note(name)
@@ -248,7 +248,7 @@ class SkillRegistry:
         looks dangerous has the last word."""
 
         async def work() -> SkillRecord:
-            await self._shelf.take_in()
+            await self._shelf.import_edits()
             record = await self._lore.skill(name)
             chosen = await self._version(name, version or record.version)
             why = f"restored version {version}" if version else "restored"
@@ -260,7 +260,7 @@ class SkillRegistry:
         """Back to the last good version other than the current, which counts as good no more."""
 
         async def work() -> SkillRecord:
-            await self._shelf.take_in()
+            await self._shelf.import_edits()
             record = await self._lore.skill(name)
             others = await self._lore.versions(name)
             good = [each for each in others if each.good and each.number != record.version]
@@ -294,7 +294,7 @@ class SkillRegistry:
                 f"`hermes skills restore {name} {version}` takes it all the same",
             )
         good = True if by == "person" or state in ("given", "proven") else None
-        return await self._shelf.lay_again(
+        return await self._shelf.restore_folder(
             name,
             files,
             lambda: self._lore.set_skill(name, state, why, by, version=version, good=good),
@@ -351,7 +351,7 @@ class SkillRegistry:
                 )
 
     async def _refresh(self) -> None:
-        await self._shelf.alone(self._shelf.take_in)
+        await self._shelf.alone(self._shelf.import_edits)
 
     async def _known(self, name: str) -> SkillRecord | None:
         try:

@@ -15,7 +15,9 @@ _SECRET = re.compile(
 _SCHEMED = re.compile(r"(?:bearer|basic|token)\s+(\S+)", re.IGNORECASE)
 
 
-def told_secrets(settings: ModelSettings, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def inline_secrets(
+    settings: ModelSettings, environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     """All that the settings and the environment tell of services and that looks secret, each with
     the place where it stands."""
     for name, said in settings.services.items():

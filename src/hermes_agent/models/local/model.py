@@ -128,7 +128,7 @@ class LocalModel:
                     "overload", f"the process of {self._endpoint.name} cannot be started: {error}"
                 ) from None
         while not self._child.ready:
-            line = await self._child.hear(self._endpoint.name, self._endpoint.silence)
+            line = await self._child.receive(self._endpoint.name, self._endpoint.silence)
             if line.failed:
                 await self._child.end()
                 why = self._child.first_error() or line.failed
@@ -149,7 +149,7 @@ class LocalModel:
         try:
             await child.ask(asked, body)
             while not ended:
-                line = await child.hear(self._endpoint.name, self._endpoint.silence)
+                line = await child.receive(self._endpoint.name, self._endpoint.silence)
                 if line.id != asked:
                     continue  # the rest of an answer that was given up
                 ended = line.done is not None or line.error is not None

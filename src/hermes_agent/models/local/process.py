@@ -107,7 +107,7 @@ class Child:
         if not stdin.is_closing():
             stdin.write(msgspec.json.encode({"stop": id}) + b"\n")
 
-    async def hear(self, name: str, silence: float) -> WorkerLine:
+    async def receive(self, name: str, silence: float) -> WorkerLine:
         """The next thing it says."""
         stdout = self._process.stdout
         assert stdout is not None

@@ -54,7 +54,7 @@ class Worker:
         self._asked: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._stopped: set[int] = set()
 
-    def hear(self, lines: BinaryIO) -> None:
+    def receive(self, lines: BinaryIO) -> None:
         for line in lines:
             told = msgspec.json.decode(line)
             if "stop" in told:
@@ -109,7 +109,7 @@ def main(file: str, context: str, threads: str) -> None:
         return
     say({"ready": True})
     worker = Worker(model, say)
-    threading.Thread(target=worker.hear, args=(sys.stdin.buffer,), daemon=True).start()
+    threading.Thread(target=worker.receive, args=(sys.stdin.buffer,), daemon=True).start()
     worker.work()
 
 

@@ -109,7 +109,7 @@ def follow(brief: Brief) -> Work:
     signs = Signs(brief.candidates, brief.ruled_out)
     chosen = next_candidate(signs, record)
     if chosen is None or not chosen.learned:
-        yield from look_around(brief, record)
+        yield from survey_host(brief, record)
     if chosen is None and (end := (yield from calm(brief))):
         return end
     while chosen is not None and len(record.tried) < ATTEMPTS:
@@ -138,7 +138,7 @@ def run(
     return answer.results
 
 
-def look_around(brief: Brief, record: FollowerState) -> Steps:
+def survey_host(brief: Brief, record: FollowerState) -> Steps:
     """The services, the disk and the memory, all at once."""
     facts = [one for one in brief.facts if one.init != "unknown"][:SERVICES]
     commands = [one.status for one in facts if one.status and one.init in _ASKED]

@@ -160,7 +160,7 @@ class CredentialPool:
             if now < rest.until
         )
 
-    def take_over(self, other: "CredentialPool") -> None:
+    def keep_cooldowns(self, other: "CredentialPool") -> None:
         """What the services asked for still holds when the settings were changed; keys that were
         refused or had no credit are looked at anew."""
         known = {place.source.label: place for place in other._places}

@@ -62,7 +62,7 @@ class ResponseAccumulator(ABC):
         """Whether the service has begun to answer: from then on a try is not free."""
         self.finished = False
         """Whether the service has marked the answer as whole."""
-        self.finish = ""
+        self.finish_reason = ""
         """The service's reason to stop."""
         self.counted: Usage | None = None
         self._chars = 0
@@ -74,17 +74,17 @@ class ResponseAccumulator(ABC):
     # what a format does
 
     @abstractmethod
-    def hear(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         """Take all that a piece of the network brings. A `ModelError` when it is no answer, or bad
         news; but once the answer is whole, nothing can spoil it."""
 
     @abstractmethod
-    def hear_end(self) -> None:
+    def finish(self) -> None:
         """There are no more pieces."""
 
-    def hear_whole(self, body: bytes) -> None:
+    def feed_all(self, body: bytes) -> None:
         """Take an answer that was not streamed."""
-        self.hear(body)
+        self.feed(body)
 
     @abstractmethod
     def made(self) -> Iterator[tuple[str, str, str]]:
@@ -137,7 +137,7 @@ class ResponseAccumulator(ABC):
             raise ModelError("garbage", f"{self.name} made more than {MOST_CALLS} calls at once")
 
     def end(self, reason: str) -> None:
-        self.finish, self.finished = reason, True
+        self.finish_reason, self.finished = reason, True
 
     @property
     def text(self) -> str:
@@ -155,7 +155,7 @@ class ResponseAccumulator(ABC):
         return self.counted or estimated_usage(self.request, self.text + self.written(), ())
 
     def stop(self) -> Stop:
-        stop = self.stops.get(self.finish, "end")
+        stop = self.stops.get(self.finish_reason, "end")
         # Services disagree on the word; whether there are calls is what counts.
         return ("calls" if any(self.made()) else "end") if stop in ("end", "calls") else stop
 
@@ -214,13 +214,13 @@ class SseAccumulator(ResponseAccumulator):
         if not self.finished:
             raise self.broken()
 
-    def hear(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         self.take_all(self._reader.feed(piece))
 
-    def hear_end(self) -> None:
+    def finish(self) -> None:
         self.take_all(self._reader.end())
 
-    def hear_whole(self, body: bytes) -> None:
+    def feed_all(self, body: bytes) -> None:
         self.take_all((body,))
         if not self.finished:
             raise self.no_answer("no answer in it", body)
@@ -318,11 +318,11 @@ class HttpWireClient:
                 try:
                     async with aclosing(answer.pieces()) as pieces:
                         if answer.is_json():
-                            assembly.hear_whole(b"".join([piece async for piece in pieces]))
+                            assembly.feed_all(b"".join([piece async for piece in pieces]))
                         async for piece in pieces:
                             # All that a piece of the network holds goes up at once: each layer
                             # above takes longer over a chunk than it takes to read one.
-                            assembly.hear(piece)
+                            assembly.feed(piece)
                             for fresh in assembly.fresh():
                                 yield fresh
                             if assembly.finished:
@@ -331,8 +331,8 @@ class HttpWireClient:
                         # Once it is whole only the token count is still of use. Reading on to
                         # the very end also leaves the connection fit for the next call.
                         for piece in await within(TAIL_SECONDS, pieces):
-                            assembly.hear(piece)
-                    assembly.hear_end()
+                            assembly.feed(piece)
+                    assembly.finish()
                     if not assembly.finished:
                         raise assembly.broken()
                     for fresh in assembly.fresh():

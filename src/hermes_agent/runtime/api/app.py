@@ -249,7 +249,7 @@ class LocalApi:
 
     async def test_model(self, request: Request) -> Response:
         asked = body_of(await request.body(), NewTrial)
-        self._runtime.touch()
+        self._runtime.note_activity()
         self._runtime.refresh_settings()
         if not asked.ask:
             return reply({"model": self._runtime.choosing.full_name(asked.model)})

@@ -84,7 +84,7 @@ class HttpListener:
         self.trouble = ""
         """Why it does not, where it should."""
 
-    async def tend(self) -> None:
+    async def run(self) -> None:
         """Listen where the settings say, for as long as they say so."""
         while True:
             self._refresh()

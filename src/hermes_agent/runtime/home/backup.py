@@ -324,7 +324,7 @@ async def _park_unknown(folder: Path) -> None:
     again = {one.name for one in builtin.facts() if one.repeatable} | RUN_AGAIN
     store = await Store.open(folder)
     try:
-        for turn in await store.take_over():
+        for turn in await store.claim_unfinished():
             prompt = await store.prompt((await store.session(turn.session)).prompt)
             talk = ConversationState(turn.session, prompt).apply_all(
                 await store.events(turn.session)

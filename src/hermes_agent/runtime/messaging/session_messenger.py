@@ -32,7 +32,7 @@ class SessionMessenger:
         session = self._session
         while session.parent:
             session = await self._runtime.store.session(session.parent)
-        bond = await self._runtime.store.gateway.bond_of(session.id)
+        bond = await self._runtime.store.gateway.binding_of(session.id)
         if bond is None:
             raise ToolError(
                 "this session belongs to no chat",

@@ -223,7 +223,7 @@ class ModelSelection:
 
     async def _settle(self, advance: int | None) -> None:
         if advance is not None:
-            await self._store.take_back(advance)
+            await self._store.refund(advance)
 
     async def _hold(
         self, model: Model, request: Request, accounts: Sequence[Budget]
@@ -232,7 +232,7 @@ class ModelSelection:
         input, output = most_tokens(request), request.max_output
         assert output is not None
         bill = CostEstimate([(facts, input) for facts in model.ways.values()], output)
-        held = await self._purse.hold(accounts, bill)
+        held = await self._purse.reserve(accounts, bill)
         if isinstance(held, BudgetExceeded):
             limit, what = held.account.limit, held.account.what
             raise OverBudget(
@@ -278,7 +278,7 @@ class ModelSelection:
         if lines and not session.title:
             await self._desk.add(session, ev.SessionTitled(lines[0].strip()))
 
-    async def give_title(self, session: Session, talk_start: tuple[str, str]) -> None:
+    async def set_title(self, session: Session, talk_start: tuple[str, str]) -> None:
         """A title from how the session began, where a model for titles is named. What goes wrong
         with it is only logged: the first line of the first message stays."""
         model = self._uses.route("titles", session.model)

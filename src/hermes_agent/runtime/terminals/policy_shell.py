@@ -27,7 +27,7 @@ class NotAllowed(HermesError):
         self.reason = verdict.reason
 
 
-def stand_in(id: str, source: str, folder: str, policy: str) -> Session:
+def synthetic_session(id: str, source: str, folder: str, policy: str) -> Session:
     """What the gate and the terminals want to know of who asks. It is kept nowhere."""
     return Session(
         id, "", "", "", source, folder, policy, "", "", 0.0, 0.0, "idle", 0, 0, Usage(), None
@@ -47,7 +47,7 @@ class PolicyShell:
 
     def __init__(self, runtime: "Runtime", session: Session, name: str, by: Actor) -> None:
         self.name = name
-        self.terminal = runtime.shelf.beside(session, name)
+        self.terminal = runtime.shelf.open_detached(session, name)
         self._runtime = runtime
         self._session = session
         self._by = by

@@ -82,7 +82,7 @@ class TerminalPool:
             clock=self._clock,
         )
 
-    def beside(self, session: Session, name: str) -> Terminal:
+    def open_detached(self, session: Session, name: str) -> Terminal:
         """A terminal of its own in the session's folder, which nobody keeps. What is left of it
         goes with the session."""
         own = f"{name}-{uuid.uuid4().hex[:8]}"

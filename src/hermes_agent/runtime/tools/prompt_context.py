@@ -13,7 +13,7 @@ from hermes_agent.terminals.registry import kind_of
 log = logging.getLogger("hermes.runtime")
 
 
-def look_around(
+def collect_prompt_context(
     workspace: str,
     soul: Path,
     now: float,

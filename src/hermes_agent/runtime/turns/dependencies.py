@@ -62,7 +62,7 @@ class TurnDependenciesFactory:
     def lend(self, session: str, loan: EmbeddedTools) -> None:
         self._lent[session] = loan
 
-    def is_lent(self, session: str) -> bool:
+    def is_attached(self, session: str) -> bool:
         return session in self._lent
 
     def inherit(self, parent: str, child: str) -> bool:

@@ -54,7 +54,7 @@ class TurnScheduler:
         self._closing = False
         self.taken_over = False
         """Whether what the last runtime left has been taken up."""
-        self.touched = clock()
+        self.last_activity = clock()
 
     @property
     def busy(self) -> set[str]:
@@ -87,10 +87,10 @@ class TurnScheduler:
 
     # beginning
 
-    async def take_up(self) -> None:
+    async def resume(self) -> None:
         """Go on with what the last runtime left, and with messages that no turn has taken."""
         await self._take_over()
-        for waiting in await self._store.sessions_with_mail():
+        for waiting in await self._store.sessions_with_queued_messages():
             with _on_its_own(waiting):
                 session = await self._store.session(waiting)
                 if self._is_ours(session):
@@ -101,7 +101,7 @@ class TurnScheduler:
         async with self._taking_over:
             if self.taken_over:
                 return
-            unfinished = await self._store.take_over()
+            unfinished = await self._store.claim_unfinished()
             self.taken_over = True
             for turn in unfinished:
                 with _on_its_own(turn.session):
@@ -134,7 +134,7 @@ class TurnScheduler:
     async def _park_for_program(self, turn: Turn) -> None:
         """Show at once what a program left undone that nobody can know the outcome of."""
         for call in (await self._conversation(turn.session)).every:
-            lost = call.intended is not None and call.intended.traceless and not call.finished
+            lost = call.intended is not None and call.intended.unrecoverable and not call.finished
             if lost and not call.parked:
                 parked = ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
                 await self._store.append(turn, parked)
@@ -224,7 +224,7 @@ class TurnScheduler:
         if self._tasks.get(session.id) is task:
             self._tasks.pop(session.id)
             self._workers.pop(session.id, None)
-        self.touched = self._clock()
+        self.last_activity = self._clock()
         if task.cancelled():
             return
         if (error := task.exception()) is not None and not isinstance(error, Fenced):

@@ -35,7 +35,7 @@ def identities(db: apsw.Connection, channel: str) -> Sequence[Identity]:
     return [_identity.decode(body) for (body,) in rows(db, ask, (channel,))]
 
 
-def keep_identity(db: apsw.Connection, identity: Identity) -> None:
+def save_identity(db: apsw.Connection, identity: Identity) -> None:
     db.execute(
         "delete from gateway_strangers where channel = ? and hash = ?",
         (identity.channel, identity.hash),
@@ -63,7 +63,7 @@ def strangers(db: apsw.Connection) -> Mapping[str, int]:
     return dict(rows(db, "select channel, count(*) from gateway_strangers group by channel"))
 
 
-def keep_pairing(db: apsw.Connection, ids: PseudonymHasher, pairing: Pairing) -> None:
+def save_pairing(db: apsw.Connection, ids: PseudonymHasher, pairing: Pairing) -> None:
     """The code itself is not kept."""
     db.execute(
         "insert or replace into gateway_pairings values (?, ?, ?, ?)",
@@ -76,7 +76,7 @@ def keep_pairing(db: apsw.Connection, ids: PseudonymHasher, pairing: Pairing) ->
     )
 
 
-def use_pairing(
+def redeem_pairing(
     db: apsw.Connection, ids: PseudonymHasher, channel: str, code: str, now: float
 ) -> Pairing | None:
     db.execute("delete from gateway_pairings where expires <= ?", (now,))
@@ -97,42 +97,42 @@ def _bonds(found: Sequence[tuple[Any, ...]]) -> list[ChatBinding]:
     ]
 
 
-def bond(db: apsw.Connection, key: str) -> ChatBinding | None:
+def binding(db: apsw.Connection, key: str) -> ChatBinding | None:
     found = _bonds(rows(db, f"select {_BOND} from gateway_bonds b where key = ?", (key,)))
     return found[0] if found else None
 
 
-def bonds(db: apsw.Connection, behind: bool) -> Sequence[ChatBinding]:
+def bindings(db: apsw.Connection, behind: bool) -> Sequence[ChatBinding]:
     ask = f"select {_BOND} from gateway_bonds b "
     if behind:
         ask += "join sessions s on s.id = b.session where s.last > b.told "
     return _bonds(rows(db, ask + "order by b.key"))
 
 
-def bond_of(db: apsw.Connection, session: str) -> ChatBinding | None:
+def binding_of(db: apsw.Connection, session: str) -> ChatBinding | None:
     ask = f"select {_BOND} from gateway_bonds b where session = ? order by key limit 1"
     found = _bonds(rows(db, ask, (session,)))
     return found[0] if found else None
 
 
-def keep_bond(db: apsw.Connection, bond: ChatBinding) -> None:
+def save_binding(db: apsw.Connection, chat: ChatBinding) -> None:
     ask = f"select {_BOND} from gateway_bonds b where key = ? and session <> ?"
-    for before in _bonds(rows(db, ask, (bond.key, bond.session))):
+    for before in _bonds(rows(db, ask, (chat.key, chat.session))):
         _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
-    gone = rows(db, "delete from gateway_bonds where session = ? returning told", (bond.session,))
-    _put_bond(db, replace(bond, told=max([bond.told, *(told for (told,) in gone)])))
+    gone = rows(db, "delete from gateway_bonds where session = ? returning told", (chat.session,))
+    _put_bond(db, replace(chat, told=max([chat.told, *(told for (told,) in gone)])))
 
 
-def _put_bond(db: apsw.Connection, bond: ChatBinding) -> None:
+def _put_bond(db: apsw.Connection, chat: ChatBinding) -> None:
     db.execute(
         "insert or replace into gateway_bonds values (?, ?, ?, ?)",
-        (bond.key, bond.session, bond.told, _text(bond)),
+        (chat.key, chat.session, chat.told, _text(chat)),
     )
 
 
-def told(db: apsw.Connection, bond: ChatBinding, told: int) -> None:
+def told(db: apsw.Connection, chat: ChatBinding, told: int) -> None:
     db.execute(
-        "update gateway_bonds set told = max(told, ?) where session = ?", (told, bond.session)
+        "update gateway_bonds set told = max(told, ?) where session = ?", (told, chat.session)
     )
 
 
@@ -146,7 +146,7 @@ def proofs(db: apsw.Connection) -> Mapping[str, ChannelHealth]:
     return {channel: _proof.decode(body) for channel, body in found}
 
 
-def keep_proof(db: apsw.Connection, proof: ChannelHealth) -> None:
+def save_health(db: apsw.Connection, proof: ChannelHealth) -> None:
     db.execute("insert or replace into gateway_proofs values (?, ?)", (proof.channel, _text(proof)))
 
 

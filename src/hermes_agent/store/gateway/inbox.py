@@ -26,7 +26,7 @@ def owner_of(number: int) -> int:
     return -2 * number
 
 
-def arrive(
+def add_inbound(
     db: apsw.Connection,
     bodies: BlobStore,
     ids: PseudonymHasher,
@@ -36,7 +36,7 @@ def arrive(
 ) -> InboxEntry | None:
     channel = arrived.chat.channel
     if mark:
-        keep_mark(db, channel, mark)
+        save_cursor(db, channel, mark)
     digest = ids(channel, arrived.id)
     known = db.execute(
         "select 1 from gateway_in where channel = ? and hash = ?", (channel, digest)
@@ -63,7 +63,7 @@ def mark(db: apsw.Connection, channel: str) -> str:
     return str(found[0][0]) if found else ""
 
 
-def keep_mark(db: apsw.Connection, channel: str, mark: str) -> None:
+def save_cursor(db: apsw.Connection, channel: str, mark: str) -> None:
     db.execute("insert or replace into gateway_marks values (?, ?)", (channel, mark))
 
 
@@ -99,7 +99,7 @@ def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
         )
 
 
-def set_aside(db: apsw.Connection, bodies: BlobStore, limit: int) -> Sequence[InboxEntry]:
+def dead_letters(db: apsw.Connection, bodies: BlobStore, limit: int) -> Sequence[InboxEntry]:
     ask = f"select {_COLUMNS} from gateway_in where state = 'dead' order by number desc limit ?"
     return [_shown(db, bodies, row) for row in rows(db, ask, (limit,))]
 

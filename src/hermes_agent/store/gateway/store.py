@@ -53,17 +53,19 @@ class StoredGateway(GatewayStore):
         return self._made
 
     # what arrived
-    async def arrive(self, arrived: InboundMessage, mark: str = "") -> InboxEntry | None:
+    async def add_inbound(self, arrived: InboundMessage, mark: str = "") -> InboxEntry | None:
         return await self._write(
             "gateway_arrive",
-            lambda db: inbox.arrive(db, self._bodies, self._ids(), arrived, mark, self._clock()),
+            lambda db: inbox.add_inbound(
+                db, self._bodies, self._ids(), arrived, mark, self._clock()
+            ),
         )
 
     async def mark(self, channel: str) -> str:
         return await self._read(lambda db: inbox.mark(db, channel))
 
-    async def keep_mark(self, channel: str, mark: str) -> None:
-        await self._write("gateway_mark", lambda db: inbox.keep_mark(db, channel, mark))
+    async def save_cursor(self, channel: str, mark: str) -> None:
+        await self._write("gateway_mark", lambda db: inbox.save_cursor(db, channel, mark))
 
     async def new(self, limit: int = 100, after: int = 0) -> Sequence[InboxEntry]:
         while True:
@@ -82,15 +84,15 @@ class StoredGateway(GatewayStore):
     async def failed_to_deal(self, number: int, why: str) -> int:
         return await self._write("gateway_failed", lambda db: inbox.failed(db, number, why))
 
-    async def set_aside(self, limit: int = 100) -> Sequence[InboxEntry]:
-        return await self._read(lambda db: inbox.set_aside(db, self._bodies, limit))
+    async def dead_letters(self, limit: int = 100) -> Sequence[InboxEntry]:
+        return await self._read(lambda db: inbox.dead_letters(db, self._bodies, limit))
 
-    async def deal_again(self, number: int) -> InboxEntry:
+    async def retry_dead_letter(self, number: int) -> InboxEntry:
         return await self._write(
             "gateway_deal_again", lambda db: inbox.again(db, self._bodies, number)
         )
 
-    async def drop_aside(self, number: int) -> None:
+    async def drop_dead_letter(self, number: int) -> None:
         await self._write("gateway_drop_aside", lambda db: inbox.drop(db, self._bodies, number))
         await self._write("sweep", self._bodies.sweep)
 
@@ -164,8 +166,8 @@ class StoredGateway(GatewayStore):
     async def identities(self, channel: str = "") -> Sequence[Identity]:
         return await self._read(lambda db: identities.identities(db, channel))
 
-    async def keep_identity(self, identity: Identity) -> None:
-        await self._write("gateway_identity", lambda db: identities.keep_identity(db, identity))
+    async def save_identity(self, identity: Identity) -> None:
+        await self._write("gateway_identity", lambda db: identities.save_identity(db, identity))
 
     async def drop_identity(self, channel: str, hash: str) -> bool:
         return await self._write(
@@ -173,18 +175,18 @@ class StoredGateway(GatewayStore):
             lambda db: identities.drop_identity(db, channel, hash),
         )
 
-    async def keep_pairing(self, pairing: Pairing) -> None:
+    async def save_pairing(self, pairing: Pairing) -> None:
         await self._write(
-            "gateway_pairing", lambda db: identities.keep_pairing(db, self._ids(), pairing)
+            "gateway_pairing", lambda db: identities.save_pairing(db, self._ids(), pairing)
         )
 
-    async def use_pairing(
+    async def redeem_pairing(
         self, channel: str, code: str, now: float, let_in: Callable[[Pairing], Identity]
     ) -> Pairing | None:
         def work(db: apsw.Connection) -> Pairing | None:
-            used = identities.use_pairing(db, self._ids(), channel, code, now)
+            used = identities.redeem_pairing(db, self._ids(), channel, code, now)
             if used is not None:
-                identities.keep_identity(db, let_in(used))
+                identities.save_identity(db, let_in(used))
             return used
 
         return await self._write("gateway_use_pairing", work)
@@ -196,17 +198,17 @@ class StoredGateway(GatewayStore):
         return await self._read(identities.strangers)
 
     # bonds
-    async def bond(self, key: str) -> ChatBinding | None:
-        return await self._read(lambda db: identities.bond(db, key))
+    async def binding(self, key: str) -> ChatBinding | None:
+        return await self._read(lambda db: identities.binding(db, key))
 
-    async def bonds(self, *, behind: bool = False) -> Sequence[ChatBinding]:
-        return await self._read(lambda db: identities.bonds(db, behind))
+    async def bindings(self, *, behind: bool = False) -> Sequence[ChatBinding]:
+        return await self._read(lambda db: identities.bindings(db, behind))
 
-    async def bond_of(self, session: str) -> ChatBinding | None:
-        return await self._read(lambda db: identities.bond_of(db, session))
+    async def binding_of(self, session: str) -> ChatBinding | None:
+        return await self._read(lambda db: identities.binding_of(db, session))
 
-    async def keep_bond(self, bond: ChatBinding) -> None:
-        await self._write("gateway_bond", lambda db: identities.keep_bond(db, bond))
+    async def save_binding(self, bond: ChatBinding) -> None:
+        await self._write("gateway_bond", lambda db: identities.save_binding(db, bond))
 
     # channels
     async def counts(self) -> Mapping[str, QueueDepths]:
@@ -215,8 +217,8 @@ class StoredGateway(GatewayStore):
     async def proofs(self) -> Mapping[str, ChannelHealth]:
         return await self._read(identities.proofs)
 
-    async def keep_proof(self, proof: ChannelHealth) -> None:
-        await self._write("gateway_proof", lambda db: identities.keep_proof(db, proof))
+    async def save_health(self, proof: ChannelHealth) -> None:
+        await self._write("gateway_proof", lambda db: identities.save_health(db, proof))
 
     async def tidy(self, before: float) -> int:
         def work(db: apsw.Connection) -> int:

@@ -171,7 +171,7 @@ def check_states(db: apsw.Connection) -> list[CheckState]:
     ]
 
 
-def keep_check(db: apsw.Connection, state: CheckState) -> None:
+def save_check(db: apsw.Connection, state: CheckState) -> None:
     db.execute(
         "insert or replace into checks values (?, ?, ?, ?, ?, ?, ?)",
         (
@@ -202,7 +202,7 @@ def log_places(db: apsw.Connection) -> list[LogCursor]:
     return [LogCursor(*row) for row in rows(db, "select path, file, offset from log_places")]
 
 
-def keep_log_place(db: apsw.Connection, place: LogCursor) -> None:
+def save_log_cursor(db: apsw.Connection, place: LogCursor) -> None:
     db.execute(
         "insert or replace into log_places values (?, ?, ?)",
         (place.path, place.file, place.offset),

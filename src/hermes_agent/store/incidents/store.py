@@ -87,8 +87,8 @@ class StoredIncidents(IncidentStore):
     async def check_states(self) -> Sequence[CheckState]:
         return await self._read(incidents.check_states)
 
-    async def keep_check(self, state: CheckState) -> None:
-        await self._write("keep_check", lambda db: incidents.keep_check(db, state))
+    async def save_check(self, state: CheckState) -> None:
+        await self._write("keep_check", lambda db: incidents.save_check(db, state))
 
     async def drop_check(self, name: str) -> None:
         await self._write(
@@ -101,8 +101,8 @@ class StoredIncidents(IncidentStore):
     async def log_places(self) -> Sequence[LogCursor]:
         return await self._read(incidents.log_places)
 
-    async def keep_log_place(self, place: LogCursor) -> None:
-        await self._write("keep_log_place", lambda db: incidents.keep_log_place(db, place))
+    async def save_log_cursor(self, place: LogCursor) -> None:
+        await self._write("keep_log_place", lambda db: incidents.save_log_cursor(db, place))
 
     async def services(self) -> Sequence[MonitoredService]:
         return await self._read(incidents.services)

@@ -225,7 +225,7 @@ def miss_unbegun(db: apsw.Connection, job: str, reason: str, now: float) -> None
     )
 
 
-def take_over(db: apsw.Connection, fence: int) -> list[Run]:
+def claim_unfinished(db: apsw.Connection, fence: int) -> list[Run]:
     begun = "state in ('claimed', 'running', 'parked')"
     found = _runs(db, f"where r.{begun} and r.fence <> ? order by r.slot, r.id", (fence,))
     db.execute(f"update job_runs set fence = ?1 where {begun} and fence <> ?1", (fence,))

@@ -129,8 +129,10 @@ class StoredJobs(JobStore):
             ),
         )
 
-    async def take_over(self) -> Sequence[Run]:
-        return await self._write("take_over_runs", lambda db: runs.take_over(db, self._fence()))
+    async def claim_unfinished(self) -> Sequence[Run]:
+        return await self._write(
+            "take_over_runs", lambda db: runs.claim_unfinished(db, self._fence())
+        )
 
     async def spans(
         self, job: str = "", *, after: str = "", count: int = 1_000

@@ -136,7 +136,7 @@ def receive(
     return True
 
 
-def withdraw(db: apsw.Connection, session: str, key: str) -> bool:
+def cancel_message(db: apsw.Connection, session: str, key: str) -> bool:
     db.execute(
         "update inbox set body = null where session = ? and key = ? and body is not null",
         (session_key(db, session), key),
@@ -192,7 +192,9 @@ def start_turn(
     return Turn(place.turn, session, current)
 
 
-def take_mail(db: apsw.Connection, bodies: BlobStore, turn: Turn, now: float) -> list[Recorded]:
+def take_queued_messages(
+    db: apsw.Connection, bodies: BlobStore, turn: Turn, now: float
+) -> list[Recorded]:
     place = place_of(db, bodies, turn, now)
     mail = _mail(place, joining=True)
     return add_events(place, mail) if mail else []
@@ -202,7 +204,7 @@ def fence_of(db: apsw.Connection) -> int:
     return int(db.execute("select value from meta where name = 'fence'").get)
 
 
-def take_over(db: apsw.Connection) -> tuple[int, list[Turn]]:
+def claim_unfinished(db: apsw.Connection) -> tuple[int, list[Turn]]:
     fence = fence_of(db) + 1
     db.execute("update meta set value = ? where name = 'fence'", (fence,))
     db.execute("update turns set fence = ? where ended is null", (fence,))

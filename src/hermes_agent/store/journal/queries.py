@@ -86,7 +86,7 @@ def prompt(db: apsw.Connection, digest: str) -> Prompt:
     return msgspec.json.decode(row[0], type=Prompt)
 
 
-def sessions_with_mail(db: apsw.Connection) -> list[str]:
+def sessions_with_queued_messages(db: apsw.Connection) -> list[str]:
     found = rows(
         db,
         "select s.id from inbox i join sessions s on s.key = i.session "

@@ -96,7 +96,7 @@ def _marks(kinds: Sequence[DocKind]) -> str:
     return ", ".join("?" * len(kinds))
 
 
-def put_vectors(
+def save_vectors(
     db: apsw.Connection, model: str, vectors: Mapping[tuple[DocKind, str], bytes]
 ) -> None:
     """One whose document has gone in the meantime is passed over."""

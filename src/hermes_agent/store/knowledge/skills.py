@@ -87,7 +87,7 @@ def keep(
     return version(db, new.skill, number)
 
 
-def keep_pending(
+def save_pending(
     db: apsw.Connection, new: SkillVersion, contents: Mapping[str, bytes]
 ) -> SkillVersion:
     """Keep it beside the current version, once."""

@@ -71,7 +71,7 @@ class SqliteKnowledgeStore(KnowledgeStore):
         await self._write("notes_used", lambda db: notes.used(db, ids, self._clock()))
 
     # recall
-    async def put_docs(self, docs: Sequence[Doc]) -> None:
+    async def save_documents(self, docs: Sequence[Doc]) -> None:
         await self._write("put_docs", lambda db: documents.put(db, docs))
 
     async def drop_docs(self, kind: DocKind, refs: Sequence[str]) -> None:
@@ -93,8 +93,8 @@ class SqliteKnowledgeStore(KnowledgeStore):
     ) -> Sequence[int]:
         return await self._read(lambda db: documents.count(db, groups, kinds))
 
-    async def put_vectors(self, model: str, vectors: Mapping[tuple[DocKind, str], bytes]) -> None:
-        await self._write("put_vectors", lambda db: documents.put_vectors(db, model, vectors))
+    async def save_vectors(self, model: str, vectors: Mapping[tuple[DocKind, str], bytes]) -> None:
+        await self._write("put_vectors", lambda db: documents.save_vectors(db, model, vectors))
 
     async def vectors(
         self, model: str, kinds: Sequence[DocKind]
@@ -111,7 +111,7 @@ class SqliteKnowledgeStore(KnowledgeStore):
     async def skill(self, name: str) -> SkillRecord:
         return await self._read(lambda db: skills.skill(db, name))
 
-    async def keep_version(
+    async def save_version(
         self,
         name: str,
         files: Mapping[str, bytes],
@@ -127,7 +127,7 @@ class SqliteKnowledgeStore(KnowledgeStore):
         def work(db: apsw.Connection) -> SkillVersion:
             new = SkillVersion(name, 0, digest, self._clock(), by, model, why, good)
             if pending:
-                return skills.keep_pending(db, new, files)
+                return skills.save_pending(db, new, files)
             return skills.keep(db, new, files, state)
 
         return await self._write("keep_version", work)
@@ -198,8 +198,8 @@ class SqliteKnowledgeStore(KnowledgeStore):
     async def chores(self, now: float) -> Sequence[BackgroundTask]:
         return await self._read(lambda db: tasks.chores(db, now))
 
-    async def put_off(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
-        await self._write("put_off", lambda db: tasks.put_off(db, key, until, why, tried))
+    async def postpone(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
+        await self._write("put_off", lambda db: tasks.postpone(db, key, until, why, tried))
 
     async def drop_chore(self, key: str) -> None:
         await self._write("drop_chore", lambda db: tasks.drop(db, key))

@@ -109,7 +109,7 @@ def forget(db: apsw.Connection, before: float) -> None:
     db.execute("delete from chores where state <> 'due' and due < ?", (before,))
 
 
-def put_off(db: apsw.Connection, key: str, until: float, why: str, tried: bool) -> None:
+def postpone(db: apsw.Connection, key: str, until: float, why: str, tried: bool) -> None:
     """One that went with its session stays gone, and one that is closed stays closed."""
     db.execute(
         "update chores set due = ?, tries = tries + ?, result = ? where key = ? and state = 'due'",

@@ -138,7 +138,7 @@ class LocalBackend:
         return self._spool.same_boot()
 
     async def where(self) -> str:
-        return self._keeper.folder() or await asyncio.to_thread(self._keeper.kept_folder)
+        return self._keeper.folder() or await asyncio.to_thread(self._keeper.last_folder)
 
     async def close(self) -> None:
         if self._keeper.attach():

@@ -160,10 +160,10 @@ class RemoteAgentClient:
 
     async def drop(self) -> None:
         """Let go of the channel and the connection."""
-        await self.hang_up()
+        await self.disconnect()
         await self._transport.close()
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         line, self._line, self._up = self._line, None, False
         if line is not None:
             await line.close()
@@ -172,7 +172,7 @@ class RemoteAgentClient:
         async with self._connecting:
             if self._up and (self._line is None or self._line.open):
                 return
-            await self.hang_up()
+            await self.disconnect()
             try:
                 await self._transport.ready()
                 spool = await self._place()

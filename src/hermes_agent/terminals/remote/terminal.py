@@ -203,7 +203,7 @@ class RemoteBackend:
                 await self._ask("end")
             except (ConnectionError, HermesError):
                 going = True  # nobody knows
-            await self.porter.hang_up()
+            await self.porter.disconnect()
             if not going:
                 await self._transport.rest()
         await self._transport.close()

@@ -78,7 +78,7 @@ class ShellDaemon:
         except FileNotFoundError:  # it has ended just now
             return ""
 
-    def kept_folder(self) -> str:
+    def last_folder(self) -> str:
         """The folder where the shell would stand, were it started again. This blocks."""
         if not self._spool.folder.exists():
             return self._workspace

@@ -230,7 +230,7 @@ class Browser:
         elif session:
             tab = self.tab_of(session)
             if tab is not None:
-                tab.hear(session, method, params)
+                tab.on_event(session, method, params)
         elif method == GONE:
             for arrival in self._arrivals.values():
                 arrival.cancel()

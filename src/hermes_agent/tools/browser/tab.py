@@ -91,7 +91,7 @@ class Tab:
 
     # What the browser tells.
 
-    def hear(self, session: str, method: str, params: dict[str, Any]) -> None:
+    def on_event(self, session: str, method: str, params: dict[str, Any]) -> None:
         domain = method.partition(".")[0]
         if domain == "Network":
             self._hear_network(method, params)

@@ -9,7 +9,7 @@ import msgspec
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
 from hermes_agent.tools.browser import actions, navigation
 from hermes_agent.tools.browser.browser import Browser
@@ -119,7 +119,9 @@ def _listed(driven: Browser, action: Look) -> ToolResult:
     if action == "downloads":
         names = [str(download) for download in driven.downloads.all]
         facts = [download.path for download in driven.downloads.all]
-        text = framed("web-page", "downloads", "\n".join(names)) if names else "no downloads"
+        text = (
+            wrap_untrusted("web-page", "downloads", "\n".join(names)) if names else "no downloads"
+        )
         return ToolResult(text, {"downloads": facts})
     rows = [
         f"{name}{' (in front)' if tab is driven.current else ''}: {_plain(tab.url)}"

@@ -10,7 +10,7 @@ import msgspec
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.tools.mcp.catalogue_cache import first_line
 
@@ -49,7 +49,7 @@ def tool_result(
             shown.parts.append(written.decode())
     if answer.is_error:
         said = "\n".join(shown.parts)[:ERROR_CHARS] or "it does not say why"
-        raise ToolError(f"{tool} of {server} failed: {framed('mcp', server, said)}")
+        raise ToolError(f"{tool} of {server} failed: {wrap_untrusted('mcp', server, said)}")
     return shown.result(server, data)
 
 
@@ -97,7 +97,7 @@ def _row(name: str, title: str, about: str | None) -> str:
 def _listing(server: str, rows: list[str], what: str) -> ToolResult:
     more = f"\n[{len(rows) - LISTED} more]" if len(rows) > LISTED else ""
     text = "\n".join(rows[:LISTED]) + more or f"no {what}"
-    return ToolResult(framed("mcp", server, text), {"server": server, what: len(rows)})
+    return ToolResult(wrap_untrusted("mcp", server, text), {"server": server, what: len(rows)})
 
 
 class _Shown:
@@ -144,7 +144,7 @@ class _Shown:
 
     def result(self, server: str, data: dict[str, Any]) -> ToolResult:
         text = "\n".join(_valid(self.parts)) or "[nothing]"
-        return ToolResult(framed("mcp", server, text), data, files=tuple(self._files))
+        return ToolResult(wrap_untrusted("mcp", server, text), data, files=tuple(self._files))
 
 
 def _valid(parts: Iterable[str]) -> Iterable[str]:

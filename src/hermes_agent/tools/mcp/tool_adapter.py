@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tools import Tool, ToolContext, ToolResult
 from hermes_agent.tools.mcp.catalogue_cache import (
     GET_PROMPT,
@@ -43,7 +43,7 @@ def make_tool(
         return Tool(
             name,
             _Calls(server, found, links),
-            framed("mcp", server, found.description),
+            wrap_untrusted("mcp", server, found.description),
             (capability,),
             origin="mcp",
             schema=found.schema,
@@ -52,7 +52,7 @@ def make_tool(
         function, about, schema = _Reads(server, links), RESOURCES, _URI
         return Tool(name, function, about, (capability,), True, origin="mcp", schema=schema)
     assert own == GET_PROMPT
-    shown = framed("mcp", server, "\n".join(facts.prompts))
+    shown = wrap_untrusted("mcp", server, "\n".join(facts.prompts))
     return Tool(
         name,
         _Prompts(server, links),

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 from hermes_agent.tools.web.documents.cache import SECONDS, Page, Pages, broken, passages
 from hermes_agent.tools.web.documents.types import image_type, kind_of
@@ -161,7 +161,7 @@ def _shown(
         notes = (f"shown up to line {last} of {there}; read on with start={last + 1}", *notes)
     elif start > 1 or find.strip():
         notes = (f"that is all; the page has {there} lines", *notes)
-    text = framed("web-page", page.url, "\n".join(rows))
+    text = wrap_untrusted("web-page", page.url, "\n".join(rows))
     return ToolResult(
         "\n".join([text, *(f"[{note}]" for note in notes)]), {**facts, "shown": shown}
     )

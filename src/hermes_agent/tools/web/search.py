@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 from hermes_agent.tools.web.engines.results import SearchHit
 from hermes_agent.tools.web.engines.table import ENGINES, KEYS, Query
@@ -122,4 +122,6 @@ def _result(query: str, name: str, hits: list[SearchHit], failed: dict[str, str]
         f"{number}. {hit.title}\n   {hit.url}\n   {hit.snippet[:SNIPPET_CHARS]}".rstrip()
         for number, hit in enumerate(hits, 1)
     ]
-    return ToolResult(f"{framed('search-results', name, chr(10).join(rows))}\n[{notes}]", data)
+    return ToolResult(
+        f"{wrap_untrusted('search-results', name, chr(10).join(rows))}\n[{notes}]", data
+    )

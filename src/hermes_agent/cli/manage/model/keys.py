@@ -120,7 +120,7 @@ def _login(name: str, options: argparse.Namespace) -> int:
 
     from hermes_agent.models.keys.oauth.device_flow import LoginContext, log_in, post_by_http
     from hermes_agent.models.keys.oauth.table import LOGINS, login_of
-    from hermes_agent.models.keys.oauth.tokens import keep_token
+    from hermes_agent.models.keys.oauth.tokens import save_token
 
     home, _ = home_and_settings()
     way = login_of(name, _service(name))
@@ -135,7 +135,7 @@ def _login(name: str, options: argparse.Namespace) -> int:
         print(told, file=sys.stderr, flush=True)
 
     signing = LoginContext(post_by_http, show, time.time, asyncio.sleep, os.urandom)
-    keep_token(home, name, asyncio.run(log_in(name, way, signing)))
+    save_token(home, name, asyncio.run(log_in(name, way, signing)))
     passed_over = _passed_over(name, f"the login of {name}")
     if options.json:
         print_json({"service": name, "signed_in": True, "passed_over": passed_over})

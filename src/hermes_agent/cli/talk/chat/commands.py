@@ -77,7 +77,7 @@ def _status(talk: ChatSession, _words: str) -> str:
 
 
 def _new(talk: ChatSession, _words: str) -> str:
-    talk.leave_session()
+    talk.detach_session()
     return "your next message opens a new session"
 
 

@@ -42,7 +42,7 @@ class ChatSession:
     def enter(self, session: dict[str, Any]) -> None:
         self.id, self.name, self.model = session["id"], session["name"], session["model"]
 
-    def leave_session(self) -> None:
+    def detach_session(self) -> None:
         """The next message opens a new session."""
         self._opening = {**self._opening, "name": ""}
         self.id = self.name = ""

@@ -7,7 +7,7 @@ import sys
 
 from hermes_agent.cli.actions import runtime
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.editor import edited, has_terminal, kept_on_trouble
+from hermes_agent.cli.output.editor import edited, has_terminal, save_draft_on_error
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.cli.work.skills.show import (
     MAIN,
@@ -83,7 +83,7 @@ def new(options: argparse.Namespace) -> int:
     if not opens:
         return _keep(api, options, {"files": files, "why": "written by hand"})
     text = _written(api, options.name, files, MAIN)
-    with kept_on_trouble(text, MAIN):
+    with save_draft_on_error(text, MAIN):
         if UNDESCRIBED in text:
             raise UsageError("the skill is not described; it was not kept", "describe it")
         return _keep(api, options, {"files": {MAIN: text}, "why": "written by hand"})
@@ -110,7 +110,7 @@ def edit(options: argparse.Namespace) -> int:
         "keep": True,  # the other files, which may be no text
         "base": found["record"]["digest"],
     }
-    with kept_on_trouble(text, options.file):
+    with save_draft_on_error(text, options.file):
         return _keep(api, options, changed)
 
 
@@ -124,7 +124,7 @@ def _written(api: RuntimeClient, name: str, files: Files, path: str) -> str:
             return files[path]
         for line in (line for one in errors for line in problem_lines(one)):
             print(line, file=sys.stderr)
-        with kept_on_trouble(files[path], path):
+        with save_draft_on_error(files[path], path):
             if not has_terminal() or not _again():
                 raise UsageError(f"{path} is not right; nothing was changed")
 

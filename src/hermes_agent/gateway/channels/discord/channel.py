@@ -218,7 +218,7 @@ class DiscordChannel:
         if not self._marks.of(chat):
             # A chat that is not known cannot be asked for what it held when we died.
             self._marks.seen(chat, str(int(message.id) - 1))
-            await self._around.keep_mark(str(self._marks))
+            await self._around.save_cursor(str(self._marks))
         self._marks.seen(chat, message.id)
         arrived = wire.arrived(message, await self._place(chat), self._me)
         if arrived is not None:

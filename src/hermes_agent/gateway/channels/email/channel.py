@@ -156,7 +156,7 @@ class Email:
             recent = await imap.search("SINCE", "-".join(date.split()[1:4]))
             uid = recent[0] - 1 if recent else uid
         mark = MailboxCursor(folder.validity, uid, self._around.clock())
-        await self._around.keep_mark(str(mark))
+        await self._around.save_cursor(str(mark))
         return mark
 
     async def _look(self, imap: Imap, mark: MailboxCursor) -> MailboxCursor:
@@ -183,7 +183,7 @@ class Email:
                 return
         except MalformedMail as error:
             log.warning("mail %d is malformed and passed over: %s", uid, error.message)
-        await self._around.keep_mark(mark)
+        await self._around.save_cursor(mark)
 
     async def _body(self, imap: Imap, uid: int, size: int, head: MailHeaders) -> Body:
         if size > LARGEST:

@@ -75,7 +75,7 @@ class Matrix:
                 first = await self._sync("", 0)
                 await self._invited(first)
                 mark = str(first["next_batch"])
-                await self._around.keep_mark(mark)
+                await self._around.save_cursor(mark)
             while True:
                 news = await self._sync(mark, POLL_SECONDS)
                 await self._invited(news)
@@ -83,7 +83,7 @@ class Matrix:
                     for event in events:
                         await self._take(room, event)
                 mark = str(news["next_batch"])
-                await self._around.keep_mark(mark)
+                await self._around.save_cursor(mark)
         except (MatrixError, HomeserverUnreachable) as error:
             raise refusal(error) from None
         except KeyError as error:

@@ -104,7 +104,7 @@ class Ntfy:
         since = await self._around.mark()
         if not since:  # what comes before the first message, while we are away, is for us, too
             since = str(int(self._around.clock()))
-            await self._around.keep_mark(since)
+            await self._around.save_cursor(since)
         patience = httpx.Timeout(SECONDS, read=SILENCE_SECONDS)
         path, query = f"/{self._topic},{self._proofs}/json", {"since": since}
         try:

@@ -134,7 +134,7 @@ class SlackChannel:
             if not self._marks.of(ReadCursors.ANY):
                 # Without any mark nothing would be asked for, were we to die now.
                 self._marks.seen(chat, wire.just_before(message.ts))
-                await self._around.keep_mark(str(self._marks))
+                await self._around.save_cursor(str(self._marks))
             self._marks.seen(chat, message.ts)
             if message.thread_ts not in {None, message.ts}:
                 self._marks.seen(f"{chat}/{message.thread_ts}", message.ts)

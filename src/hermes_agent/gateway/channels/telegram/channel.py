@@ -137,12 +137,12 @@ class TelegramChannel:
             log.warning("update %r is malformed and passed over: %s", number, why)
             if type(number) is not int or abs(number) > 2**53:
                 return offset
-            await self._around.keep_mark(str(number + 1))
+            await self._around.save_cursor(str(number + 1))
             return max(offset, number + 1)
         after = max(offset, update.update_id + 1)
         arrived = wire.arrived(update, self._groups.me_in(update, self._me))
         if arrived is None or not arrived.person.id:
-            await self._around.keep_mark(str(after))
+            await self._around.save_cursor(str(after))
             return after
         message = wire.message_of(update)
         if message is not None:

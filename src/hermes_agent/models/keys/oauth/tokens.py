@@ -39,7 +39,7 @@ class Token(Struct, frozen=True):
     __str__ = __repr__
 
 
-def kept_token(home: Path, name: str) -> Token | None:
+def stored_token(home: Path, name: str) -> Token | None:
     path = credentials_file(home, name, "json")
     try:
         return msgspec.json.decode(path.read_bytes(), type=Token)
@@ -53,7 +53,7 @@ def kept_token(home: Path, name: str) -> Token | None:
         raise ModelError("auth", f"cannot read {str(path)!r}: {error.strerror}") from None
 
 
-def keep_token(home: Path, name: str, token: Token) -> None:
+def save_token(home: Path, name: str, token: Token) -> None:
     path = credentials_file(home, name, "json")
     private_folder(path.parent)
     write_private(path, msgspec.json.encode(token))
@@ -134,7 +134,7 @@ class LoginSource:
         return credentials_file(self._home, self._name, "json").exists()
 
     def _read(self) -> Token:
-        token = kept_token(self._home, self._name)
+        token = stored_token(self._home, self._name)
         if token is None:
             raise ModelError(
                 "auth", f"nobody is logged in with {self._name}", f"hermes model login {self._name}"
@@ -171,7 +171,7 @@ class LoginSource:
                 return token  # good for a little longer; the next call tries again
             raise
         self._learned(new)
-        keep_token(self._home, self._name, new)
+        save_token(self._home, self._name, new)
         return new
 
 

@@ -148,7 +148,7 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
         self._calls: dict[int, _OpenCall] = {}
         self._thoughts: dict[int, _OpenThought] = {}
 
-    def hear(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         data = piece
         try:
             for headers, data in self._reader.feed(piece):
@@ -160,7 +160,7 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
             if not self.finished:
                 raise
 
-    def hear_end(self) -> None:
+    def finish(self) -> None:
         """A frame that is not whole is none."""
 
     def _take(self, headers: Mapping[str, str], payload: bytes) -> None:
@@ -251,9 +251,9 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
         return "".join([*called, *(text for t in self._thoughts.values() for text in t.texts)])
 
     def reply(self) -> Reply:
-        if self.finish in MALFORMED:
+        if self.finish_reason in MALFORMED:
             raise ModelError(
-                "garbage", f"{self.name} wrote what Bedrock could not read ({self.finish})"
+                "garbage", f"{self.name} wrote what Bedrock could not read ({self.finish_reason})"
             )
         return super().reply()
 

@@ -176,15 +176,15 @@ class GeminiAccumulator(SseAccumulator):
                 ReasoningBlock(self.name, text, body, self.chars, len(self._calls))
             )
 
-    def hear_whole(self, body: bytes) -> None:
+    def feed_all(self, body: bytes) -> None:
         # Without its streaming, as behind some proxies, the service sends all chunks as one list.
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self.take_all(map(bytes, _list.decode(body)))
         if not self.finished:
-            super().hear_whole(body)
+            super().feed_all(body)
 
-    def hear_end(self) -> None:
-        super().hear_end()
+    def finish(self) -> None:
+        super().finish()
         self._close_thought()
 
     def _close_thought(self, signature: str = "") -> None:

@@ -153,8 +153,8 @@ class MistralAccumulator(SseAccumulator):
                 self._close_thought()
             self.say(text)
 
-    def hear_end(self) -> None:
-        super().hear_end()
+    def finish(self) -> None:
+        super().finish()
         self._close_thought()
 
     def _close_thought(self) -> None:

@@ -164,8 +164,8 @@ class ChatAccumulator(SseAccumulator):
             self.end("stop")
         super().done()
 
-    def hear_end(self) -> None:
-        super().hear_end()
+    def finish(self) -> None:
+        super().finish()
         # What was held back, in case it was the beginning of a tag.
         tags, self._tags = self._tags, None
         if tags is not None:

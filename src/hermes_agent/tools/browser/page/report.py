@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Sequence
 
 from hermes_agent.core.messages import Media
-from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.tab import Tab
@@ -45,7 +45,7 @@ async def reported(
         said = ""
     if said:
         body.append(said)
-    text = framed("web-page", tab.url, "\n".join(body))
+    text = wrap_untrusted("web-page", tab.url, "\n".join(body))
     facts = {
         "url": tab.url,
         "title": tab.title,
