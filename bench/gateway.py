@@ -112,28 +112,28 @@ def _child(home: Path, what: str) -> dict[str, float]:
 
 
 async def _run(home: Path, what: str) -> dict[str, float]:
-    faces: list[Gateway] = []
+    services: list[Gateway] = []
 
     def face(runtime: Runtime) -> Gateway:
-        faces.append(Gateway(runtime, book=ChannelRegistry({NAME: MANIFEST})))
-        return faces[0]
+        services.append(Gateway(runtime, book=ChannelRegistry({NAME: MANIFEST})))
+        return services[0]
 
-    runtime = Runtime(home, {}, faces=(face,))
+    runtime = Runtime(home, {}, services=(face,))
     await runtime.start()
     try:
         match what:
             case "direct":
                 return _rate(await _directly(runtime, home), MESSAGES)
             case "talk":
-                wire = await _wire(faces[0])
+                wire = await _wire(services[0])
                 return _rate(await _talk(wire, MESSAGES, BUSY_CHATS), MESSAGES)
             case "wrote":
-                wire = await _wire(faces[0])
+                wire = await _wire(services[0])
                 await _talk(wire, NEW_CHATS, NEW_CHATS)
             case "bind":
                 await _bind(runtime, home)
             case _:
-                await _wire(faces[0])
+                await _wire(services[0])
         await asyncio.sleep(1.0)
         gc.collect()
         return {"kb": _resident_kb()}

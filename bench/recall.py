@@ -74,12 +74,12 @@ async def measure(store: Store, corpus: Corpus, floor: float) -> list[Figure]:
     """Offers and searches over a store with messages, a document for each of its sessions, and
     the skills."""
     settings = LearningSettings()
-    recall = Recall(store.lore, store, settings=lambda: settings, clock=time.time)
+    recall = Recall(store.knowledge, store, settings=lambda: settings, clock=time.time)
     docs = skills(corpus)
-    await store.lore.save_documents(docs)
+    await store.knowledge.save_documents(docs)
     sessions = await store.sessions(1_000_000)
     pages = [Doc("session", one.id, corpus.text()[:60], _page(corpus)) for one in sessions]
-    await store.lore.save_documents(pages)
+    await store.knowledge.save_documents(pages)
     texts = messages(corpus, docs)
     known = {doc.ref: "given" for doc in docs}
 

@@ -112,7 +112,7 @@ async def _calls(folder: Path) -> list[float]:
         gate=Policies.of_home(folder, folder).gate("sandbox"),
         terminals={"local": terminal}, settings=settings, publish=publish, redact=Redactor({}),
         results=folder / "results", clock=time.time,
-        purse=BudgetReservations(),
+        reservations=BudgetReservations(),
     )  # fmt: skip
     await store.receive(session.id, SessionMessage("1", "go"))
     turn = await store.start_turn(session.id)

@@ -50,9 +50,9 @@ async def answered(b: Bench, *answers: tuple[str, str], adopt: Any = None) -> li
     await b.receive("go", interactive=True)
     worker = await b.worker()
     running = asyncio.create_task(worker.run())
-    while not worker.talk.questions:
+    while not worker.conversation.questions:
         await asyncio.sleep(0.005)
-    (question,) = worker.talk.questions
+    (question,) = worker.conversation.questions
     told = []
     for answer, by in answers:
         try:
@@ -115,8 +115,8 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
 
 
 async def test_a_tool_cannot_be_run_without_a_permit_for_this_very_call() -> None:
-    purse = Purse()
-    tool = purse.tool()
+    reservations = Purse()
+    tool = reservations.tool()
     context = ToolContext("e", "s", None, None, print)  # type: ignore[arg-type]
     assert not hasattr(tool, "function")
     for permit in (
@@ -129,12 +129,12 @@ async def test_a_tool_cannot_be_run_without_a_permit_for_this_very_call() -> Non
     await tool.run(permit, context, {"amount": 1})
     with pytest.raises(PermissionError):
         await tool.run(permit, context, {"amount": 1})
-    assert purse.paid == [1]
+    assert reservations.paid == [1]
 
 
 async def test_two_different_people_must_agree_where_a_rule_says_so(tmp_path: Path) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(
             Verdict("ask", "dear", "r", ApprovalRequirement(("ann", "b*"), 2), grants=("k",))
         )
@@ -146,42 +146,42 @@ async def test_two_different_people_must_agree_where_a_rule_says_so(tmp_path: Pa
         "UsageError", "NoneType", "UsageError", "UsageError", "NoneType",
     ]  # fmt: skip
     assert (last.answer, last.by) == ("yes", "ann, bob")
-    assert purse.paid == [7]
+    assert reservations.paid == [7]
 
 
 async def test_people_who_agree_at_the_same_moment_are_both_counted(tmp_path: Path) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(count=2)))
         await b.receive("go", interactive=True)
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
-        while not worker.talk.questions:
+        while not worker.conversation.questions:
             await asyncio.sleep(0.005)
-        (id,) = worker.talk.questions
+        (id,) = worker.conversation.questions
         await asyncio.gather(*(worker.people.answer(id, "yes", by) for by in ("ann", "bob")))
         await running
-    assert purse.paid == [7]
+    assert reservations.paid == [7]
 
 
 async def test_one_no_refuses_though_somebody_has_agreed(tmp_path: Path) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(count=2)))
         await answered(b, ("yes", "ann"), ("no", "bob"))
-    assert purse.paid == []
+    assert reservations.paid == []
 
 
 async def test_an_agreement_survives_the_death_of_the_runtime(tmp_path: Path) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(count=2)))
         await b.receive("go", interactive=True)
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
-        while not worker.talk.questions:
+        while not worker.conversation.questions:
             await asyncio.sleep(0.005)
-        (id,) = worker.talk.questions
+        (id,) = worker.conversation.questions
         await worker.people.answer(id, "yes", "ann")
         running.cancel()
         await asyncio.wait({running})
@@ -192,43 +192,43 @@ async def test_an_agreement_survives_the_death_of_the_runtime(tmp_path: Path) ->
             await again.people.answer(id, "yes", "ann")
         await again.people.answer(id, "yes", "bob")
         await running
-    assert purse.paid == [7]
+    assert reservations.paid == [7]
 
 
 async def test_whom_a_rule_names_is_asked_though_the_sender_is_not_there(tmp_path: Path) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(("ann",), seconds=60.0)))
         await b.receive("go", interactive=False)
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
-        while not worker.talk.questions:
+        while not worker.conversation.questions:
             await asyncio.sleep(0.005)
-        (question,) = worker.talk.questions.values()
+        (question,) = worker.conversation.questions.values()
         await worker.people.answer(question.id, "yes", "ann")
         await running
-    assert purse.paid == [7]
+    assert reservations.paid == [7]
 
 
 async def test_a_question_expires_closed_after_the_time_that_the_rule_gives(
     tmp_path: Path,
 ) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(Verdict("ask", "dear", "r", ApprovalRequirement(seconds=0.05)))
         await b.say("go", interactive=True)
         (finished,) = await b.events(ev.CallFinished)
     assert "nobody answered in time" in finished.text
-    assert purse.paid == []
+    assert reservations.paid == []
 
 
 async def test_yes_for_the_session_is_handed_to_the_gate_from_then_on(tmp_path: Path) -> None:
-    purse = Purse()
+    reservations = Purse()
 
     def once(effect: Effect) -> Verdict:
         return Verdict("allow", "granted") if b.gate.granted[-1] else ASK
 
-    async with bench(tmp_path, paying(1, 2), tools=[purse.tool()]) as b:
+    async with bench(tmp_path, paying(1, 2), tools=[reservations.tool()]) as b:
         b.gate = Says(once)
         await answered(b, ("session", "ann"))
         first = list(b.gate.granted)
@@ -241,43 +241,43 @@ async def test_yes_for_the_session_is_handed_to_the_gate_from_then_on(tmp_path: 
     assert first[0] == frozenset()
     assert set(first[1:]) == {frozenset({"test/pay|pay"})}
     assert b.gate.granted[-1] == frozenset({"test/pay|pay"})
-    assert purse.paid == [1, 2, 3]
+    assert reservations.paid == [1, 2, 3]
 
 
 async def test_always_adopts_the_proposed_rule_before_the_call_runs(tmp_path: Path) -> None:
-    purse = Purse()
+    reservations = Purse()
     adopted: list[tuple[str, str, list[int]]] = []
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(ASK)
         await answered(
             b,
             ("always", "ann"),
-            adopt=lambda rule, by: adopted.append((rule, by, list(purse.paid))),
+            adopt=lambda rule, by: adopted.append((rule, by, list(reservations.paid))),
         )
     assert adopted == [("- id: x", "ann", [])]
-    assert purse.paid == [7]
+    assert reservations.paid == [7]
 
 
 async def test_a_rule_that_cannot_be_adopted_leaves_the_question_open(tmp_path: Path) -> None:
-    purse = Purse()
+    reservations = Purse()
 
     def refuse(_rule: str, _by: str) -> None:
         raise UsageError("the disk is full")
 
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(ASK)
         told = await answered(b, ("always", "ann"), ("yes", "ann"), adopt=refuse)
     assert [type(one).__name__ for one in told] == ["UsageError", "NoneType"]
-    assert purse.paid == [7]
+    assert reservations.paid == [7]
 
 
 async def test_a_rewritten_call_runs_as_rewritten_and_the_model_is_told(tmp_path: Path) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(Verdict("allow", "less", "r", input={"amount": 3}))
         await b.say("go")
         (finished,) = await b.events(ev.CallFinished)
-    assert purse.paid == [3]
+    assert reservations.paid == [3]
     assert finished.text == '[a rule changed this call to {"amount":3}]\npaid 3'
 
 
@@ -310,13 +310,13 @@ async def test_only_the_granted_secret_reaches_the_tool_and_only_this_call(
 async def test_a_granted_secret_that_is_not_there_is_said_and_nothing_runs(
     tmp_path: Path,
 ) -> None:
-    purse = Purse()
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    reservations = Purse()
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(Verdict("allow", "ok", secrets=("A_TOKEN",)))
         await b.say("go")
         (finished,) = await b.events(ev.CallFinished)
     assert "A_TOKEN" in finished.text
-    assert purse.paid == []
+    assert reservations.paid == []
 
 
 async def test_a_call_that_carries_a_known_secret_is_refused_and_not_kept(
@@ -479,16 +479,16 @@ async def test_a_path_that_was_left_out_is_not_judged_and_an_empty_one_is(tmp_pa
 
 
 async def test_what_the_rules_deny_by_the_time_somebody_agrees_is_denied(tmp_path: Path) -> None:
-    purse = Purse()
+    reservations = Purse()
     verdicts = [ASK, Verdict("deny", "not any more", "test/late")]
-    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+    async with bench(tmp_path, paying(7), tools=[reservations.tool()]) as b:
         b.gate = Says(lambda _effect: verdicts.pop(0))
         await answered(b, ("yes", "ann"))
         (finished,) = await b.events(ev.CallFinished)
         judged = await b.events(ev.CallJudged)
     assert finished.data["error"] == "refused by policy: not any more"
     assert [one.action for one in judged] == ["ask", "deny"]
-    assert purse.paid == []
+    assert reservations.paid == []
 
 
 async def test_a_tool_that_uses_no_terminal_is_judged_where_it_runs(tmp_path: Path) -> None:

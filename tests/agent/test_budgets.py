@@ -46,10 +46,10 @@ async def answered(worker: TurnWorker, *answers: str) -> ev.TurnFinished | None:
     """Work the turn, with these answers to its questions."""
     running = asyncio.create_task(worker.run())
     for answer in answers:
-        while not worker.talk.questions:
+        while not worker.conversation.questions:
             assert not running.done(), f"nothing was asked: {running.result()}"
             await asyncio.sleep(0.002)
-        await worker.people.answer(next(iter(worker.talk.questions)), answer, "test")
+        await worker.people.answer(next(iter(worker.conversation.questions)), answer, "test")
     return await running
 
 
@@ -112,7 +112,7 @@ class Watching:
 
     def __init__(self, b: Bench) -> None:
         self._store = b.store
-        self._purse = b.purse
+        self._reservations = b.reservations
         self.seen: list[tuple[str, bool]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -123,7 +123,7 @@ class Watching:
         paid = [
             one for one in events if isinstance(one, ev.Replied | ev.CostCharged | ev.Compacted)
         ]
-        self.seen += [(ev.kind_of(one), bool(self._purse._out)) for one in paid]
+        self.seen += [(ev.kind_of(one), bool(self._reservations._out)) for one in paid]
         return recorded
 
 
@@ -143,7 +143,7 @@ async def test_what_is_set_aside_is_given_back_after_the_payment_is_written(
         seen, b.store = b.store.seen, store
     assert {kind for kind, _ in seen} == {"replied", "charged", "compacted"}
     assert all(held for _, held in seen)
-    assert b.purse._out == []
+    assert b.reservations._out == []
 
 
 amounts = st.integers(1, 40).map(lambda cents: cents / 100)
@@ -206,13 +206,13 @@ def test_no_budget_is_overshot_whatever_the_prices_sizes_and_delays(
                 own.models = {"paid/one": one, "paid/two": two}
             for turn in range(2):
                 before = {name: dict(which.of) for name, which in (("1", one), ("2", two))}
-                await asyncio.gather(*(talk(own, turn) for own in benches))
+                await asyncio.gather(*(conversation(own, turn) for own in benches))
                 check_turns(one, before["1"], two, before["2"])
             spent = await b.store.spent(0.0)
             if any(chosen[f"{scope}_dollars"] for scope in ("turn", "session", "day")):
                 assert one.dollars + two.dollars <= spent + SLACK, "all that was paid is counted"
 
-    async def talk(own: Bench, turn: int) -> None:
+    async def conversation(own: Bench, turn: int) -> None:
         await own.receive("please " * chance.randrange(400), interactive=False)
         worker = await own.worker()
         end = asyncio.create_task(worker.run())
@@ -357,7 +357,7 @@ async def test_a_question_of_another_budget_after_a_restart_extends_that_one(
         end = await answered(worker, "yes")
     assert end is not None
     assert end.reason == "done"
-    assert set(worker.talk.extensions) == {"dollars of this turn"}
+    assert set(worker.conversation.extensions) == {"dollars of this turn"}
 
 
 # warnings

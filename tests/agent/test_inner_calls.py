@@ -105,9 +105,9 @@ async def test_only_what_the_program_says_reaches_the_model(tmp_path: Path) -> N
     async with bench(tmp_path, scripted([[act("a")]]), tools=[program, acting(ran)]) as b:
         worker = await b.worker_for("go")
         await worker.run()
-    results = [one for one in worker.talk.messages if one.text == "did a"]
+    results = [one for one in worker.conversation.messages if one.text == "did a"]
     assert len(results) == 1
-    assert worker.talk.inner == []
+    assert worker.conversation.inner == []
 
 
 async def test_fifty_calls_at_once_have_ids_of_their_own(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_people_are_asked_about_a_call_of_a_program(
     async with bench(tmp_path, scripted(plan), tools=tools, policy="careful") as b:
         worker = await b.worker_for("go", interactive=True)
         running = asyncio.create_task(worker.run())
-        await until(lambda: worker.talk.questions)
+        await until(lambda: worker.conversation.questions)
         (question,) = await b.store.questions()
         assert "a.txt" in question.text
         assert question.effect.endswith(".1")
@@ -446,7 +446,7 @@ async def parked_in(b: Bench) -> Sequence[Parked]:
     """What is parked, as soon as it can be decided."""
     worker = b.latest
     assert worker is not None
-    await until(lambda: any(call.parked for call in worker.talk.every))
+    await until(lambda: any(call.parked for call in worker.conversation.every))
     return await b.store.parked()
 
 

@@ -47,17 +47,19 @@ def bill(input: int = 10, output: int = 20, price: float = CENT) -> CostEstimate
     return CostEstimate([(ModelFacts(rates=(Rates(price, price),)), input)], output)
 
 
-async def held(purse: BudgetReservations, account: Budget, wanted: CostEstimate) -> Reservation:
-    found = await purse.reserve([account], wanted)
+async def held(
+    reservations: BudgetReservations, account: Budget, wanted: CostEstimate
+) -> Reservation:
+    found = await reservations.reserve([account], wanted)
     assert isinstance(found, Reservation)
     return found
 
 
 async def waiting(
-    purse: BudgetReservations, account: Budget, wanted: CostEstimate
+    reservations: BudgetReservations, account: Budget, wanted: CostEstimate
 ) -> asyncio.Task[Reservation | BudgetExceeded]:
     """A hold that cannot be had yet."""
-    task = asyncio.create_task(purse.reserve([account], wanted))
+    task = asyncio.create_task(reservations.reserve([account], wanted))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not task.done()
@@ -72,9 +74,9 @@ async def test_without_budgets_nothing_is_set_aside() -> None:
 
 
 async def test_a_call_waits_for_what_others_hold_and_takes_what_they_left() -> None:
-    purse, ledger = BudgetReservations(), Ledger()
-    first = await held(purse, ledger.account(), bill(10, 60))
-    second = await waiting(purse, ledger.account(), bill(10, 60))
+    reservations, ledger = BudgetReservations(), Ledger()
+    first = await held(reservations, ledger.account(), bill(10, 60))
+    second = await waiting(reservations, ledger.account(), bill(10, 60))
     ledger.spent = 0.1
     first.release()
     found = await second
@@ -83,12 +85,12 @@ async def test_a_call_waits_for_what_others_hold_and_takes_what_they_left() -> N
 
 
 async def test_near_the_limit_a_call_is_made_shorter_and_then_refused() -> None:
-    purse = BudgetReservations()
+    reservations = BudgetReservations()
     price, output = 100.0, 2_000
     most = bill(1_000, output, price).most("dollars", output)
     for room, expected in ((most, output), (0.25, 1_500), (0.1512, LEAST_OUTPUT), (0.15, None)):
         ledger = Ledger(limit=room + 0.5, spent=0.5)
-        found = await purse.reserve([ledger.account()], bill(1_000, output, price))
+        found = await reservations.reserve([ledger.account()], bill(1_000, output, price))
         if expected is None:
             assert isinstance(found, BudgetExceeded)
             assert found.needed == pytest.approx(0.1512)
@@ -99,17 +101,17 @@ async def test_near_the_limit_a_call_is_made_shorter_and_then_refused() -> None:
 
 
 async def test_who_cannot_fit_whatever_comes_back_is_told_at_once() -> None:
-    purse, ledger = BudgetReservations(), Ledger(spent=0.5)
-    await held(purse, ledger.account(), bill(10, 20))
-    found = await purse.reserve([ledger.account()], bill(60, 20))
+    reservations, ledger = BudgetReservations(), Ledger(spent=0.5)
+    await held(reservations, ledger.account(), bill(10, 20))
+    found = await reservations.reserve([ledger.account()], bill(60, 20))
     assert isinstance(found, BudgetExceeded)
     assert (found.used, found.needed) == (0.5, pytest.approx(0.8))
 
 
 async def test_what_comes_back_during_a_look_is_not_missed() -> None:
     """Nobody holds anything any more, so nobody would wake the one who waits."""
-    purse, ledger, other = BudgetReservations(), Ledger(), Ledger()
-    first = await held(purse, ledger.account(), bill(10, 60))
+    reservations, ledger, other = BudgetReservations(), Ledger(), Ledger()
+    first = await held(reservations, ledger.account(), bill(10, 60))
 
     async def give_back() -> None:
         first.release()
@@ -117,30 +119,30 @@ async def test_what_comes_back_during_a_look_is_not_missed() -> None:
     other.look = give_back
     accounts = [ledger.account(), other.account("session")]
     async with asyncio.timeout(PATIENCE):
-        found = await purse.reserve(accounts, bill(10, 60))
+        found = await reservations.reserve(accounts, bill(10, 60))
     assert isinstance(found, Reservation)
 
 
 async def test_a_call_that_is_paid_for_during_a_look_is_not_overlooked() -> None:
     """What is used is read before the payment, what is held after it was given back."""
-    purse, ledger = BudgetReservations(), Ledger()
-    first = await held(purse, ledger.account(), bill(10, 60))
+    reservations, ledger = BudgetReservations(), Ledger()
+    first = await held(reservations, ledger.account(), bill(10, 60))
 
     async def pay() -> None:
         ledger.spent = 0.7
         first.release()
 
     ledger.look = pay
-    found = await purse.reserve([ledger.account()], bill(10, 40))
+    found = await reservations.reserve([ledger.account()], bill(10, 40))
     assert isinstance(found, BudgetExceeded)
     assert (found.used, found.needed) == (0.7, pytest.approx(0.5))
 
 
 async def test_small_calls_do_not_overtake_a_large_one() -> None:
-    purse, ledger = BudgetReservations(), Ledger()
-    first = await held(purse, ledger.account(), bill(10, 40))
-    large = await waiting(purse, ledger.account(), bill(10, 80))
-    small = await waiting(purse, ledger.account(), bill(1, 1))
+    reservations, ledger = BudgetReservations(), Ledger()
+    first = await held(reservations, ledger.account(), bill(10, 40))
+    large = await waiting(reservations, ledger.account(), bill(10, 80))
+    small = await waiting(reservations, ledger.account(), bill(1, 1))
     first.release()
     taken = await large
     assert isinstance(taken, Reservation)
@@ -149,63 +151,63 @@ async def test_small_calls_do_not_overtake_a_large_one() -> None:
 
 
 async def test_one_who_stops_waiting_lets_the_next_go_on() -> None:
-    purse, ledger = BudgetReservations(), Ledger()
-    await held(purse, ledger.account(), bill(10, 40))
-    large = await waiting(purse, ledger.account(), bill(10, 80))
-    small = await waiting(purse, ledger.account(), bill(1, 1))
+    reservations, ledger = BudgetReservations(), Ledger()
+    await held(reservations, ledger.account(), bill(10, 40))
+    large = await waiting(reservations, ledger.account(), bill(10, 80))
+    small = await waiting(reservations, ledger.account(), bill(1, 1))
     large.cancel()
     async with asyncio.timeout(PATIENCE):
         assert isinstance(await small, Reservation)
 
 
 async def test_calls_of_free_models_leave_nothing_behind() -> None:
-    purse, ledger = BudgetReservations(), Ledger(limit=0.0)
+    reservations, ledger = BudgetReservations(), Ledger(limit=0.0)
     free = CostEstimate([(FREE, 1_000)], 1_000)
-    calls = [await held(purse, ledger.account(), free) for _ in range(3)]
+    calls = [await held(reservations, ledger.account(), free) for _ in range(3)]
     for call in calls:
         call.release()
         call.release()
-    assert isinstance(await purse.reserve([ledger.account()], bill()), BudgetExceeded)
+    assert isinstance(await reservations.reserve([ledger.account()], bill()), BudgetExceeded)
 
 
 async def test_a_try_that_was_lost_may_leave_too_little_for_another() -> None:
-    purse, ledger = BudgetReservations(), Ledger()
-    call = await held(purse, ledger.account(), bill(10, 30))
+    reservations, ledger = BudgetReservations(), Ledger()
+    call = await held(reservations, ledger.account(), bill(10, 30))
     ledger.spent = 0.4
-    assert await purse.covers(call)
-    other = await held(purse, ledger.account(), bill(5, 10))
+    assert await reservations.covers(call)
+    other = await held(reservations, ledger.account(), bill(5, 10))
     ledger.spent = 0.5
-    assert not await purse.covers(call)
+    assert not await reservations.covers(call)
     other.release()
-    assert await purse.covers(call)
+    assert await reservations.covers(call)
 
 
 async def test_marks_are_passed_once_even_when_a_call_jumps_over_both() -> None:
-    purse, own = BudgetReservations(), Ledger().account()
-    assert purse.passed(own, 0.1, 0.49) is None
-    assert purse.passed(own, 0.49, 0.5) == 0.5
-    assert purse.passed(own, 0.5, 0.79) is None
-    assert purse.passed(own, 0.79, 0.9) == 0.8
-    assert purse.passed(own, 0.1, 0.9) == 0.8
+    reservations, own = BudgetReservations(), Ledger().account()
+    assert reservations.passed(own, 0.1, 0.49) is None
+    assert reservations.passed(own, 0.49, 0.5) == 0.5
+    assert reservations.passed(own, 0.5, 0.79) is None
+    assert reservations.passed(own, 0.79, 0.9) == 0.8
+    assert reservations.passed(own, 0.1, 0.9) == 0.8
 
 
 async def test_marks_of_a_shared_budget_are_told_once_whoever_passes_them() -> None:
     """Two calls are paid for before either is looked at; each sees what both have used."""
-    purse, ledger = BudgetReservations(), Ledger(spent=0.4)
+    reservations, ledger = BudgetReservations(), Ledger(spent=0.4)
     for _ in range(2):
-        (await held(purse, ledger.account(shared=True), bill(1, 1))).release()
+        (await held(reservations, ledger.account(shared=True), bill(1, 1))).release()
     shared = ledger.account(shared=True)
-    assert purse.passed(shared, 0.55, 0.7) == 0.5
-    assert purse.passed(shared, 0.55, 0.7) is None
-    assert purse.passed(shared, 0.7, 0.95) == 0.8
-    assert purse.passed(shared, 0.0, 0.1) is None, "a new day"
-    assert purse.passed(shared, 0.1, 0.6) == 0.5
+    assert reservations.passed(shared, 0.55, 0.7) == 0.5
+    assert reservations.passed(shared, 0.55, 0.7) is None
+    assert reservations.passed(shared, 0.7, 0.95) == 0.8
+    assert reservations.passed(shared, 0.0, 0.1) is None, "a new day"
+    assert reservations.passed(shared, 0.1, 0.6) == 0.5
 
 
 async def test_what_another_process_has_told_is_not_told_again() -> None:
-    purse = BudgetReservations()
-    assert purse.passed(Ledger().account(shared=True), 0.6, 0.7) is None
-    assert purse.passed(Ledger().account(shared=True), 0.7, 0.8) == 0.8
+    reservations = BudgetReservations()
+    assert reservations.passed(Ledger().account(shared=True), 0.6, 0.7) is None
+    assert reservations.passed(Ledger().account(shared=True), 0.7, 0.8) == 0.8
 
 
 calls = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60), st.integers(0, 3)), max_size=12)
@@ -223,9 +225,9 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
 
-    async def call(purse: BudgetReservations, input: int, output: int, pauses: int) -> None:
+    async def call(reservations: BudgetReservations, input: int, output: int, pauses: int) -> None:
         ledger.look = breathe
-        found = await purse.reserve([ledger.account()], bill(input, output))
+        found = await reservations.reserve([ledger.account()], bill(input, output))
         if isinstance(found, BudgetExceeded):
             return
         try:
@@ -236,8 +238,8 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
             found.release()
 
     async def all_of_them() -> None:
-        purse = BudgetReservations()
-        tasks = [asyncio.create_task(call(purse, *one)) for one in wanted]
+        reservations = BudgetReservations()
+        tasks = [asyncio.create_task(call(reservations, *one)) for one in wanted]
         for task in tasks:
             await breathe()
             if chance.random() < 0.2:
@@ -245,7 +247,7 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*tasks, return_exceptions=True)
         assert ledger.spent <= ledger.limit + 1e-9
-        left = await purse.reserve([Ledger(100.0).account()], bill(9_000, 900))
+        left = await reservations.reserve([Ledger(100.0).account()], bill(9_000, 900))
         assert isinstance(left, Reservation), "nothing is held any more"
 
     asyncio.run(all_of_them())

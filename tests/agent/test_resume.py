@@ -45,8 +45,8 @@ async def stop_before(b: Bench, stage: str) -> None:
 async def digest(b: Bench) -> str:
     from hermes_agent.agent.conversation import ConversationState
 
-    talk = ConversationState(b.session.id, await b.store.prompt(b.session.prompt))
-    return talk.apply_all(await b.store.events(b.session.id)).digest
+    conversation = ConversationState(b.session.id, await b.store.prompt(b.session.prompt))
+    return conversation.apply_all(await b.store.events(b.session.id)).digest
 
 
 async def resume(b: Bench) -> asyncio.Task[ev.TurnFinished | None]:
@@ -178,11 +178,11 @@ async def test_an_answer_given_before_the_runtime_died_is_not_asked_for_again(
         await b.receive("go", interactive=True)
         first = await b.worker()
         running = asyncio.create_task(first.run())
-        while not first.talk.questions:
+        while not first.conversation.questions:
             await asyncio.sleep(0.005)
         running.cancel()
         await b.store.append(
-            first.turn, ev.QuestionAnswered(next(iter(first.talk.questions)), "yes", "test")
+            first.turn, ev.QuestionAnswered(next(iter(first.conversation.questions)), "yes", "test")
         )
         end = await (await resume(b))
         asked = await b.events(ev.QuestionAsked)
@@ -230,7 +230,7 @@ async def test_a_resumed_request_has_the_very_bytes_the_first_would_have_had(
 
         prompt = await b.store.prompt(b.session.prompt)
         assert check_session(b.session.id, prompt, events) == 2
-        assert worker.talk.messages[1].calls[0].arguments == odd
+        assert worker.conversation.messages[1].calls[0].arguments == odd
 
 
 @pytest.mark.parametrize("change", ["gone", "other arguments"])

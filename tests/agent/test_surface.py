@@ -107,7 +107,7 @@ async def test_people_get_the_data_and_the_model_the_text(tmp_path: Path) -> Non
         worker = await b.worker_for("go")
         await worker.run()
         (done,) = await finished(b)
-    (told,) = [one for one in worker.talk.messages if isinstance(one, ToolMessage)]
+    (told,) = [one for one in worker.conversation.messages if isinstance(one, ToolMessage)]
     assert told.text == "did x"
     assert done.data == {"line": "x"}
 

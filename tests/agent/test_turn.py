@@ -163,9 +163,9 @@ async def test_where_nobody_can_answer_what_asks_is_refused(tmp_path: Path) -> N
 
 async def answered(b, worker, answer: str) -> ev.TurnFinished:
     running = asyncio.create_task(worker.run())
-    while not worker.talk.questions:
+    while not worker.conversation.questions:
         await asyncio.sleep(0.005)
-    await worker.people.answer(next(iter(worker.talk.questions)), answer, "test")
+    await worker.people.answer(next(iter(worker.conversation.questions)), answer, "test")
     end = await running
     assert end is not None
     return end
@@ -224,9 +224,9 @@ async def test_a_budget_is_extended_by_as_much_again_when_the_user_says_so(tmp_p
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
         for answer in ("yes", "no"):
-            while not worker.talk.questions:
+            while not worker.conversation.questions:
                 await asyncio.sleep(0.005)
-            await worker.people.answer(next(iter(worker.talk.questions)), answer, "test")
+            await worker.people.answer(next(iter(worker.conversation.questions)), answer, "test")
         end = await running
     assert end is not None
     assert (end.reason, end.steps) == ("budget", 6)
@@ -337,9 +337,9 @@ async def test_an_interrupt_during_any_write_leaves_a_journal_that_can_be_folded
             b.store = store
             ended = [event.effect for event in await b.events(ev.CallFinished)]
             assert len(ended) == len(set(ended)), "a call ended twice"
-            folded = ConversationState(b.session.id, worker.talk.prompt)
+            folded = ConversationState(b.session.id, worker.conversation.prompt)
             folded.apply_all(await store.events(b.session.id))
-            assert folded.messages == worker.talk.messages
+            assert folded.messages == worker.conversation.messages
             assert not folded.calls
     assert reasons[-1] == "done"
     assert reasons.count("interrupted") >= 8
@@ -413,9 +413,9 @@ async def test_two_answers_at_once_count_as_one(tmp_path: Path) -> None:
         await b.receive("go", interactive=True)
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
-        while not worker.talk.questions:
+        while not worker.conversation.questions:
             await asyncio.sleep(0.005)
-        (question,) = worker.talk.questions
+        (question,) = worker.conversation.questions
         told = await asyncio.gather(
             worker.people.answer(question, "no", "alice"),
             worker.people.answer(question, "yes", "bob"),

@@ -45,7 +45,7 @@ async def test_a_tool_is_made_found_and_used(bench: Bench) -> None:
     assert made.data["version"] == 1
     assert (bench.folder / "add.py").read_text() == ADD
     assert (bench.folder / "history/add/0001.py").read_text() == ADD
-    (line,) = bench.written.shelf.log("add")
+    (line,) = bench.written.tool_store.log("add")
     assert (line.what, line.version, line.by, line.why) == ("kept", 1, "session-1", "new")
     tool = await bench.written.find("add")
     assert tool is not None
@@ -59,11 +59,11 @@ async def test_a_tool_is_made_found_and_used(bench: Bench) -> None:
     assert "left out" in tool.spec.description
     assert not tool.repeatable
     assert (await bench.use("add", a=2)).text == "3"
-    assert bench.written.shelf.record("add").uses == 1
+    assert bench.written.tool_store.record("add").uses == 1
 
 
 async def test_what_a_tool_prints_is_shown_beside_what_it_returns(bench: Bench) -> None:
-    bench.written.shelf.keep("add", LOUD.encode(), "session-1", "new")
+    bench.written.tool_store.keep("add", LOUD.encode(), "session-1", "new")
     result = await bench.use("add", a=2, b=5)
     assert result.text == "adding\n[returned]\n7"
     assert "".join(bench.heard) == "adding\n"
@@ -72,10 +72,10 @@ async def test_what_a_tool_prints_is_shown_beside_what_it_returns(bench: Bench) 
 async def test_arguments_that_do_not_fit_are_told_and_are_no_failure_of_the_tool(
     bench: Bench,
 ) -> None:
-    bench.written.shelf.keep("add", ADD.encode(), "session-1", "new")
+    bench.written.tool_store.keep("add", ADD.encode(), "session-1", "new")
     assert "Expected `int`" in await bench.failure("add", a="two")
     assert "unknown field `c`" in await bench.failure("add", a=2, c=1)
-    assert bench.written.shelf.record("add").uses == 0
+    assert bench.written.tool_store.record("add").uses == 0
 
 
 async def test_a_tool_calls_other_tools(bench: Bench) -> None:
@@ -93,7 +93,7 @@ async def test_a_tool_calls_other_tools(bench: Bench) -> None:
 async def test_tools_that_call_one_another_in_a_circle_are_stopped(bench: Bench) -> None:
     for one, other in (("ping", "pong"), ("pong", "ping")):
         body = f'return str(use_tool(name="{other}", arguments={{}}))'
-        bench.written.shelf.keep(one, tool_code(one, body).encode(), "session-1", "new")
+        bench.written.tool_store.keep(one, tool_code(one, body).encode(), "session-1", "new")
     assert "ping calls pong calls ping: that is a circle" in await bench.failure("ping")
 
 
@@ -102,17 +102,17 @@ async def test_tools_are_named_in_the_prompt_and_found_by_words(bench: Bench) ->
     assert await bench.written.search("") == []
     for name in ("shout", "whisper"):
         code = tool_code(name, "return text", head=f"# {name}").replace("Do it", f"To {name}")
-        bench.written.shelf.keep(name, code.encode(), "session-1", "new")
+        bench.written.tool_store.keep(name, code.encode(), "session-1", "new")
     assert bench.written.about() == "Tools you wrote: shout, whisper"
     assert [one.name for one in await bench.written.search("")] == ["shout", "whisper"]
     (found,) = await bench.written.search("to Whisper")
     assert found.about == "To whisper."
-    bench.written.shelf.switch("shout", False, "person")
+    bench.written.tool_store.switch("shout", False, "person")
     assert bench.written.about() == "Tools you wrote: whisper"
 
 
 async def test_a_damaged_state_keeps_nobody_from_a_session(bench: Bench) -> None:
-    bench.written.shelf.keep("add", ADD.encode(), "session-1", "new")
+    bench.written.tool_store.keep("add", ADD.encode(), "session-1", "new")
     (bench.folder / "state.json").write_text("{")
     assert bench.written.about() == ""
     with pytest.raises(HermesError, match="is damaged"):
@@ -246,9 +246,11 @@ async def test_a_tool_that_goes_wrong_is_contained_told_and_rolled_back_after_th
     bench: Bench, tmp_path: Path, how: str
 ) -> None:
     body, said = HOSTILE[how]
-    shelf = bench.written.shelf
-    shelf.keep("probe", tool_code("probe", "return 'good'").encode(), "session-1", "new")
-    shelf.keep("probe", tool_code("probe", body + "\nreturn ''").encode(), "session-1", "changed")
+    tool_store = bench.written.tool_store
+    tool_store.keep("probe", tool_code("probe", "return 'good'").encode(), "session-1", "new")
+    tool_store.keep(
+        "probe", tool_code("probe", body + "\nreturn ''").encode(), "session-1", "changed"
+    )
     bench.limit(seconds=1 if how == "hangs" else PATIENCE, memory_mb=64, processes=16)
     secret = tmp_path / "secret"
     secret.write_text("the secret")
@@ -263,9 +265,9 @@ async def test_a_tool_that_goes_wrong_is_contained_told_and_rolled_back_after_th
     assert "version 2 is marked failed and version 1 is back" in told[2]
     bench.limit(seconds=PATIENCE)
     assert (await bench.use("probe")).text == "good"
-    record = shelf.record("probe")
+    record = tool_store.record("probe")
     assert (record.current, record.uses, record.failures, record.row) == (1, 4, 3, 0)
-    assert [one.what for one in shelf.log("probe")][2:] == ["failed", "rolled back"]
+    assert [one.what for one in tool_store.log("probe")][2:] == ["failed", "rolled back"]
     assert not list((tmp_path / "workers").iterdir())
 
 
@@ -289,13 +291,13 @@ async def test_a_tool_without_a_version_before_is_disabled_and_a_better_one_lift
 
 async def test_failures_count_only_in_a_row(bench: Bench) -> None:
     code = tool_code("probe", "return str(int(text))").encode()
-    bench.written.shelf.keep("probe", code, "session-1", "new")
+    bench.written.tool_store.keep("probe", code, "session-1", "new")
     for text in ("x", "x", "1", "x", "x"):
         if text == "1":
             assert (await bench.use("probe", text=text)).text == "1"
         else:
             assert "ValueError" in await bench.failure("probe", text=text)
-    assert not bench.written.shelf.record("probe").disabled
+    assert not bench.written.tool_store.record("probe").disabled
 
 
 async def test_a_call_that_the_gate_refuses_is_no_failure_of_the_tool(bench: Bench) -> None:
@@ -304,10 +306,10 @@ async def test_a_call_that_the_gate_refuses_is_no_failure_of_the_tool(bench: Ben
 
     bench.tools["terminal"] = terminal
     code = tool_code("probe", "import hermes\nreturn hermes.terminal(command=text)").encode()
-    bench.written.shelf.keep("probe", code, "session-1", "new")
+    bench.written.tool_store.keep("probe", code, "session-1", "new")
     for _ in range(4):
         assert "refused by policy: ls" in await bench.failure("probe", text="ls")
-    record = bench.written.shelf.record("probe")
+    record = bench.written.tool_store.record("probe")
     assert (record.uses, record.failures, record.disabled) == (4, 0, "")
 
 
@@ -318,9 +320,9 @@ async def test_more_calls_than_may_be_are_a_failure(bench: Bench) -> None:
     bench.tools["terminal"] = terminal
     bench.limit(calls=3)
     body = "while True: terminal(command=text)"
-    bench.written.shelf.keep("probe", tool_code("probe", body).encode(), "session-1", "new")
+    bench.written.tool_store.keep("probe", tool_code("probe", body).encode(), "session-1", "new")
     assert "it made more than 3 calls" in await bench.failure("probe")
-    assert bench.written.shelf.record("probe").failures == 1
+    assert bench.written.tool_store.record("probe").failures == 1
 
 
 # versions
@@ -331,10 +333,10 @@ async def test_a_new_version_replaces_the_old_one_and_both_are_kept(bench: Bench
     assert (await bench.make("add", LOUD)).data["version"] == 2
     assert (await bench.make("add", LOUD)).text == "add is that already (version 2)"
     assert (await bench.make("add", ADD)).data["version"] == 1
-    shelf = bench.written.shelf
-    assert shelf.code("add", 1).decode() == (bench.folder / "add.py").read_text() == ADD
-    assert shelf.code("add", 2).decode() == LOUD
-    assert len(shelf.record("add").versions) == 2
+    tool_store = bench.written.tool_store
+    assert tool_store.code("add", 1).decode() == (bench.folder / "add.py").read_text() == ADD
+    assert tool_store.code("add", 2).decode() == LOUD
+    assert len(tool_store.record("add").versions) == 2
 
 
 async def test_two_versions_made_at_once_are_both_kept(bench: Bench) -> None:
@@ -345,25 +347,25 @@ async def test_two_versions_made_at_once_are_both_kept(bench: Bench) -> None:
         *(other.make("add", code, None) for code in codes[2:]),
     )
     assert sorted(one.data["version"] for one in made) == [1, 2, 3, 4]
-    shelf = bench.written.shelf
-    assert {shelf.code("add", number).decode() for number in (1, 2, 3, 4)} == set(codes)
-    seen = shelf.look("add")
+    tool_store = bench.written.tool_store
+    assert {tool_store.code("add", number).decode() for number in (1, 2, 3, 4)} == set(codes)
+    seen = tool_store.look("add")
     assert seen is not None
-    assert seen.code == shelf.code("add", seen.version)
+    assert seen.code == tool_store.code("add", seen.version)
     assert seen.record.current == seen.version == 4
 
 
 async def test_a_tool_that_a_person_disabled_stays_so_whatever_the_agent_makes(
     bench: Bench,
 ) -> None:
-    shelf = bench.written.shelf
-    shelf.keep("add", ADD.encode(), "session-1", "new")
-    shelf.switch("add", False, "person")
+    tool_store = bench.written.tool_store
+    tool_store.keep("add", ADD.encode(), "session-1", "new")
+    tool_store.switch("add", False, "person")
     with pytest.raises(ToolError, match="add is disabled by a person"):
         await bench.make("add", LOUD)
     with pytest.raises(ToolError, match="add is disabled by a person"):
         await bench.written.find("add")
-    shelf.switch("add", True, "person")
+    tool_store.switch("add", True, "person")
     assert (await bench.use("add", a=1)).text == "2"
 
 
@@ -377,10 +379,10 @@ async def test_a_file_changed_by_hand_is_checked_before_it_is_used_and_becomes_a
     (bench.folder / "add.py").write_text(LOUD)
     tool = await bench.written.find("add")
     assert tool is not None
-    assert bench.written.shelf.record("add").current == 1
+    assert bench.written.tool_store.record("add").current == 1
     both = await asyncio.gather(bench.use("add", a=1), bench.use("add", a=2))
     assert [one.text for one in both] == ["adding\n[returned]\n2", "adding\n[returned]\n3"]
-    record = bench.written.shelf.record("add")
+    record = bench.written.tool_store.record("add")
     assert record.version is not None
     assert (record.version.number, record.version.by) == (2, "hand")
 
@@ -403,10 +405,10 @@ async def test_a_bad_change_by_hand_is_refused_and_kept_aside_when_it_is_rolled_
     said = await bench.failure("add", a=1)
     assert "add.py was changed by hand and is not used: line 9: test_add" in said
     assert "hermes tools rollback add" in said
-    assert bench.written.shelf.record("add").failures == 0
+    assert bench.written.tool_store.record("add").failures == 0
     with pytest.raises(ToolError, match="changed by hand and is not used"):  # told, not tried again
         await bench.written.find("add")
-    assert bench.written.shelf.roll_back("add", None, "person").number == 1
+    assert bench.written.tool_store.roll_back("add", None, "person").number == 1
     assert (bench.folder / "add.py").read_text() == ADD
     assert (bench.folder / "history/add/unchecked.py").read_text() == bad
     assert (await bench.use("add", a=1)).text == "2"

@@ -67,9 +67,9 @@ def shelf_in(folder: Path) -> AuthoredToolStore:
     return AuthoredToolStore(folder, lambda: 2.0)
 
 
-def look(shelf: AuthoredToolStore) -> ToolSnapshot | None:
-    seen = shelf.look("tool")
-    again = shelf.look("tool")
+def look(tool_store: AuthoredToolStore) -> ToolSnapshot | None:
+    seen = tool_store.look("tool")
+    again = tool_store.look("tool")
     assert seen == again  # nothing is left to be put right
     return seen
 
@@ -86,26 +86,28 @@ def test_a_change_that_is_killed_at_any_step_is_made_or_not(tmp_path: Path, chan
     assert len(folders) > 4
     ends = []
     for folder in folders:
-        shelf = shelf_in(folder)
+        tool_store = shelf_in(folder)
         kept = {path.stem: path.read_bytes() for path in folder.glob("history/tool/0*.py")}
-        seen = look(shelf)
+        seen = look(tool_store)
         if seen is None:
             assert change == "a first version"
             ends.append("nothing")
         elif seen.version:
-            assert seen.code == kept[f"{seen.version:04}"] == shelf.code("tool", seen.version)
+            assert seen.code == kept[f"{seen.version:04}"] == tool_store.code("tool", seen.version)
             failed = seen.record.version is not None and seen.record.version.failed
             assert not failed or seen.record.disabled == "failed"
             ends.append(f"{seen.version} {seen.record.disabled}".strip())
         else:
             assert seen.code == b"by hand"
             ends.append("by hand")
-        shelf.keep("tool", b"next", "me", "changed")  # and life goes on
-        after = look(shelf)
+        tool_store.keep("tool", b"next", "me", "changed")  # and life goes on
+        after = look(tool_store)
         assert after is not None
         assert after.code == b"next"
         assert not after.record.disabled
-        assert {shelf.code("tool", one.number) for one in after.record.versions} >= {*kept.values()}
+        assert {tool_store.code("tool", one.number) for one in after.record.versions} >= {
+            *kept.values()
+        }
         assert (
             change != "a text by hand that is replaced"
             or (folder / "history/tool/unchecked.py").read_bytes() == b"by hand"
@@ -125,69 +127,69 @@ def test_a_change_that_is_killed_at_any_step_is_made_or_not(tmp_path: Path, chan
 
 
 def test_versions_are_found_again_when_the_state_is_lost(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
+    tool_store = shelf_in(tmp_path)
     for text in (b"one", b"two"):
-        shelf.keep("tool", text, "me", "changed")
-    shelf.roll_back("tool", None, "person")
+        tool_store.keep("tool", text, "me", "changed")
+    tool_store.roll_back("tool", None, "person")
     (tmp_path / "state.json").unlink()
-    seen = look(shelf)
+    seen = look(tool_store)
     assert seen is not None
     assert (seen.version, len(seen.record.versions)) == (1, 2)
 
 
 def test_a_damaged_state_is_said_and_not_replaced(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
-    shelf.keep("tool", b"one", "me", "new")
+    tool_store = shelf_in(tmp_path)
+    tool_store.keep("tool", b"one", "me", "new")
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(HermesError, match="is damaged") as caught:
-        shelf.look("tool")
+        tool_store.look("tool")
     assert "found again" in caught.value.hint
     assert (tmp_path / "state.json").read_text() == "{"
 
 
 def test_a_torn_line_of_the_log_is_left_out(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
-    shelf.keep("tool", b"one", "me", "new")
+    tool_store = shelf_in(tmp_path)
+    tool_store.keep("tool", b"one", "me", "new")
     log = tmp_path / "history/tool/log.jsonl"
     log.write_bytes(log.read_bytes() + b'{"time": 1.0, "wh')
-    shelf.keep("tool", b"two", "me", "changed")
-    assert [(one.what, one.version) for one in shelf.log("tool")] == [("kept", 1), ("kept", 2)]
+    tool_store.keep("tool", b"two", "me", "changed")
+    assert [(one.what, one.version) for one in tool_store.log("tool")] == [("kept", 1), ("kept", 2)]
 
 
 def test_a_version_copied_back_by_hand_is_that_version(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
+    tool_store = shelf_in(tmp_path)
     for text in (b"one", b"two"):
-        shelf.keep("tool", text, "me", "changed")
+        tool_store.keep("tool", text, "me", "changed")
     (tmp_path / "tool.py").write_bytes(b"one")
-    seen = look(shelf)
+    seen = look(tool_store)
     assert seen is not None
     assert (seen.version, len(seen.record.versions)) == (1, 2)
-    assert shelf.log("tool")[-1].what == "found"
+    assert tool_store.log("tool")[-1].what == "found"
 
 
 def test_a_removed_file_comes_back_with_a_rollback(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
+    tool_store = shelf_in(tmp_path)
     for text in (b"one", b"two"):
-        shelf.keep("tool", text, "me", "changed")
+        tool_store.keep("tool", text, "me", "changed")
     (tmp_path / "tool.py").unlink()
-    assert look(shelf) is None
-    assert shelf.roll_back("tool", None, "person").number == 2
-    assert shelf.roll_back("tool", None, "person").number == 1
+    assert look(tool_store) is None
+    assert tool_store.roll_back("tool", None, "person").number == 2
+    assert tool_store.roll_back("tool", None, "person").number == 1
     with pytest.raises(NotFound, match="no good version before"):
-        shelf.roll_back("tool", None, "person")
+        tool_store.roll_back("tool", None, "person")
     with pytest.raises(NotFound, match="no version 7"):
-        shelf.roll_back("tool", 7, "person")
+        tool_store.roll_back("tool", 7, "person")
 
 
 def test_a_failure_of_a_version_that_was_replaced_meanwhile_is_not_held_against_the_new_one(
     tmp_path: Path,
 ) -> None:
-    shelf = shelf_in(tmp_path)
-    shelf.keep("tool", b"one", "me", "new")
-    old = look(shelf)
+    tool_store = shelf_in(tmp_path)
+    tool_store.keep("tool", b"one", "me", "new")
+    old = look(tool_store)
     assert old is not None
-    shelf.keep("tool", b"two", "me", "changed")
-    assert shelf.count("tool", old.digest, "it broke", 1) == ""
-    record = shelf.record("tool")
+    tool_store.keep("tool", b"two", "me", "changed")
+    assert tool_store.count("tool", old.digest, "it broke", 1) == ""
+    record = tool_store.record("tool")
     assert (record.current, record.failures, record.row) == (2, 1, 0)
     assert json.loads((tmp_path / "state.json").read_text())["tool"]["current"] == 2

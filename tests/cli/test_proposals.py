@@ -36,8 +36,8 @@ async def _propose(home: Path, titles: tuple[str, ...]) -> None:
     store = await Store.open(home)
     try:
         for title in titles:
-            await store.lore.propose("note", title, BODY, "session ab, event 7", "x/y")
-        record = await store.lore.skill("feed-cats")
+            await store.knowledge.propose("note", title, BODY, "session ab, event 7", "x/y")
+        record = await store.knowledge.skill("feed-cats")
         for title, base in (("improve it", record.digest), ("too late", "0" * 64)):
             body = {
                 "action": "improve", "name": "feed-cats", "base": base, "why": "they like it",
@@ -45,7 +45,7 @@ async def _propose(home: Path, titles: tuple[str, ...]) -> None:
                           "references/same.md": "as before\n"},
                 "session": "ab", "turn": 7,
             }  # fmt: skip
-            await store.lore.propose("skill", title, body, "session ab, event 7", "x/y")
+            await store.knowledge.propose("skill", title, body, "session ab, event 7", "x/y")
     finally:
         await store.close()
 

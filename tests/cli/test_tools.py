@@ -13,7 +13,7 @@ CHANGED = ADD.replace("Sums", "More sums")
 
 
 @pytest.fixture
-def shelf(house: House) -> AuthoredToolStore:
+def tool_store(house: House) -> AuthoredToolStore:
     """Two versions of a tool."""
     made = AuthoredToolStore(house.home / "tools", lambda: 1_000.0)
     for code in (ADD, CHANGED):
@@ -21,7 +21,9 @@ def shelf(house: House) -> AuthoredToolStore:
     return made
 
 
-def test_all_tools_are_listed_with_how_they_stand(house: House, shelf: AuthoredToolStore) -> None:
+def test_all_tools_are_listed_with_how_they_stand(
+    house: House, tool_store: AuthoredToolStore
+) -> None:
     (house.home / "tools/dropped.py").write_text(ADD)
     (house.home / "tools/terminal.py").write_text(ADD)
     (house.home / "tools/elsewhere.py").symlink_to("add.py")
@@ -36,11 +38,11 @@ def test_all_tools_are_listed_with_how_they_stand(house: House, shelf: AuthoredT
     assert (add["uses"], add["failures"]) == (0, 0)
     told = house.good("tools")
     assert "version 2, ready; 0 uses, 0 failed" in told
-    seen = shelf.look("add")
+    seen = tool_store.look("add")
     assert seen is not None
-    shelf.count("add", seen.digest, "it broke", 1)
+    tool_store.count("add", seen.digest, "it broke", 1)
     assert "version 1, rolled back, version 2 failed; 1 uses, 1 failed" in house.good("tools")
-    shelf.count("add", shelf.record("add").versions[0].digest, "it broke too", 1)
+    tool_store.count("add", tool_store.record("add").versions[0].digest, "it broke too", 1)
     assert "disabled, it failed: it broke too" in house.good("tools", "list")
     house.good("tools", "enable", "add")
     assert "version 1, rolled back, version 2 failed" in house.good("tools", "list")
@@ -48,7 +50,7 @@ def test_all_tools_are_listed_with_how_they_stand(house: House, shelf: AuthoredT
     assert "version 1, removed" in house.good("tools", "list")
 
 
-def test_one_tool_is_shown_with_its_code(house: House, shelf: AuthoredToolStore) -> None:
+def test_one_tool_is_shown_with_its_code(house: House, tool_store: AuthoredToolStore) -> None:
     assert CHANGED in house.good("tools", "show", "add")
     assert house.json("tools", "show", "add")["code"] == CHANGED
     told = house.good("tools", "show", "terminal")
@@ -56,7 +58,7 @@ def test_one_tool_is_shown_with_its_code(house: House, shelf: AuthoredToolStore)
     assert "Run a bash command" in told
 
 
-def test_versions_are_compared(house: House, shelf: AuthoredToolStore) -> None:
+def test_versions_are_compared(house: House, tool_store: AuthoredToolStore) -> None:
     told = house.good("tools", "diff", "add")
     assert '-"""Sums."""\n+"""More sums."""' in told
     back = house.json("tools", "diff", "add", "2", "1")
@@ -70,7 +72,7 @@ def test_versions_are_compared(house: House, shelf: AuthoredToolStore) -> None:
 
 
 def test_a_version_is_brought_back_and_the_log_tells(
-    house: House, shelf: AuthoredToolStore
+    house: House, tool_store: AuthoredToolStore
 ) -> None:
     assert "add is version 1 again" in house.good("tools", "rollback", "add")
     assert (house.home / "tools/add.py").read_text() == ADD
@@ -86,15 +88,15 @@ def test_a_version_is_brought_back_and_the_log_tells(
     assert "rolled back" in house.good("tools", "log", "add")
 
 
-def test_a_tool_is_disabled_and_enabled(house: House, shelf: AuthoredToolStore) -> None:
+def test_a_tool_is_disabled_and_enabled(house: House, tool_store: AuthoredToolStore) -> None:
     house.good("tools", "disable", "add")
-    assert shelf.record("add").disabled == "person"
+    assert tool_store.record("add").disabled == "person"
     assert house.json("tools", "enable", "add") == {"name": "add", "enabled": True}
-    assert shelf.record("add").disabled == ""
+    assert tool_store.record("add").disabled == ""
 
 
 def test_a_tool_and_a_file_are_checked_for_real(
-    house: House, shelf: AuthoredToolStore, tmp_path: Path
+    house: House, tool_store: AuthoredToolStore, tmp_path: Path
 ) -> None:
     assert "add is well: version 2" in house.good("tools", "check", "add")
     (house.home / "tools/add.py").write_text(CHANGED + "# by hand\n")
@@ -104,7 +106,7 @@ def test_a_tool_and_a_file_are_checked_for_real(
     done = house.run("tools", "check", str(file), "--json")
     assert done.returncode == 1
     assert "line 9: test_add: AssertionError" in json.loads(done.stdout)["error"]
-    assert shelf.record("add").current == 3
+    assert tool_store.record("add").current == 3
 
 
 @pytest.mark.parametrize(

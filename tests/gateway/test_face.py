@@ -108,7 +108,7 @@ async def desk(
             one.gateway = Gateway(runtime, book=made_of or book())
             return one.gateway
 
-        runtime = Runtime(home, {}, faces=(face,))
+        runtime = Runtime(home, {}, services=(face,))
         await runtime.start()
         try:
             yield one
@@ -181,7 +181,7 @@ async def test_a_deaf_channel_is_announced_on_another_and_again_when_it_hears(
         one.config["gateway"]["probe_seconds"] = 1.0
         one.set(alpha=one.account("alpha"), beta=one.account("beta", home="ops"))
         await one.becomes("alpha", "up")
-        await until(lambda: one.gateway.berth("alpha").liveness.proof.proven)
+        await until(lambda: one.gateway.supervisor("alpha").liveness.proof.proven)
         one.platform.deaf.add("alpha")
         await until(lambda: one.platform.texts("beta", "ops"))
         (told,) = one.platform.texts("beta", "ops")
@@ -220,7 +220,7 @@ async def test_routes_show_prove_and_try_again(tmp_path: Path) -> None:
             assert (tested["proven_now"], tested["error"]) == (True, "")
             assert (await api.post("/v1/gateway/nowhere/test")).status_code == 404
             one.platform.refused.add("beta")
-            one.gateway.berth("beta").line.restart()
+            one.gateway.supervisor("beta").line.restart()
             await one.becomes("beta", "refused")
             tested = (await api.post("/v1/gateway/beta/test")).json()
             assert (tested["proven_now"], tested["state"]) == (False, "refused")
@@ -262,12 +262,12 @@ async def test_a_platform_that_calls_reaches_its_channel_and_no_other(tmp_path: 
 async def test_a_channel_whose_proof_is_old_is_not_called_well(tmp_path: Path) -> None:
     async with desk(tmp_path, "alpha") as one:
         await one.becomes("alpha", "up")
-        berth = one.gateway.berth("alpha")
-        await berth.liveness.test(PATIENCE)
-        proven = berth.liveness.proof.proven
+        supervisor = one.gateway.supervisor("alpha")
+        await supervisor.liveness.test(PATIENCE)
+        proven = supervisor.liveness.proof.proven
         assert proven is not None
-        assert berth.status(None, proven + 5.0)["well"]
-        late = berth.status(None, proven + 86_400.0)
+        assert supervisor.status(None, proven + 5.0)["well"]
+        late = supervisor.status(None, proven + 86_400.0)
         assert (late["well"], late["state"]) == (False, "up")
         assert "1 d ago" in late["says"] or "24 h ago" in late["says"]
 
@@ -281,16 +281,16 @@ class CountingBook(ChannelRegistry):
 
 
 async def test_channels_are_looked_at_only_when_the_settings_have_changed(tmp_path: Path) -> None:
-    shelf = CountingBook({"alpha": manifest("alpha")})
-    async with desk(tmp_path, "alpha", made_of=shelf) as one:
+    terminals = CountingBook({"alpha": manifest("alpha")})
+    async with desk(tmp_path, "alpha", made_of=terminals) as one:
         await one.becomes("alpha", "up")
-        asked = shelf.asked
+        asked = terminals.asked
         for _ in range(5):
             one.gateway.runtime.refresh_settings()
             await one.gateway.follow()
-        assert shelf.asked == asked
+        assert terminals.asked == asked
         one.set(alpha=one.account("alpha", home="ops"))
-        await until(lambda: shelf.asked > asked)
+        await until(lambda: terminals.asked > asked)
 
 
 async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_path: Path) -> None:

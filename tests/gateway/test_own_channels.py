@@ -87,7 +87,7 @@ async def spool(tmp_path: Path, code: str = CODE, **channels: Any) -> AsyncItera
         made.append(Gateway(runtime))
         return made[0]
 
-    runtime = Runtime(home, {}, faces=(face,))
+    runtime = Runtime(home, {}, services=(face,))
     await runtime.start()
     try:
         yield made[0]
@@ -114,7 +114,7 @@ async def test_a_channel_of_the_home_is_talked_by(tmp_path: Path) -> None:
         (answer,) = out.iterdir()
         await until(lambda: answer.read_text().endswith("}"))
         assert json.loads(answer.read_text()) == {"chat": "desk", "text": "Heard: hello"}
-        proof = await gateway.berth("spool").liveness.test(20.0)
+        proof = await gateway.supervisor("spool").liveness.test(20.0)
         assert proof.error == ""
 
 
@@ -159,7 +159,7 @@ async def test_what_others_could_have_written_is_not_run(tmp_path: Path, spoil: 
         new = {**json.loads(config.read_text()), "channels": {"spool": given(tmp_path)}}
         config.write_text(json.dumps(new))
         await until(lambda: gateway.busy)
-        line = gateway.berth("spool").line
+        line = gateway.supervisor("spool").line
         await until(lambda: line.state == "missing")
         assert "not loaded" in line.error
     assert not (tmp_path / "ran").exists()
@@ -168,7 +168,7 @@ async def test_what_others_could_have_written_is_not_run(tmp_path: Path, spoil: 
 async def test_a_module_that_breaks_is_said_and_one_that_is_mended_is_taken(tmp_path: Path) -> None:
     async with spool(tmp_path, "def make(:", spool=given(tmp_path)) as gateway:
         await until(lambda: gateway.busy)
-        line = gateway.berth("spool").line
+        line = gateway.supervisor("spool").line
         await until(lambda: line.state == "missing")
         assert "SyntaxError" in line.error
         (tmp_path / "home" / "channels" / "spool" / "channel.py").write_text(CODE)

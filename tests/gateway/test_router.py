@@ -54,7 +54,7 @@ async def test_a_code_lets_somebody_in_once(tmp_path: Path) -> None:
     now = [1_000.0]
     model = script(tmp_path, "m", {"say": "Hello"})
     async with room(tmp_path, model, clock=lambda: now[0]) as r:
-        code = await r.router.entrance.pair("pad", "member", name="bob")
+        code = await r.router.admission.pair("pad", "member", name="bob")
         assert len(code.replace("-", "")) == 12
         assert (await r.say(code, "bob", group=True)).state == "ignored"
         assert (await r.say(code.lower(), "bob")).state == "done"
@@ -64,14 +64,14 @@ async def test_a_code_lets_somebody_in_once(tmp_path: Path) -> None:
         await r.hears("Hello")
         (known,) = await r.runtime.store.gateway.identities()
         assert (known.name, known.role, known.by) == ("bob", "member", "code")
-        late = await r.router.entrance.pair("pad", "owner")
+        late = await r.router.admission.pair("pad", "owner")
         now[0] += 601
         assert (await r.say(late, "eve")).state == "ignored"
 
 
 async def test_whoever_guesses_codes_is_not_listened_to(tmp_path: Path) -> None:
     async with room(tmp_path, script(tmp_path, "m", {"say": "Hello"})) as r:
-        code = await r.router.entrance.pair("pad", "owner")
+        code = await r.router.admission.pair("pad", "owner")
         for n in range(2, 8):
             assert (await r.say(f"AAAA-BBBB-CCC{n}", "eve")).state == "ignored"
         assert (await r.say(code, "eve")).state == "ignored"
@@ -354,7 +354,7 @@ def test_attribution_cannot_be_forged_by_line_ends() -> None:
 async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_path: Path) -> None:
     model = script(tmp_path, "m", *[{"say": "Hello"}] * 3)
     async with room(tmp_path, model, channel={"allow": ["bob"], "home": "ops"}) as r:
-        code = await r.router.entrance.pair("pad", "owner", name="robert")
+        code = await r.router.admission.pair("pad", "owner", name="robert")
         await r.say("hi", "bob")
         await r.hears("Hello")
         assert (await r.say(code, "bob", chat="g", group=True)).state == "done"
@@ -367,7 +367,7 @@ async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_p
         (known,) = await r.runtime.store.gateway.identities()
         assert (known.role, known.name, known.by) == ("owner", "robert", "code")
         await r.router.handle(kept)  # the runtime died before it was noted
-        member = await r.router.entrance.pair("pad", "member")
+        member = await r.router.admission.pair("pad", "member")
         await r.say(member.replace("-", "").lower(), "bob")
         (known,) = await r.runtime.store.gateway.identities()
         assert (known.role, known.name) == ("owner", "robert")

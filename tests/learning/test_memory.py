@@ -34,7 +34,7 @@ async def test_notes_are_shown_to_a_new_session_with_how_full_each_view_is(tmp_p
             "USER (1%, 26 of 1,375 characters)\n"
             "- Ann, on call on Mondays"
         )
-        assert [note.used for note in await memory.store.lore.notes()] == [1, 1, 1]
+        assert [note.used for note in await memory.store.knowledge.notes()] == [1, 1, 1]
 
 
 async def test_a_view_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
@@ -191,16 +191,16 @@ async def test_search_finds_live_notes_first_and_removed_ones_too(tmp_path: Path
 
 async def test_documents_to_recall_follow_the_notes(tmp_path: Path) -> None:
     async with a_memory(tmp_path) as memory:
-        lore = memory.store.lore
+        knowledge = memory.store.knowledge
         await memory.add("first line\nand more", "two")
-        assert [(d.ref, d.title, d.text) for d in await lore.docs("note")] == [
+        assert [(d.ref, d.title, d.text) for d in await knowledge.docs("note")] == [
             ("1", "first line", "first line\nand more"), ("2", "two", "two"),
         ]  # fmt: skip
         await memory.book.edit([NoteEdit("changed", 1), NoteEdit(None, 2)], "agent", "test")
-        assert [doc.text for doc in await lore.docs("note")] == ["changed"]
-        await lore.edit_notes([NoteEdit("behind its back")], "agent", "test")
+        assert [doc.text for doc in await knowledge.docs("note")] == ["changed"]
+        await knowledge.edit_notes([NoteEdit("behind its back")], "agent", "test")
         await memory.another().sync()
-        assert [doc.text for doc in await lore.docs("note")] == ["changed", "behind its back"]
+        assert [doc.text for doc in await knowledge.docs("note")] == ["changed", "behind its back"]
         assert memory.text() == "- changed\n- behind its back\n"
 
 

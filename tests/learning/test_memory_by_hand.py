@@ -69,7 +69,7 @@ async def test_a_file_that_was_there_first_is_taken_in(tmp_path: Path) -> None:
         memory.path("user").write_bytes("\ufeff- Ann\r\n- likes tea\r\n".encode())
         snapshot = await memory.book.snapshot()
         assert snapshot.text.endswith("- Ann\n- likes tea")
-        assert [note.view for note in await memory.store.lore.notes()] == ["user", "user"]
+        assert [note.view for note in await memory.store.knowledge.notes()] == ["user", "user"]
 
 
 async def test_a_file_made_too_long_by_hand_is_kept_whole_and_shown_cut(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_dangerous_and_secret_lines_written_by_hand_never_reach_the_model(
         assert "withheld: it tells the model to disobey" in snapshot.text
         assert "[secret]" in snapshot.text
         assert snapshot.notes == (1, 3)
-        docs = await memory.store.lore.docs("note")
+        docs = await memory.store.knowledge.docs("note")
         assert [doc.text for doc in docs] == ["harmless", "the word is [secret]"]
 
 
@@ -198,7 +198,7 @@ async def test_what_a_killed_process_left_is_sorted_out(tmp_path: Path, exchange
         await memory.add("one")
         path, files = memory.path(), ViewFiles(memory.folder)
         before = files.load()["memory"]
-        await memory.store.lore.edit_notes([NoteEdit("two")], "agent", "test")
+        await memory.store.knowledge.edit_notes([NoteEdit("two")], "agent", "test")
         draft = files.draft("memory", b"- one\n- two\n")
         after = ViewState(
             memory_files.MergeBase(

@@ -115,7 +115,7 @@ async def play(home: Path, seed: int) -> Outcome:
     def book(store: Store) -> Memory:
         return Memory(
             home / "memories",
-            store.lore,
+            store.knowledge,
             limits=lambda: limits,
             scan=lambda _: "",
             redact=str,
@@ -137,8 +137,8 @@ async def play(home: Path, seed: int) -> Outcome:
             asyncio.to_thread(run.editor, by_rename, f"{seed} by rename"),
         )
         await books[0].sync()
-        log = {change.after for change in await one.lore.note_changes(100_000)}
-        notes = await one.lore.notes()
+        log = {change.after for change in await one.knowledge.note_changes(100_000)}
+        notes = await one.knowledge.notes()
         live = {view: [note.text for note in notes if note.view == view] for view in VIEWS}
         return Outcome(run, log, live, await books[2].sync())
     finally:

@@ -23,14 +23,14 @@ def idea(n: int, **more: str) -> dict[str, str]:
 
 def prover(bench: Learned, ring: Ring, ask: Scripted | None = None) -> SkillEvaluator:
     return SkillEvaluator(
-        ask=ask or Scripted(), lore=bench.lore, arena=ring, settings=lambda: SETTINGS
+        ask=ask or Scripted(), knowledge=bench.knowledge, arena=ring, settings=lambda: SETTINGS
     )
 
 
 async def candidate(bench: Learned, name: str = "clear-disk", many: int = 8) -> str:
     """A candidate with cases; its digest."""
     kept = await bench.skills.write(name, skill_files(name), by="review", state="candidate")
-    await bench.lore.add_cases(cases(name, many))
+    await bench.knowledge.add_cases(cases(name, many))
     return kept.digest
 
 
@@ -92,7 +92,7 @@ async def test_cases_are_kept_with_the_skill(tmp_path: Path) -> None:
         assert await mine.needs_cases("clear-disk")
         await mine.add_cases("clear-disk", TURN)
         assert not await mine.needs_cases("clear-disk")
-        assert len(await bench.lore.cases("clear-disk")) == 10
+        assert len(await bench.knowledge.cases("clear-disk")) == 10
 
 
 async def test_the_last_good_use_is_where_cases_come_from_when_nothing_else_is_known(
@@ -101,7 +101,7 @@ async def test_the_last_good_use_is_where_cases_come_from_when_nothing_else_is_k
     async with learned(tmp_path) as bench:
         mine = prover(bench, Ring(helps))
         assert await mine.turn_for("clear-disk") is None
-        await bench.lore.add_uses(
+        await bench.knowledge.add_uses(
             [
                 SkillUse("clear-disk", "d", "s1", 3, 1.0, True, "good"),
                 SkillUse("clear-disk", "d", "s2", 4, 2.0, True, "bad"),
@@ -121,7 +121,7 @@ async def test_a_skill_that_helps_is_promoted(tmp_path: Path) -> None:
         assert verdict.promote
         assert verdict.n == 7
         assert len(ring.played) == 8 * 2 * 2
-        assert len(await bench.lore.trials("clear-disk", digest)) == 32
+        assert len(await bench.knowledge.trials("clear-disk", digest)) == 32
 
 
 async def test_a_skill_that_is_never_opened_is_not_promoted(tmp_path: Path) -> None:
@@ -200,12 +200,12 @@ async def test_an_improvement_must_beat_what_it_would_replace(tmp_path: Path) ->
         new = await bench.skills.save_pending(
             "clear-disk", skill_files("clear-disk", steps="1. Say please first."), by="review"
         )
-        await bench.lore.add_cases(cases("clear-disk", 8))
+        await bench.knowledge.add_cases(cases("clear-disk", 8))
         ring = Ring(both_help)
         verdict = await prover(bench, ring).prove("clear-disk", new.digest)
         assert not verdict.promote
         assert all(text for _, text, _ in ring.played)
-        kept = {(one.digest, one.arm) for one in await bench.lore.trials("clear-disk")}
+        kept = {(one.digest, one.arm) for one in await bench.knowledge.trials("clear-disk")}
         assert kept == {(new.digest, "with"), (old.digest, "with")}
 
 

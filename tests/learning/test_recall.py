@@ -39,7 +39,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 def recalling(store: Store, settings: LearningSettings | None = None) -> Recall:
     chosen = settings or LearningSettings()
-    return Recall(store.lore, store, settings=lambda: chosen, clock=lambda: NOW)
+    return Recall(store.knowledge, store, settings=lambda: chosen, clock=lambda: NOW)
 
 
 async def a_session(store: Store, parent: str = "") -> Session:
@@ -60,7 +60,7 @@ async def said(store: Store, *texts: str) -> Session:
 async def test_a_fitting_skill_and_a_past_session_are_offered_in_few_words(store: Store) -> None:
     recall = recalling(store)
     past, here = await a_session(store), await a_session(store)
-    await store.lore.save_documents([NGINX, BOOKS])
+    await store.knowledge.save_documents([NGINX, BOOKS])
     await recall.index_session(
         past.id, "Shop answers 502", ["nginx says bad gateway"], "Keepalive was too short."
     )
@@ -82,18 +82,18 @@ async def test_a_fitting_skill_and_a_past_session_are_offered_in_few_words(store
     "text", ["yes", "go on", "thanks, great work", "nginx", "plan my holiday in sunny Portugal"]
 )
 async def test_nothing_is_offered_when_nothing_fits(store: Store, text: str) -> None:
-    await store.lore.save_documents([NGINX, BOOKS])
+    await store.knowledge.save_documents([NGINX, BOOKS])
     assert await recalling(store).offer(text, skills={"nginx-502": "given"}) == RecallResult()
 
 
 async def test_nothing_is_offered_when_recall_is_off(store: Store) -> None:
-    await store.lore.save_documents([NGINX])
+    await store.knowledge.save_documents([NGINX])
     recall = recalling(store, LearningSettings(recall=False))
     assert await recall.offer(MESSAGE, skills={"nginx-502": "given"}) == RecallResult()
 
 
 async def test_a_skill_that_the_session_may_not_have_is_not_offered(store: Store) -> None:
-    await store.lore.save_documents([NGINX])
+    await store.knowledge.save_documents([NGINX])
     recall = recalling(store)
     assert await recall.offer(MESSAGE, skills={}) == RecallResult()
     has_it = await recall.offer(MESSAGE, skills={"nginx-502": "given"}, exclude={"nginx-502"})
@@ -103,7 +103,7 @@ async def test_a_skill_that_the_session_may_not_have_is_not_offered(store: Store
 async def test_at_most_three_skills_and_two_sessions_are_offered(store: Store) -> None:
     recall = recalling(store)
     names = [f"nginx-502-{at}" for at in range(6)]
-    await store.lore.save_documents([Doc("skill", name, name, NGINX.text) for name in names])
+    await store.knowledge.save_documents([Doc("skill", name, name, NGINX.text) for name in names])
     for _ in range(5):
         past = await a_session(store)
         await recall.index_session(past.id, "Shop answers 502 bad gateway", ["nginx"], "mended")
@@ -133,7 +133,7 @@ async def test_a_session_that_was_deleted_is_not_offered(store: Store) -> None:
 
 
 async def test_candidates_are_held_back_in_half_of_the_sessions(store: Store) -> None:
-    await store.lore.save_documents([NGINX])
+    await store.knowledge.save_documents([NGINX])
     recall = recalling(store)
     held = 0
     for at in range(100):
@@ -147,7 +147,7 @@ async def test_candidates_are_held_back_in_half_of_the_sessions(store: Store) ->
 
 
 async def test_proven_and_given_skills_are_never_held_back(store: Store) -> None:
-    await store.lore.save_documents([NGINX])
+    await store.knowledge.save_documents([NGINX])
     recall = recalling(store)
     for state in ("proven", "given"):
         for at in range(20):
@@ -156,23 +156,25 @@ async def test_proven_and_given_skills_are_never_held_back(store: Store) -> None
 
 
 async def test_notes_that_are_not_shown_are_offered_and_their_use_is_counted(store: Store) -> None:
-    made = await store.lore.edit_notes(
+    made = await store.knowledge.edit_notes(
         [NoteEdit("The shop's nginx answers 502 when its gateway is redeployed"), NoteEdit("Tea")],
         "person",
         "cli",
     )
-    await store.lore.save_documents([Doc("note", str(note.id), "", note.text) for note in made])
+    await store.knowledge.save_documents(
+        [Doc("note", str(note.id), "", note.text) for note in made]
+    )
     recall = recalling(store)
     found = await recall.offer(MESSAGE, skills={})
     assert found.notes == (made[0].id,)
     assert "note: The shop's nginx answers 502" in found.text
-    assert [note.used for note in await store.lore.notes()] == [1, 0]
+    assert [note.used for note in await store.knowledge.notes()] == [1, 0]
     assert await recall.offer(MESSAGE, skills={}, exclude={str(made[0].id)}) == RecallResult()
 
 
 async def test_a_long_message_with_a_log_still_finds_its_skill(store: Store) -> None:
     others = [Doc("skill", f"topic-{at}", f"topic-{at}", f"Do things of {at}.") for at in range(40)]
-    await store.lore.save_documents([NGINX, BOOKS, *others])
+    await store.knowledge.save_documents([NGINX, BOOKS, *others])
     log = "\n".join(
         f"10.0.0.{at} - - [12/Mar] GET /cart/{at} HTTP/1.1 502 nginx bad gateway upstream"
         for at in range(60)
@@ -199,7 +201,7 @@ async def test_a_search_finds_every_kind_and_says_where(store: Store) -> None:
     await recall.index_session(session.id, "Shop is broken", ["nginx answers 502"], "Mended.")
     incident = Doc("incident", "i1", "502 in the shop", "nginx was down", time=5.0)
     note = Doc("note", "7", "", "nginx of the shop runs on web-3 and answers 502 at times")
-    await store.lore.save_documents([NGINX, BOOKS, incident, note])
+    await store.knowledge.save_documents([NGINX, BOOKS, incident, note])
     kinds = ("skill", "note", "session", "message", "incident")
     hits = await recall.search("nginx 502", kinds, 20)
     assert {hit.kind for hit in hits} == set(kinds)
@@ -229,7 +231,7 @@ async def test_what_is_kept_of_a_session_is_bounded_and_holds_all_its_parts(stor
     recall = recalling(store)
     texts = ["first " * 2_000, "short question", "the summary begins " + "and goes on " * 900]
     await recall.index_session("s1", "A\nlong title", texts, "It was\nmended.")
-    (doc,) = await store.lore.docs("session")
+    (doc,) = await store.knowledge.docs("session")
     assert len(doc.text) <= SESSION_CHARS
     assert doc.title == "A long title"
     assert doc.text.startswith("It was mended.\nfirst first")
@@ -239,8 +241,8 @@ async def test_what_is_kept_of_a_session_is_bounded_and_holds_all_its_parts(stor
 
 
 async def test_documents_are_fetched_by_name_in_the_order_asked_for(store: Store) -> None:
-    await store.lore.save_documents([NGINX, BOOKS])
-    found = await store.lore.get_docs(
+    await store.knowledge.save_documents([NGINX, BOOKS])
+    found = await store.knowledge.get_docs(
         [("skill", "order-books"), ("skill", "gone"), ("skill", "nginx-502")]
     )
     assert [doc.ref for doc in found] == ["order-books", "nginx-502"]
@@ -248,10 +250,12 @@ async def test_documents_are_fetched_by_name_in_the_order_asked_for(store: Store
 
 async def test_documents_get_their_vectors_a_few_at_a_time(store: Store) -> None:
     docs = [Doc("skill", f"skill-{at}", f"skill {at}", "Does a thing.") for at in range(5)]
-    await store.lore.save_documents(docs)
+    await store.knowledge.save_documents(docs)
     recall = recalling(store, LearningSettings(semantic=True))
     assert [await recall.embed_some(2) for _ in range(4)] == [2, 2, 1, 0]
-    await store.lore.save_documents([Doc("skill", "skill-3", "skill 3", "Does another thing.")])
+    await store.knowledge.save_documents(
+        [Doc("skill", "skill-3", "skill 3", "Does another thing.")]
+    )
     assert await recall.embed_some(10) == 1
     assert await recalling(store).embed_some(10) == 0
 
@@ -261,7 +265,7 @@ async def test_what_means_the_same_is_found_by_other_words(store: Store) -> None
         Doc("note", "1", "", "The physician is in on Mondays"),
         Doc("note", "2", "", "Invoices are paid by wire transfer"),
     ]
-    await store.lore.save_documents(docs)
+    await store.knowledge.save_documents(docs)
     recall = recalling(store, LearningSettings(semantic=True))
     assert await recall.search("doctor", ("note",), 5) == []
     await recall.embed_some(10)
@@ -282,7 +286,7 @@ async def test_without_the_package_words_have_to_do(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "wordllama", None)
-    await store.lore.save_documents([NGINX])
+    await store.knowledge.save_documents([NGINX])
     recall = recalling(store, LearningSettings(semantic=True))
     found = await recall.offer(MESSAGE, skills={"nginx-502": "given"})
     assert found.skills == ("nginx-502",)
@@ -294,7 +298,7 @@ async def test_a_package_that_cannot_be_loaded_leaves_words(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    await store.lore.save_documents([NGINX])
+    await store.knowledge.save_documents([NGINX])
     recall = recalling(store, LearningSettings(semantic=True))
     assert (await recall.offer(MESSAGE, skills={"nginx-502": "given"})).skills == ("nginx-502",)
     with pytest.raises(NoSemantics, match=r"cannot be loaded .*safetensors"):
@@ -307,7 +311,7 @@ async def test_a_model_whose_files_are_gone_leaves_words(
     (tmp_path / "wordllama").mkdir()
     (tmp_path / "wordllama" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    await store.lore.save_documents([NGINX])
+    await store.knowledge.save_documents([NGINX])
     recall = recalling(store, LearningSettings(semantic=True))
     assert (await recall.offer(MESSAGE, skills={"nginx-502": "given"})).skills == ("nginx-502",)
     with pytest.raises(NoSemantics, match="safetensors of wordllama, which is not there"):

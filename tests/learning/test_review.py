@@ -49,7 +49,7 @@ def reviewer(bench: Learned, *answers: str, **settings: Any) -> tuple[Reviewer, 
     ask, chosen = Scripted(list(answers)), LearningSettings(**settings)
     mine = Reviewer(
         ask=ask,
-        lore=bench.lore,
+        knowledge=bench.knowledge,
         memory=bench.memory,
         skills=bench.skills,
         settings=lambda: chosen,
@@ -256,7 +256,7 @@ async def test_a_note_that_is_there_is_not_proposed_again(tmp_path: Path) -> Non
 async def test_a_note_is_kept_with_where_it_comes_from(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         ((state, _),) = await told(bench, answer(notes=[note()]))
-        (kept,) = await bench.lore.notes()
+        (kept,) = await bench.knowledge.notes()
         assert state == "kept"
         assert (kept.by, kept.source) == ("review", "session s1 events 4, 7")
         assert (kept.model, kept.confidence) == ("scripted/review", 0.9)
@@ -266,7 +266,7 @@ async def test_a_note_that_is_contradicted_is_edited(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         (old,) = await bench.memory.edit([NoteEdit("The unit is billing")], "agent", "s0")
         ((state, _),) = await told(bench, answer(notes=[note(replaces=old.id)]))
-        (kept,) = await bench.lore.notes()
+        (kept,) = await bench.knowledge.notes()
         assert state == "kept"
         assert (kept.id, kept.text) == (old.id, "The billing unit is billing-worker@1")
 
@@ -276,23 +276,23 @@ async def test_what_a_person_noted_is_changed_only_with_their_word(tmp_path: Pat
         (old,) = await bench.memory.edit([NoteEdit("The unit is billing")], "person", "cli")
         ((state, _),) = await told(bench, answer(notes=[note(replaces=old.id)]))
         assert state == "asked"
-        assert (await bench.lore.notes())[0].text == "The unit is billing"
+        assert (await bench.knowledge.notes())[0].text == "The unit is billing"
 
 
 async def test_a_skill_is_kept_as_a_candidate_and_its_proof_is_wanted(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         outcome = await told(bench, answer(skills=[skill()]))
         assert outcome == [("kept", "restart-worker: candidate (version 1)")]
-        record = await bench.lore.skill("restart-worker")
+        record = await bench.knowledge.skill("restart-worker")
         assert (record.state, record.by, record.model) == (
             "candidate",
             "review",
             "scripted/review",
         )
-        (version,) = await bench.lore.versions("restart-worker")
+        (version,) = await bench.knowledge.versions("restart-worker")
         assert version.why == "it took two tries (session s1 events 3, 5)"
         assert not version.good
-        (chore,) = await bench.lore.chores(bench.now)
+        (chore,) = await bench.knowledge.chores(bench.now)
         assert chore.key == f"proof restart-worker {record.digest}"
         assert chore.body == {
             "skill": "restart-worker",
@@ -311,13 +311,13 @@ async def test_an_improvement_waits_beside_what_works(tmp_path: Path) -> None:
         assert await told(bench, made) == [
             ("kept", "restart-worker: candidate (version 2, pending)")
         ]
-        record = await bench.lore.skill("restart-worker")
+        record = await bench.knowledge.skill("restart-worker")
         assert (record.digest, record.state) == (old.digest, "proven")
-        assert await bench.lore.files("restart-worker", 2) == {
+        assert await bench.knowledge.files("restart-worker", 2) == {
             **files,
             "SKILL.md": better.encode(),
         }
-        assert len(await bench.lore.chores(bench.now)) == 1
+        assert len(await bench.knowledge.chores(bench.now)) == 1
 
 
 async def test_a_persons_skill_is_improved_only_with_their_word(tmp_path: Path) -> None:
@@ -336,23 +336,23 @@ async def test_with_ask_a_person_decides(tmp_path: Path) -> None:
         mine, _ = reviewer(bench, made, notes="ask", skills="ask")
         done = await mine.apply(await mine.review([TURN]))
         assert [one.state for one in done] == ["asked", "asked"]
-        assert await bench.lore.notes() == []
-        assert await bench.lore.skills() == []
-        for proposal in await bench.lore.proposals():
+        assert await bench.knowledge.notes() == []
+        assert await bench.knowledge.skills() == []
+        for proposal in await bench.knowledge.proposals():
             await mine.accept(proposal, "kim")
-        assert [one.text for one in await bench.lore.notes()] == [note()["text"]]
-        assert (await bench.lore.skill("restart-worker")).state == "candidate"
-        assert len(await bench.lore.chores(bench.now)) == 1, "its proof"
-        assert await bench.lore.proposals() == []
+        assert [one.text for one in await bench.knowledge.notes()] == [note()["text"]]
+        assert (await bench.knowledge.skill("restart-worker")).state == "candidate"
+        assert len(await bench.knowledge.chores(bench.now)) == 1, "its proof"
+        assert await bench.knowledge.proposals() == []
 
 
 async def test_a_proposal_is_accepted_once(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         mine, _ = reviewer(bench, answer(notes=[note()]), notes="ask")
         await mine.apply(await mine.review([TURN]))
-        (proposal,) = await bench.lore.proposals()
+        (proposal,) = await bench.knowledge.proposals()
         await mine.accept(proposal, "kim")
-        (accepted,) = await bench.lore.proposals(state="accepted")
+        (accepted,) = await bench.knowledge.proposals(state="accepted")
         with pytest.raises(UsageError, match="was accepted by kim"):
             await mine.accept(accepted, "kim")
 
@@ -362,13 +362,13 @@ async def test_of_two_who_decide_at_once_one_has_the_word(tmp_path: Path) -> Non
         for text in (f"Fact number {n}" for n in range(20)):
             mine, _ = reviewer(bench, answer(notes=[note(text)]), notes="ask")
             await mine.apply(await mine.review([TURN]))
-            (proposal,) = await bench.lore.proposals()
+            (proposal,) = await bench.knowledge.proposals()
             accepted, rejected = await asyncio.gather(
                 mine.accept(proposal, "kim"),
-                bench.lore.decide_proposal(proposal.id, "rejected", "max"),
+                bench.knowledge.decide_proposal(proposal.id, "rejected", "max"),
                 return_exceptions=True,
             )
-            kept = text in [one.text for one in await bench.lore.notes()]
+            kept = text in [one.text for one in await bench.knowledge.notes()]
             assert isinstance(accepted, UsageError) != isinstance(rejected, UsageError)
             assert kept == isinstance(rejected, UsageError)
 
@@ -379,8 +379,8 @@ async def test_what_was_refused_or_waits_is_not_proposed_again(tmp_path: Path) -
         mine, _ = reviewer(bench, made, made, made, notes="ask", skills="ask")
         await mine.apply(await mine.review([TURN]))
         assert await mine.review([TURN]) == []
-        for proposal in await bench.lore.proposals():
-            await bench.lore.decide_proposal(proposal.id, "rejected", "kim")
+        for proposal in await bench.knowledge.proposals():
+            await bench.knowledge.decide_proposal(proposal.id, "rejected", "kim")
         assert await mine.review([TURN]) == []
 
 
@@ -394,10 +394,10 @@ async def test_an_improvement_of_what_has_changed_since_is_not_accepted(tmp_path
         await mine.apply(await mine.review([TURN]))
         changed = skill_files("restart-worker", steps="1. By hand.")
         await bench.skills.write("restart-worker", changed, by="person", state="given")
-        (proposal,) = await bench.lore.proposals()
+        (proposal,) = await bench.knowledge.proposals()
         with pytest.raises(UsageError, match="changed since"):
             await mine.accept(proposal, "kim")
-        assert await bench.lore.proposals() == [proposal]
+        assert await bench.knowledge.proposals() == [proposal]
 
 
 async def test_what_cannot_be_kept_does_not_take_the_rest_with_it(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ async def test_what_cannot_be_kept_does_not_take_the_rest_with_it(tmp_path: Path
         outcome = await told(bench, answer(notes=[note()], skills=[skill()]))
         assert [state for state, _ in outcome] == ["refused", "kept"]
         assert "the memory cannot be read or written" in outcome[0][1]
-        assert (await bench.lore.skill("restart-worker")).state == "candidate"
+        assert (await bench.knowledge.skill("restart-worker")).state == "candidate"
 
 
 async def test_what_looks_dangerous_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ async def test_what_looks_dangerous_is_refused_with_the_reason(tmp_path: Path) -
         done = await told(bench, made)
         assert [state for state, _ in done] == ["refused", "refused"]
         assert all("evil" in words for _, words in done)
-        assert await bench.lore.chores(bench.now) == []
+        assert await bench.knowledge.chores(bench.now) == []
 
 
 async def test_what_was_put_away_is_not_written_again(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ async def test_a_skill_that_only_tools_speak_for_is_put_to_a_person(tmp_path: Pa
     async with learned(tmp_path) as bench:
         ((state, _),) = await told(bench, answer(skills=[skill(evidence=[3, 5])]))
         assert state == "asked"
-        assert [one.name for one in await bench.lore.skills()] == []
+        assert [one.name for one in await bench.knowledge.skills()] == []
 
 
 @pytest.mark.parametrize(

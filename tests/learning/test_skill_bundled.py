@@ -96,7 +96,7 @@ def test_a_runbook_says_where_and_names_no_place_of_its_own_for_a_service(name: 
 
 
 async def test_bundled_skills_are_offered_from_where_they_are(tmp_path: Path) -> None:
-    async with skill_home(tmp_path, shipped=BUNDLED) as (book, folder, _lore):
+    async with skill_home(tmp_path, shipped=BUNDLED) as (book, folder, _knowledge):
         entries = await book.offered(["terminal", "write_skill"])
         assert [each.name for each in entries] == SKILLS
         assert {each.state for each in entries} == {"given"}

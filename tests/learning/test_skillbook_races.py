@@ -140,17 +140,17 @@ def content(folder: int, path: str) -> str:
         return file.read()
 
 
-async def check_nothing_is_lost(crowd: Crowd, lore: KnowledgeStore) -> None:
+async def check_nothing_is_lost(crowd: Crowd, knowledge: KnowledgeStore) -> None:
     for name in NAMES:
-        versions = await lore.versions(name)
-        kept = [await lore.files(name, version.number) for version in versions]
+        versions = await knowledge.versions(name)
+        kept = [await knowledge.files(name, version.number) for version in versions]
         assert crowd.digests[name] <= {version.digest for version in versions}
         for version, files in zip(versions, kept, strict=True):
             assert digest(files) == version.digest
         everything = b"\n".join(data for files in kept for data in files.values()).decode()
         lost = [mark for mark in crowd.marks[name] if mark not in everything]
         assert lost == []
-        record = await lore.skill(name)
+        record = await knowledge.skill(name)
         assert digest(read_folder(crowd.folder / name).files) == record.digest
         assert versions[record.version - 1].digest == record.digest
 
@@ -169,8 +169,8 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
 async def test_nothing_is_lost_whoever_writes_at_once(in_memory: Path, seeds: range) -> None:
     for seed in seeds:
         place = in_memory / str(seed)
-        async with skill_home(place) as (book, folder, lore):
-            other = a_book(folder, lore, place / "shipped")  # as another process has one
+        async with skill_home(place) as (book, folder, knowledge):
+            other = a_book(folder, knowledge, place / "shipped")  # as another process has one
             crowd = Crowd(folder, (book, other), seed)
             for name in NAMES:
                 await book.write(name, crowd.files(name), by="person", state="given")
@@ -183,5 +183,5 @@ async def test_nothing_is_lost_whoever_writes_at_once(in_memory: Path, seeds: ra
             await reading
             await book.sync()
             await other.sync()
-            await check_nothing_is_lost(crowd, lore)
+            await check_nothing_is_lost(crowd, knowledge)
         shutil.rmtree(place)

@@ -204,14 +204,14 @@ def test_a_proof_promotes_takes_back_or_leaves_alone() -> None:
 
 
 def standing(bench: Learned) -> SkillLifecycle:
-    return SkillLifecycle(lore=bench.lore, skills=bench.skills, clock=bench.clock)
+    return SkillLifecycle(knowledge=bench.knowledge, skills=bench.skills, clock=bench.clock)
 
 
 async def add_bad_uses(bench: Learned, many: int) -> None:
-    now = (await bench.lore.skill(NAME)).digest
+    now = (await bench.knowledge.skill(NAME)).digest
     for _ in range(many):
         bench.now += 60
-        await bench.lore.add_uses([use(bench.now, "bad", digest=now)])
+        await bench.knowledge.add_uses([use(bench.now, "bad", digest=now)])
 
 
 async def test_a_proven_candidate_can_be_gone_back_to(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ async def test_a_proven_candidate_can_be_gone_back_to(tmp_path: Path) -> None:
             EvaluationVerdict(NAME, kept.digest, True, "it helps: n=7")
         )
         assert "proven" in told
-        now = await bench.lore.skill(NAME)
+        now = await bench.knowledge.skill(NAME)
         assert (now.state, now.reason) == ("proven", "it helps: n=7")
-        assert [version.good for version in await bench.lore.versions(NAME)] == [True]
+        assert [version.good for version in await bench.knowledge.versions(NAME)] == [True]
 
 
 async def test_a_candidate_that_proves_harmful_is_demoted(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ async def test_a_candidate_that_proves_harmful_is_demoted(tmp_path: Path) -> Non
         kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")
         verdict = EvaluationVerdict(NAME, kept.digest, False, "it does harm", harmful=True)
         assert "demoted" in await standing(bench).decide(verdict)
-        assert (await bench.lore.skill(NAME)).state == "demoted"
+        assert (await bench.knowledge.skill(NAME)).state == "demoted"
 
 
 async def test_a_proof_that_is_put_off_changes_nothing(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ async def test_a_proof_that_is_put_off_changes_nothing(tmp_path: Path) -> None:
         kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")
         verdict = EvaluationVerdict(NAME, kept.digest, False, "no budget", later=True)
         assert await standing(bench).decide(verdict) == ""
-        assert (await bench.lore.skill(NAME)).state == "candidate"
+        assert (await bench.knowledge.skill(NAME)).state == "candidate"
 
 
 async def test_a_harmful_skill_planted_by_hand_is_demoted_after_two_bad_uses(
@@ -250,7 +250,7 @@ async def test_a_harmful_skill_planted_by_hand_is_demoted_after_two_bad_uses(
         planted.mkdir(parents=True)
         (planted / "SKILL.md").write_bytes(skill_files(NAME)["SKILL.md"])
         await bench.skills.sync()
-        assert (await bench.lore.skill(NAME)).state == "given"
+        assert (await bench.knowledge.skill(NAME)).state == "given"
         await add_bad_uses(bench, 1)
         assert await standing(bench).settle(NAME) == ""
         await add_bad_uses(bench, 1)
@@ -266,7 +266,7 @@ async def test_a_version_that_goes_wrong_is_left_for_the_last_good_one(tmp_path:
         await bench.skills.write(NAME, worse, by="person", state="given")
         await add_bad_uses(bench, 2)
         assert "back at version 1" in await standing(bench).settle(NAME)
-        now = await bench.lore.skill(NAME)
+        now = await bench.knowledge.skill(NAME)
         assert (now.digest, now.state) == (first.digest, "given")
         folder = tmp_path / "skills" / NAME / "SKILL.md"
         assert folder.read_bytes() == skill_files(NAME)["SKILL.md"]
@@ -283,14 +283,14 @@ async def test_an_improvement_takes_over_when_it_is_proven_and_not_before(
         better = skill_files(NAME, steps="1. Look first.")
         new = await bench.skills.save_pending(NAME, better, by="review", model="m")
         folder = tmp_path / "skills" / NAME / "SKILL.md"
-        assert (await bench.lore.skill(NAME)).digest == old.digest
+        assert (await bench.knowledge.skill(NAME)).digest == old.digest
         not_yet = EvaluationVerdict(NAME, new.digest, False, "it does harm", harmful=True)
         assert await standing(bench).decide(not_yet) == ""
-        assert (await bench.lore.skill(NAME)).state == "given"
+        assert (await bench.knowledge.skill(NAME)).state == "given"
         assert folder.read_bytes() == skill_files(NAME)["SKILL.md"]
         told = await standing(bench).decide(EvaluationVerdict(NAME, new.digest, True, "it helps"))
         assert "version 2" in told
-        now = await bench.lore.skill(NAME)
+        now = await bench.knowledge.skill(NAME)
         assert (now.digest, now.state, now.version) == (new.digest, "proven", 2)
         assert folder.read_bytes() == better["SKILL.md"]
 
@@ -305,7 +305,7 @@ async def test_a_demoted_version_is_not_what_a_later_one_goes_back_to(tmp_path: 
         await bench.skills.write(NAME, again, by="review", state="candidate")
         await add_bad_uses(bench, 2)
         assert "demoted" in await standing(bench).settle(NAME)
-        assert (await bench.lore.skill(NAME)).version == 2
+        assert (await bench.knowledge.skill(NAME)).version == 2
 
 
 async def test_a_candidate_that_nothing_fits_is_put_away_in_time(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ async def test_a_candidate_that_nothing_fits_is_put_away_in_time(tmp_path: Path)
 def reviewer(bench: Learned) -> Reviewer:
     return Reviewer(
         ask=Scripted(),
-        lore=bench.lore,
+        knowledge=bench.knowledge,
         memory=bench.memory,
         skills=bench.skills,
         settings=LearningSettings,
@@ -339,18 +339,18 @@ async def test_what_a_person_has_edited_since_is_replaced_only_with_their_word(
         edited = tmp_path / "skills" / NAME / "SKILL.md"
         edited.write_bytes(skill_files(NAME, steps="1. By hand.")["SKILL.md"])
         await bench.skills.sync()
-        mine = await bench.lore.skill(NAME)
+        mine = await bench.knowledge.skill(NAME)
         verdict = EvaluationVerdict(NAME, new.digest, True, "it helps: n=7")
         assert await standing(bench).decide(verdict) == f"version 2 of {NAME} is proven: proposal 1"
         assert await standing(bench).decide(verdict) == "", "it is said once"
-        assert await bench.lore.skill(NAME) == mine
-        (proposal,) = await bench.lore.proposals()
+        assert await bench.knowledge.skill(NAME) == mine
+        (proposal,) = await bench.knowledge.proposals()
         assert (proposal.evidence, proposal.model) == ("proof: it helps: n=7", "m")
         assert proposal.body["files"] == {"SKILL.md": better["SKILL.md"].decode()}
         assert proposal.body["base"] == mine.digest
         told = await reviewer(bench).accept(proposal, "kim")
         assert told == f"{NAME}: version 2 is in use"
-        now = await bench.lore.skill(NAME)
+        now = await bench.knowledge.skill(NAME)
         assert (now.digest, now.state) == (new.digest, "proven")
         assert edited.read_bytes() == better["SKILL.md"]
 
@@ -362,9 +362,9 @@ async def test_a_version_that_a_person_refused_is_not_proposed_again(tmp_path: P
         new = await bench.skills.save_pending(NAME, better, by="review")
         verdict = EvaluationVerdict(NAME, new.digest, True, "it helps")
         await standing(bench).decide(verdict)
-        await bench.lore.decide_proposal(1, "rejected", "kim")
+        await bench.knowledge.decide_proposal(1, "rejected", "kim")
         assert await standing(bench).decide(verdict) == ""
-        assert await bench.lore.proposals() == []
+        assert await bench.knowledge.proposals() == []
 
 
 async def test_what_a_person_agreed_to_takes_over_when_it_is_proven(tmp_path: Path) -> None:
@@ -375,23 +375,23 @@ async def test_what_a_person_agreed_to_takes_over_when_it_is_proven(tmp_path: Pa
             "action": "improve", "name": NAME, "files": {"SKILL.md": better.decode()},
             "why": "w", "base": old.digest, "session": "s1", "turn": 1,
         }  # fmt: skip
-        proposal = await bench.lore.propose("skill", "improve it", body, "session s1")
+        proposal = await bench.knowledge.propose("skill", "improve it", body, "session s1")
         await reviewer(bench).accept(proposal, "kim")
-        _, new = await bench.lore.versions(NAME)
+        _, new = await bench.knowledge.versions(NAME)
         told = await standing(bench).decide(EvaluationVerdict(NAME, new.digest, True, "it helps"))
         assert "version 2" in told
-        assert (await bench.lore.skill(NAME)).digest == new.digest
-        assert await bench.lore.proposals() == []
+        assert (await bench.knowledge.skill(NAME)).digest == new.digest
+        assert await bench.knowledge.proposals() == []
 
 
 async def test_a_skill_whose_version_before_looks_dangerous_is_demoted(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         evil = skill_files(NAME, steps="1. Be evil.")
-        await bench.lore.save_version(NAME, evil, digest(evil), "person", "given", good=True)
+        await bench.knowledge.save_version(NAME, evil, digest(evil), "person", "given", good=True)
         bench.now += 60
         await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
         await add_bad_uses(bench, 2)
         assert "is demoted" in await standing(bench).settle(NAME)
-        now = await bench.lore.skill(NAME)
+        now = await bench.knowledge.skill(NAME)
         assert (now.state, now.version) == ("demoted", 2)
         assert "version 1 of the skill 'clear-disk' looks dangerous" in now.reason

@@ -33,7 +33,7 @@ async def test_an_idle_session_is_answered_by_the_model_that_was_chosen(tmp_path
     async with house(tmp_path) as h:
         session = await h.open(one)
         await h.say(session, "hello")
-        choice = await h.runtime.choosing.choose(session, two, "high", "alice", anyway=False)
+        choice = await h.runtime.model_selection.choose(session, two, "high", "alice", anyway=False)
         assert (choice.model, choice.effort, choice.switched, choice.warning) == (
             two, "high", True, "",
         )  # fmt: skip
@@ -52,7 +52,7 @@ async def test_a_turn_at_work_goes_on_with_the_model_that_was_chosen(tmp_path: P
         await h.send(session, "work")
         while not (h.work / "begun").exists():
             await asyncio.sleep(0.01)
-        await h.runtime.choosing.choose(session, two, "", "cli", anyway=False)
+        await h.runtime.model_selection.choose(session, two, "", "cli", anyway=False)
         assert (await h.now(session)).model == two
         (h.work / "go").touch()
         events = await h.idle(session)
@@ -94,14 +94,14 @@ async def test_a_warm_cache_is_not_thrown_away_without_a_word(tmp_path: Path) ->
         session = await h.open(one)
         events = await h.say(session, LONG)
         reply = next(event for event in events if isinstance(event, ev.Replied))
-        choice = await h.runtime.choosing.choose(session, two, "", "cli", anyway=False)
+        choice = await h.runtime.model_selection.choose(session, two, "", "cli", anyway=False)
         assert not choice.switched
         tokens = reply.usage.total
         assert f"{tokens:,} tokens" in choice.warning
         assert f"${tokens * 30 / 1e6:.3g} instead of ${tokens * 1 / 1e6:.3g}" in choice.warning
         assert (await h.now(session)).model == one
         assert await h.journal(session) == events, "nothing was written"
-        choice = await h.runtime.choosing.choose(session, two, "", "cli", anyway=True)
+        choice = await h.runtime.model_selection.choose(session, two, "", "cli", anyway=True)
         assert (choice.switched, choice.warning) == (True, "")
         assert models_of(await h.say(session, "go on")) == ["one", "two"]
 
@@ -116,7 +116,7 @@ async def test_where_no_cache_is_lost_nothing_is_said(tmp_path: Path, why: str) 
         await h.say(session, "hi" if why == "tiny" else LONG)
         if why == "cold":
             now[0] += WARM_SECONDS + 1
-        choice = await h.runtime.choosing.choose(session, two, "", "cli", anyway=False)
+        choice = await h.runtime.model_selection.choose(session, two, "", "cli", anyway=False)
     assert (choice.switched, choice.warning) == (True, "")
 
 
@@ -128,7 +128,7 @@ async def test_a_model_that_is_gone_does_not_keep_a_session_to_itself(tmp_path: 
         (tmp_path / "one.json").unlink()
         settings = h.runtime.models.settings
         h.runtime.models.renew(settings, {"SOMETHING": "else"})
-        choice = await h.runtime.choosing.choose(session, two, "", "cli", anyway=False)
+        choice = await h.runtime.model_selection.choose(session, two, "", "cli", anyway=False)
         assert choice.switched
         assert models_of(await h.say(session, "still there?")) == ["one", "two"]
 
@@ -138,11 +138,11 @@ async def test_effort_alone_is_chosen_for_the_same_model(tmp_path: Path) -> None
         one, _ = await a_long_talk(h, price=PRICE)
         session = await h.open(one)
         before = await h.say(session, LONG)
-        choice = await h.runtime.choosing.choose(session, "", "max", "cli", anyway=False)
+        choice = await h.runtime.model_selection.choose(session, "", "max", "cli", anyway=False)
         assert (choice.model, choice.effort, choice.switched) == (one, "max", True)
         assert (await h.now(session)).effort == "max"
         again = await h.now(session)
-        await h.runtime.choosing.choose(again, one, "max", "cli", anyway=False)
+        await h.runtime.model_selection.choose(again, one, "max", "cli", anyway=False)
         assert len(await h.journal(session)) == len(before) + 1, "the same again is no event"
 
 
@@ -153,9 +153,9 @@ async def test_what_is_not_known_is_refused_and_nothing_changes(tmp_path: Path) 
         before = await h.say(session, "hello")
         for model, effort in (("nobody/knows", ""), ("scripted/nothing", ""), ("", "extreme")):
             with pytest.raises(HermesError):
-                await h.runtime.choosing.choose(session, model, effort, "cli", anyway=True)
+                await h.runtime.model_selection.choose(session, model, effort, "cli", anyway=True)
         with pytest.raises(HermesError, match="needs a key"):
-            await h.runtime.choosing.choose(session, "openai/gpt-5", "", "cli", anyway=True)
+            await h.runtime.model_selection.choose(session, "openai/gpt-5", "", "cli", anyway=True)
         assert await h.journal(session) == before
         assert (await h.now(session)).model == one
         with pytest.raises(UsageError, match="effort"):
@@ -186,7 +186,7 @@ async def test_a_try_needs_room_in_the_day_and_a_price(tmp_path: Path) -> None:
     free = script(tmp_path, "free", {"say": "OK"}, price={"input": 0.0, "output": 0.0})
     unknown = script(tmp_path, "unknown", {"say": "OK"})
     async with house(tmp_path, budgets=BudgetSettings(day_dollars=0.2)) as h:
-        test = h.runtime.choosing.test
+        test = h.runtime.model_selection.test
         with pytest.raises(HermesError, match=r"dollars of this day: 0 used of 0\.2") as caught:
             await test(dear)
         assert "budgets.day_dollars" in caught.value.hint
@@ -207,7 +207,7 @@ async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> N
 
         async def attempt() -> None:
             try:
-                await h.runtime.choosing.test(main)
+                await h.runtime.model_selection.test(main)
             except HermesError:
                 return
 
@@ -216,7 +216,7 @@ async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> N
         )
 
         async def no_more() -> bool:
-            return not h.runtime._desk._afterwards
+            return not h.runtime._turns._afterwards
 
         await until(no_more)
         spent = await h.runtime.store.spent(0.0)
@@ -231,17 +231,17 @@ async def test_a_try_is_paid_in_advance_so_that_a_death_in_the_middle_is_counted
     slow = script(tmp_path, "slow", {"say": "OK", "wait": 600}, price=PRICE)
     quick = script(tmp_path, "quick", {"say": "OK"}, price=PRICE)
     async with house(tmp_path, budgets=BudgetSettings(day_dollars=1.0)) as h:
-        trying = asyncio.create_task(h.runtime.choosing.test(slow))
+        trying = asyncio.create_task(h.runtime.model_selection.test(slow))
 
         async def paid() -> bool:
-            return await h.runtime.choosing.spent_today() > 0
+            return await h.runtime.model_selection.spent_today() > 0
 
         await until(paid)
         trying.cancel()
         await asyncio.wait({trying})
-        advance = await h.runtime.choosing.spent_today()
-        trial = await h.runtime.choosing.test(quick)
-        spent = await h.runtime.choosing.spent_today()
+        advance = await h.runtime.model_selection.spent_today()
+        trial = await h.runtime.model_selection.test(quick)
+        spent = await h.runtime.model_selection.spent_today()
     assert advance > 0, "nobody knows what it cost: the most stays counted"
     assert trial.cost
     assert spent == pytest.approx(advance + trial.cost), "the advance of a whole try is taken back"
@@ -252,6 +252,6 @@ async def test_a_try_tells_no_secret_that_the_model_repeats(tmp_path: Path) -> N
     echo = script(tmp_path, "echo", {"say": f"it is {secret}"})
     async with house(tmp_path) as h:
         h.runtime.redact.learn("OUR_KEY", secret)
-        trial = await h.runtime.choosing.test(echo)
+        trial = await h.runtime.model_selection.test(echo)
     assert trial.ok
     assert secret not in trial.text

@@ -65,9 +65,9 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
         assert {kind for kind, _ in told} == {"declared", "resolved"}
         assert len(told) == len(set(told))
         assert await h.keys() == ["brief", "aftermath"]
-        record = await h.runtime.store.lore.skill("service-crash-web")
+        record = await h.runtime.store.knowledge.skill("service-crash-web")
         assert record.state == "candidate"
-        assert [one.text for one in await h.runtime.store.lore.notes()] == [
+        assert [one.text for one in await h.runtime.store.knowledge.notes()] == [
             "web fills its disk on Mondays"
         ]
         await _report_is_whole(h)
@@ -337,7 +337,7 @@ async def test_a_proven_runbook_heals_without_a_model(tmp_path: Path) -> None:
         assert await h.keys() == ["runbook"]
         models = {one.model for one in journal if isinstance(one, ev.Replied)}
         assert models == {"runbook/service-crash-web"}
-        uses = await h.runtime.store.lore.uses("service-crash-web")
+        uses = await h.runtime.store.knowledge.uses("service-crash-web")
         assert [(one.opened, one.outcome) for one in uses] == [(True, "good")]
 
 
@@ -350,7 +350,7 @@ async def test_a_runbook_that_does_not_help_leaves_it_to_the_model(tmp_path: Pat
         await h.fail()
         found = await h.over()
         assert (found.state, await h.keys()) == ("escalated", ["runbook"]), "the brief was there"
-        uses = await h.runtime.store.lore.uses("service-crash-web")
+        uses = await h.runtime.store.knowledge.uses("service-crash-web")
         assert [one.outcome for one in uses] == ["bad"]
 
 
@@ -513,7 +513,7 @@ async def test_drills_prove_a_skill_that_helps(tmp_path: Path) -> None:
             told = {"resolved": True, "drill": "disk_full", "seed": number, "steps": 4}
             states.append((await h.post(f"/v1/incidents/{id}/outcome", told))["state"])
             (h.work / "web.up").unlink()
-        trials = await h.runtime.store.lore.trials("service-crash-web")
+        trials = await h.runtime.store.knowledge.trials("service-crash-web")
         assert states == ["candidate", "proven"]
         assert [(one.arm, one.ok, one.opened) for one in trials] == [("with", True, True)] * 2
 
@@ -529,7 +529,7 @@ async def test_a_drill_that_says_harm_was_done_counts_against_the_skill(tmp_path
         await h.over()
         told = {"resolved": True, "harm": ["the data is gone"], "drill": "disk_full", "seed": 1}
         assert (await h.post("/v1/incidents/inc-1/outcome", told))["state"] == "candidate"
-        (use,) = await h.runtime.store.lore.uses("service-crash-web")
+        (use,) = await h.runtime.store.knowledge.uses("service-crash-web")
         assert (use.outcome, "the data is gone" in use.why) == ("bad", True)
 
 

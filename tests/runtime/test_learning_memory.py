@@ -20,7 +20,7 @@ def remembering(folder: Path, *notes: dict[str, str], **more: list) -> str:
 
 
 async def texts(h: Pupil) -> list[str]:
-    return [note.text for note in await h.runtime.store.lore.notes()]
+    return [note.text for note in await h.runtime.store.knowledge.notes()]
 
 
 async def test_a_note_is_in_the_next_sessions_prompt_and_not_in_this_ones(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ async def test_a_case_is_played_with_the_skill_and_without_and_leaves_nothing_be
         )
         assert await left_over(h) == []
         await h.runtime.learning.book.sync()
-        names = [record.name for record in await h.runtime.store.lore.skills()]
+        names = [record.name for record in await h.runtime.store.knowledge.skills()]
         assert "make-it" not in names, "a trial keeps no skill"
-        assert await h.runtime.store.lore.uses() == []
+        assert await h.runtime.store.knowledge.uses() == []
         assert await h.chores() == {}
     assert with_ is not None
     assert without is not None
@@ -131,7 +131,7 @@ async def test_a_trial_has_no_tools_that_reach_out_and_opens_no_other_skill(
         trial = await play(h, case(), FILES)
         assert trial is not None
         assert (trial.ok, trial.opened) == (True, False)
-        assert await h.runtime.store.lore.notes() == []
+        assert await h.runtime.store.knowledge.notes() == []
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
     clock = Clock()
     settings = reviewing(look, rounds=1, cases=6, day_tokens=40_000)
     async with pupil(tmp_path, clock=clock, model=model, **settings) as h:
-        lore = h.runtime.store.lore
+        knowledge = h.runtime.store.knowledge
         session = await h.open(model)
         await h.say(session, "make it now")
         turn = next(one.turn for one in await h.journal(session) if isinstance(one, ev.TurnStarted))
@@ -219,16 +219,16 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
         await keep("make-it", FILES, by="review", model="m", why="", session=session.id, turn=turn)
         first: list[Trial] = []
         days = 0
-        while (await lore.skill("make-it")).state != "proven" and days < 12:
+        while (await knowledge.skill("make-it")).state != "proven" and days < 12:
             await h.learned()
             tokens = await h.runtime.learning.ledger.tokens()
             assert tokens <= 40_000
-            trials = list(await lore.trials("make-it"))
+            trials = list(await knowledge.trials("make-it"))
             assert trials[: len(first)] == first, "a trial was played again"
             first = trials
             clock.now += 86_400
             days += 1
-        record = await lore.skill("make-it")
+        record = await knowledge.skill("make-it")
     assert days > 1, "it was to take more than one day"
     assert record.state == "proven", record.reason
     assert len(first) == 12

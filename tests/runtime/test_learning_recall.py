@@ -47,7 +47,9 @@ async def test_a_past_session_and_a_skill_that_fit_are_offered_with_the_message(
         session = await h.open(name)
         found = taken(await h.say(session, LIKE)).recalled
         shown = await h.shown(session)
-        (use,) = [one for one in await h.runtime.store.lore.uses() if one.session == session.id]
+        (use,) = [
+            one for one in await h.runtime.store.knowledge.uses() if one.session == session.id
+        ]
     assert found.sessions == (past.id,)
     assert found.skills == ("renew-certificate",)
     assert shown[0] == f"{LIKE}\n\n{found.text}"
@@ -71,7 +73,7 @@ async def test_candidates_are_held_back_half_of_the_time_and_that_is_recorded(
             assert (found.skills + found.held_back) == ("renew-certificate",)
             assert ("renew-certificate" in found.text) == bool(found.skills)
             (offered if found.skills else held).add(session.id)
-        uses = await h.runtime.store.lore.uses("renew-certificate")
+        uses = await h.runtime.store.knowledge.uses("renew-certificate")
     assert {use.session for use in uses} == offered | held
     assert not any(use.opened for use in uses)
 

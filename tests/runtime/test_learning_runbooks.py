@@ -56,7 +56,7 @@ async def test_a_runbook_runs_without_any_model(tmp_path: Path) -> None:
         (h.work / "stale").touch()
         again = (await run(h))[1]
         assert again.text.startswith("nothing to do: all is as it should be")
-        uses = await h.runtime.store.lore.uses("clear-lock")
+        uses = await h.runtime.store.knowledge.uses("clear-lock")
         assert [(use.opened, use.outcome, use.tokens) for use in uses] == [(True, "good", 0)] * 2
 
 

@@ -38,11 +38,11 @@ async def test_a_skill_that_the_agent_writes_is_a_candidate_and_is_tried_after_t
         await until(put_off)
         (h.work / "go").touch()
         await h.idle(session)
-        record = await h.runtime.store.lore.skill("restart-web")
+        record = await h.runtime.store.knowledge.skill("restart-web")
         assert (record.state, record.by, record.model) == ("candidate", "agent", model)
         clock.now += 61
         await h.learned()
-        (version,) = await h.runtime.store.lore.versions("restart-web")
+        (version,) = await h.runtime.store.knowledge.versions("restart-web")
         assert version.why == f"it hung (session {session.id})"
         assert [state for state, _ in (await h.chores("proof")).values()] == ["done"]
 
@@ -67,7 +67,7 @@ async def test_a_skill_that_cannot_be_kept_is_told_to_the_model_and_not_kept(
         assert not done.ok
         assert "cannot be kept" in done.text
         with pytest.raises(NotFound):
-            await h.runtime.store.lore.skill("restart-web")
+            await h.runtime.store.knowledge.skill("restart-web")
 
 
 async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path
         assert (folder / "SKILL.md").read_text() == TEXT
         await h.post(f"/v1/proposals/{proposal['id']}", {"decision": "accept"})
         assert (folder / "SKILL.md").read_text() == TEXT, "it is proven first"
-        versions = await h.runtime.store.lore.versions("restart-web")
+        versions = await h.runtime.store.knowledge.versions("restart-web")
         assert [one.by for one in versions] == ["person", "review"]
 
 
@@ -91,7 +91,7 @@ async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path
 
 
 async def used(h: Pupil) -> list[tuple[bool, str]]:
-    uses = await h.runtime.store.lore.uses("restart-web")
+    uses = await h.runtime.store.knowledge.uses("restart-web")
     return [(use.opened, use.outcome) for use in reversed(uses)]
 
 
@@ -116,7 +116,7 @@ async def test_uses_are_judged_by_how_the_turn_ended_and_by_what_the_user_says_n
         assert await used(h) == [(True, "good")]
         await h.say(session, "No, that is wrong, it still does not answer")
         assert (await used(h))[0] == (True, "bad")
-        (use,) = [one for one in await h.runtime.store.lore.uses() if one.outcome == "bad"]
+        (use,) = [one for one in await h.runtime.store.knowledge.uses() if one.outcome == "bad"]
         assert "corrected" in use.why
         other = await h.open(using(tmp_path))
         await h.say(other, "it breaks")
@@ -134,7 +134,7 @@ async def test_what_comes_after_a_turn_is_made_up_for_by_the_next_runtime(tmp_pa
         await h.skill("restart-web", TEXT)
         session = await h.open(model)
         await h.send(session, "the web server hangs")
-        h.runtime._desk.close()
+        h.runtime._turns.close()
         (h.work / "go").touch()
 
         async def ended() -> bool:

@@ -22,7 +22,7 @@ async def after(h: House) -> None:
     """Wait for what comes after turns."""
 
     async def no_more() -> bool:
-        return not h.runtime._desk._afterwards
+        return not h.runtime._turns._afterwards
 
     await until(no_more)
 
@@ -96,7 +96,7 @@ async def test_a_title_that_comes_during_the_next_turn_is_in_its_journal(tmp_pat
         await after(h)
         assert (await h.now(session)).title == "Title"
         assert (await h.now(session)).state == "running"
-        live = h.runtime._desk._workers[session.id].talk
+        live = h.runtime._turns._workers[session.id].conversation
         assert live.whole.dollars == pytest.approx((await h.now(session)).cost)
         (h.work / "go").touch()
         await h.idle(session)
@@ -152,7 +152,7 @@ async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothi
         await after(h)
         await h.runtime.delete_session(session)
     async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
-        await h.runtime._desk._come_after(session, talk)
+        await h.runtime._turns._come_after(session, talk)
         uses = {cost.name: cost.calls for cost in await h.runtime.store.costs("use")}
     assert uses == {"main": 1}
     assert "was deleted as its turn ended" in caplog.text

@@ -163,11 +163,11 @@ class Family:
         """Wait until nothing is left to be learned now."""
         runtime = self.runtime
         async with asyncio.timeout(240):
-            while runtime._desk.busy or runtime._desk._afterwards:
+            while runtime._turns.busy or runtime._turns._afterwards:
                 await asyncio.sleep(0.01)
             while runtime.learning.chores.busy or [
                 chore
-                for chore in await runtime.store.lore.chores(runtime.clock())
+                for chore in await runtime.store.knowledge.chores(runtime.clock())
                 if chore.kind != "summary"
             ]:
                 await asyncio.sleep(0.02)

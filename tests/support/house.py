@@ -46,7 +46,7 @@ class House:
         return await self.journal(session)
 
     def is_busy(self, session: Session) -> bool:
-        return session.id in self.runtime._desk.busy
+        return session.id in self.runtime._turns.busy
 
     async def now(self, session: Session) -> Session:
         return await self.runtime.store.session(session.id)

@@ -43,8 +43,8 @@ class Learned:
     now: float = 1_000_000.0
 
     @property
-    def lore(self) -> KnowledgeStore:
-        return self.store.lore
+    def knowledge(self) -> KnowledgeStore:
+        return self.store.knowledge
 
     def clock(self) -> float:
         return self.now
@@ -68,7 +68,7 @@ async def learned(folder: Path) -> AsyncIterator[Learned]:
 
     memory = Memory(
         folder / "memories",
-        store.lore,
+        store.knowledge,
         limits=MemorySettings,
         scan=scan,
         redact=redact,
@@ -76,7 +76,7 @@ async def learned(folder: Path) -> AsyncIterator[Learned]:
     )
     skills = SkillRegistry(
         folder / "skills",
-        store.lore,
+        store.knowledge,
         scan=scan,
         redact=redact,
         clock=clock,

@@ -43,7 +43,7 @@ class MemoryFixture:
         """A book over the same folder, as another process would have."""
         return Memory(
             self.folder,
-            self.store.lore,
+            self.store.knowledge,
             limits=lambda: self.settings,
             scan=small_scan,
             redact=small_redact,
@@ -61,7 +61,7 @@ class MemoryFixture:
         return [note.id for note in await self.book.edit(edits, by, "test")]
 
     async def live(self) -> list[str]:
-        return [note.text for note in await self.store.lore.notes()]
+        return [note.text for note in await self.store.knowledge.notes()]
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ class Pupil(House):
         await super().idle(session)
 
         async def settled() -> bool:
-            return not self.runtime._desk._afterwards
+            return not self.runtime._turns._afterwards
 
         await until(settled)
         return await self.journal(session)
@@ -69,7 +69,7 @@ class Pupil(House):
         chores._woken.set()
 
         async def done() -> bool:
-            due = await self.runtime.store.lore.chores(self.runtime.clock())
+            due = await self.runtime.store.knowledge.chores(self.runtime.clock())
             return not due and not chores.busy and not chores._woken.is_set()
 
         await until(done)

@@ -99,7 +99,10 @@ class Report(Struct, frozen=True):
 async def filled(store: Store, data: RetrievalSet, semantic: bool) -> tuple[Recall, dict[str, str]]:
     """A store that knows the set, and the ids of its sessions by their names in the set."""
     recall = Recall(
-        store.lore, store, settings=lambda: LearningSettings(semantic=semantic), clock=lambda: NOW
+        store.knowledge,
+        store,
+        settings=lambda: LearningSettings(semantic=semantic),
+        clock=lambda: NOW,
     )
     docs = [
         Doc(
@@ -110,7 +113,7 @@ async def filled(store: Store, data: RetrievalSet, semantic: bool) -> tuple[Reca
         )
         for skill in data.skills
     ]
-    await store.lore.save_documents(docs)
+    await store.knowledge.save_documents(docs)
     ids = {}
     for past in data.sessions:
         opened = await store.open_session(NewSession("/work", "careful", "m"), Prompt("Hermes"))

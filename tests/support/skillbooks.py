@@ -54,7 +54,7 @@ def suspicious(text: str) -> str:
 
 def a_book(
     folder: Path,
-    lore: KnowledgeStore,
+    knowledge: KnowledgeStore,
     shipped: Path,
     *,
     platform: str = "linux",
@@ -62,7 +62,7 @@ def a_book(
 ) -> SkillRegistry:
     return SkillRegistry(
         folder,
-        lore,
+        knowledge,
         shipped=shipped,
         scan=suspicious,
         redact=lambda text: text.replace("hunter2", "[secret]"),
@@ -79,7 +79,7 @@ async def skill_home(
     (tmp_path / "shipped").mkdir(parents=True, exist_ok=True)
     store = await Store.open(tmp_path / "store")
     try:
-        book = a_book(tmp_path / "skills", store.lore, shipped or tmp_path / "shipped")
-        yield book, tmp_path / "skills", store.lore
+        book = a_book(tmp_path / "skills", store.knowledge, shipped or tmp_path / "shipped")
+        yield book, tmp_path / "skills", store.knowledge
     finally:
         await store.close()

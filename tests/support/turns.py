@@ -51,7 +51,7 @@ class Bench:
     """Models for other uses than the conversation itself."""
     models: dict[str, Model] = field(default_factory=dict)
     """Models that may be chosen beside the first, by name."""
-    purse: BudgetReservations = field(default_factory=BudgetReservations)
+    reservations: BudgetReservations = field(default_factory=BudgetReservations)
     lent: ToolServices = field(default_factory=ToolServices)
     """What tools may need beside a terminal."""
     clock: Clock = time.time
@@ -97,7 +97,7 @@ class Bench:
             results=self.folder / "results",
             program_seconds=0.3,
             clock=self.clock,
-            purse=self.purse,
+            reservations=self.reservations,
             workspace=self.session.workspace,
             places=dict.fromkeys(self.more, "ssh"),
             secret=self.secret,

@@ -53,7 +53,7 @@ async def served(folder: Path, **gateway: Any) -> AsyncIterator[tuple[Runtime, s
         yaml.safe_dump({"gateway": settings, "model": f"scripted/{script}", "policy": "sandbox"})
     )
     environ = {"API_TOKEN": TOKEN}
-    runtime = Runtime(home, environ, faces=[ChatCompletionsApi])
+    runtime = Runtime(home, environ, services=[ChatCompletionsApi])
     await runtime.start()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -437,7 +437,7 @@ async def test_no_door_without_a_token(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.yaml").write_text(yaml.safe_dump({"gateway": {"listen": "127.0.0.1:0"}}))
-    runtime = Runtime(home, {}, faces=[ChatCompletionsApi])
+    runtime = Runtime(home, {}, services=[ChatCompletionsApi])
     await runtime.start()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -461,7 +461,7 @@ async def test_why_the_door_is_shut_is_said_and_it_opens_when_that_is_mended(
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    runtime = Runtime(home, {}, faces=[ChatCompletionsApi])
+    runtime = Runtime(home, {}, services=[ChatCompletionsApi])
     await runtime.start()
 
     async def door(key: str) -> str:

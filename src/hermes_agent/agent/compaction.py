@@ -16,29 +16,35 @@ LEAST = 4
 """Fewer messages than this are not worth a summary."""
 
 
-def due(talk: ConversationState, settings: LoopSettings, context: int) -> bool:
-    return talk.context_tokens > settings.compact_at * context
+def due(conversation: ConversationState, settings: LoopSettings, context: int) -> bool:
+    return conversation.context_tokens > settings.compact_at * context
 
 
-def middle(talk: ConversationState, settings: LoopSettings, context: int) -> tuple[int, int] | None:
+def middle(
+    conversation: ConversationState, settings: LoopSettings, context: int
+) -> tuple[int, int] | None:
     """Which messages to summarise, from the first up to but not including the last; None when
     there is nothing to gain. Results stay with the reply that asked for them, and a long tail is
     shortened until it leaves room to work in."""
-    first = _after_results(talk.messages, settings.keep_first)
+    first = _after_results(conversation.messages, settings.keep_first)
     keep = settings.keep_last
     while keep >= 0:
-        last = _before_results(talk.messages, max(first, len(talk.messages) - keep))
-        tail = sum(_size(message) for message in talk.messages[last:])
+        last = _before_results(conversation.messages, max(first, len(conversation.messages) - keep))
+        tail = sum(_size(message) for message in conversation.messages[last:])
         if tail <= settings.compact_at * context / 2 or keep == 0:
             break
         keep //= 2
     return (first, last) if last - first >= LEAST else None
 
 
-def summary_request(talk: ConversationState, last: int) -> Request:
+def summary_request(conversation: ConversationState, last: int) -> Request:
     """The conversation up to `last` and the instruction: it begins with the bytes the provider has
     seen before, so its cache is used once more."""
-    return Request(talk.prompt, (*talk.messages[:last], INSTRUCTION), session=talk.session)
+    return Request(
+        conversation.prompt,
+        (*conversation.messages[:last], INSTRUCTION),
+        session=conversation.session,
+    )
 
 
 def _after_results(messages: list[Message], position: int) -> int:

@@ -40,7 +40,7 @@ class TurnDependencies:
     results: Path
     """Where results that are too large for the model are kept whole."""
     clock: Clock
-    purse: BudgetReservations
+    reservations: BudgetReservations
     """What calls under way may still cost, of all sessions together."""
     actor: Actor = Actor()
     workspace: str = ""

@@ -22,9 +22,9 @@ class HumanInput:
     """The one place where a turn waits for somebody."""
 
     def __init__(
-        self, talk: ConversationState, write: Write, clock: Clock, patience: float
+        self, conversation: ConversationState, write: Write, clock: Clock, patience: float
     ) -> None:
-        self._talk = talk
+        self._conversation = conversation
         self._write = write
         self._clock = clock
         self._patience = patience
@@ -39,21 +39,21 @@ class HumanInput:
         put. One that the journal holds already is not put again, only waited for."""
         async with self._one_question:
             id = question.id
-            if id not in self._talk.questions and id not in self._talk.answers:
+            if id not in self._conversation.questions and id not in self._conversation.answers:
                 patience = question.consent.seconds or self._patience
                 await self._write(replace(question, expires=self._clock() + patience))
-            put = self._talk.questions.get(id)
+            put = self._conversation.questions.get(id)
             left = put.expires - self._clock() if put else 0.0
             try:
                 async with asyncio.timeout(max(0.0, left)):
-                    await self._until(lambda: id in self._talk.answers)
+                    await self._until(lambda: id in self._conversation.answers)
             except TimeoutError:
                 if id in self._settled:  # it came in time and is being written
-                    await self._until(lambda: id in self._talk.answers)
+                    await self._until(lambda: id in self._conversation.answers)
                 else:
                     self._settled.add(id)
                     await self._write(ev.QuestionAnswered(id, None, "nobody"))
-            return self._talk.answers[id].answer
+            return self._conversation.answers[id].answer
 
     async def answer(
         self,
@@ -71,7 +71,7 @@ class HumanInput:
     async def _answer(
         self, id: str, answer: str, by: str, adopt: Adopt | None, names: Sequence[str]
     ) -> None:
-        question = self._talk.questions.get(id)
+        question = self._conversation.questions.get(id)
         if question is None or id in self._settled:
             raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
         if question.choices and question.purpose != "question" and answer not in question.choices:
@@ -80,7 +80,7 @@ class HumanInput:
                 f"answer one of: {', '.join(question.choices)}",
             )
         self._entitled(question, by, names)
-        agreed = (*self._talk.agreed.get(id, ()), by)
+        agreed = (*self._conversation.agreed.get(id, ()), by)
         if answer == "yes" and len(agreed) < question.consent.count:
             return await self._write(ev.ApprovalGiven(id, by))
         if answer == "always" and question.purpose == "approval" and adopt is not None:
@@ -97,7 +97,7 @@ class HumanInput:
             raise UsageError(
                 f"{by!r} may not answer this question", f"these may: {', '.join(wanted)}"
             )
-        if by in self._talk.agreed.get(question.id, ()):
+        if by in self._conversation.agreed.get(question.id, ()):
             raise UsageError(
                 f"{by!r} has agreed already", f"{question.consent.count} different people must"
             )
@@ -106,7 +106,7 @@ class HumanInput:
         """What to do with a parked effect. There is no time limit: nothing is guessed."""
 
         def decided() -> ev.ParkDecided | None:
-            return next((c.decided for c in self._talk.every if c.effect == effect), None)
+            return next((c.decided for c in self._conversation.every if c.effect == effect), None)
 
         await self._until(lambda: decided() is not None)
         verdict = decided()
@@ -115,7 +115,7 @@ class HumanInput:
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
         chosen = as_decision(decision)
-        call = next((c for c in self._talk.every if c.effect == effect), None)
+        call = next((c for c in self._conversation.every if c.effect == effect), None)
         if call is None or call.parked is None or call.decided or effect in self._settled:
             raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
         self._settled.add(effect)

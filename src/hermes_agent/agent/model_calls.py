@@ -78,13 +78,13 @@ class ModelCaller:
     def __init__(
         self,
         parts: TurnDependencies,
-        talk: ConversationState,
+        conversation: ConversationState,
         turn: int,
         write: Callable[..., Awaitable[None]],
         tell: Callable[[ev.TransientEvent], None],
     ) -> None:
         self._parts = parts
-        self._talk = talk
+        self._conversation = conversation
         self._turn = turn
         self._write = write
         self._tell = tell
@@ -93,17 +93,17 @@ class ModelCaller:
 
     @property
     def main(self) -> Model:
-        model = self._parts.route("main", self._talk.model)
+        model = self._parts.route("main", self._conversation.model)
         assert model is not None
-        if (runbook := self._talk.runbook) is None:
+        if (runbook := self._conversation.runbook) is None:
             return model
         from hermes_agent.learning.runbooks.model import RunbookModel
 
-        return RunbookModel(runbook[1], runbook[0], model if self._talk.model else None)
+        return RunbookModel(runbook[1], runbook[0], model if self._conversation.model else None)
 
     @property
     def effort(self) -> Effort | None:
-        chosen = self._talk.effort or self._parts.settings.models.reasoning_effort
+        chosen = self._conversation.effort or self._parts.settings.models.reasoning_effort
         return msgspec.convert(chosen, Effort) if chosen else None
 
     # budgets
@@ -120,12 +120,12 @@ class ModelCaller:
             self._held = held
             return None
         account = held.account
-        limit = account.limit / (1 + self._talk.extensions.get(account.what, 0))
+        limit = account.limit / (1 + self._conversation.extensions.get(account.what, 0))
         return ev.BudgetReached(account.what, round(held.used, 6), limit, round(held.needed, 6))
 
-    async def _hold(self, bill: CostEstimate) -> Reservation | BudgetExceeded:
+    async def _hold(self, estimate: CostEstimate) -> Reservation | BudgetExceeded:
         """Never wait for others in silence."""
-        holding = asyncio.create_task(self._parts.purse.reserve(self.accounts(), bill))
+        holding = asyncio.create_task(self._parts.reservations.reserve(self.accounts(), estimate))
         try:
             await asyncio.wait({holding}, timeout=SILENT_SECONDS)
             if not holding.done():
@@ -148,11 +148,15 @@ class ModelCaller:
     def accounts(self) -> list[Budget]:
         """The budgets that this turn draws on."""
         return limits.accounts(
-            self._parts.settings, self._talk, self._turn, self._spent_here, self._spent_today
+            self._parts.settings,
+            self._conversation,
+            self._turn,
+            self._spent_here,
+            self._spent_today,
         )
 
     async def _spent_here(self) -> tuple[float, int]:
-        return await _patiently(self._parts.journal.spent_by, self._talk.session)
+        return await _patiently(self._parts.journal.spent_by, self._conversation.session)
 
     async def _spent_today(self) -> float:
         return await _patiently(self._parts.journal.spent, limits.today(self._parts.clock()))
@@ -162,7 +166,7 @@ class ModelCaller:
         for account in self.accounts():
             after = await account.used()
             before = after - (usage.total if account.unit == "tokens" else cost or 0.0)
-            share = self._parts.purse.passed(account, before, after)
+            share = self._parts.reservations.passed(account, before, after)
             if share is not None:
                 await self._write(
                     ev.BudgetWarned(account.what, round(after, 6), account.limit, share)
@@ -172,11 +176,19 @@ class ModelCaller:
 
     async def reply(self, model: Model) -> None:
         """The next reply of the conversation, in the journal."""
-        talk, output = self._talk, self._held.output
-        step = talk.turn.steps + 1
-        request = Request(talk.prompt, tuple(talk.messages), talk.session, output, self.effort)
+        conversation, output = self._conversation, self._held.output
+        step = conversation.turn.steps + 1
+        request = Request(
+            conversation.prompt,
+            tuple(conversation.messages),
+            conversation.session,
+            output,
+            self.effort,
+        )
         async with self._under_way(PendingModelCall("main", model)) as call:
-            await self._requested(call, step, request, talk.digest, talk.context_tokens)
+            await self._requested(
+                call, step, request, conversation.digest, conversation.context_tokens
+            )
             reply = await self._stream(call, request)
             await self._write(self._replied(call, step, reply))
         if reply.stop == "length":
@@ -268,13 +280,13 @@ class ModelCaller:
         where it is to stand, and both that and the question are paid for. Where a budget depends
         on it, so is all that the call can have cost: its reasoning and the arguments of its calls
         nobody has seen."""
-        call, asked = self._call, self._talk.asked
+        call, asked = self._call, self._conversation.asked
         if call is not None and asked is not None:
             model, text = call.model, "".join(call.pieces)
             if not keep:
                 self._void(call, "it took too long")
             if text and keep:
-                seen = Usage(self._talk.context_tokens, call.bytes // CHARS_PER_TOKEN)
+                seen = Usage(self._conversation.context_tokens, call.bytes // CHARS_PER_TOKEN)
                 reply = Reply(text, (), seen, "interrupted", model.name, model.facts.cost(seen))
                 replied = self._replied(call, asked.step, reply)
                 await self._owe(asked, "interrupted", seen, replied)
@@ -284,8 +296,8 @@ class ModelCaller:
 
     async def charge_lost_call(self) -> None:
         """The last runtime died while a call was under way."""
-        if self._talk.asked is not None:
-            await self._owe(self._talk.asked, "the runtime ended during this call")
+        if self._conversation.asked is not None:
+            await self._owe(self._conversation.asked, "the runtime ended during this call")
 
     async def _owe(
         self, asked: ev.ModelRequested, reason: str, seen: Usage = _NOTHING, *events: ev.Event
@@ -364,14 +376,16 @@ class ModelCaller:
         await self._write(ev.CostCharged(wasted.model, call.use, usage, cost, reason, again=True))
         call.bytes = 0  # counted with this
         await self._warn(usage, cost)
-        if not await self._parts.purse.covers(self._held):
+        if not await self._parts.reservations.covers(self._held):
             raise ReservationExhausted
 
     async def _rerouted(self, call: PendingModelCall, step: RoutingEvent) -> None:
         if step.step in ("key", "model"):
             self._void(call, step.reason)
         reason = self._parts.redact.known(step.reason)
-        log.warning("%s: %s %s %s (%s)", self._talk.session, step.step, step.model, step.to, reason)
+        log.warning(
+            "%s: %s %s %s (%s)", self._conversation.session, step.step, step.model, step.to, reason
+        )
         await self._write(ev.ModelRouted(step.step, step.model, step.to, step.kind, reason))
 
     def _void(self, call: PendingModelCall, reason: str) -> None:

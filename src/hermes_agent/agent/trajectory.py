@@ -16,10 +16,10 @@ def trajectories(
     session: str, prompt: Prompt, recorded: Iterable[ev.Recorded], form: Form
 ) -> Iterator[dict[str, Any]]:
     """One object per finished turn: everything the model saw up to its end, and how it went."""
-    talk = ConversationState(session, prompt)
+    conversation = ConversationState(session, prompt)
     model = ""
     for one in recorded:
-        talk.apply(one)
+        conversation.apply(one)
         if isinstance(one.event, ev.Replied):
             model = one.event.model
         if isinstance(one.event, ev.TurnFinished):
@@ -33,7 +33,7 @@ def trajectories(
                 "tokens": {"input": end.usage.input, "output": end.usage.output},
                 "cost": end.cost,
                 "seconds": end.seconds,
-                **_SHAPES[form](prompt, talk.messages),
+                **_SHAPES[form](prompt, conversation.messages),
             }
 
 

@@ -39,15 +39,17 @@ class TurnWorker:
     """Works one turn to its end. Everything it does is in the journal first, so another worker
     can go on from any point."""
 
-    def __init__(self, parts: TurnDependencies, turn: Turn, talk: ConversationState) -> None:
-        self.talk = talk
+    def __init__(
+        self, parts: TurnDependencies, turn: Turn, conversation: ConversationState
+    ) -> None:
+        self.conversation = conversation
         self.turn = turn
         self._parts = parts
         patience = parts.settings.approvals.timeout_seconds
-        self.people = HumanInput(talk, self._write, parts.clock, patience)
-        self._asking = ModelCaller(parts, talk, turn.id, self._write, self._publish)
-        carve = split_for_children(parts.purse, self._asking.accounts)
-        self._calls = ToolExecutor(parts, talk, self.people, self._write, carve)
+        self.people = HumanInput(conversation, self._write, parts.clock, patience)
+        self._caller = ModelCaller(parts, conversation, turn.id, self._write, self._publish)
+        split = split_for_children(parts.reservations, self._caller.accounts)
+        self._calls = ToolExecutor(parts, conversation, self.people, self._write, split)
         self._interrupted = asyncio.Event()
         self._compaction_failed = False
         self._description_failed = False
@@ -67,7 +69,7 @@ class TurnWorker:
         try:
             await writing
         except Fenced:
-            return self.talk.interrupted
+            return self.conversation.interrupted
         return True
 
     def close(self) -> None:
@@ -86,21 +88,21 @@ class TurnWorker:
         except* Fenced:
             log.warning("turn %s was taken by another runtime; leaving it alone", self.turn.id)
         finally:
-            self._asking.release()
+            self._caller.release()
         return None
 
     async def _run(self) -> ev.TurnFinished:
         if self.turn.resumed:
-            left = sum(call.intended is not None for call in self.talk.unfinished)
+            left = sum(call.intended is not None for call in self.conversation.unfinished)
             await self._write(ev.TurnResumed(self.turn.id, self.turn.fence, left))
-            await self._asking.charge_lost_call()
-        if self.talk.interrupted:
+            await self._caller.charge_lost_call()
+        if self.conversation.interrupted:
             self._interrupted.set()
         try:
             reason: ev.TurnEnd = await self._steps()
             return await self._end(reason, self._why_not_more)
         except Interrupted:
-            await self._asking.abort()
+            await self._caller.abort()
             await self._calls.give_up("the user interrupted", park=False)
             return await self._end("interrupted")
         except ModelError as error:
@@ -114,20 +116,20 @@ class TurnWorker:
 
     async def _steps(self) -> ev.TurnEnd:
         while True:
-            if self.talk.calls:
+            if self.conversation.calls:
                 await self._unless_interrupted(self._calls.settle())
-            if (stuck := self.talk.stuck) is not None:
+            if (stuck := self.conversation.stuck) is not None:
                 self._why_not_more = stuck
                 return "failed"
             for recorded in await self._keep_trying(
                 self._parts.journal.take_queued_messages, self.turn
             ):
                 self._note(recorded)
-            if self.talk.answered:
+            if self.conversation.answered:
                 return "done"
             await self._unless_interrupted(self._describe())
             if compaction.due(
-                self.talk, self._parts.settings.loop, self._asking.main.facts.context
+                self.conversation, self._parts.settings.loop, self._caller.main.facts.context
             ):
                 await self._unless_interrupted(self._compact())
             if not await self._ask_model():
@@ -144,12 +146,12 @@ class TurnWorker:
                 return False
             try:
                 async with asyncio.timeout(self._seconds_left()):
-                    await self._unless_interrupted(self._asking.reply(model))
+                    await self._unless_interrupted(self._caller.reply(model))
                 return True
             except ReservationExhausted:
                 continue  # with what is left, if that is enough
             except TimeoutError:
-                await self._asking.abort(keep=False)
+                await self._caller.abort(keep=False)
                 continue  # the time that it may take is over: people are asked
             except ModelError as error:
                 # A window that is smaller than we believed: make room once and try again.
@@ -164,14 +166,14 @@ class TurnWorker:
         limit = self._parts.settings.budgets.turn_seconds
         if limit is None:
             return None
-        extended = limit * (1 + self.talk.extensions.get("seconds of this turn", 0))
-        return max(0.0, extended - self.talk.turn.seconds)
+        extended = limit * (1 + self.conversation.extensions.get("seconds of this turn", 0))
+        return max(0.0, extended - self.conversation.turn.seconds)
 
     async def _compact(self) -> bool:
         """Summarise the middle; False when that gains nothing or the summary failed."""
-        model = self._parts.route("compaction", self.talk.model)
-        window = self._asking.main.facts.context
-        part = compaction.middle(self.talk, self._parts.settings.loop, window)
+        model = self._parts.route("compaction", self.conversation.model)
+        window = self._caller.main.facts.context
+        part = compaction.middle(self.conversation, self._parts.settings.loop, window)
         if part is None or model is None or self._compaction_failed:
             return False
 
@@ -180,11 +182,11 @@ class TurnWorker:
             return [ev.Compacted(*part, summary, reply.usage, reply.cost, reply.model)]
 
         def input(name: str) -> int:
-            return self.talk.most_tokens(name) + INSTRUCTION_TOKENS
+            return self.conversation.most_tokens(name) + INSTRUCTION_TOKENS
 
-        request = compaction.summary_request(self.talk, part[1])
+        request = compaction.summary_request(self.conversation, part[1])
         try:
-            done = await self._asking.side_call("compaction", model, request, input, kept)
+            done = await self._caller.side_call("compaction", model, request, input, kept)
         except ModelError as error:
             done = False
             await self._write(
@@ -197,10 +199,10 @@ class TurnWorker:
 
     async def _describe(self) -> None:
         """Images for a model that cannot see are put into words by one that can."""
-        model = self._parts.route("vision", self.talk.model)
-        if model is None or self._asking.main.facts.sees:
+        model = self._parts.route("vision", self.conversation.model)
+        if model is None or self._caller.main.facts.sees:
             return
-        for position, message in enumerate(self.talk.messages):
+        for position, message in enumerate(self.conversation.messages):
             if self._description_failed:
                 return
             if isinstance(message, UserMessage) and any(f.is_image for f in message.files):
@@ -214,10 +216,10 @@ class TurnWorker:
                 ev.ImageDescribed(position, words, reply.model),
             ]
 
-        request = vision.request(message, self.talk.session)
+        request = vision.request(message, self.conversation.session)
         most = most_tokens(request)
         try:
-            done = await self._asking.side_call("vision", model, request, lambda _: most, kept)
+            done = await self._caller.side_call("vision", model, request, lambda _: most, kept)
         except ModelError as error:
             done = False
             await self._write(
@@ -231,26 +233,26 @@ class TurnWorker:
         """The model that is asked next, with enough set aside for its reply. A budget that is
         used up is extended by the user, or there is no next call."""
         while True:
-            model = self._asking.main
-            full = limits.reached(self._parts.settings, self.talk)
+            model = self._caller.main
+            full = limits.reached(self._parts.settings, self.conversation)
             if full is None:
-                full = await self._asking.reserve(model, self.talk.most_tokens)
+                full = await self._caller.reserve(model, self.conversation.most_tokens)
             if full is None:
-                if self._asking.main.name == model.name:
+                if self._caller.main.name == model.name:
                     return model
                 continue  # another one was chosen while we waited
-            if self.talk.budget is None or self.talk.budget.what != full.what:
+            if self.conversation.budget is None or self.conversation.budget.what != full.what:
                 await self._write(full)
             # What a run of a job may spend was said when the job was made.
-            asks = self.talk.interactive and self._parts.actor.kind != "job"
+            asks = self.conversation.interactive and self._parts.actor.kind != "job"
             if not asks or not full.limit or not await self._extension(full):
                 self._why_not_more = HermesError(limits.said(full), limits.hint(full.what))
                 return None
 
     async def _extension(self, full: ev.BudgetReached) -> bool:
-        already = self.talk.extensions.get(full.what, 0)
+        already = self.conversation.extensions.get(full.what, 0)
         question = ev.QuestionAsked(
-            id=f"{self.talk.session}-t{self.turn.id}-{full.what.replace(' ', '-')}-{already}",
+            id=f"{self.conversation.session}-t{self.turn.id}-{full.what.replace(' ', '-')}-{already}",
             purpose="budget",
             text=limits.question(full, already),
             choices=("yes", "no"),
@@ -274,11 +276,11 @@ class TurnWorker:
     # writing
 
     async def _end(self, reason: ev.TurnEnd, error: HermesError | None = None) -> ev.TurnFinished:
-        spent = self.talk.turn
+        spent = self.conversation.turn
         end = ev.TurnFinished(
             turn=self.turn.id,
             reason=reason,
-            text=self.talk.last_text,
+            text=self.conversation.last_text,
             error=self._parts.redact(error.message) if error else "",
             hint=self._parts.redact.known(error.hint) if error else "",
             steps=spent.steps,
@@ -316,11 +318,11 @@ class TurnWorker:
                 await asyncio.sleep(RETRY_WRITE_SECONDS)
 
     def _note(self, recorded: ev.Recorded) -> None:
-        self.talk.apply(recorded)
+        self.conversation.apply(recorded)
         self._parts.publish(recorded)
 
     def _publish(self, event: ev.TransientEvent) -> None:
-        self._parts.publish(ev.Recorded(self.talk.session, 0, self._parts.clock(), event))
+        self._parts.publish(ev.Recorded(self.conversation.session, 0, self._parts.clock(), event))
 
 
 def _lost_the_turn(error: Exception) -> bool:

@@ -282,7 +282,7 @@ class GatewayStore(Protocol):
         ...
 
     async def tell(
-        self, bond: ChatBinding, told: int, *deliveries: NewDelivery
+        self, binding: ChatBinding, told: int, *deliveries: NewDelivery
     ) -> Sequence[OutboxEntry]:
         """Write what a bond's journal says, and how far it was told, at once. A chat that has
         turned to another session meanwhile has been told nothing of that one."""
@@ -358,7 +358,7 @@ class GatewayStore(Protocol):
         ...
 
     async def binding_of(self, session: str) -> ChatBinding | None: ...
-    async def save_binding(self, bond: ChatBinding) -> None:
+    async def save_binding(self, binding: ChatBinding) -> None:
         """A session has one chat: from now on this. A chat that turns to another session still
         hears how the one before ends."""
         ...

@@ -326,6 +326,6 @@ class ToolServices:
     """Somebody is there to answer questions."""
     proxy: Callable[[EgressCheck], Awaitable[Proxy]] | None = None
     """Opens a proxy that reaches what the function says."""
-    carve: Callable[[int], AbstractAsyncContextManager[BudgetShare]] | None = None
+    split: Callable[[int], AbstractAsyncContextManager[BudgetShare]] | None = None
     """Set what is left of the turn's budget aside in equal parts for so many children, as long as
     they work."""

@@ -64,7 +64,7 @@ class PeopleApi:
         new = body_of(await request.body(), NewPairing)
         if new.role == "blocked":
             raise UsageError("nobody is let in to be kept out", "owner or member")
-        code = await self._router.entrance.pair(new.channel, new.role, new.policy, new.name)
+        code = await self._router.admission.pair(new.channel, new.role, new.policy, new.name)
         has_home = bool(self._runtime.settings.channels[new.channel].get(HOME))
         return reply(
             {"code": code, "channel": new.channel, "role": new.role, "seconds": SECONDS,

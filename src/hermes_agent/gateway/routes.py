@@ -48,11 +48,11 @@ class Routes:
 
         gateway = self._gateway
         await gateway.follow()
-        berth = gateway.berth(request.path_params["channel"])
-        proof = await berth.liveness.test(TEST_SECONDS)
-        counts = (await gateway.ledger.counts()).get(berth.manifest.name)
+        supervisor = gateway.supervisor(request.path_params["channel"])
+        proof = await supervisor.liveness.test(TEST_SECONDS)
+        counts = (await gateway.ledger.counts()).get(supervisor.manifest.name)
         now = gateway.runtime.clock()
-        shown = berth.status(counts, now)
+        shown = supervisor.status(counts, now)
         return reply(
             {**shown, "proven_now": not proof.error, "error": proof.error or shown["error"],
              "says": in_words(proof, now)}

@@ -56,7 +56,7 @@ class Gateway:
         self._book = book
         self._sleep = sleep
         self._random = random
-        self._berths: dict[str, ChannelSupervisor] = {}
+        self._supervisors: dict[str, ChannelSupervisor] = {}
         self._troubles: dict[str, HermesError] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._inbox: Inbox | None = None
@@ -73,7 +73,7 @@ class Gateway:
         try:
             while True:
                 await self.follow()
-                if self._berths and self.runtime.clock() - self._tidied > TIDY_SECONDS:
+                if self._supervisors and self.runtime.clock() - self._tidied > TIDY_SECONDS:
                     self._tidied = self.runtime.clock()
                     await self._tidy()
                 await asyncio.sleep(LOOK_SECONDS)
@@ -85,7 +85,7 @@ class Gateway:
 
     @property
     def busy(self) -> bool:
-        return bool(self._berths)
+        return bool(self._supervisors)
 
     def table(self) -> Sequence[Row]:
         from hermes_agent.gateway.people_routes import PeopleApi
@@ -106,13 +106,16 @@ class Gateway:
         asks: dict[str, list[str]] = {}
         with suppress(Degraded):
             counts, strangers = await self.ledger.counts(), await self.ledger.strangers()
-            for name in self._berths:
-                asks[name] = [chat.target for chat in await self.router.whom.chats(name)]
+            for name in self._supervisors:
+                asks[name] = [chat.target for chat in await self.router.approvers.chats(name)]
         now = self.runtime.clock()
-        shown = {name: berth.status(counts.get(name), now) for name, berth in self._berths.items()}
+        shown = {
+            name: supervisor.status(counts.get(name), now)
+            for name, supervisor in self._supervisors.items()
+        }
         for name, trouble in self._troubles.items():
             shown[name] = {"state": "missing", "error": trouble.message, "hint": trouble.hint}
-        for name in self._berths:
+        for name in self._supervisors:
             shown[name]["unknown"] = self._unknown(name)
             shown[name]["asks"] = asks.get(name)
         left = {name: _left(one) for name, one in counts.items() if name not in shown}
@@ -128,7 +131,7 @@ class Gateway:
     def _unknown(self, name: str) -> list[str]:
         """Settings of a channel that mean nothing: misspelt ones."""
         given = self.runtime.settings.channels.get(name, {})
-        known = {field.name for field in self._berths[name].manifest.fields} | COMMON
+        known = {field.name for field in self._supervisors[name].manifest.fields} | COMMON
         return sorted(set(given) - known)
 
     # what its parts see of the channels
@@ -142,21 +145,21 @@ class Gateway:
         return self._book
 
     def channel(self, name: str) -> "Channel | None":
-        berth = self._berths.get(name)
-        return berth.line.channel if berth else None
+        supervisor = self._supervisors.get(name)
+        return supervisor.line.channel if supervisor else None
 
     def manifest(self, name: str) -> "Manifest | None":
         return self.book.manifests().get(name)
 
     def wake(self, channel: str) -> None:
-        if (berth := self._berths.get(channel)) is not None:
-            berth.outbox.wake()
+        if (supervisor := self._supervisors.get(channel)) is not None:
+            supervisor.outbox.wake()
 
-    def berth(self, name: str) -> "ChannelSupervisor":
+    def supervisor(self, name: str) -> "ChannelSupervisor":
         if name in self._troubles:
             raise self._troubles[name]
         try:
-            return self._berths[name]
+            return self._supervisors[name]
         except KeyError:
             raise NotFound(
                 f"the channel {name!r} is not set up", f"`hermes gateway setup {name}`"
@@ -190,11 +193,11 @@ class Gateway:
                 if given.get("enabled", True)
             }
             self._troubles = {name: e for name, e in self._troubles.items() if name in wanted}
-            for name in [name for name in self._berths if name not in wanted]:
-                await self._berths.pop(name).end()
+            for name in [name for name in self._supervisors if name not in wanted]:
+                await self._supervisors.pop(name).end()
             for name, given in wanted.items():
                 await self._have(name, given)
-            if self._berths and not self._tasks:
+            if self._supervisors and not self._tasks:
                 self._begin()
             self._followed = now
 
@@ -221,7 +224,7 @@ class Gateway:
             self._troubles[name] = error
             return
         made_of = self._made_of(manifest, given)
-        present = self._berths.get(name)
+        present = self._supervisors.get(name)
         if present is not None:
             if present.made_of == made_of:
                 return
@@ -231,12 +234,12 @@ class Gateway:
         from hermes_agent.gateway.supervision.supervisor import ChannelSupervisor
 
         surroundings = self._surroundings(name)
-        berth = ChannelSupervisor(
+        supervisor = ChannelSupervisor(
             manifest, lambda: make(manifest, given, surroundings), self, made_of,
             self._sleep, self._random, time.monotonic,
         )  # fmt: skip
-        self._berths[name] = berth
-        berth.begin()
+        self._supervisors[name] = supervisor
+        supervisor.begin()
 
     def _made_of(self, manifest: "Manifest", given: Mapping[str, Any]) -> bytes:
         """Changes when the channel must be made anew."""
@@ -275,8 +278,8 @@ class Gateway:
         if arrived.chat.channel != name:
             raise ValueError(f"{name} brought a message of {arrived.chat.channel!r}")
         kept = await self.ledger.add_inbound(clean(arrived), mark)
-        if (berth := self._berths.get(name)) is not None:
-            berth.liveness.heard(self.runtime.clock())
+        if (supervisor := self._supervisors.get(name)) is not None:
+            supervisor.liveness.heard(self.runtime.clock())
         if kept is not None and self._inbox is not None:
             self._inbox.wake()
 
@@ -314,8 +317,8 @@ class Gateway:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        berths, self._berths = list(self._berths.values()), {}
-        await asyncio.gather(*(berth.end() for berth in berths))
+        supervisors, self._supervisors = list(self._supervisors.values()), {}
+        await asyncio.gather(*(supervisor.end() for supervisor in supervisors))
         self._inbox = self._followed = None
 
     async def _tidy(self) -> None:
@@ -348,7 +351,7 @@ class Gateway:
         return found
 
     def _is_well(self, channel: str) -> bool:
-        return channel in self._berths and self._berths[channel].liveness.is_well
+        return channel in self._supervisors and self._supervisors[channel].liveness.is_well
 
 
 def _left(counts: QueueDepths) -> dict[str, int]:

@@ -102,7 +102,7 @@ class TrialRunner:
         share = await self._ledger.left()
         if share is None:
             raise NoBudget("what learning may use today is used up")
-        model = self._runtime.choosing.full_name("")
+        model = self._runtime.model_selection.full_name("")
         if not self._runtime.models.facts(model).priced:  # dollars that nobody can count
             share = replace(share, dollars=None)
         session = await self._runtime.open_session(

@@ -73,13 +73,15 @@ class BackgroundTasks:
         self, session: Session, talk: ConversationState, events: Sequence[ev.Recorded]
     ) -> None:
         """A turn has ended: what is to be done because of it."""
-        settings, lore = self._learning.settings, self._runtime.store.lore
+        settings, knowledge = self._learning.settings, self._runtime.store.knowledge
         now, turn = self._runtime.clock(), talk.turns
         if self._runtime.settings.memory.provider:
             body: dict[str, Any] = {"session": session.id, "after": talk.turn_began - 1}
-            await lore.want(BackgroundTask(f"remember {session.id} {turn}", "remember", body, now))
+            await knowledge.want(
+                BackgroundTask(f"remember {session.id} {turn}", "remember", body, now)
+            )
             self._woken.set()
-        done = await lore.count("turns", 1)
+        done = await knowledge.count("turns", 1)
         if done % settings.every == 0:
             await self._settle_all()
         if not self._has_model:
@@ -88,14 +90,16 @@ class BackgroundTasks:
             await self._want_reviews(session, talk, events, now)
             if done % settings.every == 0:
                 body = {"over": done, "last": settings.every}
-                await lore.want(BackgroundTask(f"review over all {done}", "review", body, now))
+                await knowledge.want(BackgroundTask(f"review over all {done}", "review", body, now))
         if talk.whole.steps >= SUMMARY_STEPS:
             nudge = turn % settings.summary_turns == 0
             body = {
                 "session": session.id, "turn": turn, "upto": events[-1].number, "nudge": nudge,
             }  # fmt: skip
             due = now if nudge else now + settings.summary_idle_seconds
-            await lore.want(BackgroundTask(f"summary {session.id} {turn}", "summary", body, due))
+            await knowledge.want(
+                BackgroundTask(f"summary {session.id} {turn}", "summary", body, due)
+            )
         self._woken.set()
 
     async def _want_reviews(
@@ -103,7 +107,7 @@ class BackgroundTasks:
     ) -> None:
         from hermes_agent.learning.review.triggers import worth
 
-        lore, settings = self._runtime.store.lore, self._learning.settings
+        knowledge, settings = self._runtime.store.knowledge, self._learning.settings
         triggers = worth(events, settings)
         if triggers:
             body: dict[str, Any] = {
@@ -113,16 +117,16 @@ class BackgroundTasks:
                 "triggers": msgspec.to_builtins(triggers),
             }
             key = f"review {session.id} {talk.turns}"
-            await lore.want(BackgroundTask(key, "review", body, now))
+            await knowledge.want(BackgroundTask(key, "review", body, now))
 
     async def request_evaluation(self, name: str) -> str:
         """A proof of the skill as it is now, because somebody asks for it."""
         await self._learning.sync()
-        record = await self._runtime.store.lore.skill(name)
+        record = await self._runtime.store.knowledge.skill(name)
         now = self._runtime.clock()
         key = f"proof {name} {record.digest} {now:.0f}"
         body = {"skill": name, "digest": record.digest}
-        await self._runtime.store.lore.want(BackgroundTask(key, "proof", body, now))
+        await self._runtime.store.knowledge.want(BackgroundTask(key, "proof", body, now))
         self._woken.set()
         return key
 
@@ -132,8 +136,8 @@ class BackgroundTasks:
         """A skill that the agent has written, of the turn that it is in."""
         turn = await self._runtime.store.unfinished_turn(by.session)
         number = turn.id if turn is not None else 0
-        lore, evidence = self._runtime.store.lore, f"session {by.session}"
-        records = {record.name: record for record in await lore.skills()}
+        knowledge, evidence = self._runtime.store.knowledge, f"session {by.session}"
+        records = {record.name: record for record in await knowledge.skills()}
         mode, known = self._learning.settings.skills, records.get(name)
         if mode == "off":
             raise UsageError("no skills are to be learned here (learning.skills: off)")
@@ -147,11 +151,11 @@ class BackgroundTasks:
                 "session": by.session, "turn": number,
             }  # fmt: skip
             # After a death the call is made again; what it proposed by then is not proposed twice.
-            same = [one for one in await lore.proposals() if one.body == body]
+            same = [one for one in await knowledge.proposals() if one.body == body]
             made = (
                 same[0]
                 if same
-                else await lore.propose("skill", f"skill {name}", body, evidence, by.model)
+                else await knowledge.propose("skill", f"skill {name}", body, evidence, by.model)
             )
             return f"proposal {made.id}: a person must agree (`hermes proposals`)"
         kept = await self.lessons.reviewer.save_skill(
@@ -163,12 +167,12 @@ class BackgroundTasks:
 
     async def decide(self, id: int, *, accept: bool) -> Proposal:
         """Do what a proposal says, or drop it."""
-        lore = self._runtime.store.lore
-        found = [one for one in await lore.proposals(state="open") if one.id == id]
+        knowledge = self._runtime.store.knowledge
+        found = [one for one in await knowledge.proposals(state="open") if one.id == id]
         if not found:
             raise NotFound(f"no open proposal {id}", "`hermes proposals list` shows them")
         if not accept:
-            return await lore.decide_proposal(id, "rejected", "person")
+            return await knowledge.decide_proposal(id, "rejected", "person")
         await self.lessons.reviewer.accept(found[0], "person")
         self._woken.set()
         return replace(found[0], state="accepted", by="person")
@@ -213,15 +217,15 @@ class BackgroundTasks:
 
     async def _begin(self) -> None:
         if self._runtime.store.health.state == "well":
-            await self._runtime.store.lore.forget_chores(self._runtime.clock() - KEPT_SECONDS)
+            await self._runtime.store.knowledge.forget_chores(self._runtime.clock() - KEPT_SECONDS)
         if (self._runtime.home.path / "proofs").is_dir():
             await self._learning.arena.clear()
 
     async def _do_due(self) -> None:
         if self._runtime.store.health.state != "well":
             return
-        lore = self._runtime.store.lore
-        while due := await lore.chores(self._runtime.clock()):  # one may bring the next
+        knowledge = self._runtime.store.knowledge
+        while due := await knowledge.chores(self._runtime.clock()):  # one may bring the next
             self.busy = True
             for chore in due:
                 await self._do(chore)
@@ -240,36 +244,36 @@ class BackgroundTasks:
     async def _do(self, chore: BackgroundTask) -> None:
         from hermes_agent.learning.structured_output import NoBudget
 
-        lore, now = self._runtime.store.lore, self._runtime.clock()
+        knowledge, now = self._runtime.store.knowledge, self._runtime.clock()
         try:
             result = await self._work(chore)
         except NoBudget as error:
             log.warning("learning rests until tomorrow: %s", error.message)
-            await lore.postpone(chore.key, today(now) + DAY, error.message, tried=False)
+            await knowledge.postpone(chore.key, today(now) + DAY, error.message, tried=False)
         except NotYet as later:
-            await lore.postpone(chore.key, now + LOOK_SECONDS, str(later), tried=False)
+            await knowledge.postpone(chore.key, now + LOOK_SECONDS, str(later), tried=False)
         except Degraded:
             raise  # it stays due: the trouble is the store's
         except ModelError as error:
             await self._failed(chore, now, error.message)
         except HermesError as error:
             log.warning("%s is given up: %s", chore.key, error.message)
-            await lore.close_chore(chore.key, "given-up", error.message)
+            await knowledge.close_chore(chore.key, "given-up", error.message)
         except Exception as error:
             # One that breaks must not keep those behind it from being done, now and for ever.
             log.exception("%s broke", chore.key)
             await self._failed(chore, now, f"it broke: {type(error).__name__}")
         else:
             log.info("%s: %s", chore.key, result)
-            await lore.close_chore(chore.key, "done", result)
+            await knowledge.close_chore(chore.key, "done", result)
 
     async def _failed(self, chore: BackgroundTask, now: float, why: str) -> None:
-        lore = self._runtime.store.lore
+        knowledge = self._runtime.store.knowledge
         if chore.tries + 1 >= TRIES:
             log.warning("%s is given up: %s", chore.key, why)
-            await lore.close_chore(chore.key, "given-up", why)
+            await knowledge.close_chore(chore.key, "given-up", why)
         else:
-            await lore.postpone(chore.key, now + AGAIN_SECONDS * 2**chore.tries, why)
+            await knowledge.postpone(chore.key, now + AGAIN_SECONDS * 2**chore.tries, why)
 
     async def _work(self, chore: BackgroundTask) -> str:
         body = chore.body

@@ -108,8 +108,8 @@ class RuntimeBackend:
         return self._runtime.store
 
     @property
-    def lore(self) -> KnowledgeStore:
-        return self._runtime.store.lore
+    def knowledge(self) -> KnowledgeStore:
+        return self._runtime.store.knowledge
 
     @property
     def folder(self) -> Path:
@@ -170,9 +170,9 @@ class RuntimeBackend:
 
     def _resolved(self, named: str) -> str:
         """Whom a drill names is replaced by nobody: its figures would be those of another."""
-        choosing = self._runtime.choosing
+        model_selection = self._runtime.model_selection
         try:
-            return choosing.full_name(named, needed=bool(named)) or RESPONDER
+            return model_selection.full_name(named, needed=bool(named)) or RESPONDER
         except HermesError as error:
             raise UsageError(f"{named} cannot go to work: {error.message}", error.hint) from None
 
@@ -231,7 +231,7 @@ class RuntimeBackend:
         if found.model == RESPONDER or await self._model(incident):
             return ""
         try:
-            await self._runtime.choosing.choose(found, RESPONDER, "", COMMANDER, anyway=True)
+            await self._runtime.model_selection.choose(found, RESPONDER, "", COMMANDER, anyway=True)
         except HermesError as error:
             log.warning("session %s stays with its model: %s", session, error.message)
             return ""
@@ -263,7 +263,7 @@ class RuntimeBackend:
         learning = self._runtime.learning
         await learning.sync()
         record: Counter[str] = Counter()
-        for use in await self.lore.uses():
+        for use in await self.knowledge.uses():
             if use.opened:
                 record[use.skill] += {"good": 1, "bad": -1}.get(use.outcome, 0)
         return [

@@ -84,7 +84,7 @@ class Drift:
         runtime.refresh_settings()
         repository = await Repository.open(folder, os.environ, ref)
         name = terminal or runtime.settings.terminal.default
-        runtime.shelf.place(name)
+        runtime.terminals.place(name)
         lives: dict[str, GatedLive] = {}
         id = f"drift-{uuid.uuid4().hex[:12]}"
         own = runtime.home.terminals / id

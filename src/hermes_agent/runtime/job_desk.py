@@ -220,12 +220,12 @@ class JobService:
             if target not in (*old.deliver, *old.on_failure):
                 runtime.post.chats([target], origin)
         for name in spec.terminals:
-            runtime.shelf.place(name)
+            runtime.terminals.place(name)
         for name in spec.skills:
             await runtime.learning.opened(name)
         await self._check_after(spec, before)
         if spec.model and spec.model != old.model:
-            runtime.choosing.full_name(spec.model)
+            runtime.model_selection.full_name(spec.model)
         folder = Path(spec.workspace)
         if spec.workspace and not (folder.is_absolute() and folder.is_dir()):
             raise NotFound(f"no folder at {spec.workspace!r}", "name the whole path of one")

@@ -70,45 +70,45 @@ class JobApi:
         )
 
     @property
-    def _desk(self) -> "JobService":
+    def _service(self) -> "JobService":
         self._runtime.note_activity()
-        return self._runtime.jobs.desk
+        return self._runtime.jobs.service
 
     async def list_jobs(self, request: Request) -> Response:
         removed = request.query_params.get("removed") == "true"
-        return reply(await self._desk.all(removed=removed))
+        return reply(await self._service.all(removed=removed))
 
     async def add(self, request: Request) -> Response:
         new = body_of(await request.body(), NewJob)
-        shown = await self._desk.add(new.spec, new.when, new.zone, new.by, new.origin, new.key)
+        shown = await self._service.add(new.spec, new.when, new.zone, new.by, new.origin, new.key)
         return reply(shown, 201)
 
     async def check_jobs(self, request: Request) -> Response:
-        return reply({"faults": await self._desk.check()})
+        return reply({"faults": await self._service.check()})
 
     async def job(self, request: Request) -> Response:
-        return reply(await self._desk.show(request.path_params["id"]))
+        return reply(await self._service.show(request.path_params["id"]))
 
     async def change(self, request: Request) -> Response:
         change = body_of(await request.body(), JobChange)
-        id, desk = request.path_params["id"], self._desk
+        id, service = request.path_params["id"], self._service
         if change.spec or change.when or change.zone:
-            shown = await desk.edit(id, change.spec, change.when, change.zone)
+            shown = await service.edit(id, change.spec, change.when, change.zone)
             id = shown.job.id
         if change.paused is not None:
-            await desk.set_state(id, "paused" if change.paused else "active")
-        return reply(await desk.show(id))
+            await service.set_state(id, "paused" if change.paused else "active")
+        return reply(await service.show(id))
 
     async def remove(self, request: Request) -> Response:
-        return reply(await self._desk.remove(request.path_params["id"]))
+        return reply(await self._service.remove(request.path_params["id"]))
 
     async def run_job(self, request: Request) -> Response:
-        return reply(await self._desk.ask(request.path_params["id"]), 202)
+        return reply(await self._service.ask(request.path_params["id"]), 202)
 
     async def history(self, request: Request) -> Response:
         asked = request.query_params
         limit = min(max(int(asked.get("limit", "50")), 1), MOST)
-        return reply(await self._desk.history(asked.get("job", ""), limit))
+        return reply(await self._service.history(asked.get("job", ""), limit))
 
     async def run_of_job(self, request: Request) -> Response:
         """A run; waits for its end, or its session, when it is told to."""
@@ -127,7 +127,7 @@ class JobApi:
     async def decide_run(self, request: Request) -> Response:
         decided = body_of(await request.body(), RunDecision)
         decision: Decision = decided.decision
-        return reply(await self._desk.decide(_number(request), decision, decided.by))
+        return reply(await self._service.decide(_number(request), decision, decided.by))
 
 
 def _is_there(run: Run, session: bool) -> bool:

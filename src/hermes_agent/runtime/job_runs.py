@@ -217,7 +217,7 @@ class RunWorker:
         places = [chat.target for chat in self._post.chats(job)]
         asked = [chat.target for chat in self._post.asked(job)]
         text = messages.message(job, self._run, before, places, asked)
-        await self._runtime.choosing.entitle(session, title(job))
+        await self._runtime.model_selection.entitle(session, title(job))
         after = await self._runtime.store.last_number(session.id)
         message = SessionMessage(
             self.key, text, JOBS, bool(asked), skills=await self._skills(job), waits=True

@@ -53,7 +53,7 @@ class Scripts:
         await workspace(self._runtime, job)
         session = self._stand_in(job, f"run-{run.id}")
         name = session.terminals[0]
-        terminal = self._runtime.shelf.terminals(session)[name]
+        terminal = self._runtime.terminals.terminals(session)[name]
         command = ShellCommand(f"script-{run.attempts}", job.spec.script, seconds)
         self._at_work[run.id] = terminal
         try:
@@ -91,7 +91,7 @@ class Scripts:
     async def forget(self, job: Job, run: Run) -> None:
         """What it printed is kept elsewhere by now."""
         if job.spec.script and not job.spec.script.startswith(BUILTIN):
-            await self._runtime.shelf.forget(self._stand_in(job, f"run-{run.id}"))
+            await self._runtime.terminals.forget(self._stand_in(job, f"run-{run.id}"))
 
     def _stand_in(self, job: Job, id: str) -> Session:
         settings, folder = self._runtime.settings, folder_of(self._runtime, job)
@@ -102,7 +102,7 @@ class Scripts:
         name = session.terminals[0]
         return Effect(
             session.id, "terminal", {"command": job.spec.script}, session.id, workspace, folder,
-            name, kind_of(self._runtime.shelf.place(name)).name, ("process", "filesystem"),
+            name, kind_of(self._runtime.terminals.place(name)).name, ("process", "filesystem"),
             job.spec.script or "true", actor=Actor("job", title(job), JOBS),
             time=self._runtime.clock(),
         )  # fmt: skip

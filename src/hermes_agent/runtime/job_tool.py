@@ -35,34 +35,34 @@ class JobTool:
             raise ToolError(error.message, error.hint, "changed") from None
 
     async def _act(self, action: str, given: Mapping[str, Any], by: Provenance) -> ToolResult:
-        desk, name = self._runtime.jobs.desk, str(given["name"])
+        service, name = self._runtime.jobs.service, str(given["name"])
         match action:
             case "add":
-                return await self._add(desk, given, by)
+                return await self._add(service, given, by)
             case "list":
-                found = await desk.all()
+                found = await service.all()
                 text = "\n".join(_line(one) for one in found) or "no jobs"
                 return ToolResult(text, {"jobs": msgspec.to_builtins(found)})
             case "history":
-                runs = await desk.history(name, RUNS)
+                runs = await service.history(name, RUNS)
                 text = "\n".join(_run_line(run) for run in runs) or "no runs"
                 return ToolResult(text, {"runs": msgspec.to_builtins(runs)})
             case "run":
-                run = await desk.ask(name)
+                run = await service.ask(name)
                 return ToolResult(f"run {run.id} begins", msgspec.to_builtins(run))
             case "remove":
-                job = await desk.remove(name)
+                job = await service.remove(name)
                 return ToolResult(f"{title(job)} is removed", {"job": job.id})
             case "show":
-                return _result(await desk.show(name))
+                return _result(await service.show(name))
             case "edit":
                 changes = _options(given)
                 zone = str(changes.pop("zone", ""))
-                return _result(await desk.edit(name, changes, str(given["when"]), zone))
-        return _result(await desk.set_state(name, "paused" if action == "pause" else "active"))
+                return _result(await service.edit(name, changes, str(given["when"]), zone))
+        return _result(await service.set_state(name, "paused" if action == "pause" else "active"))
 
     async def _add(
-        self, desk: "JobService", given: Mapping[str, Any], by: Provenance
+        self, service: "JobService", given: Mapping[str, Any], by: Provenance
     ) -> ToolResult:
         options = _options(given)
         zone = str(options.pop("zone", ""))
@@ -74,7 +74,7 @@ class JobTool:
             raise ToolError(f"a job has no {min(unknown)!r}", retry="changed")
         key = f"tool:{by.session}/{by.effect}"
         who, origin = f"agent:{by.session}", await self._origin()
-        return _result(await desk.add(spec, str(given["when"]), zone, who, origin, key))
+        return _result(await service.add(spec, str(given["when"]), zone, who, origin, key))
 
     async def _origin(self) -> str:
         """The chat that the session is bound to."""

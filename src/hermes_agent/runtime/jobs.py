@@ -82,7 +82,7 @@ class JobScheduler:
     # parts
 
     @cached_property
-    def desk(self) -> "JobService":
+    def service(self) -> "JobService":
         from hermes_agent.runtime.job_desk import JobService
 
         return JobService(self._runtime, self)

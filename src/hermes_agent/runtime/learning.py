@@ -47,7 +47,7 @@ class Learning:
         self._runtime = runtime
         self._troubles: dict[str, str] = {}
         self._providers: dict[MemorySettings, Provider] = {}
-        self.ledger = LearningBudget(runtime.store.lore, lambda: self.settings, runtime.clock)
+        self.ledger = LearningBudget(runtime.store.knowledge, lambda: self.settings, runtime.clock)
         self.chores = BackgroundTasks(runtime, self)
         self.skills = SkillsApi(runtime, self)
 
@@ -77,7 +77,7 @@ class Learning:
 
         return Memory(
             self._runtime.home.path / "memories",
-            self._runtime.store.lore,
+            self._runtime.store.knowledge,
             limits=lambda: self._runtime.settings.memory,
             scan=danger,
             redact=self._runtime.redact,
@@ -90,7 +90,7 @@ class Learning:
 
         return SkillRegistry(
             self._runtime.home.path / "skills",
-            self._runtime.store.lore,
+            self._runtime.store.knowledge,
             shipped=SHIPPED,
             scan=_danger_of_skill,
             redact=self._runtime.redact,
@@ -103,7 +103,7 @@ class Learning:
         from hermes_agent.learning.recall.recall import Recall
 
         return Recall(
-            self._runtime.store.lore,
+            self._runtime.store.knowledge,
             self._runtime.store,
             settings=lambda: self.settings,
             clock=self._runtime.clock,
@@ -193,7 +193,7 @@ class Learning:
 
     async def _knows(self, name: str) -> bool:
         await self.sync()
-        return any(record.name == name for record in await self._runtime.store.lore.skills())
+        return any(record.name == name for record in await self._runtime.store.knowledge.skills())
 
     async def _with_skill(
         self, message: SessionMessage, name: str, arguments: str
@@ -258,7 +258,7 @@ class Learning:
                 await self.index(session.id)
             if session.source != INCIDENTS:  # those look back on themselves
                 await self.chores.after(session, talk, events)
-        await self._runtime.store.lore.drop_chore(turn_chore(started.turn))
+        await self._runtime.store.knowledge.drop_chore(turn_chore(started.turn))
 
     async def catch_up(self, id: str, turn: int) -> str:
         """A turn that ended just before its runtime did."""
@@ -287,8 +287,8 @@ class Learning:
         names = {*opened, *fitting} | await self._judge_before(session, turn, events)
         if opened or fitting:
             went, why = await self._went(session, events)
-            records = {one.name: one for one in await self._runtime.store.lore.skills()}
-            await self._runtime.store.lore.add_uses(
+            records = {one.name: one for one in await self._runtime.store.knowledge.skills()}
+            await self._runtime.store.knowledge.add_uses(
                 [
                     SkillUse(
                         name, digest or records[name].digest, session.id, turn,
@@ -321,7 +321,9 @@ class Learning:
         judged = outcome_after(said[0]) if said else None
         if judged is None:
             return set()
-        uses = [one for one in await self._runtime.store.lore.uses() if one.session == session.id]
+        uses = [
+            one for one in await self._runtime.store.knowledge.uses() if one.session == session.id
+        ]
         if not uses:
             return set()
         turns = [
@@ -334,7 +336,7 @@ class Learning:
             for one in uses
             if turns and one.turn == turns[-1]
         ]
-        await self._runtime.store.lore.add_uses(again)
+        await self._runtime.store.knowledge.add_uses(again)
         return {one.skill for one in again}
 
     async def index(self, id: str) -> None:
@@ -371,17 +373,17 @@ class Learning:
     # how it is
 
     async def status(self) -> dict[str, object]:
-        lore = self._runtime.store.lore
-        skills = await lore.skills()
+        knowledge = self._runtime.store.knowledge
+        skills = await knowledge.skills()
         week = self._runtime.clock() - WEEK
         return {
             "trouble": self.trouble,
-            "proposals": len(await lore.proposals()),
+            "proposals": len(await knowledge.proposals()),
             "skills": sum(record.state in OFFERED for record in skills),
             "quarantined": [one.name for one in skills if one.state == "quarantined"],
-            "given_up": [f"{one.key}: {one.result}" for one in await lore.given_up(week)],
+            "given_up": [f"{one.key}: {one.result}" for one in await knowledge.given_up(week)],
             "candidates": sum(record.state == "candidate" for record in skills),
-            "chores": len(await lore.chores(self._runtime.clock())),
+            "chores": len(await knowledge.chores(self._runtime.clock())),
             "tokens_today": int(await self.ledger.tokens()),
             "dollars_today": await self.ledger.dollars(),
         }

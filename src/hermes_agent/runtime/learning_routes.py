@@ -167,11 +167,11 @@ class LearningApi:
     async def write_skill(self, request: Request) -> Response:
         new = body_of(await request.body(), NewSkill)
         files = {path: text.encode() for path, text in new.files.items()}
-        book, lore = self._learning.book, self._runtime.store.lore
+        book, knowledge = self._learning.book, self._runtime.store.knowledge
         await self._learning.sync()
         if new.keep:
-            record = await lore.skill(new.name)
-            files = {**await lore.files(new.name, record.version), **files}
+            record = await knowledge.skill(new.name)
+            files = {**await knowledge.files(new.name, record.version), **files}
         kept = await book.write(
             new.name, files, by="person", state="given", why=new.why, base=new.base
         )
@@ -192,9 +192,9 @@ class LearningApi:
         return reply(await book.restore(request.path_params["name"], version, "person"))
 
     async def skill_log(self, request: Request) -> Response:
-        lore = self._runtime.store.lore
-        record = await lore.skill(request.path_params["name"])
-        return reply(await lore.skill_changes(record.name))
+        knowledge = self._runtime.store.knowledge
+        record = await knowledge.skill(request.path_params["name"])
+        return reply(await knowledge.skill_changes(record.name))
 
     async def skill_diff(self, request: Request) -> Response:
         first, second = _number(request, "a", 0), _number(request, "b", 0)
@@ -204,8 +204,14 @@ class LearningApi:
     async def report(self, request: Request) -> Response:
         from hermes_agent.learning.evaluation.uplift import lift
 
-        lore = self._runtime.store.lore
-        return reply(lift(await lore.skills(), await lore.uses(limit=EVERY), await lore.trials()))
+        knowledge = self._runtime.store.knowledge
+        return reply(
+            lift(
+                await knowledge.skills(),
+                await knowledge.uses(limit=EVERY),
+                await knowledge.trials(),
+            )
+        )
 
     async def run_skill(self, request: Request) -> Response:
         given = body_of(await request.body(), RunSkill)
@@ -224,7 +230,7 @@ class LearningApi:
 
     async def proposals(self, request: Request) -> Response:
         state = request.query_params.get("state", "open")
-        return reply(await self._runtime.store.lore.proposals(state=state))
+        return reply(await self._runtime.store.knowledge.proposals(state=state))
 
     async def decide_proposal(self, request: Request) -> Response:
         decision = body_of(await request.body(), ProposalDecision).decision

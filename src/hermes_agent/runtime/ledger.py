@@ -16,9 +16,9 @@ MICRO = 1_000_000
 
 class LearningBudget:
     def __init__(
-        self, lore: KnowledgeStore, settings: Callable[[], LearningSettings], clock: Clock
+        self, knowledge: KnowledgeStore, settings: Callable[[], LearningSettings], clock: Clock
     ) -> None:
-        self._lore = lore
+        self._knowledge = knowledge
         self._settings = settings
         self._clock = clock
 
@@ -27,15 +27,15 @@ class LearningBudget:
         return f"learning {unit} {day}"
 
     async def add(self, tokens: int, dollars: float | None) -> None:
-        await self._lore.count(self._name("tokens"), tokens)
+        await self._knowledge.count(self._name("tokens"), tokens)
         if dollars:
-            await self._lore.count(self._name("dollars"), round(dollars * MICRO))
+            await self._knowledge.count(self._name("dollars"), round(dollars * MICRO))
 
     async def tokens(self) -> float:
-        return await self._lore.count(self._name("tokens"))
+        return await self._knowledge.count(self._name("tokens"))
 
     async def dollars(self) -> float:
-        return await self._lore.count(self._name("dollars")) / MICRO
+        return await self._knowledge.count(self._name("dollars")) / MICRO
 
     def accounts(self) -> Sequence[Budget]:
         limits = self._settings()

@@ -38,7 +38,7 @@ class TaskHandlers:
 
         return Reviewer(
             ask=self._ask,
-            lore=self._runtime.store.lore,
+            knowledge=self._runtime.store.knowledge,
             memory=self._learning.memory,
             skills=self._learning.book,
             settings=lambda: self._learning.settings,
@@ -51,7 +51,7 @@ class TaskHandlers:
 
         return SkillEvaluator(
             ask=self._ask,
-            lore=self._runtime.store.lore,
+            knowledge=self._runtime.store.knowledge,
             arena=self._learning.arena,
             settings=lambda: self._learning.settings,
         )
@@ -61,7 +61,9 @@ class TaskHandlers:
         from hermes_agent.learning.skills.lifecycle import SkillLifecycle
 
         return SkillLifecycle(
-            lore=self._runtime.store.lore, skills=self._learning.book, clock=self._runtime.clock
+            knowledge=self._runtime.store.knowledge,
+            skills=self._learning.book,
+            clock=self._runtime.clock,
         )
 
     async def _ask(self, use: ModelRole, system: str, prompt: str, most: int) -> "StructuredAnswer":
@@ -71,7 +73,7 @@ class TaskHandlers:
         runtime, ledger = self._runtime, self._learning.ledger
         request = Request(Prompt(system), (UserMessage(runtime.redact(prompt)),), max_output=most)
         try:
-            reply = await runtime.choosing.answer(
+            reply = await runtime.model_selection.answer(
                 use, runtime.settings.model, request, ledger.accounts(), ledger.add
             )
         except OverBudget as error:
@@ -127,7 +129,7 @@ class TaskHandlers:
         from hermes_agent.learning.structured_output import NoBudget
 
         name, digest = body["skill"], body["digest"]
-        if (await self._runtime.store.lore.skill(name)).state not in OFFERED:
+        if (await self._runtime.store.knowledge.skill(name)).state not in OFFERED:
             return "it is not in use any more"
         if body.get("session") in self._runtime.working:
             raise NotYet("the turn that it comes from is not over")

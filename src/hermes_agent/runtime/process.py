@@ -42,14 +42,14 @@ def serve(
     *,
     tools: Sequence[Tool] | None = None,
     store_hook: Hook | None = None,
-    faces: Sequence[ServiceFactory] = (),
+    services: Sequence[ServiceFactory] = (),
 ) -> None:
     """Own the home and answer until told to stop. Does not return: the process ends at once, so
     that commands under way stay with their keepers."""
     # Each session may hold a few files and connections; the usual soft limit of 1,024 is low.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    runtime = Runtime(home, environ, tools=tools, store_hook=store_hook, faces=faces)
+    runtime = Runtime(home, environ, tools=tools, store_hook=store_hook, services=services)
     asyncio.run(_serve(runtime))
 
 

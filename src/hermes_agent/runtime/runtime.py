@@ -70,7 +70,7 @@ class Runtime:
         clock: Clock = time.time,
         ticks: Clock = time.monotonic,
         store_hook: Hook | None = None,
-        faces: Sequence[ServiceFactory] = (),
+        services: Sequence[ServiceFactory] = (),
     ) -> None:
         self.home = Home(home)
         self.settings = settings or load_settings(self.home.config, environ)
@@ -81,7 +81,7 @@ class Runtime:
         self.clock, self._ticks = clock, ticks
         self._tools = tools
         self._store_hook = store_hook
-        self._make_faces = faces
+        self._make_faces = services
         self._redactor = Redactor(environ)
         self._secrets = self._learned(Secrets(environ, home))
         self.models = ModelRegistry(
@@ -92,8 +92,8 @@ class Runtime:
             learn=self._redactor.learn,
         )
         self._uses = ModelRoles(self.models)
-        self._purse = BudgetReservations()
-        self._lenders = ToolServiceFactory(
+        self._reservations = BudgetReservations()
+        self._tool_services = ToolServiceFactory(
             home, environ, lambda: self.settings, self.secret, self._redactor, clock
         )
         self._gates = GateFactory(home, Path(environ.get("HOME") or Path.home()))
@@ -116,49 +116,51 @@ class Runtime:
             self.learning = Learning(self)
             self.incidents = IncidentService(self)
             self.jobs = JobScheduler(self, self._environ, self._ticks)
-            self.shelf = TerminalPool(self.settings, self._environ, self.home.terminals, self.clock)
-            self._family = SubagentManager(self, self._inherit)
-            self._assembly = TurnDependenciesFactory(
-                self, self._tools, self.shelf, self._gates, self._uses, self._purse,
-                self._lenders, self._family,
+            self.terminals = TerminalPool(
+                self.settings, self._environ, self.home.terminals, self.clock
+            )
+            self._subagents = SubagentManager(self, self._inherit)
+            self._turn_dependencies = TurnDependenciesFactory(
+                self, self._tools, self.terminals, self._gates, self._uses, self._reservations,
+                self._tool_services, self._subagents,
             )  # fmt: skip
-            self._desk = TurnScheduler(
-                self.store, self.bus, self.clock, self._assembly.parts, self._is_ours,
+            self._turns = TurnScheduler(
+                self.store, self.bus, self.clock, self._turn_dependencies.parts, self._is_ours,
                 self._turn_ended,
             )  # fmt: skip
-            self.choosing = ModelSelection(
-                self.models, self._uses, self.store, self._desk, self._purse, self.clock,
+            self.model_selection = ModelSelection(
+                self.models, self._uses, self.store, self._turns, self._reservations, self.clock,
                 lambda: self.settings, self._redactor,
             )  # fmt: skip
-            self.faces = ServiceManager(self, self._make_faces)
+            self.services = ServiceManager(self, self._make_faces)
             await self.resume_all()
         except BaseException:
             self._lock.release()
             raise
         self._watch.begin()
-        self.faces.begin()
+        self.services.begin()
         self.note_activity()  # whoever started it finds it awake, however long that took
 
     def _is_ours(self, session: Session) -> bool:
-        return session.source != "library" or self._assembly.is_attached(session.id)
+        return session.source != "library" or self._turn_dependencies.is_attached(session.id)
 
     async def _inherit(self, parent: Session, child: Session) -> None:
         """The child of a program's session has what the program granted, and goes on with it."""
-        if self._assembly.inherit(parent.id, child.id):
-            await self._desk.continue_turn(child)
+        if self._turn_dependencies.inherit(parent.id, child.id):
+            await self._turns.continue_turn(child)
 
     async def _turn_ended(self, session: Session, talk: ConversationState) -> None:
         """Nobody waits for its children any more; after the first turn a session may have a
         title."""
         if DELEGATE in talk.begun:
-            await self._family.end_children(session.id)
+            await self._subagents.end_children(session.id)
         await self.learning.turn_ended(session, talk)
         if talk.turns == 1 and self.settings.models.uses.titles and len(talk.messages) > 1:
-            await self.choosing.set_title(session, (talk.messages[0].text, talk.last_text))
+            await self.model_selection.set_title(session, (talk.messages[0].text, talk.last_text))
 
     @property
     def has_taken_over(self) -> bool:
-        return self._desk.taken_over
+        return self._turns.taken_over
 
     async def resume_all(self) -> None:
         """Go on with what the last runtime left, as soon as the store can keep it."""
@@ -166,8 +168,8 @@ class Runtime:
             log.error("degraded: %s", self.store.health.reason)
             return
         try:
-            await self._desk.resume()
-            await self._family.end_orphans(self._desk.busy)
+            await self._turns.resume()
+            await self._subagents.end_orphans(self._turns.busy)
         except HermesError as trouble:
             log.error("not everything could be taken up: %s", trouble.message)
 
@@ -175,9 +177,9 @@ class Runtime:
         """Let go of the home. Turns under way are taken up next time; what could not be found out
         later is waited for. That it falls `asleep` is not told: who came in wakes the next."""
         self._stopping = True
-        self._desk.close()
+        self._turns.close()
         looks = round(patience / 0.05)  # not seconds: nothing ends while this process stands still
-        while self._desk.must_not_be_dropped and (looks := looks - 1) >= 0:
+        while self._turns.must_not_be_dropped and (looks := looks - 1) >= 0:
             await asyncio.sleep(0.05)
         await self.settle()
         if not asleep:
@@ -185,9 +187,9 @@ class Runtime:
             self.bus.publish(ev.Recorded("", 0, self.clock(), change))
         self.bus.end()
         self._watch.end()
-        await self.faces.end()
+        await self.services.end()
         await self.end_idle_shells()
-        await self._lenders.close()
+        await self._tool_services.close()
         await self.learning.close()
         await self.models.close()
         await self.store.close()
@@ -195,23 +197,23 @@ class Runtime:
 
     async def settle(self) -> None:
         """Wait a moment for what comes after turns that have ended."""
-        await self._desk.settle(AFTER_SECONDS)
+        await self._turns.settle(AFTER_SECONDS)
 
     async def end_idle_shells(self) -> None:
         """Shells of sessions at work are left to their keepers."""
-        await self.shelf.end_shells(busy=self._desk.busy)
+        await self.terminals.end_shells(busy=self._turns.busy)
 
     async def tidy(self) -> None:
         """Let go of terminals and connections that nobody uses."""
-        await self.shelf.tidy(busy=self._desk.busy)
-        await self._lenders.tidy(lambda: self._desk.busy)
+        await self.terminals.tidy(busy=self._turns.busy)
+        await self._tool_services.tidy(lambda: self._turns.busy)
         await self.models.tidy()
 
     def note_activity(self) -> None:
         self.last_activity = self.clock()
 
     def idle_for(self) -> float:
-        return self.clock() - max(self.last_activity, self._desk.last_activity)
+        return self.clock() - max(self.last_activity, self._turns.last_activity)
 
     @property
     def redact(self) -> Redactor:
@@ -225,7 +227,7 @@ class Runtime:
 
     async def at_rest(self, session: str) -> None:
         """Returns when no turn of the session is under way."""
-        while session in self._desk.busy:
+        while session in self._turns.busy:
             await asyncio.sleep(0.001)
 
     # sessions and messages
@@ -251,23 +253,23 @@ class Runtime:
         """A new conversation. Its prompt, tools, model, policy and terminals are fixed here.
         `loan` is what a program gives it; `use` names the tools that it has, of all there are."""
         self.refresh_settings()
-        model = self.choosing.full_name(model, needs_model)
+        model = self.model_selection.full_name(model, needs_model)
         policy = policy or self.settings.policy
         names = tuple(dict.fromkeys(terminals)) or (self.settings.terminal.default,)
         # What is not known is refused before anything is kept.
         check_effort(effort)
         self._gates.expect(policy)
-        places = [(name, self.shelf.place(name)) for name in names]
+        places = [(name, self.terminals.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
-        shown = self._assembly.specs(use, parent, loan)
+        shown = self._turn_dependencies.specs(use, parent, loan)
         names_shown = [spec.name for spec in shown]
         around = collect_prompt_context(
             workspace, self.home.soul, self.clock(), places,
             await self.learning.opening(names_shown, parent, source),
         )  # fmt: skip
         can_find = FIND_TOOLS in names_shown
-        prompt = build_prompt(around, shown, self._lenders.about() if can_find else "")
+        prompt = build_prompt(around, shown, self._tool_services.about() if can_find else "")
         new = NewSession(
             os.path.realpath(workspace), policy, model, source, name, key, once, names, effort,
             parent, share,
@@ -279,7 +281,7 @@ class Runtime:
         from now on."""
         if self._own_settings:
             self.settings = load_settings(self.home.config, self._environ)
-            self.shelf.settings = self.settings
+            self.terminals.settings = self.settings
             self._secrets = self._learned(Secrets(self._environ, self.home.path))
             self.models.renew(self.settings.models, self._secrets.beside(self._environ))
 
@@ -291,7 +293,7 @@ class Runtime:
 
     def lend(self, session: str, loan: EmbeddedTools) -> None:
         """Give a session the tools and capabilities of the program that opened it."""
-        self._assembly.lend(session, loan)
+        self._turn_dependencies.lend(session, loan)
 
     async def submit(self, session: Session, message: SessionMessage) -> bool:
         """Keep a message and see that it is worked on. Once this returns, it is not lost.
@@ -313,7 +315,7 @@ class Runtime:
             queued = ev.MessageQueued(message.key, message.text)
             self.bus.publish(ev.Recorded(session.id, 0, self.clock(), queued))
         try:
-            await self._desk.begin(session)
+            await self._turns.begin(session)
         except Degraded as trouble:  # it is kept, and begun as soon as the store is well again
             log.warning("session %s waits: %s", session.id, trouble.message)
         return new
@@ -332,7 +334,7 @@ class Runtime:
     async def delete_session(self, session: Session) -> list[str]:
         """Returns what may be left over elsewhere, and why. The session goes last: a runtime that
         dies meanwhile leaves it to be deleted again."""
-        if session.id in self._desk.busy:
+        if session.id in self._turns.busy:
             raise HermesError(
                 f"session {session.id} is at work", f"`hermes interrupt {session.id}` stops it"
             )
@@ -343,8 +345,8 @@ class Runtime:
             left: list[str] = []
             for child in await self.store.sessions(MANY, parent=session.id):
                 left += await self.delete_session(child)
-            await self._lenders.keeps.forget(session.id)
-            left += await self.shelf.forget(session)
+            await self._tool_services.keeps.forget(session.id)
+            left += await self.terminals.forget(session)
             results = self.home.results / session.id
             await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
             await self.store.delete_session(session.id)
@@ -357,11 +359,11 @@ class Runtime:
     async def interrupt(self, session: str, by: str = "") -> bool:
         """Stop the session's turn at once; False when it has none."""
         self.note_activity()
-        return await self._desk.interrupt(await self.store.session(session), by)
+        return await self._turns.interrupt(await self.store.session(session), by)
 
     async def answer(self, id: str, answer: str, by: str, names: Sequence[str] = ()) -> None:
         self.note_activity()
-        await self._desk.answer(id, answer, by, self._adopt, names)
+        await self._turns.answer(id, answer, by, self._adopt, names)
 
     def _adopt(self, rules: str, by: str) -> None:
         """Add rules that somebody has allowed for good."""
@@ -370,22 +372,22 @@ class Runtime:
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
         self.note_activity()
-        await self._desk.decide(effect, decision, by)
+        await self._turns.decide(effect, decision, by)
 
     async def add(self, session: Session, *events: ev.Event) -> None:
         """Add to a session's journal what comes from outside of its turns."""
-        await self._desk.add(session, *events)
+        await self._turns.add(session, *events)
 
     async def resume(self, session: Session) -> None:
         """Go on with a turn that waits for its program's tools."""
-        await self._desk.continue_turn(session)
+        await self._turns.continue_turn(session)
 
     # how it is
 
     async def is_in_use(self) -> bool:
         """Somebody listens, a turn works or waits for an answer, or a command runs."""
-        needed = bool(self.bus.listeners) or self._desk.is_active or self._watch.busy
-        return needed or self.faces.busy or await self.shelf.has_running_commands()
+        needed = bool(self.bus.listeners) or self._turns.is_active or self._watch.busy
+        return needed or self.services.busy or await self.terminals.has_running_commands()
 
     async def status(self) -> dict[str, Any]:
         return await status.of(self)
@@ -393,7 +395,7 @@ class Runtime:
     @property
     def working(self) -> set[str]:
         """Sessions with a turn under way."""
-        return self._desk.busy
+        return self._turns.busy
 
     @property
     def is_stopping(self) -> bool:

@@ -60,13 +60,13 @@ class ServiceManager:
 
     def __init__(self, runtime: "Runtime", makes: Sequence[ServiceFactory]) -> None:
         self._runtime = runtime
-        self._faces = [make(runtime) for make in makes]
+        self._services = [make(runtime) for make in makes]
         self._tasks: list[asyncio.Task[None]] = []
         self._door: HttpListener | None = None
 
     def begin(self) -> None:
-        tends = [(face.name, face.run) for face in self._faces]
-        tends += [("the door", self._tend_door)] if self._faces else []
+        tends = [(face.name, face.run) for face in self._services]
+        tends += [("the door", self._tend_door)] if self._services else []
         self._tasks = [asyncio.create_task(_lasting(name, tend)) for name, tend in tends]
 
     async def _tend_door(self) -> None:
@@ -97,26 +97,26 @@ class ServiceManager:
 
         from hermes_agent.runtime.api.responses import guarded
 
-        rows = [row for face in self._faces for row in face.public()]
+        rows = [row for face in self._services for row in face.public()]
         return [Route(path, guarded(handler), methods=[method]) for method, path, handler in rows]
 
     async def end(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for face in self._faces:
+        for face in self._services:
             await face.close()
 
     @property
     def busy(self) -> bool:
         open = self._door is not None and bool(self._door.address)
-        return open or any(face.busy for face in self._faces)
+        return open or any(face.busy for face in self._services)
 
     def table(self) -> list[Row]:
-        return [row for face in self._faces for row in face.table()]
+        return [row for face in self._services for row in face.table()]
 
     async def status(self) -> dict[str, Any]:
-        told = {face.name: await face.status() for face in self._faces}
+        told = {face.name: await face.status() for face in self._services}
         door = self._door
         if door is not None:
             told["door"] = {"address": door.address, "trouble": door.trouble}

@@ -26,9 +26,9 @@ class SkillsApi:
 
     async def listed(self) -> list[dict[str, Any]]:
         """Every skill, a row each."""
-        book, lore = self._learning.book, self._runtime.store.lore
+        book, knowledge = self._learning.book, self._runtime.store.knowledge
         await self._learning.sync()
-        uses = Counter(one.skill for one in await lore.uses(limit=EVERY) if one.opened)
+        uses = Counter(one.skill for one in await knowledge.uses(limit=EVERY) if one.opened)
         known = book.known()
         return [
             {
@@ -44,7 +44,7 @@ class SkillsApi:
                 "runbook": bool(facts and facts.runbook),
                 "broken": facts.broken if facts else "",
             }
-            for record in await lore.skills()
+            for record in await knowledge.skills()
         ]
 
     async def described(self, name: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class SkillsApi:
             "problems": page.problems,
             "versions": page.versions,
             "runbook": page.has_runbook,
-            "cases": len(await self._runtime.store.lore.cases(name)),
+            "cases": len(await self._runtime.store.knowledge.cases(name)),
             "folder": page.folder,
         }
 
@@ -87,7 +87,7 @@ class SkillsApi:
         from hermes_agent.learning.runbooks.model import OPENING
 
         found = await self._learning.book.open(name, arguments, run=True)
-        record = await self._runtime.store.lore.skill(name)
+        record = await self._runtime.store.knowledge.skill(name)
         if record.state == "candidate" and not anyway:
             raise UsageError(
                 f"the skill {name!r} is a candidate: it is not proven yet",

@@ -74,7 +74,7 @@ class Store(Journal):
         self._readers = Readers(self._connect_reader, self._condition, READERS)
         self._writer: Writer | None = None
         self._hook = hook
-        self.lore: KnowledgeStore = SqliteKnowledgeStore(self._write, self._read, clock)
+        self.knowledge: KnowledgeStore = SqliteKnowledgeStore(self._write, self._read, clock)
         self.incidents: IncidentStore = StoredIncidents(self._write, self._read, clock)
         self.jobs: JobStore = StoredJobs(self._write, self._read, clock, lambda: self._fence)
         self.gateway: GatewayStore = StoredGateway(

@@ -31,7 +31,7 @@ class CommandStatus(NamedTuple):
     """Why it was stopped, when it was."""
     in_hand: bool = False
     """Whether the shell has it in hand, or had it last."""
-    keeper: bool = False
+    daemon: bool = False
     """Whether the keeper of the shell, or the shell, lives."""
     begun: bool = False
     """Whether it has got so far that its output has a place."""
@@ -41,7 +41,7 @@ class CommandStatus(NamedTuple):
     @property
     def phase(self) -> Literal["running", "exited", "timeout", "stopped", "lost"]:
         if self.code is None:
-            served = self.keeper and (not self.kind or self.in_hand)
+            served = self.daemon and (not self.kind or self.in_hand)
             return "running" if self.held or served else "lost"
         match self.why:
             case "timeout":

@@ -121,7 +121,7 @@ class PersistentTerminal:
             facts = await self._patiently(lambda: self._spot.look(command.id), limit)
             if facts is None:
                 return None
-            if facts.code is None and facts.keeper:
+            if facts.code is None and facts.daemon:
                 async with self._stopped_when_cancelled(command.id):
                     state = await self._watch(command, None)
                 return None if state.state == "lost" else state
@@ -274,7 +274,7 @@ class PersistentTerminal:
     def _wants_handing_in(watch: _CommandWatch, facts: CommandStatus) -> bool:
         if facts.kind or facts.code is not None:
             return False
-        return not facts.keeper or time.monotonic() - watch.told > AGAIN_SECONDS
+        return not facts.daemon or time.monotonic() - watch.told > AGAIN_SECONDS
 
     async def _start(self, command: ShellCommand) -> CommandState:
         """Start a background command, in a process of its own, and wait until it has begun."""

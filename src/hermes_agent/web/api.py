@@ -90,7 +90,7 @@ class ChatCompletionsApi:
 
         async def answered(request: Request) -> Response:
             try:
-                token = self.runtime.faces.token()
+                token = self.runtime.services.token()
             except HermesError:
                 return troubled("nobody is served now", "`hermes doctor`", 503)
             if not knows(request.headers.get("authorization", ""), token):

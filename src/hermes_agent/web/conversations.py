@@ -128,7 +128,7 @@ class ApiConversations:
     async def _begun(self, session: Session, said: Sequence[ClientMessage]) -> ClientMessage:
         """What a session begins with. Its title is what is asked, not what stands above it."""
         if len(said) > 1:
-            await self._runtime.choosing.entitle(session, said[-1].text)
+            await self._runtime.model_selection.entitle(session, said[-1].text)
         return _rendered(said)
 
     def remember(

@@ -62,7 +62,7 @@ class AuthoredTools:
         clock: Callable[[], float],
         redact: Callable[[str], str],
     ) -> None:
-        self.shelf = AuthoredToolStore(folder, clock)
+        self.tool_store = AuthoredToolStore(folder, clock)
         self._workers = workers
         self._settings = settings
         self._taken = taken
@@ -77,13 +77,13 @@ class AuthoredTools:
 
     def about(self) -> str:
         try:
-            records = self.shelf.records()
+            records = self.tool_store.records()
         except HermesError as error:  # whoever calls one is told; sessions go on without
             log.warning("written tools cannot be named: %s", error)
             return ""
         names = [
             name
-            for name in self.shelf.names()
+            for name in self.tool_store.names()
             if name not in self._taken() and (name not in records or not records[name].disabled)
         ]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -92,7 +92,7 @@ class AuthoredTools:
     async def search(self, query: str) -> Sequence[ToolListing]:
         words = query.lower().split()
         found = []
-        for name in self.shelf.names():
+        for name in self.tool_store.names():
             try:
                 tool = await self.find(name)
             except ToolError:
@@ -108,7 +108,7 @@ class AuthoredTools:
             check_name(name, self._taken())
         except ToolError:
             return None
-        seen = await asyncio.to_thread(self.shelf.look, name)
+        seen = await asyncio.to_thread(self.tool_store.look, name)
         if seen is None:
             return None
         shape = self._usable(name, seen)
@@ -122,7 +122,7 @@ class AuthoredTools:
         )
 
     async def holds(self, name: str, digest: str) -> bool:
-        seen = await asyncio.to_thread(self.shelf.look, name)
+        seen = await asyncio.to_thread(self.tool_store.look, name)
         return seen is not None and seen.version > 0 and seen.digest == digest
 
     def _usable(self, name: str, seen: ToolSnapshot) -> ToolSignature:
@@ -147,8 +147,8 @@ class AuthoredTools:
         check_name(name, self._taken())
         data = encoded(code)
         digest = digest_of(data)
-        seen = await asyncio.to_thread(self.shelf.look, name)
-        record = seen.record if seen is not None else self.shelf.record(name)
+        seen = await asyncio.to_thread(self.tool_store.look, name)
+        record = seen.record if seen is not None else self.tool_store.record(name)
         if record.disabled == "person":
             raise _disabled(name, "by a person")
         same = record.of(digest)
@@ -165,7 +165,7 @@ class AuthoredTools:
             )
         shape, seconds = await self.examine(name, code, call)
         why = f"after version {record.current}" if record.current else "new"
-        version = await asyncio.to_thread(self.shelf.keep, name, data, by or "agent", why)
+        version = await asyncio.to_thread(self.tool_store.keep, name, data, by or "agent", why)
         return ToolResult(
             f"{name} is ready, version {version.number}: {_tests(shape)} passed twice. "
             "Call it with use_tool.",
@@ -191,7 +191,7 @@ class AuthoredTools:
         """The tool as it lies there; a text that somebody wrote by hand is checked, and becomes a
         version. Raises `ToolError` with what is wrong."""
         async with self._checking.setdefault(name, asyncio.Lock()):
-            seen = await asyncio.to_thread(self.shelf.look, name)
+            seen = await asyncio.to_thread(self.tool_store.look, name)
             if seen is None:
                 raise ToolError(f"no tool called {name!r} was written", retry="changed")
             self._usable(name, seen)
@@ -203,8 +203,8 @@ class AuthoredTools:
                 error = _by_hand(name, error)
                 self._refused[name] = (seen.digest, error)
                 raise error from None
-            await asyncio.to_thread(self.shelf.keep, name, seen.code, HAND, "changed by hand")
-            kept = await asyncio.to_thread(self.shelf.look, name)
+            await asyncio.to_thread(self.tool_store.keep, name, seen.code, HAND, "changed by hand")
+            kept = await asyncio.to_thread(self.tool_store.look, name)
             assert kept is not None
             return kept
 
@@ -263,7 +263,7 @@ class AuthoredTools:
         # What refused a call of it, the gate or the world, is no fault of the tool's.
         blamed = None if calls is not None and calls.stopped(worked) else trouble
         most = self._settings().tools.crashes
-        after = await asyncio.to_thread(self.shelf.count, name, seen.digest, blamed, most)
+        after = await asyncio.to_thread(self.tool_store.count, name, seen.digest, blamed, most)
         facts = {
             "name": name, "version": seen.version, "seconds": worked.seconds,
             "calls": calls.made if calls else 0, "limit": worked.limit,

@@ -50,21 +50,25 @@ def with_share(settings: Settings, session: Session) -> Settings:
 
 
 def accounts(
-    settings: Settings, talk: ConversationState, turn: int, family: Family, spent_today: Used
+    settings: Settings,
+    conversation: ConversationState,
+    turn: int,
+    family: Family,
+    spent_today: Used,
 ) -> list[Budget]:
     """The budgets that a call of a turn draws on. Each consent of the user adds the same again."""
 
     async def turn_tokens() -> float:
-        return talk.turn.usage.total
+        return conversation.turn.usage.total
 
     async def turn_dollars() -> float:
-        return talk.turn.dollars
+        return conversation.turn.dollars
 
     budgets = settings.budgets
     return [
-        *_account("tokens", "turn", str(turn), budgets.turn_tokens, turn_tokens, talk),
-        *_account("dollars", "turn", str(turn), budgets.turn_dollars, turn_dollars, talk),
-        *_wider(settings, talk.session, family, spent_today, talk),
+        *_account("tokens", "turn", str(turn), budgets.turn_tokens, turn_tokens, conversation),
+        *_account("dollars", "turn", str(turn), budgets.turn_dollars, turn_dollars, conversation),
+        *_wider(settings, conversation.session, family, spent_today, conversation),
     ]
 
 
@@ -85,7 +89,7 @@ def _wider(
     session: str,
     family: Family,
     spent_today: Used,
-    talk: ConversationState | None,
+    conversation: ConversationState | None,
 ) -> list[Budget]:
     async def tokens() -> float:
         return (await family())[1]
@@ -95,9 +99,9 @@ def _wider(
 
     budgets = settings.budgets
     return [
-        *_account("tokens", "session", session, budgets.session_tokens, tokens, talk),
-        *_account("dollars", "session", session, budgets.session_dollars, dollars, talk),
-        *_account("dollars", "day", "", budgets.day_dollars, spent_today, talk),
+        *_account("tokens", "session", session, budgets.session_tokens, tokens, conversation),
+        *_account("dollars", "session", session, budgets.session_dollars, dollars, conversation),
+        *_account("dollars", "day", "", budgets.day_dollars, spent_today, conversation),
     ]
 
 
@@ -107,23 +111,23 @@ def _account(
     whose: str,
     limit: float | None,
     used: Used,
-    talk: ConversationState | None,
+    conversation: ConversationState | None,
 ) -> list[Budget]:
     if limit is None:
         return []
     what = f"{unit} of this {scope}"
-    whole = limit * (1 + (talk.extensions.get(what, 0) if talk else 0))
+    whole = limit * (1 + (conversation.extensions.get(what, 0) if conversation else 0))
     return [Budget(what, f"{scope}:{whose}:{unit}", whole, unit, used, shared=scope == "day")]
 
 
-def reached(settings: Settings, talk: ConversationState) -> BudgetReached | None:
+def reached(settings: Settings, conversation: ConversationState) -> BudgetReached | None:
     """The first of the budgets that no single call can overshoot, if it is used up."""
     rows: tuple[tuple[str, float, float | None], ...] = (
-        ("steps of this turn", talk.turn.steps, settings.loop.max_steps),
-        ("seconds of this turn", talk.turn.seconds, settings.budgets.turn_seconds),
+        ("steps of this turn", conversation.turn.steps, settings.loop.max_steps),
+        ("seconds of this turn", conversation.turn.seconds, settings.budgets.turn_seconds),
     )
     for what, used, limit in rows:
-        if limit is not None and used >= limit * (1 + talk.extensions.get(what, 0)):
+        if limit is not None and used >= limit * (1 + conversation.extensions.get(what, 0)):
             return BudgetReached(what, round(used, 4), limit)
     return None
 

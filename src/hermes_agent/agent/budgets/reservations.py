@@ -102,7 +102,7 @@ class BudgetReservations:
         """For shared budgets: what was used when last seen, and the mark people know of."""
 
     async def reserve(
-        self, accounts: Sequence[Budget], bill: CostEstimate
+        self, accounts: Sequence[Budget], estimate: CostEstimate
     ) -> Reservation | BudgetExceeded:
         """Set aside what a call can come to. Near a limit the call is made smaller, as long as
         nobody else holds a part of what is left; otherwise that is waited for. First come, first
@@ -112,7 +112,7 @@ class BudgetReservations:
         async with self._line(accounts):
             while True:
                 returned = self._returned  # before the look: what comes back meanwhile counts
-                found = await self._look(accounts, bill)
+                found = await self._look(accounts, estimate)
                 if found is not None:
                     return found
                 await returned.wait()
@@ -126,26 +126,26 @@ class BudgetReservations:
             yield
 
     async def _look(
-        self, accounts: Sequence[Budget], bill: CostEstimate
+        self, accounts: Sequence[Budget], estimate: CostEstimate
     ) -> Reservation | BudgetExceeded | None:
-        output, others = bill.output, False
+        output, others = estimate.output, False
         for account in accounts:
             # In this order: a call that ends meanwhile is counted twice rather than not at all.
             held = self._held(account)
             used = await account.used()
             self._see(account, used, used)
             left = account.limit - used
-            if bill.output_within(account.unit, left) < bill.least:
-                return BudgetExceeded(account, used, bill.most(account.unit, bill.least))
-            fits = bill.output_within(account.unit, left - held)
-            others = others or (fits < bill.output and held > 0.0)
+            if estimate.output_within(account.unit, left) < estimate.least:
+                return BudgetExceeded(account, used, estimate.most(account.unit, estimate.least))
+            fits = estimate.output_within(account.unit, left - held)
+            others = others or (fits < estimate.output and held > 0.0)
             output = min(output, fits)
         if others:
             return None
-        amounts = {account.key: bill.most(account.unit, output) for account in accounts}
+        amounts = {account.key: estimate.most(account.unit, output) for account in accounts}
         dollars = [amounts[one.key] for one in accounts if one.unit == "dollars"]
         most = max(dollars, default=None)
-        made = Reservation(bill.input, output, most, accounts, amounts, self._give_back)
+        made = Reservation(estimate.input, output, most, accounts, amounts, self._give_back)
         self._out.append(made)
         return made
 

@@ -15,15 +15,15 @@ PART = 0.9
 
 
 def split_for_children(
-    purse: BudgetReservations, accounts: Callable[[], Sequence[Budget]]
+    reservations: BudgetReservations, accounts: Callable[[], Sequence[Budget]]
 ) -> SplitBudget:
     """`accounts` are the budgets of the turn; what all sessions share is not cut up: children draw
     on it themselves."""
 
     @asynccontextmanager
-    async def carve(children: int, calls: int) -> AsyncIterator[BudgetShare]:
+    async def split(children: int, calls: int) -> AsyncIterator[BudgetShare]:
         own = [account for account in accounts() if not account.shared]
-        held = await purse.reserve_share(own, PART / calls)
+        held = await reservations.reserve_share(own, PART / calls)
         try:
             shares = [(account.unit, held.amounts[account.key] / children) for account in own]
             tokens = [int(share) for unit, share in shares if unit == "tokens"]
@@ -32,4 +32,4 @@ def split_for_children(
         finally:
             held.release()
 
-    return carve
+    return split

@@ -62,10 +62,14 @@ class CallAuthorizer:
     """Judges the calls of one session."""
 
     def __init__(
-        self, parts: TurnDependencies, talk: ConversationState, people: HumanInput, write: Write
+        self,
+        parts: TurnDependencies,
+        conversation: ConversationState,
+        people: HumanInput,
+        write: Write,
     ) -> None:
         self._parts = parts
-        self._talk = talk
+        self._conversation = conversation
         self._people = people
         self._write = write
 
@@ -122,7 +126,7 @@ class CallAuthorizer:
                 id=open_call.effect,
                 tool=tool.name,
                 input=self.arguments(open_call, tool, given),
-                session=self._talk.session,
+                session=self._conversation.session,
                 workspace=where,
                 terminal=place,
                 terminal_kind=kind,
@@ -133,7 +137,7 @@ class CallAuthorizer:
                 actor=self._parts.actor,
                 time=self._parts.clock(),
             )
-            return finish(self._parts.gate.judge(effect, _nowhere, self._talk.granted))
+            return finish(self._parts.gate.judge(effect, _nowhere, self._conversation.granted))
 
         @lru_cache(HOSTS)
         def denied(host: str, bounds: tuple[SkillLimits, ...]) -> bool:
@@ -171,7 +175,7 @@ class CallAuthorizer:
         return tool.arguments(judged.input)
 
     def _agreed(self, effect: str) -> bool:
-        answered = self._talk.answers.get(f"{effect}-ok")
+        answered = self._conversation.answers.get(f"{effect}-ok")
         return answered is not None and answered.answer in LEAVE
 
     async def _judge(
@@ -184,7 +188,7 @@ class CallAuthorizer:
     ) -> ev.CallJudged | None:
         """The gate's word, written down; with `only_deny` nothing else than a no counts."""
         effect, trace = await self._effect(open_call, tool, given)
-        verdict = await self._parts.gate.judge(effect, trace, self._talk.granted)
+        verdict = await self._parts.gate.judge(effect, trace, self._conversation.granted)
         if only_deny and verdict.action != "deny":
             return None
         judged = self._written(effect, verdict, open_call, tool)
@@ -208,7 +212,7 @@ class CallAuthorizer:
             id=open_call.effect,
             tool=tool.name,
             input=given,
-            session=self._talk.session,
+            session=self._conversation.session,
             workspace=workspace,
             folder=folder if tool.command else "",
             terminal=name,
@@ -232,7 +236,7 @@ class CallAuthorizer:
     @property
     def _bounds(self) -> tuple[SkillLimits, ...]:
         """What the active skills allow, here and where this session was begun."""
-        return (*self._parts.bounds, *self._talk.bounds)
+        return (*self._parts.bounds, *self._conversation.bounds)
 
     def _written(
         self, effect: Effect, verdict: Verdict, open_call: PendingCall, tool: Tool
@@ -258,7 +262,7 @@ class CallAuthorizer:
                 bounds=effect.bounds,
                 actor=effect.actor,
                 seen=verdict.seen,
-                granted=tuple(sorted(self._talk.granted)),
+                granted=tuple(sorted(self._conversation.granted)),
             ),
             consent=verdict.consent,
             input=None if verdict.input is None else msgspec.to_builtins(verdict.input),
@@ -270,7 +274,7 @@ class CallAuthorizer:
 
     async def _consent(self, open_call: PendingCall, judged: ev.CallJudged) -> None:
         # Whom a rule names can be reached without whoever sent the message.
-        if not self._talk.interactive and not judged.consent.by:
+        if not self._conversation.interactive and not judged.consent.by:
             raise CallDenied(
                 f"refused: {judged.reason}, and nobody is there to be asked. "
                 "Do without it, or tell the user what you would have done."

@@ -27,18 +27,18 @@ class ToolContextFactory:
     def __init__(
         self,
         parts: TurnDependencies,
-        talk: ConversationState,
+        conversation: ConversationState,
         people: HumanInput,
         admission: CallAuthorizer,
         finder: ToolResolver,
-        carve: SplitBudget,
+        split: SplitBudget,
     ) -> None:
         self._parts = parts
-        self._talk = talk
+        self._conversation = conversation
         self._people = people
         self._admission = admission
         self._finder = finder
-        self._carve = carve
+        self._split = split
         self._carved: set[str] = set()
         """Calls that have had their part of the budget for children."""
         self._output: dict[str, RedactingStream] = {}
@@ -54,7 +54,7 @@ class ToolContextFactory:
         ours = tool is not None and tool.origin in ("builtin", "written")
         return ToolContext(
             effect=key,
-            session=self._talk.session,
+            session=self._conversation.session,
             terminal=parts.terminals[name],
             ask=self._asker(effect, key),
             output=partial(self._print, effect),
@@ -69,25 +69,25 @@ class ToolContextFactory:
                 parts.lent,
                 tools=tuple(parts.tools),
                 depth=parts.depth,
-                interactive=self._talk.interactive,
-                bounds=(*parts.bounds, *self._talk.bounds),
-                model=self._talk.model,
-                carve=self._carver(effect),
+                interactive=self._conversation.interactive,
+                bounds=(*parts.bounds, *self._conversation.bounds),
+                model=self._conversation.model,
+                split=self._carver(effect),
             ),
             note=open_call.intended.note if open_call.intended else {},
             aside=bool(open_call.by),
         )
 
     def _carver(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[BudgetShare]]:
-        def carve(children: int) -> AbstractAsyncContextManager[BudgetShare]:
+        def split(children: int) -> AbstractAsyncContextManager[BudgetShare]:
             waiting = sum(
                 one.call.name == DELEGATE and not one.finished and one.effect not in self._carved
-                for one in self._talk.calls
+                for one in self._conversation.calls
             )
             self._carved.add(effect)
-            return self._carve(children, max(1, waiting))
+            return self._split(children, max(1, waiting))
 
-        return carve
+        return split
 
     def _asker(
         self, effect: str, key: str
@@ -97,7 +97,7 @@ class ToolContextFactory:
         async def ask(text: str, choices: Sequence[str]) -> str | None:
             nonlocal asked
             asked += 1
-            if not self._talk.interactive:
+            if not self._conversation.interactive:
                 return None
             question = ev.QuestionAsked(
                 id=f"{key}-q{asked}",
@@ -122,4 +122,6 @@ class ToolContextFactory:
     def _show(self, effect: str, text: str) -> None:
         if text:
             event = ev.OutputArrived(effect, text)
-            self._parts.publish(ev.Recorded(self._talk.session, 0, self._parts.clock(), event))
+            self._parts.publish(
+                ev.Recorded(self._conversation.session, 0, self._parts.clock(), event)
+            )

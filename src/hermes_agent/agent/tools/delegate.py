@@ -87,9 +87,9 @@ async def delegate(
 
 
 def _carved(context: ToolContext, count: int) -> Any:
-    if context.lent.carve is None:
+    if context.lent.split is None:
         raise ToolError("there is no budget to delegate from")
-    return context.lent.carve(count)
+    return context.lent.split(count)
 
 
 def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:

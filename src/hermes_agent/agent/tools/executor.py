@@ -43,24 +43,26 @@ class ToolExecutor:
     def __init__(
         self,
         parts: TurnDependencies,
-        talk: ConversationState,
+        conversation: ConversationState,
         people: HumanInput,
         write: Write,
-        carve: SplitBudget,
+        split: SplitBudget,
     ) -> None:
         self._parts = parts
-        self._talk = talk
+        self._conversation = conversation
         self._people = people
         self._write = write
         self._finder = ToolResolver(parts)
-        self._admission = CallAuthorizer(parts, talk, people, write)
+        self._admission = CallAuthorizer(parts, conversation, people, write)
         self._lending = ToolContextFactory(
-            parts, talk, people, self._admission, self._finder, carve
+            parts, conversation, people, self._admission, self._finder, split
         )
         self._results = ResultStore(parts.results, lambda: parts.settings.loop.result_chars)
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
         at_once = parts.settings.loop.parallel_calls
-        self._programs = ReplayGuards(talk, self._is_repeatable, at_once, parts.program_seconds)
+        self._programs = ReplayGuards(
+            conversation, self._is_repeatable, at_once, parts.program_seconds
+        )
         self.unrecoverable: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
         self.closing = False
@@ -69,10 +71,10 @@ class ToolExecutor:
     async def settle(self) -> None:
         """Bring every open call to its end. Calls that only look, or that touch neither files nor
         processes, run side by side; one that changes them waits for those before it."""
-        for open_call in self._talk.unfinished:
+        for open_call in self._conversation.unfinished:
             with suppress(HermesError):  # told when its turn comes
                 await self._finder.load(open_call)
-        for batch in self._batches(self._talk.unfinished):
+        for batch in self._batches(self._conversation.unfinished):
             async with asyncio.TaskGroup() as group:
                 twins: dict[tuple[str, str], asyncio.Task[None]] = {}
                 for open_call in batch:
@@ -86,8 +88,8 @@ class ToolExecutor:
         """Give every call that has not ended an honest result. With `park`, a person first says
         what became of those that nobody can know about."""
         # What was called goes before what has called it.
-        inner = [call for call in reversed(self._talk.inner) if call.finished is None]
-        for open_call in (*inner, *self._talk.unfinished):
+        inner = [call for call in reversed(self._conversation.inner) if call.finished is None]
+        for open_call in (*inner, *self._conversation.unfinished):
             await self._give_up_one(open_call, why, park=park)
 
     async def _give_up_one(self, open_call: PendingCall, why: str, *, park: bool) -> None:
@@ -179,10 +181,10 @@ class ToolExecutor:
             raise ToolError(f"programs call programs more than {NESTED} deep", retry="never")
 
     def _refuse_in_vain(self, open_call: PendingCall, tool: Tool) -> None:
-        missing = [name for name in tool.after if name not in self._talk.used]
+        missing = [name for name in tool.after if name not in self._conversation.used]
         if missing:
             raise ToolError(f"{tool.name} needs {missing[0]} first", f"call {missing[0]}")
-        again = self._talk.failures[open_call.call.name, open_call.call.arguments]
+        again = self._conversation.failures[open_call.call.name, open_call.call.arguments]
         if again >= REPEATS and not open_call.by:
             raise ToolError(
                 f"this very call has failed {REPEATS} times in this turn; it was not made again",
@@ -191,7 +193,7 @@ class ToolExecutor:
             )
 
     async def _result_of_twin(self, open_call: PendingCall) -> ToolResult | None:
-        for other in self._talk.calls:
+        for other in self._conversation.calls:
             if other.finished and other is not open_call and other.finished.ok:
                 same = (other.call.name, other.call.arguments)
                 if same == (open_call.call.name, open_call.call.arguments):
@@ -217,7 +219,7 @@ class ToolExecutor:
                 return failure(ASTRAY, "look at what was done, and go on from there", "never")
             call = ToolCall(program.next_effect(), kept.name, kept.arguments)
             await self._write(ev.CallMade(call.id, by.effect, call))
-            made = next(one for one in self._talk.inner if one.effect == call.id)
+            made = next(one for one in self._conversation.inner if one.effect == call.id)
         if made.finished is None:
             async with program.slots:
                 await self._advance(made, False)
@@ -279,7 +281,7 @@ class ToolExecutor:
 
     async def _end_inner(self, open_call: PendingCall) -> None:
         """A program has ended: what it had begun and not waited for."""
-        for inner in [one for one in self._talk.inner if one.by == open_call.effect]:
+        for inner in [one for one in self._conversation.inner if one.by == open_call.effect]:
             if inner.finished is None:
                 await self._give_up_one(inner, "the program that made the call ended", park=True)
 

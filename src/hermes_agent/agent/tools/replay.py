@@ -30,9 +30,14 @@ class ReplayGuard:
     the next of them again."""
 
     def __init__(
-        self, talk: ConversationState, effect: str, earlier: set[str], at_once: int, patience: float
+        self,
+        conversation: ConversationState,
+        effect: str,
+        earlier: set[str],
+        at_once: int,
+        patience: float,
     ) -> None:
-        self._talk = talk
+        self._conversation = conversation
         self._effect = effect
         self._earlier = earlier
         self._patience = patience
@@ -53,7 +58,7 @@ class ReplayGuard:
     def made_before(self, call: ToolCall) -> PendingCall | None:
         """The same call as it was made before a death; each counts once."""
         wanted = (call.name, call.arguments)
-        for one in self._talk.inner:
+        for one in self._conversation.inner:
             mine = one.by == self._effect and one.effect not in self._claimed
             if mine and (one.call.name, one.call.arguments) == wanted:
                 self._claimed.add(one.effect)
@@ -76,7 +81,7 @@ class ReplayGuard:
     def next_effect(self) -> str:
         """The id of its next call. Counted before it is written: others may be made in the same
         moment."""
-        known = {one.effect for one in self._talk.inner if one.by == self._effect}
+        known = {one.effect for one in self._conversation.inner if one.by == self._effect}
         effect = f"{self._effect}.{len(known | self._claimed) + 1}"
         self._claimed.add(effect)
         return effect
@@ -85,12 +90,12 @@ class ReplayGuard:
 class ReplayGuards:
     def __init__(
         self,
-        talk: ConversationState,
+        conversation: ConversationState,
         is_repeatable: Callable[[PendingCall], bool],
         at_once: int,
         patience: float,
     ) -> None:
-        self._talk = talk
+        self._conversation = conversation
         self._is_repeatable = is_repeatable
         self._at_once = at_once
         self._patience = patience
@@ -101,11 +106,11 @@ class ReplayGuards:
         if effect not in self._running:
             earlier = {
                 one.effect
-                for one in self._talk.inner
+                for one in self._conversation.inner
                 if one.by == effect and one.intended is not None and not self._is_repeatable(one)
             }
             self._running[effect] = ReplayGuard(
-                self._talk, effect, earlier, self._at_once, self._patience
+                self._conversation, effect, earlier, self._at_once, self._patience
             )
         return self._running[effect]
 

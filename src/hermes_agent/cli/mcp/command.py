@@ -358,7 +358,7 @@ async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> An
 
     world = _world(home)
     facts = await log_in(name, settings, world, show, settings.timeout_seconds)
-    world.shelf.put(name, facts)
+    world.cache.put(name, facts)
     return facts
 
 

@@ -15,5 +15,5 @@ def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command has
     from hermes_agent.runtime.process import serve
     from hermes_agent.web.api import ChatCompletionsApi
 
-    serve(Path(find_home(os.environ)), os.environ, faces=(ChatCompletionsApi, Gateway))
+    serve(Path(find_home(os.environ)), os.environ, services=(ChatCompletionsApi, Gateway))
     return 0

@@ -170,7 +170,7 @@ def _unattended(jobs: dict[str, Any], now: float) -> list[str]:
     ]
 
 
-def _faces(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
+def _services(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
     lines = []
     if gateway.get("channels") or gateway.get("left"):
         from hermes_agent.cli.manage.gateway.command import status_lines as told
@@ -206,7 +206,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
     lines += _watch(status["watch"] or {})
     lines += _jobs(status["jobs"] or {}, time.time())
-    lines += _faces(status["gateway"] or {}, status["door"] or {})
+    lines += _services(status["gateway"] or {}, status["door"] or {})
     lines += _learning(status["learning"] or {})
     if status["day_dollars"] is not None:
         lines.append(

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _shelf(home: Path) -> "AuthoredToolStore":
+def _tool_store(home: Path) -> "AuthoredToolStore":
     import time
 
     from hermes_agent.agent.authored_tools.store import AuthoredToolStore
@@ -76,7 +76,7 @@ def _shelf(home: Path) -> "AuthoredToolStore":
 
 
 def _list(options: argparse.Namespace, home: Path) -> int:
-    rows = [*_builtin(home), *_written(_shelf(home))]
+    rows = [*_builtin(home), *_written(_tool_store(home))]
     if options.json:
         print_json(rows)
         return 0
@@ -107,16 +107,16 @@ def _builtin(home: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _written(shelf: "AuthoredToolStore") -> list[dict[str, Any]]:
+def _written(tool_store: "AuthoredToolStore") -> list[dict[str, Any]]:
     from hermes_agent.runtime.tools.builtin import TABLE
 
-    records = shelf.records()
-    names = sorted({*shelf.names(), *records})
-    return [_row(shelf, name, records.get(name), name in TABLE) for name in names]
+    records = tool_store.records()
+    names = sorted({*tool_store.names(), *records})
+    return [_row(tool_store, name, records.get(name), name in TABLE) for name in names]
 
 
 def _row(
-    shelf: "AuthoredToolStore", name: str, record: "ToolRecord | None", taken: bool
+    tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | None", taken: bool
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -125,20 +125,20 @@ def _row(
         "capabilities": [],
         "version": record.current if record else 0,
         "versions": len(record.versions) if record else 0,
-        "state": "has the name of a built-in tool" if taken else _state(shelf, name, record),
+        "state": "has the name of a built-in tool" if taken else _state(tool_store, name, record),
         "uses": record.uses if record else 0,
         "failures": record.failures if record else 0,
     }
 
 
-def _state(shelf: "AuthoredToolStore", name: str, record: "ToolRecord | None") -> str:
+def _state(tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | None") -> str:
     """How it stands, without changing anything."""
     from hermes_agent.agent.authored_tools.store import digest_of
 
     if record is not None and record.disabled == "person":
         return "disabled"
     try:
-        code = shelf.read(name)
+        code = tool_store.read(name)
     except ToolError as error:
         return f"not used: {error.message}"
     if code is None:
@@ -166,7 +166,7 @@ def _standing(row: dict[str, Any]) -> str:
 def _show(options: argparse.Namespace, home: Path) -> int:
     found = [row for row in _builtin(home) if row["name"] == options.name]
     if not found:
-        return _show_written(options, _shelf(home))
+        return _show_written(options, _tool_store(home))
     if options.json:
         print_json(found[0])
         return 0
@@ -179,21 +179,21 @@ def _show(options: argparse.Namespace, home: Path) -> int:
     return 0
 
 
-def _show_written(options: argparse.Namespace, shelf: "AuthoredToolStore") -> int:
-    record = _known(shelf, options.name)
-    code = shelf.read(options.name)
-    row = _row(shelf, options.name, record, taken=False)
+def _show_written(options: argparse.Namespace, tool_store: "AuthoredToolStore") -> int:
+    record = _known(tool_store, options.name)
+    code = tool_store.read(options.name)
+    row = _row(tool_store, options.name, record, taken=False)
     text = code.decode(errors="replace") if code is not None else ""
     if options.json:
         print_json({**row, "code": text})
         return 0
     print(f"{row['name']}: {_standing(row)}")
-    print(f"{shelf.folder / options.name}.py\n")
+    print(f"{tool_store.folder / options.name}.py\n")
     print(clean(text), end="")
     return 0
 
 
-def _known(shelf: "AuthoredToolStore", name: str) -> "ToolRecord":
+def _known(tool_store: "AuthoredToolStore", name: str) -> "ToolRecord":
     """What is known of a written tool; an error when there never was one."""
     from hermes_agent.agent.authored_tools.signature import check_name
 
@@ -201,8 +201,8 @@ def _known(shelf: "AuthoredToolStore", name: str) -> "ToolRecord":
         check_name(name)
     except ToolError as error:
         raise UsageError(error.message, "`hermes tools list` shows the names") from None
-    record = shelf.record(name)
-    if not record.versions and shelf.read(name) is None:
+    record = tool_store.record(name)
+    if not record.versions and tool_store.read(name) is None:
         raise NotFound(f"no tool called {name!r} was written", "`hermes tools list` shows all")
     return record
 
@@ -210,8 +210,8 @@ def _known(shelf: "AuthoredToolStore", name: str) -> "ToolRecord":
 def _diff(options: argparse.Namespace, home: Path) -> int:
     from difflib import unified_diff
 
-    shelf = _shelf(home)
-    (old, before), (new, after) = _sides(shelf, options.name, options.versions)
+    tool_store = _tool_store(home)
+    (old, before), (new, after) = _sides(tool_store, options.name, options.versions)
     lines = list(
         unified_diff(
             before.decode(errors="replace").splitlines(),
@@ -229,38 +229,38 @@ def _diff(options: argparse.Namespace, home: Path) -> int:
 
 
 def _sides(
-    shelf: "AuthoredToolStore", name: str, versions: Sequence[int]
+    tool_store: "AuthoredToolStore", name: str, versions: Sequence[int]
 ) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
     from hermes_agent.agent.authored_tools.store import digest_of
 
-    record = _known(shelf, name)
+    record = _known(tool_store, name)
     if len(versions) not in (0, 2):
         raise UsageError("diff takes two versions or none", f"`hermes tools diff {name} 1 2`")
     if versions:
         first, second = versions
-        return _side(shelf, name, first), _side(shelf, name, second)
-    code = shelf.read(name)
+        return _side(tool_store, name, first), _side(tool_store, name, second)
+    code = tool_store.read(name)
     if code is not None and record.of(digest_of(code)) is None:
-        now = _side(shelf, name, record.current) if record.current else ("nothing", b"")
+        now = _side(tool_store, name, record.current) if record.current else ("nothing", b"")
         return now, ("the file", code)
     earlier = [one.number for one in record.versions if one.number < record.current]
     if not earlier:
         raise NotFound(
             f"{name} has no version before {record.current}", f"`hermes tools show {name}`"
         )
-    return _side(shelf, name, earlier[-1]), _side(shelf, name, record.current)
+    return _side(tool_store, name, earlier[-1]), _side(tool_store, name, record.current)
 
 
-def _side(shelf: "AuthoredToolStore", name: str, number: int) -> tuple[str, bytes]:
-    return f"version {number}", shelf.code(name, number)
+def _side(tool_store: "AuthoredToolStore", name: str, number: int) -> tuple[str, bytes]:
+    return f"version {number}", tool_store.code(name, number)
 
 
 def _log(options: argparse.Namespace, home: Path) -> int:
     import msgspec
 
-    shelf = _shelf(home)
-    _known(shelf, options.name)
-    entries = shelf.log(options.name)
+    tool_store = _tool_store(home)
+    _known(tool_store, options.name)
+    entries = tool_store.log(options.name)
     if options.json:
         print_json(msgspec.to_builtins(entries))
         return 0
@@ -276,9 +276,9 @@ def _log(options: argparse.Namespace, home: Path) -> int:
 
 
 def _rollback(options: argparse.Namespace, home: Path) -> int:
-    shelf = _shelf(home)
-    _known(shelf, options.name)
-    version = shelf.roll_back(options.name, options.version, PERSON)
+    tool_store = _tool_store(home)
+    _known(tool_store, options.name)
+    version = tool_store.roll_back(options.name, options.version, PERSON)
     if options.json:
         print_json({"name": options.name, "version": version.number})
     else:
@@ -287,9 +287,9 @@ def _rollback(options: argparse.Namespace, home: Path) -> int:
 
 
 def _switch(options: argparse.Namespace, home: Path) -> int:
-    shelf = _shelf(home)
-    _known(shelf, options.name)
-    shelf.switch(options.name, options.on, PERSON)
+    tool_store = _tool_store(home)
+    _known(tool_store, options.name)
+    tool_store.switch(options.name, options.on, PERSON)
     if options.json:
         print_json({"name": options.name, "enabled": options.on})
     else:
@@ -311,7 +311,7 @@ def _check(options: argparse.Namespace, home: Path) -> int:
         asyncio.run(tools.examine(name, code))
     else:
         name = options.name
-        _known(tools.shelf, name)
+        _known(tools.tool_store, name)
         version = asyncio.run(_checked(tools, name))
     if options.json:
         print_json({"name": name, "version": version, "ok": True})
@@ -321,7 +321,7 @@ def _check(options: argparse.Namespace, home: Path) -> int:
 
 
 async def _checked(tools: "AuthoredTools", name: str) -> int:
-    seen = tools.shelf.look(name)
+    seen = tools.tool_store.look(name)
     if seen is not None and seen.version:
         await tools.examine(name, seen.code.decode())
         return seen.version

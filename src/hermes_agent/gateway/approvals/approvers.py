@@ -44,10 +44,10 @@ class ApproverDirectory:
         and groups in which they have written."""
         able = [*self._homes(""), *await self._private("", may)]
         people = [one for one in await self.people() if may(one)] if chats else []
-        for bond in await self._runtime.store.gateway.bindings() if people else ():
-            here = (one for one in people if one.channel == bond.chat.channel)
-            if bond.group and any(one.hash in bond.seen for one in here):
-                able.append(bond.chat)
+        for binding in await self._runtime.store.gateway.bindings() if people else ():
+            here = (one for one in people if one.channel == binding.chat.channel)
+            if binding.group and any(one.hash in binding.seen for one in here):
+                able.append(binding.chat)
         return [chat for chat in chats if chat in able]
 
     def _homes(self, channel: str) -> list[Chat]:
@@ -63,10 +63,10 @@ class ApproverDirectory:
         """Where they have written by themselves: of several threads with one of them, one."""
         asked = [one for one in await self.people(channel) if may(one)]
         found: dict[tuple[str, str], Chat] = {}
-        for bond in await self._runtime.store.gateway.bindings() if asked else ():
-            chat = bond.chat
+        for binding in await self._runtime.store.gateway.bindings() if asked else ():
+            chat = binding.chat
             here = (one for one in asked if one.channel == chat.channel)
-            if any(binding_key(self._ids, chat, one.hash) == bond.key for one in here):
+            if any(binding_key(self._ids, chat, one.hash) == binding.key for one in here):
                 found[chat.channel, chat.chat] = chat
         return list(found.values())
 
@@ -81,22 +81,22 @@ class ApproverDirectory:
                 known += [one for one in made if (one.channel, one.hash) not in seen]
         return known
 
-    async def person(self, session: Session, bond: ChatBinding) -> Identity:
+    async def person(self, session: Session, binding: ChatBinding) -> Identity:
         """Whose session of a private chat this is."""
-        channel, person = bond.chat.channel, person_of(session.key) or ""
+        channel, person = binding.chat.channel, person_of(session.key) or ""
         known = await self.people(channel)
         return next((one for one in known if who(one) == person), Identity(channel, person))
 
-    async def describe_request(self, session: Session, bond: ChatBinding | None) -> str:
+    async def describe_request(self, session: Session, binding: ChatBinding | None) -> str:
         """Whose it is, where and in which session, for those who are asked elsewhere."""
         about = f"Session `{session.id}`, {_code(session.title)}" if session.title else (
             f"Session `{session.id}`"
         )  # fmt: skip
-        if bond is None:
+        if binding is None:
             return f"{about} ({session.source})"
-        person = await self.person(session, bond)
+        person = await self.person(session, binding)
         name = plain_name(person.name.removeprefix(CLAIMED)) or "somebody"
-        return f"For {_code(name)} ({person.hash[:6]}) in {_code(bond.chat.target)}. {about}"
+        return f"For {_code(name)} ({person.hash[:6]}) in {_code(binding.chat.target)}. {about}"
 
 
 def _code(text: str) -> str:

@@ -109,7 +109,7 @@ def _rows(buttons: Sequence[Button]) -> tuple[tuple[Button, ...], ...]:
     return tuple(tuple(buttons[at : at + ROW]) for at in range(0, len(buttons), ROW))
 
 
-def may_answer(identity: Identity, question: Question, bond: ChatBinding | None) -> bool:
+def may_answer(identity: Identity, question: Question, binding: ChatBinding | None) -> bool:
     """Whether somebody may answer at all: owners, and whom the question itself names; a question
     of the agent's own, whoever talks in its chat."""
     mine = names(identity)
@@ -119,7 +119,7 @@ def may_answer(identity: Identity, question: Question, bond: ChatBinding | None)
     if identity.role == "owner":
         return True
     if question.purpose == "question":
-        return bond is not None and bond.session == question.session
+        return binding is not None and binding.session == question.session
     return any(fnmatchcase(one, name) for one in mine[:-1] for name in wanted)
 
 
@@ -130,13 +130,13 @@ class AnswerHandler:
         self._runtime = runtime
         self._ids = ids
 
-    async def press(self, identity: Identity, bond: ChatBinding | None, data: str) -> str:
+    async def press(self, identity: Identity, binding: ChatBinding | None, data: str) -> str:
         """A button was pressed; returns why nothing came of it."""
         kind, _, rest = data.partition(":")
         hash, _, chosen = rest.partition(":")
         try:
             if kind == "q":
-                return await self._pressed(identity, bond, hash, chosen)
+                return await self._pressed(identity, binding, hash, chosen)
             if kind == "p":
                 return await self._decided(identity, hash, chosen)
         except (NotFound, UsageError) as error:
@@ -144,12 +144,12 @@ class AnswerHandler:
         return "no button of ours"
 
     async def _pressed(
-        self, identity: Identity, bond: ChatBinding | None, hash: str, chosen: str
+        self, identity: Identity, binding: ChatBinding | None, hash: str, chosen: str
     ) -> str:
         question = await self._open(hash)
         if question is None:
             return "the question is closed"
-        if not may_answer(identity, question, bond):
+        if not may_answer(identity, question, binding):
             return "not theirs to answer"
         if not chosen.isdecimal() or int(chosen) >= len(question.choices):
             return "no such choice"
@@ -166,13 +166,15 @@ class AnswerHandler:
         return "nothing of it is parked any more"
 
     async def answer(
-        self, identity: Identity, bond: ChatBinding | None, short: str, answer: str
+        self, identity: Identity, binding: ChatBinding | None, short: str, answer: str
     ) -> str:
         """By words: `/approve ID`. Returns what to say."""
         open_ones = [
-            one for one in await self._runtime.store.questions() if may_answer(identity, one, bond)
+            one
+            for one in await self._runtime.store.questions()
+            if may_answer(identity, one, binding)
         ]
-        here = [one for one in open_ones if bond is not None and one.session == bond.session]
+        here = [one for one in open_ones if binding is not None and one.session == binding.session]
         fit = [one for one in open_ones if self._fits(one, short)] if short else here
         if len(fit) != 1:
             raise UsageError(
@@ -195,11 +197,11 @@ class AnswerHandler:
         await self._runtime.decide(parked[0].effect, decision, who(identity))
         return f"{decision}: it goes on"
 
-    async def freely(self, identity: Identity, bond: ChatBinding, text: str) -> bool:
+    async def freely(self, identity: Identity, binding: ChatBinding, text: str) -> bool:
         """Take a message for the answer to the question that its session waits for."""
         for one in await self._runtime.store.questions():
-            if one.session == bond.session and one.purpose == "question":
-                if not may_answer(identity, one, bond):
+            if one.session == binding.session and one.purpose == "question":
+                if not may_answer(identity, one, binding):
                     return False
                 at = int(text) - 1 if text.isdecimal() and len(text) < 4 else -1
                 chosen = one.choices[at] if 0 <= at < len(one.choices) else text

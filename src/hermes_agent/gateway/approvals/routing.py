@@ -67,7 +67,7 @@ class ApprovalRouter:
         self._runtime = runtime
         self._live = live
         self._ids = ids
-        self._whom = ApproverDirectory(runtime, ids)
+        self._approvers = ApproverDirectory(runtime, ids)
         self._put: set[str] = set()
         """What is in the ledger already."""
         self.waiting: set[str] = set()
@@ -93,8 +93,8 @@ class ApprovalRouter:
             session = await self._root(one.session)
         except NotFound:
             return True
-        bond = await self._runtime.store.gateway.binding_of(session.id)
-        places = await self._places(session, bond, one)
+        binding = await self._runtime.store.gateway.binding_of(session.id)
+        places = await self._places(session, binding, one)
         asked = any(place.may and place.note != NOBODY for place in places)
         made: list[NewDelivery] = []
         for place in places:
@@ -103,14 +103,14 @@ class ApprovalRouter:
             shown = self._shown(one, buttons, place) if place.may else _waiting(one, asked)
             text = shown.text
             if place.elsewhere:
-                text = f"{await self._whom.describe_request(session, bond)}\n\n{text}"
+                text = f"{await self._approvers.describe_request(session, binding)}\n\n{text}"
             text = f"{text}\n\n{place.note}" if place.note else text
             at = f"{key}/{self._ids(place.chat.target)}"
             made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
         await self._runtime.store.gateway.enqueue(*made)
         for row in made:
             self._live.wake(row.outgoing.chat.channel)
-        return asked or (bond is None and session.source not in AT_HOME)
+        return asked or (binding is None and session.source not in AT_HOME)
 
     def _shown(
         self, one: Question | Parked, buttons: bool, place: QuestionTarget
@@ -128,51 +128,53 @@ class ApprovalRouter:
         return session
 
     async def _places(
-        self, session: Session, bond: ChatBinding | None, one: Question | Parked
+        self, session: Session, binding: ChatBinding | None, one: Question | Parked
     ) -> list[QuestionTarget]:
         def may(identity: Identity) -> bool:
             asked = isinstance(one, Question) and may_answer(identity, one, None)
             return asked or (isinstance(one, Parked) and is_owner(identity))
 
-        if bond is None:
+        if binding is None:
             return [
                 QuestionTarget(chat, elsewhere=True) for chat in await self._asked(session, may)
             ]
-        here = bond.group and await self._is_there(bond, one)
-        if here or (not bond.group and await self._may(session, bond, one)):
-            return [QuestionTarget(bond.chat, group=bond.group)]
-        found = await self._whom.chats(bond.chat.channel, may)
-        others = [QuestionTarget(chat, elsewhere=True) for chat in found if chat != bond.chat]
-        if not bond.group:
-            return [QuestionTarget(bond.chat, may=False), *others]
-        note = "" if bond.chat in found else ASKED if others else NOBODY
-        return [QuestionTarget(bond.chat, group=True, note=note), *others]
+        here = binding.group and await self._is_there(binding, one)
+        if here or (not binding.group and await self._may(session, binding, one)):
+            return [QuestionTarget(binding.chat, group=binding.group)]
+        found = await self._approvers.chats(binding.chat.channel, may)
+        others = [QuestionTarget(chat, elsewhere=True) for chat in found if chat != binding.chat]
+        if not binding.group:
+            return [QuestionTarget(binding.chat, may=False), *others]
+        note = "" if binding.chat in found else ASKED if others else NOBODY
+        return [QuestionTarget(binding.chat, group=True, note=note), *others]
 
     async def _asked(self, session: Session, may: May) -> list[Chat]:
         """Where somebody is asked for a session that has no chat: of a job, where it delivers."""
         if session.source not in AT_HOME:
             return []
         own = await self._runtime.jobs.asked(session) if session.source == JOBS else []
-        return await self._whom.among(own, may) or await self._whom.chats(may=may)
+        return await self._approvers.among(own, may) or await self._approvers.chats(may=may)
 
-    async def _is_there(self, bond: ChatBinding, one: Question | Parked) -> bool:
+    async def _is_there(self, binding: ChatBinding, one: Question | Parked) -> bool:
         """Whether as many have written in a group as it takes to answer it."""
-        people = await self._whom.people(bond.chat.channel)
-        there = [person for person in people if person.hash in bond.seen]
+        people = await self._approvers.people(binding.chat.channel)
+        there = [person for person in people if person.hash in binding.seen]
         if isinstance(one, Parked):
             return any(is_owner(person) for person in there)
-        here = replace(bond, session=one.session)
+        here = replace(binding, session=one.session)
         listed = {person.hash for person in there}
-        unlisted = [Identity(bond.chat.channel, hash) for hash in bond.seen if hash not in listed]
+        unlisted = [
+            Identity(binding.chat.channel, hash) for hash in binding.seen if hash not in listed
+        ]
         able = {who(person) for person in (*there, *unlisted) if may_answer(person, one, here)}
         return len(able) >= max(one.consent.count, 1)
 
-    async def _may(self, session: Session, bond: ChatBinding, one: Question | Parked) -> bool:
+    async def _may(self, session: Session, binding: ChatBinding, one: Question | Parked) -> bool:
         """Whether the person of a private chat may answer it there."""
-        identity = await self._whom.person(session, bond)
+        identity = await self._approvers.person(session, binding)
         if isinstance(one, Parked):
             return is_owner(identity)
-        return may_answer(identity, one, replace(bond, session=one.session))
+        return may_answer(identity, one, replace(binding, session=one.session))
 
     # what was decided
 
@@ -202,7 +204,7 @@ class ApprovalRouter:
 
     async def _name(self, by: str) -> str:
         """As people know them."""
-        for one in await self._whom.people():
+        for one in await self._approvers.people():
             if who(one) == by:
                 return f"{one.name.removeprefix(CLAIMED) or one.hash[:6]} ({one.channel})"
         return by

@@ -59,15 +59,15 @@ class Drafts:
         self._ended: dict[str, dict[int, Draft]] = {}
         """Those whose text is finished, by session and by the number of the reply."""
 
-    def feed(self, bond: ChatBinding, piece: str) -> None:
-        draft = self._drafts.get(bond.session)
+    def feed(self, binding: ChatBinding, piece: str) -> None:
+        draft = self._drafts.get(binding.session)
         if draft is None:
-            manifest = self._live.manifest(bond.chat.channel)
+            manifest = self._live.manifest(binding.chat.channel)
             if not self._runtime.settings.gateway.stream or manifest is None or not manifest.edits:
                 return
-            key = f"{bond.session}/draft/{self._runtime.clock():.3f}"
-            draft = Draft(bond, key, self._runtime.redact.stream())
-            self._drafts[bond.session] = draft
+            key = f"{binding.session}/draft/{self._runtime.clock():.3f}"
+            draft = Draft(binding, key, self._runtime.redact.stream())
+            self._drafts[binding.session] = draft
             draft.task = asyncio.create_task(self._show(draft))
         draft.text += draft.stream.feed(piece)
 

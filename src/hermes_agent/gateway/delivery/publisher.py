@@ -63,7 +63,7 @@ class ReplyPublisher:
         """What is to be told of each session: one that waits for its platform holds up no other."""
         self._tellers: set[asyncio.Task[None]] = set()
         self._putting = asyncio.Lock()
-        self._bonds: dict[str, tuple[float, ChatBinding | None]] = {}
+        self._bindings: dict[str, tuple[float, ChatBinding | None]] = {}
         self._signs: set[asyncio.Task[None]] = set()
         self._taken: dict[str, str] = {}
         """The last message that a session has taken, by its key."""
@@ -94,30 +94,30 @@ class ReplyPublisher:
     async def _heard(self, recorded: ev.Recorded) -> None:
         match recorded.event:
             case ev.TextArrived(text=text):
-                if (bond := await self._bond(recorded.session)) is not None:
-                    self._drafts.feed(bond, text)
+                if (binding := await self._binding(recorded.session)) is not None:
+                    self._drafts.feed(binding, text)
             case ev.TextVoided():
                 self._drafts.void(recorded.session)
             case ev.Replied(calls=calls) if calls:
                 self._drafts.void(recorded.session)
             case ev.TurnStarted():
-                if (bond := await self._bond(recorded.session)) is not None:
-                    self._show_typing([bond])
+                if (binding := await self._binding(recorded.session)) is not None:
+                    self._show_typing([binding])
             case ev.Replied():
                 self._drafts.end(recorded.session, recorded.number)
                 self._news.put_nowait(recorded)
             case event if isinstance(event, _NEWS):
                 self._news.put_nowait(recorded)
 
-    async def _bond(self, session: str) -> ChatBinding | None:
+    async def _binding(self, session: str) -> ChatBinding | None:
         """The chat of a session; not asked for again at every piece of a text."""
         now = asyncio.get_running_loop().time()
-        known = self._bonds.get(session)
+        known = self._bindings.get(session)
         if known is None or known[0] < now:
-            if len(self._bonds) > MOST_REMEMBERED:
-                self._bonds.clear()
-            bond = await self._runtime.store.gateway.binding_of(session)
-            known = self._bonds[session] = (now + REMEMBER_SECONDS, bond)
+            if len(self._bindings) > MOST_REMEMBERED:
+                self._bindings.clear()
+            binding = await self._runtime.store.gateway.binding_of(session)
+            known = self._bindings[session] = (now + REMEMBER_SECONDS, binding)
         return known[1]
 
     async def _sweep(self) -> None:
@@ -171,8 +171,8 @@ class ReplyPublisher:
     async def _tell_news(self, session: str, recorded: ev.Recorded | None) -> None:
         event = None if recorded is None else recorded.event
         if event is None or isinstance(event, _SAID):
-            if (bond := await self._runtime.store.gateway.binding_of(session)) is not None:
-                await self._tell_on_its_own(bond)
+            if (binding := await self._runtime.store.gateway.binding_of(session)) is not None:
+                await self._tell_on_its_own(binding)
             return
         if isinstance(event, ev.QuestionAsked | ev.CallParked):
             await self._drafts.leave(session)
@@ -184,56 +184,58 @@ class ReplyPublisher:
         async with self._putting:
             await self._asking.ask_all()
 
-    async def _tell_on_its_own(self, bond: ChatBinding) -> None:
+    async def _tell_on_its_own(self, binding: ChatBinding) -> None:
         """What is wrong with one session does not keep the others from being told."""
         try:
-            await self._tell(bond)
+            await self._tell(binding)
         except Degraded:
             raise
         except NotFound as gone:  # it was deleted meanwhile
             log.info("not told: %s", gone.message)
         except HermesError as trouble:
-            log.error("what session %s says is not told: %s", bond.session, trouble.message)
+            log.error("what session %s says is not told: %s", binding.session, trouble.message)
 
-    async def _tell(self, bond: ChatBinding) -> None:
+    async def _tell(self, binding: ChatBinding) -> None:
         """Bring the ledger up to what the journal says."""
-        recorded = await self._runtime.store.events(bond.session, bond.told)
+        recorded = await self._runtime.store.events(binding.session, binding.told)
         if not recorded:
             return
         made: list[NewDelivery] = []
         for one in recorded:
-            made += await self._said(bond, one)
-        await self._runtime.store.gateway.tell(bond, recorded[-1].number, *made)
+            made += await self._said(binding, one)
+        await self._runtime.store.gateway.tell(binding, recorded[-1].number, *made)
         if made:
-            self._live.wake(bond.chat.channel)
+            self._live.wake(binding.chat.channel)
 
-    async def _said(self, bond: ChatBinding, recorded: ev.Recorded) -> Sequence[NewDelivery]:
+    async def _said(self, binding: ChatBinding, recorded: ev.Recorded) -> Sequence[NewDelivery]:
         """What one event of the journal is to the people of its chat."""
         match recorded.event:
             case ev.MessageTaken(key=key):
                 if len(self._taken) > MOST_REMEMBERED:
                     self._taken.clear()
-                self._taken[bond.session] = key
+                self._taken[binding.session] = key
                 return ()
             case ev.Replied(calls=(), text=text, stop=stop) if text.strip():
                 text = f"{text}\n\n{STOPPED}" if stop == "interrupted" else text
-                draft = await self._drafts.finish(bond.session, recorded.number)
-                return self._rows(bond, recorded.number, text, draft)
+                draft = await self._drafts.finish(binding.session, recorded.number)
+                return self._rows(binding, recorded.number, text, draft)
             case ev.TurnFinished() as end:
-                await self._drafts.leave(bond.session)
-                said = _end_said(end, bond.group)
-                return self._rows(bond, recorded.number, said) if said else ()
+                await self._drafts.leave(binding.session)
+                said = _end_said(end, binding.group)
+                return self._rows(binding, recorded.number, said) if said else ()
             case ev.QuestionAnswered() | ev.ApprovalGiven() | ev.ParkDecided() as decided:
                 return await self._asking.closed(decided)
             case _:
                 return ()
 
     def _rows(
-        self, bond: ChatBinding, number: int, text: str, draft: str = ""
+        self, binding: ChatBinding, number: int, text: str, draft: str = ""
     ) -> Sequence[NewDelivery]:
-        reply_to = self._recent.get(self._taken.get(bond.session, ""), "") if bond.group else ""
+        reply_to = (
+            self._recent.get(self._taken.get(binding.session, ""), "") if binding.group else ""
+        )
         return rows(
-            f"{bond.session}/{number}", bond.chat, text, self._live.manifest(bond.chat.channel),
+            f"{binding.session}/{number}", binding.chat, text, self._live.manifest(binding.chat.channel),
             edit=draft, reply_to="" if draft else reply_to,
         )  # fmt: skip
 
@@ -248,16 +250,16 @@ class ReplyPublisher:
         while True:
             await asyncio.sleep(TYPING_SECONDS)
             working = self._runtime.working - self._asking.waiting
-            bonds = [await self._bond(session) for session in working]
-            self._show_typing([bond for bond in bonds if bond is not None])
+            bindings = [await self._binding(session) for session in working]
+            self._show_typing([binding for binding in bindings if binding is not None])
 
-    def _show_typing(self, bonds: Sequence[ChatBinding]) -> None:
+    def _show_typing(self, bindings: Sequence[ChatBinding]) -> None:
         """Nobody waits for it: a platform that hangs must not hold up the others."""
-        for bond in bonds:
-            manifest = self._live.manifest(bond.chat.channel)
-            channel = self._live.channel(bond.chat.channel)
+        for binding in bindings:
+            manifest = self._live.manifest(binding.chat.channel)
+            channel = self._live.channel(binding.chat.channel)
             if manifest is not None and manifest.typing and channel is not None:
-                sign = asyncio.create_task(_signed(channel, bond.chat))
+                sign = asyncio.create_task(_signed(channel, binding.chat))
                 self._signs.add(sign)
                 sign.add_done_callback(self._signs.discard)
 

@@ -183,9 +183,9 @@ async def _model(here: CommandContext, words: str) -> str:
         raise UsageError("only an owner chooses models")
     if len(models) > 1 or len(efforts) > 1:
         raise UsageError("name one model", "/model NAME [EFFORT]")
-    choosing, by = here.router.runtime.choosing, who(here.identity)
+    model_selection, by = here.router.runtime.model_selection, who(here.identity)
     name, effort = "".join(models), "".join(efforts)
-    choice = await choosing.choose(session, name, effort, by, "anyway" in said)
+    choice = await model_selection.choose(session, name, effort, by, "anyway" in said)
     if not choice.switched:
         return f"{choice.warning}\n`/model {words} anyway` switches all the same"
     shown = f", effort {choice.effort}" if choice.effort else ""
@@ -256,7 +256,7 @@ async def _pair(here: CommandContext, words: str) -> str:
     if words not in ("", "member", "owner"):
         raise UsageError(f"nobody is a {words!r}", "member or owner")
     role: Role = "owner" if words == "owner" else "member"
-    code = await here.router.entrance.pair(here.identity.channel, role)
+    code = await here.router.admission.pair(here.identity.channel, role)
     return f"{code}\nWhoever sends me this here within ten minutes is let in as {role}."
 
 

@@ -75,10 +75,10 @@ class Router:
         self.ids = ids
         self.people = IdentityResolver(runtime, ids)
         self.answers = AnswerHandler(runtime, ids)
-        self.whom = ApproverDirectory(runtime, ids)
+        self.approvers = ApproverDirectory(runtime, ids)
         self._live = live
         self._received = AttachmentIntake(runtime)
-        self.entrance = Admission(runtime, ids, self._say, self._refresh)
+        self.admission = Admission(runtime, ids, self._say, self._refresh)
         self.recent: OrderedDict[str, str] = OrderedDict()
         """The platform's ids of the last messages, by their keys: what answers may refer to."""
 
@@ -89,19 +89,19 @@ class Router:
             return await self._alert(arrived)
         identity = await self.people.known(arrived)
         if identity is None:
-            return await self.entrance.stranger(kept)
+            return await self.admission.stranger(kept)
         if arrived.group:
             await self._saw(arrived, identity)
         if arrived.kind == "press":
-            bond = await self._bond(arrived, identity)
-            why = await self.answers.press(identity, bond, arrived.text)
+            binding = await self._binding(arrived, identity)
+            why = await self.answers.press(identity, binding, arrived.text)
             return HandlingResult("ignored", why) if why else HandlingResult("done")
         if arrived.group and not (arrived.addressed or self._hears_all(arrived.chat.channel)):
             return HandlingResult("ignored", "not addressed")
         text = plain_text(arrived.text)
         if not text.strip() and not arrived.files and not arrived.voice:
             return HandlingResult("ignored", "there is nothing in it")
-        if (dealt := await self.entrance.code_of_known(kept, identity)) is not None:
+        if (dealt := await self.admission.code_of_known(kept, identity)) is not None:
             return dealt
         try:
             return await self._known(kept, identity, text)
@@ -116,9 +116,9 @@ class Router:
         if name in commands.SLASHES or (name and not await self._is_skill(name)):
             if kept.arrived.kind == "edited":
                 return HandlingResult("ignored", "a command that was edited is not run again")
-            bond = await self._bond(kept.arrived, identity)
+            binding = await self._binding(kept.arrived, identity)
             said = await commands.run(
-                commands.CommandContext(self, identity, bond, kept), text.strip()
+                commands.CommandContext(self, identity, binding, kept), text.strip()
             )
             await self._say(kept, said)
             return HandlingResult("done")
@@ -126,17 +126,17 @@ class Router:
 
     async def _is_skill(self, name: str) -> bool:
         await self.runtime.learning.sync()
-        return any(one.name == name for one in await self.runtime.store.lore.skills())
+        return any(one.name == name for one in await self.runtime.store.knowledge.skills())
 
     def wake(self, channel: str) -> None:
         self._live.wake(channel)
 
     async def _saw(self, arrived: InboundMessage, identity: Identity) -> None:
         """Somebody is in a group: whom to ask there is known by it."""
-        bond = await self._bond(arrived, identity)
-        if bond is not None and identity.hash not in bond.seen:
-            seen = (*bond.seen[1 - MOST_SEEN :], identity.hash)
-            await self.runtime.store.gateway.save_binding(replace(bond, seen=seen))
+        binding = await self._binding(arrived, identity)
+        if binding is not None and identity.hash not in binding.seen:
+            seen = (*binding.seen[1 - MOST_SEEN :], identity.hash)
+            await self.runtime.store.gateway.save_binding(replace(binding, seen=seen))
 
     # messages
 
@@ -144,62 +144,62 @@ class Router:
         self, kept: InboxEntry, identity: Identity, text: str, *, opens_skill: bool
     ) -> HandlingResult:
         arrived = kept.arrived
-        bond = await self._bond(arrived, identity)
+        binding = await self._binding(arrived, identity)
         if arrived.kind == "edited":
-            if bond is not None and await self._was_taken(bond, arrived):
+            if binding is not None and await self._was_taken(binding, arrived):
                 if not arrived.group:
                     await self._say(kept, READ_BEFORE)
                 return HandlingResult("ignored", "the message was read before it was edited")
             text = f"(edited) {text}"
-        elif bond is not None and await self._answers(kept, bond, identity, text):
+        elif binding is not None and await self._answers(kept, binding, identity, text):
             return HandlingResult("done")
-        if bond is None:
+        if binding is None:
             await self.runtime.learning.expect(text)
-            bond = await self.open(kept, identity)
-        session = await self.runtime.store.session(bond.session)
+            binding = await self.open(kept, identity)
+        session = await self.runtime.store.session(binding.session)
         more, files = await self._received.taken(arrived, session.workspace)
         skills: tuple[ActivatedSkill, ...] = ()
         if arrived.group and opens_skill:
             skills = (await self.runtime.learning.opened(*commands.parted(text.strip())),)
         text = "\n".join(part for part in (text, more) if part.strip())
         if arrived.group:
-            await self.runtime.choosing.entitle(session, text)
+            await self.runtime.model_selection.entitle(session, text)
             text = attributed(identity, arrived.person, text)
             if not session.messages:
                 text = f"{IN_GROUP.format(channel=arrived.chat.channel)}\n\n{text}"
         key = self._remember(arrived)
         self._refresh()
-        waits = bond.busy != "steer"
+        waits = binding.busy != "steer"
         inbound = SessionMessage(
             key, text, arrived.chat.channel, True, files, skills=skills, waits=waits
         )
         working = session.id in self.runtime.working
         new = await self.runtime.submit(session, inbound)
-        if new and working and bond.busy == "interrupt":
+        if new and working and binding.busy == "interrupt":
             await self.runtime.interrupt(session.id, who(identity))
         return HandlingResult("done")
 
     async def _answers(
-        self, kept: InboxEntry, bond: ChatBinding, identity: Identity, text: str
+        self, kept: InboxEntry, binding: ChatBinding, identity: Identity, text: str
     ) -> bool:
         """Whether the session had asked, and this is the answer; also when it was taken for one
         before the runtime died."""
         if kept.arrived.files or kept.arrived.voice:
             return False
         if kept.tries or kept.kept < self.runtime.started:
-            last = await self.runtime.store.last_number(bond.session)
-            for one in await self.runtime.store.events(bond.session, max(0, last - 100)):
+            last = await self.runtime.store.last_number(binding.session)
+            for one in await self.runtime.store.events(binding.session, max(0, last - 100)):
                 late = one.time >= kept.kept
                 if late and _is_answer(one.event, who(identity), text.strip()):
                     return True
-        return await self.answers.freely(identity, bond, text.strip())
+        return await self.answers.freely(identity, binding, text.strip())
 
-    async def _was_taken(self, bond: ChatBinding, arrived: InboundMessage) -> bool:
+    async def _was_taken(self, binding: ChatBinding, arrived: InboundMessage) -> bool:
         """Whether the agent has read the message that was edited."""
         key = self._key(arrived, arrived.reply_to)
         return any(
             isinstance(one.event, ev.MessageTaken) and one.event.key == key
-            for one in await self.runtime.store.events(bond.session)
+            for one in await self.runtime.store.events(binding.session)
         )
 
     def _refresh(self) -> None:
@@ -230,15 +230,15 @@ class Router:
     def _bond_key(self, arrived: InboundMessage, identity: Identity) -> str:
         return binding_key(self.ids, arrived.chat, "" if arrived.group else identity.hash)
 
-    async def _bond(self, arrived: InboundMessage, identity: Identity) -> ChatBinding | None:
-        bond = await self.runtime.store.gateway.binding(self._bond_key(arrived, identity))
-        if bond is None:
+    async def _binding(self, arrived: InboundMessage, identity: Identity) -> ChatBinding | None:
+        binding = await self.runtime.store.gateway.binding(self._bond_key(arrived, identity))
+        if binding is None:
             return None
         try:
-            await self.runtime.store.session(bond.session)
+            await self.runtime.store.session(binding.session)
         except NotFound:  # it was deleted since: the next message opens another
             return None
-        return bond
+        return binding
 
     async def open(self, kept: InboxEntry, identity: Identity) -> ChatBinding:
         """A new session for a chat; the same one for the same row."""
@@ -267,14 +267,14 @@ class Router:
         told = elsewhere.told if elsewhere else await self.runtime.store.last_number(session.id)
         busy: Busy = before.busy if before else self.runtime.settings.gateway.busy
         seen = before.seen if before else (identity.hash,) if arrived.group else ()
-        bond = ChatBinding(key, session.id, arrived.chat, told, arrived.group, busy, seen)
-        await self.runtime.store.gateway.save_binding(bond)
-        return bond
+        binding = ChatBinding(key, session.id, arrived.chat, told, arrived.group, busy, seen)
+        await self.runtime.store.gateway.save_binding(binding)
+        return binding
 
     async def set_busy(self, kept: InboxEntry, identity: Identity, busy: str) -> None:
-        bond = await self._bond(kept.arrived, identity) or await self.open(kept, identity)
+        binding = await self._binding(kept.arrived, identity) or await self.open(kept, identity)
         chosen = msgspec.convert(busy, Busy)
-        await self.runtime.store.gateway.save_binding(replace(bond, busy=chosen))
+        await self.runtime.store.gateway.save_binding(replace(binding, busy=chosen))
 
     async def _workspace(self, arrived: InboundMessage, identity: Identity) -> str:
         if named := self.runtime.settings.gateway.workspace:

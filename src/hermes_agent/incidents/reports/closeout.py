@@ -77,7 +77,7 @@ async def save_report(world: IncidentBackend, id: str, *, final: bool) -> Incide
     data = world.redact(msgspec.json.format(msgspec.json.encode(as_json(made))).decode())
     await asyncio.to_thread(_write, world, id, text, data)
     if final:
-        await world.lore.save_documents([_doc(made, world.redact)])
+        await world.knowledge.save_documents([_doc(made, world.redact)])
         where = str(world.folder / f"{id}.md")
         await world.incidents.change(id, [("report", f"report: {where}", {"path": where})])
     return made
@@ -133,7 +133,7 @@ def learned_name(found: Diagnosis) -> str:
 async def _have_written(world: IncidentBackend, incident: Incident) -> str:
     assert incident.diagnosis is not None
     wanted = learned_name(incident.diagnosis)
-    known = wanted in {one.name for one in await world.lore.skills() if one.state in OFFERED}
+    known = wanted in {one.name for one in await world.knowledge.skills() if one.state in OFFERED}
     text = aftermath(incident, wanted, known=known, drill=incident.source == "drill")
     await world.send(incident.session, ASKED, text, (), None)
     await world.end(incident.session, ASKED)
@@ -196,9 +196,9 @@ async def judge_uses(
 ) -> None:
     """Skills that were opened here did well, or not: the checks say so, not the session."""
     await world.settled()
-    uses = [one for one in await world.lore.uses() if one.session == incident.session]
+    uses = [one for one in await world.knowledge.uses() if one.session == incident.session]
     opened = [one for one in uses if one.opened and one.outcome != outcome]
-    await world.lore.add_uses([replace(one, outcome=outcome, why=why) for one in opened])
+    await world.knowledge.add_uses([replace(one, outcome=outcome, why=why) for one in opened])
     for name in sorted({one.skill for one in opened}):
         await world.settle(name)
 
@@ -212,26 +212,28 @@ async def drilled(world: IncidentBackend, id: str, outcome: DrillOutcome) -> dic
     name = book or incident.skill or _skill_of(incident, entries)
     if not name or incident.source != "drill":
         return {"incident": id, "skill": "", "state": ""}
-    record = next((one for one in await world.lore.skills() if one.name == name), None)
+    record = next((one for one in await world.knowledge.skills() if one.name == name), None)
     if record is None:
         return {"incident": id, "skill": name, "state": ""}
     used = [
-        one for one in await world.lore.uses(name) if one.session == incident.session and one.opened
+        one
+        for one in await world.knowledge.uses(name)
+        if one.session == incident.session and one.opened
     ]
     digest = used[0].digest if used else record.digest
     trial = _trial(world, incident, name, digest, outcome)
     if book:
         alone = outcome.ok and await healed_alone(world, incident, book)
         trial = replace(trial, arm="with", ok=alone, model=f"{RUNBOOK_MODEL}{book}")
-    await world.lore.add_trials([trial])
+    await world.knowledge.add_trials([trial])
     if incident.skill:
         went: Outcome = "good" if outcome.ok else "bad"
         why = f"drill {outcome.drill} {outcome.seed}: {_said(outcome)}"
         await judge_uses(world, incident, went, why)
-    why = _proof(await world.lore.trials(name), digest)
+    why = _proof(await world.knowledge.trials(name), digest)
     if why and record.state == "candidate" and record.digest == digest:
         await world.promote(name, why)
-    record = await world.lore.skill(name)
+    record = await world.knowledge.skill(name)
     return {"incident": id, "skill": name, "state": record.state}
 
 

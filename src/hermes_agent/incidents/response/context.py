@@ -78,7 +78,7 @@ async def earlier(world: IncidentBackend, incident: Incident) -> Sequence[Incide
     """Incidents that were like it, those of its service first."""
     if not await learns(world, incident):
         return ()
-    docs = await world.lore.find_docs(_words(incident), ["incident"], limit=EARLIER * 3)
+    docs = await world.knowledge.find_docs(_words(incident), ["incident"], limit=EARLIER * 3)
     found = []
     for doc in docs:
         if doc.ref == incident.id:

@@ -19,12 +19,14 @@ async def runs_unattended(world: IncidentBackend, skill: SkillOption) -> bool:
         return False
     mine = [
         one
-        for one in await world.lore.trials(skill.name)
+        for one in await world.knowledge.trials(skill.name)
         if one.digest == skill.digest and one.model == f"{RUNBOOK_MODEL}{skill.name}"
     ]
     if mine and max(mine, key=lambda one: one.time).ok:
         return True
-    told = [one.by for one in await world.lore.skill_changes(skill.name) if one.what == "proven"]
+    told = [
+        one.by for one in await world.knowledge.skill_changes(skill.name) if one.what == "proven"
+    ]
     return told[:1] == ["person"]
 
 

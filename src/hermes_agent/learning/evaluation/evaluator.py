@@ -60,23 +60,23 @@ class SkillEvaluator:
         self,
         *,
         ask: Ask,
-        lore: KnowledgeStore,
+        knowledge: KnowledgeStore,
         arena: CaseRunner,
         settings: Callable[[], LearningSettings],
     ) -> None:
         self._ask = ask
-        self._lore = lore
+        self._knowledge = knowledge
         self._arena = arena
         self._settings = settings
 
     async def needs_cases(self, name: str) -> bool:
-        held = [case for case in await self._lore.cases(name) if case.held]
+        held = [case for case in await self._knowledge.cases(name) if case.held]
         return len(held) < LEAST_PAIRS
 
     async def turn_for(self, name: str) -> tuple[str, int] | None:
         """The session and turn of the last use that went well, to make cases of where nobody knows
         what a skill came from."""
-        for use in await self._lore.uses(name):
+        for use in await self._knowledge.uses(name):
             if use.opened and use.outcome == "good":
                 return use.session, use.turn
         return None
@@ -84,16 +84,17 @@ class SkillEvaluator:
     async def add_cases(self, name: str, transcript: ReviewTranscript) -> Sequence[EvaluationCase]:
         """Have cases written from a turn, and keep them."""
         cases = await cases_for(name, transcript, self._ask, self._settings().cases)
-        await self._lore.add_cases(cases)
+        await self._knowledge.add_cases(cases)
         return cases
 
     async def prove(self, name: str, digest: str) -> EvaluationVerdict:
         """Play the cases and judge. Trials are kept as they are played: a proof that was put off
         goes on where it was, and asking again does not throw the dice again."""
         match = await self._match(name, digest)
-        cases = await self._lore.cases(name)
+        cases = await self._knowledge.cases(name)
         known: Played = {
-            (one.case, one.digest, one.arm, one.round): one for one in await self._lore.trials(name)
+            (one.case, one.digest, one.arm, one.round): one
+            for one in await self._knowledge.trials(name)
         }
         try:
             good, harmful = await self._play(match, cases, known)
@@ -104,19 +105,19 @@ class SkillEvaluator:
         return judged(name, digest, pairs, harmful=harmful)
 
     async def _match(self, name: str, digest: str) -> _Comparison:
-        versions = await self._lore.versions(name)
+        versions = await self._knowledge.versions(name)
         ours = [version for version in versions if version.digest == digest]
         if not ours:
             raise NotFound(
                 f"no version {digest[:12]} of the skill {name!r}",
                 f"`hermes skills log {name}` shows those that there are",
             )
-        files = await self._lore.files(name, ours[-1].number)
-        record = await self._lore.skill(name)
+        files = await self._knowledge.files(name, ours[-1].number)
+        record = await self._knowledge.skill(name)
         works = record.state in {"given", "proven"} and record.digest != digest
         if not works:
             return _Comparison(name, digest, files)
-        old = await self._lore.files(name, record.version)
+        old = await self._knowledge.files(name, record.version)
         return _Comparison(name, digest, files, record.digest, old)
 
     async def _play(
@@ -168,6 +169,6 @@ class SkillEvaluator:
             trial = await self._arena.play(case, files, round, digest)
             if trial is None:
                 return False
-            await self._lore.add_trials([trial])
+            await self._knowledge.add_trials([trial])
             known[key] = trial
         return True

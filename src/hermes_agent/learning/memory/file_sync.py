@@ -40,10 +40,14 @@ EARLIER = 100
 
 class FileSync:
     def __init__(
-        self, folder: Path, lore: KnowledgeStore, limits: Callable[[], MemorySettings], clock: Clock
+        self,
+        folder: Path,
+        knowledge: KnowledgeStore,
+        limits: Callable[[], MemorySettings],
+        clock: Clock,
     ) -> None:
         self._files = ViewFiles(folder)
-        self._lore = lore
+        self._knowledge = knowledge
         self._limits = limits
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -94,7 +98,7 @@ class FileSync:
             state, edited = await self._take(view, state, look)
             self._states[view] = state
             taken = taken or edited
-            notes = [note for note in await self._lore.notes() if note.view == view]
+            notes = [note for note in await self._knowledge.notes() if note.view == view]
             over = chosen_from(notes, self.limit(view))
             if over == state.over:
                 return taken
@@ -144,10 +148,12 @@ class FileSync:
     ) -> tuple[MergeBase, bool]:
         """A file as somebody left it, with the notes that its lines are then."""
         texts = _texts(data)
-        notes = {note.id: note for note in await self._lore.notes(removed=True)}
+        notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
         seen = based_on(texts, (base, *earlier), self._clock())
         found = merge(texts, seen, notes, view)
-        made = await self._lore.edit_notes(found.edits, "person", "hand") if found.edits else ()
+        made = (
+            await self._knowledge.edit_notes(found.edits, "person", "hand") if found.edits else ()
+        )
         return MergeBase(digest_of(data), found.entries(made), self._clock()), bool(found.edits)
 
     def _past(self, base: MergeBase) -> MergeBase:

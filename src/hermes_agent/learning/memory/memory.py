@@ -77,7 +77,7 @@ class Memory:
     def __init__(
         self,
         folder: Path,
-        lore: KnowledgeStore,
+        knowledge: KnowledgeStore,
         *,
         limits: Callable[[], MemorySettings],
         scan: Callable[[str], str],
@@ -85,8 +85,8 @@ class Memory:
         clock: Clock,
     ) -> None:
         """`scan` says why a text must not be remembered, or nothing; `redact` takes secrets out."""
-        self._views = FileSync(folder, lore, limits, clock)
-        self._lore = lore
+        self._views = FileSync(folder, knowledge, limits, clock)
+        self._knowledge = knowledge
         self._danger = lru_cache(1_000)(scan)
         self._redact = redact
         self._indexed: dict[int, tuple[str, float]] | None = None
@@ -96,11 +96,13 @@ class Memory:
         """Take in what was edited by hand and bring the views up to date; what was taken in."""
 
         async def work() -> Sequence[NoteChange]:
-            newest = await self._lore.note_changes(1)
+            newest = await self._knowledge.note_changes(1)
             last = newest[0].batch if newest else 0
             if not await self._settle():
                 return []
-            return [one for one in await self._lore.note_changes(ALL) if one.batch > last][::-1]
+            return [one for one in await self._knowledge.note_changes(ALL) if one.batch > last][
+                ::-1
+            ]
 
         return await self._locked(work)
 
@@ -115,13 +117,13 @@ class Memory:
                 parts.append("\n".join([head, one.text.rstrip("\n"), *one.remarks]))
         ids = tuple(id for one in shown.views.values() for id in one.shown)
         if ids:
-            await self._lore.notes_used(ids)
+            await self._knowledge.notes_used(ids)
         return Snapshot("\n\n".join(parts), ids)
 
     async def show(self) -> MemoryView:
         async def work() -> MemoryView:
             await self._settle()
-            notes = await self._lore.notes()
+            notes = await self._knowledge.notes()
             return MemoryView({view: self._shown(view, notes) for view in VIEWS}, notes)
 
         return await self._locked(work)
@@ -134,10 +136,10 @@ class Memory:
 
         async def work() -> Sequence[Note]:
             await self._settle()
-            notes = {note.id: note for note in await self._lore.notes(removed=True)}
+            notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
             _refuse_twice(edits)
             wanted = [await self._checked(edit, notes, by) for edit in edits]
-            made = await self._lore.edit_notes(wanted, by, source, model=model)
+            made = await self._knowledge.edit_notes(wanted, by, source, model=model)
             await self._settle()
             return made
 
@@ -146,7 +148,7 @@ class Memory:
     async def find(self, part: str, view: View | None = None) -> Note:
         """The one live note that has this in it, or is called so by its id (`#12`)."""
         await self.sync()
-        notes = [n for n in await self._lore.notes() if view in (None, n.view)]
+        notes = [n for n in await self._knowledge.notes() if view in (None, n.view)]
         wanted = part.strip().casefold()
         if not wanted:
             raise UsageError("say which note, by a part of its text")
@@ -164,13 +166,13 @@ class Memory:
 
     async def log(self, limit: int = 100, note: int = 0) -> Sequence[NoteChange]:
         await self.sync()
-        return await self._lore.note_changes(limit, note=note)
+        return await self._knowledge.note_changes(limit, note=note)
 
     async def diff(self, batch: int = 0) -> str:
         """What a batch did to the notes; the newest when none is named."""
         await self.sync()
-        changes = await self._lore.note_changes(ALL)
-        return difference(await self._lore.notes(removed=True), changes, batch)
+        changes = await self._knowledge.note_changes(ALL)
+        return difference(await self._knowledge.notes(removed=True), changes, batch)
 
     async def undo(self, batch: int = 0, by: Author = "person") -> Sequence[Note]:
         """Take a batch back; the newest that is not taken back yet when none is named. Nothing is
@@ -178,10 +180,10 @@ class Memory:
 
         async def work() -> Sequence[Note]:
             await self._settle()
-            changes = await self._lore.note_changes(ALL)
-            notes = await self._lore.notes(removed=True)
+            changes = await self._knowledge.note_changes(ALL)
+            notes = await self._knowledge.notes(removed=True)
             number, edits = taking_back(notes, changes, batch)
-            made = await self._lore.edit_notes(edits, by, "undo", undoes=number)
+            made = await self._knowledge.edit_notes(edits, by, "undo", undoes=number)
             await self._settle()
             return made
 
@@ -189,22 +191,22 @@ class Memory:
 
     async def why(self, id: int) -> Why:
         shown = await self.show()
-        notes = {note.id: note for note in await self._lore.notes(removed=True)}
+        notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
         if id not in notes:
             raise NotFound(f"no note {id}", "`hermes memory show` lists them")
         inside = any(id in view.shown for view in shown.views.values())
-        return Why(notes[id], await self._lore.note_changes(ALL, note=id), inside)
+        return Why(notes[id], await self._knowledge.note_changes(ALL, note=id), inside)
 
     async def search(self, query: str, limit: int = 20) -> Sequence[Note]:
         """Notes with any of the words, best first; those that were removed come last."""
         await self.sync()
-        notes = {note.id: note for note in await self._lore.notes(removed=True)}
-        docs = await self._lore.find_docs(query.split(), ["note"], limit)
+        notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
+        docs = await self._knowledge.find_docs(query.split(), ["note"], limit)
         found = [notes[int(doc.ref)] for doc in docs if int(doc.ref) in notes]
         gone = [note for note in notes.values() if note.removed]
         found += [gone[place] for place in near(query, [note.text for note in gone])]
         if found:
-            await self._lore.notes_used([note.id for note in found])
+            await self._knowledge.notes_used([note.id for note in found])
         return found[:limit]
 
     async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -229,18 +231,18 @@ class Memory:
         """Bring the files, the notes and what can be recalled of them in step; whether any note
         was edited by hand."""
         edited = await self._views.in_step()
-        notes = {note.id: note for note in await self._lore.notes()}
+        notes = {note.id: note for note in await self._knowledge.notes()}
         if self._indexed is None:
-            kept = {doc.ref: doc for doc in await self._lore.docs("note")}
+            kept = {doc.ref: doc for doc in await self._knowledge.docs("note")}
             self._indexed = {int(ref): (doc.text, doc.time) for ref, doc in kept.items()}
         changed = [n for n in notes.values() if self._indexed.get(n.id) != (n.text, n.updated)]
         docs = [self._doc(note) for note in changed]
         gone = {str(id) for id in self._indexed.keys() - notes.keys()}
         gone |= {doc.ref for doc in docs if self._danger(doc.text)}
         if docs:
-            await self._lore.save_documents([doc for doc in docs if doc.ref not in gone])
+            await self._knowledge.save_documents([doc for doc in docs if doc.ref not in gone])
         if gone:
-            await self._lore.drop_docs("note", sorted(gone))
+            await self._knowledge.drop_docs("note", sorted(gone))
         self._indexed = {id: (note.text, note.updated) for id, note in notes.items()}
         return edited
 
@@ -313,7 +315,7 @@ class Memory:
             if not note.removed and alike(note.text, text):
                 raise Duplicate(note)
         for note in same:
-            (last,) = await self._lore.note_changes(1, note=note.id)
+            (last,) = await self._knowledge.note_changes(1, note=note.id)
             if by == "review" and last.by == "person":
                 raise UsageError(
                     f"a person removed this note: {note.text}", "only a person brings it back"

@@ -47,13 +47,13 @@ class RecallHit(Struct, frozen=True):
 class Recall:
     def __init__(
         self,
-        lore: KnowledgeStore,
+        knowledge: KnowledgeStore,
         journal: Journal,
         *,
         settings: Callable[[], LearningSettings],
         clock: Clock,
     ) -> None:
-        self._lore = lore
+        self._knowledge = knowledge
         self._journal = journal
         self._settings = settings
         self._clock = clock
@@ -84,7 +84,7 @@ class Recall:
         sessions = [doc for doc in near if doc.kind == "session"][:SESSIONS]
         notes = [doc for doc in near if doc.kind == "note"][:NOTES]
         if notes:
-            await self._lore.notes_used([int(doc.ref) for doc in notes])
+            await self._knowledge.notes_used([int(doc.ref) for doc in notes])
         return RecallResult(
             offered([*shown, *sessions, *notes]),
             tuple(doc.ref for doc in shown),
@@ -133,19 +133,19 @@ class Recall:
             parts.append(text.strip()[: max(0, room // left - 1)])
             room -= len(parts[-1]) + 1
         doc = Doc("session", session, clipped(title, 200), "\n".join(parts), time=self._clock())
-        await self._lore.save_documents([doc])
+        await self._knowledge.save_documents([doc])
 
     async def embed_some(self, limit: int) -> int:
         """Make vectors for documents that have none, a few at a time; how many were made. Raises
         `NoSemantics` when it is wanted and cannot be."""
         if not self._settings().semantic:
             return 0
-        docs = await self._lore.without_vector(self._embedder.name, limit)
+        docs = await self._knowledge.without_vector(self._embedder.name, limit)
         if not docs:
             return 0
         made = await self._embedder.embed([f"{doc.title}\n{doc.text}" for doc in docs])
         vectors = {(doc.kind, doc.ref): one for doc, one in zip(docs, made, strict=True)}
-        await self._lore.save_vectors(self._embedder.name, vectors)
+        await self._knowledge.save_vectors(self._embedder.name, vectors)
         self._vectors = None
         return len(docs)
 
@@ -156,7 +156,7 @@ class Recall:
         if not said or not kinds:
             return []
         groups = [term.forms for term in said]
-        *counts, total = await self._lore.count_docs([*groups, ()], kinds)
+        *counts, total = await self._knowledge.count_docs([*groups, ()], kinds)
         weighed = weigh(said, counts, total)
         meanings = await self._meanings(text, kinds)
         docs = await self._candidates(weighed, kinds, meanings)
@@ -172,18 +172,18 @@ class Recall:
         """Documents with any of the words, of each kind; then those with a word that may have been
         meant, and those that are near in meaning."""
         forms = telling(weighed)
-        found = await self._lore.find_docs(forms, kinds, CANDIDATES * len(kinds))
+        found = await self._knowledge.find_docs(forms, kinds, CANDIDATES * len(kinds))
         docs = [doc for kind in kinds for doc in [d for d in found if d.kind == kind][:CANDIDATES]]
         if len(found) == CANDIDATES * len(kinds):
             # There are more: a kind of which there is much may have left no room for another.
             there = Counter(doc.kind for doc in found)
             few = [kind for kind in kinds if there[kind] < CANDIDATES // 4]
-            docs += await self._lore.find_docs(forms, few, CANDIDATES) if few else []
+            docs += await self._knowledge.find_docs(forms, few, CANDIDATES) if few else []
         if slips := [form for one in weighed for form in one.near]:
-            docs += await self._lore.find_docs(slips, kinds, CANDIDATES)
+            docs += await self._knowledge.find_docs(slips, kinds, CANDIDATES)
         if meanings:
             nearest = nlargest(CANDIDATES, meanings, key=lambda one: meanings[one])
-            docs += await self._lore.get_docs(nearest)
+            docs += await self._knowledge.get_docs(nearest)
         return list({(doc.kind, doc.ref): doc for doc in docs}.values())
 
     async def _meanings(
@@ -196,7 +196,7 @@ class Recall:
         except NoSemantics:
             return {}  # `embed_some` says so; words do as well
         if self._vectors is None:
-            self._vectors = Vectors(await self._lore.vectors(self._embedder.name, DOC_KINDS))
+            self._vectors = Vectors(await self._knowledge.vectors(self._embedder.name, DOC_KINDS))
         return self._vectors.near(query, kinds)
 
     async def _may(
@@ -220,7 +220,7 @@ class Recall:
         if found or not said:
             return found
         words = [term for term in said if not term.whole]
-        counts = await self._lore.count_docs([term.forms for term in words], DOC_KINDS)
+        counts = await self._knowledge.count_docs([term.forms for term in words], DOC_KINDS)
         order = sorted(range(len(words)), key=lambda at: (words[at].common, counts[at]))
         rarest = [prefix(words[at]) for at in order]
         ways = [rarest, rarest[:3], rarest[:2], *([one] for one in rarest[:3])]

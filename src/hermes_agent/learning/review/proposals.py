@@ -57,7 +57,9 @@ class Likeness(Protocol):
     async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]: ...
 
 
-async def nearest(lore: KnowledgeStore, transcripts: Sequence[ReviewTranscript]) -> list[NearSkill]:
+async def nearest(
+    knowledge: KnowledgeStore, transcripts: Sequence[ReviewTranscript]
+) -> list[NearSkill]:
     """The skills that fit what was said, the nearest of them whole: a text that was cut is nothing
     to write a new one from."""
     said = " ".join(
@@ -68,11 +70,11 @@ async def nearest(lore: KnowledgeStore, transcripts: Sequence[ReviewTranscript])
     )
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(said)))[:QUERY_WORDS]
     near: list[NearSkill] = []
-    for doc in await lore.find_docs(words, ["skill"], NEAREST) if words else ():
-        record = await _known(lore, doc.ref)
+    for doc in await knowledge.find_docs(words, ["skill"], NEAREST) if words else ():
+        record = await _known(knowledge, doc.ref)
         if record is None or record.state in {"quarantined", "retired"}:
             continue
-        files = await lore.files(record.name, record.version)
+        files = await knowledge.files(record.name, record.version)
         text = files.get(MAIN, b"").decode("utf-8", "replace")
         description = read_front(text).text("description")
         room = sum(bool(one.text) for one in near) < WHOLE and len(text) <= SKILL_CHARS
@@ -111,7 +113,7 @@ async def skill_of(
     seen: ShownTranscript,
     near: Sequence[NearSkill],
     model: str,
-    lore: KnowledgeStore,
+    knowledge: KnowledgeStore,
     likeness: Likeness,
 ) -> Proposed | None:
     """None when no line shows it or it cannot be a skill. A near duplicate becomes an improvement
@@ -122,15 +124,15 @@ async def skill_of(
     whole = sum(map(len, idea.files.values())) <= FILES_CHARS
     if not lines or not described or not whole or not all(map(_PATH.fullmatch, idea.files)):
         return None
-    record = await _known(lore, idea.name)
+    record = await _known(knowledge, idea.name)
     if record is None:
         alike = await likeness.near(idea.name, described, front.body)
         if alike and alike[0][1] >= DUPLICATE:
-            record = await lore.skill(alike[0][0])
+            record = await knowledge.skill(alike[0][0])
     if record is not None and not any(one.name == record.name and one.text for one in near):
         log.info("%s is dropped: %s would change unseen by its review", idea.name, record.name)
         return None
-    if record is None and await _too_many_wait(lore):
+    if record is None and await _too_many_wait(knowledge):
         return None
     if record is not None and record.state in {"quarantined", "retired"}:
         return None
@@ -155,9 +157,12 @@ def _proposed(
     return Proposed("skill", f"{action} the skill {name}", body, evidence(lines), model, hearsay)
 
 
-async def new_only(proposed: Sequence[Proposed], lore: KnowledgeStore) -> list[Proposed]:
+async def new_only(proposed: Sequence[Proposed], knowledge: KnowledgeStore) -> list[Proposed]:
     """Without what waits for a person's word, or was refused by one."""
-    before = [*await lore.proposals(state="open"), *await lore.proposals(state="rejected")]
+    before = [
+        *await knowledge.proposals(state="open"),
+        *await knowledge.proposals(state="rejected"),
+    ]
     said = {_gist(one.body) for one in before}
     return [one for one in proposed if _gist(one.body) not in said]
 
@@ -170,15 +175,15 @@ def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
     return (body["action"], body["name"], told)
 
 
-async def _known(lore: KnowledgeStore, name: str) -> SkillRecord | None:
+async def _known(knowledge: KnowledgeStore, name: str) -> SkillRecord | None:
     try:
-        return await lore.skill(name)
+        return await knowledge.skill(name)
     except NotFound:
         return None
 
 
-async def _too_many_wait(lore: KnowledgeStore) -> bool:
-    return sum(one.state == "candidate" for one in await lore.skills()) >= MOST_CANDIDATES
+async def _too_many_wait(knowledge: KnowledgeStore) -> bool:
+    return sum(one.state == "candidate" for one in await knowledge.skills()) >= MOST_CANDIDATES
 
 
 def _renamed(text: str, name: str) -> str:

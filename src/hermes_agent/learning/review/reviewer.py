@@ -101,14 +101,14 @@ class Reviewer:
         self,
         *,
         ask: Ask,
-        lore: KnowledgeStore,
+        knowledge: KnowledgeStore,
         memory: MemoryReader,
         skills: SkillReader,
         settings: Callable[[], LearningSettings],
         clock: Clock,
     ) -> None:
         self._ask = ask
-        self._lore = lore
+        self._knowledge = knowledge
         self._memory = memory
         self._skills = skills
         self._settings = settings
@@ -128,8 +128,8 @@ class Reviewer:
         if settings.notes == settings.skills == "off":
             return []
         seen = shown(transcripts)
-        notes = await self._lore.notes()
-        near = await nearest(self._lore, transcripts)
+        notes = await self._knowledge.notes()
+        near = await nearest(self._knowledge, transcripts)
         prompt = question(seen, triggers, notes, near, settings, over_all=over_all)
         ideas, answer = await ask_for(self._ask, "review", SYSTEM, prompt, MOST_OUTPUT, Ideas)
         proposed: list[Proposed] = []
@@ -139,11 +139,11 @@ class Reviewer:
         if settings.skills != "off":
             most = MOST_SKILLS_OVER_ALL if over_all else MOST_SKILLS
             found = [
-                await skill_of(idea, seen, near, answer.model, self._lore, self._skills)
+                await skill_of(idea, seen, near, answer.model, self._knowledge, self._skills)
                 for idea in ideas.skills
             ]
             proposed += [skill for skill in found if skill is not None][:most]
-        return await new_only(proposed, self._lore)
+        return await new_only(proposed, self._knowledge)
 
     # what becomes of it
 
@@ -159,7 +159,9 @@ class Reviewer:
                 return Applied(one, "off")
             if consent == "automatic":
                 return Applied(one, "kept", await self._do(one))
-            made = await self._lore.propose(one.kind, one.title, one.body, one.evidence, one.model)
+            made = await self._knowledge.propose(
+                one.kind, one.title, one.body, one.evidence, one.model
+            )
         except Degraded:
             raise  # the others would fare no better: they come again
         except HermesError as error:
@@ -169,14 +171,14 @@ class Reviewer:
     async def accept(self, proposal: Proposal, by: str) -> str:
         """Close a proposal and do what it says; what was done. It is closed first, so that nobody
         rejects meanwhile what is being done; it is open again where it cannot be done."""
-        await self._lore.decide_proposal(proposal.id, "accepted", by)
+        await self._knowledge.decide_proposal(proposal.id, "accepted", by)
         one = Proposed(
             proposal.kind, proposal.title, proposal.body, proposal.evidence, proposal.model
         )
         try:
             return await self._do(one)
         except Exception:
-            await self._lore.reopen_proposal(proposal.id)
+            await self._knowledge.reopen_proposal(proposal.id)
             raise
 
     async def save_skill(
@@ -209,14 +211,14 @@ class Reviewer:
             )
             digest, words = now.digest, f"candidate (version {now.version})"
         body = {"skill": name, "digest": digest, "session": session, "turn": turn}
-        await self._lore.want(
+        await self._knowledge.want(
             BackgroundTask(f"proof {name} {digest}", "proof", body, self._clock())
         )
         return words
 
     async def _before(self, name: str) -> SkillRecord | None:
         try:
-            return await self._lore.skill(name)
+            return await self._knowledge.skill(name)
         except NotFound:
             return None
 
@@ -236,19 +238,19 @@ class Reviewer:
 
     async def widens(self, name: str, text: str) -> bool:
         """Whether this text leaves a skill fewer bounds than it has now."""
-        record = await self._lore.skill(name)
-        files = await self._lore.files(name, record.version)
+        record = await self._knowledge.skill(name)
+        files = await self._knowledge.files(name, record.version)
         main = main_file(files)
         before = parse(files[main].decode(errors="replace")) if main else None
         return before is not None and widens(before.bounds, parse(text).bounds)
 
     async def _is_a_persons(self, one: Proposed) -> bool:
         if one.kind == "note":
-            notes = await self._lore.notes()
+            notes = await self._knowledge.notes()
             return any(note.id == one.body["id"] and note.by == "person" for note in notes)
         if one.body["action"] == "create":
             return False
-        return (await self._lore.skill(one.body["name"])).by == "person"
+        return (await self._knowledge.skill(one.body["name"])).by == "person"
 
     async def _do(self, one: Proposed) -> str:
         body = one.body
@@ -279,10 +281,10 @@ class Reviewer:
         if not base:
             return files
         record = await self._unchanged(name, base)
-        return {**await self._lore.files(name, record.version), **files}
+        return {**await self._knowledge.files(name, record.version), **files}
 
     async def _unchanged(self, name: str, base: str) -> SkillRecord:
-        record = await self._lore.skill(name)
+        record = await self._knowledge.skill(name)
         if record.digest != base:
             raise UsageError(
                 f"the skill {name!r} has changed since this was thought up",

@@ -43,7 +43,7 @@ class SkillFolderSync:
     def __init__(
         self,
         folder: Path,
-        lore: KnowledgeStore,
+        knowledge: KnowledgeStore,
         shipped: Path,
         scan: Callable[[str], str],
         clock: Clock,
@@ -51,9 +51,9 @@ class SkillFolderSync:
     ) -> None:
         """`patience`: seconds for which another process may keep the skills locked."""
         self.known: dict[str, CachedFolder] = {}
-        self.looker = FolderScanner(folder, shipped, scan)
+        self.scanner = FolderScanner(folder, shipped, scan)
         self._folder = folder
-        self._lore = lore
+        self._knowledge = knowledge
         self._clock = clock
         self._patience = patience
         self._lock = asyncio.Lock()
@@ -123,7 +123,7 @@ class SkillFolderSync:
         if self._fresh:
             await self._begin()
         said = await self._tidy()
-        looked = await asyncio.to_thread(self.looker.look, self.known)
+        looked = await asyncio.to_thread(self.scanner.look, self.known)
         gone = self.known.keys() - looked.there.keys()
         if not (self._fresh or looked.seen or looked.settled or gone):
             return [*said, *looked.odd]
@@ -134,9 +134,9 @@ class SkillFolderSync:
         await self._document(looked.seen)
         for name in sorted(records.keys() - looked.there.keys()):
             if records[name].state != "retired":
-                await self._lore.set_skill(name, "retired", REMOVED, "person")
+                await self._knowledge.set_skill(name, "retired", REMOVED, "person")
                 said.append(f"the skill {name!r} was {REMOVED}")
-        await self._lore.drop_docs("skill", sorted(gone))
+        await self._knowledge.drop_docs("skill", sorted(gone))
         for name in gone:
             del self.known[name]
         if self.known != before:
@@ -155,7 +155,7 @@ class SkillFolderSync:
         }
 
     async def _records(self) -> Mapping[str, SkillRecord]:
-        return {record.name: record for record in await self._lore.skills()}
+        return {record.name: record for record in await self._knowledge.skills()}
 
     async def write_folder(self, name: str, files: Mapping[str, bytes], keep: Keep) -> SkillRecord:
         """Make files that the store does not know yet the skill's folder. They are kept before the
@@ -171,7 +171,7 @@ class SkillFolderSync:
     ) -> SkillRecord:
         """Make a version that the store has the skill's folder. The folder changes first: a crash
         leaves what the next look at it completes."""
-        place = self.looker.place(name)
+        place = self.scanner.place(name)
         wanted = digest(files)
         if place is None or digest((await self._read(place)).files) != wanted:
             draft = await asyncio.to_thread(folders.prepare, self._folder, name, files)
@@ -180,7 +180,7 @@ class SkillFolderSync:
         return await self.note(name)
 
     async def _put(self, name: str, draft: Path, wanted: str) -> None:
-        target = self.looker.target(name)
+        target = self.scanner.target(name)
         old = await asyncio.to_thread(folders.put_in_place, draft, target)
         if old is not None:
             await self._look_again(folders.leftover(old, wanted))
@@ -191,14 +191,14 @@ class SkillFolderSync:
     async def note(self, name: str) -> SkillRecord:
         """Look at one skill's folder again, and let it be found, or no more."""
         self.known.pop(name, None)
-        seen = await asyncio.to_thread(self.looker.see, name)
+        seen = await asyncio.to_thread(self.scanner.see, name)
         if seen is None:
-            await self._lore.drop_docs("skill", [name])
+            await self._knowledge.drop_docs("skill", [name])
         else:
-            await self._take(seen, await self._lore.skill(name))
+            await self._take(seen, await self._knowledge.skill(name))
             await self._document([seen])
             await self._remember()
-        return await self._lore.skill(name)
+        return await self._knowledge.skill(name)
 
     async def _document(self, looked: Sequence[ChangedFolder]) -> None:
         """Let those that were read be found, or no more. From then on they are known."""
@@ -210,8 +210,8 @@ class SkillFolderSync:
             for seen in looked
             if records[seen.name].state in OFFERED and not seen.text.broken
         }
-        await self._lore.drop_docs("skill", sorted({seen.name for seen in looked} - fit))
-        await self._lore.save_documents(
+        await self._knowledge.drop_docs("skill", sorted({seen.name for seen in looked} - fit))
+        await self._knowledge.save_documents(
             [document(seen.text, records[seen.name].changed) for seen in looked if seen.name in fit]
         )
         self.known |= {seen.name: seen.known for seen in looked}
@@ -235,12 +235,12 @@ class SkillFolderSync:
         if seen.danger and not (version and version.good):
             state, why = "quarantined", seen.danger
         still = "" if state in OFFERED else f": it is {state} still"
-        await self._lore.set_skill(name, state, why if still else "put back by hand", "person")
+        await self._knowledge.set_skill(name, state, why if still else "put back by hand", "person")
         return [f"the skill {name!r} was put back by hand{still}"]
 
     async def _before_removal(self, name: str) -> tuple[SkillState, str]:
         """The state that a skill had, and why."""
-        log = await self._lore.skill_changes(name)  # the newest first
+        log = await self._knowledge.skill_changes(name)  # the newest first
         gone = next(at for at, each in enumerate(log) if each.why == REMOVED)
         states = {state: state for state in get_args(SkillState)}
         found = ((states[each.what], each.why) for each in log[gone + 1 :] if each.what in states)
@@ -252,11 +252,11 @@ class SkillFolderSync:
         if earlier is not None:
             why = "its text is that of an earlier version again"
             if seen.danger and not earlier.good:
-                await self._lore.set_skill(
+                await self._knowledge.set_skill(
                     seen.name, "quarantined", seen.danger, by, version=earlier.number
                 )
                 return [f"the skill {seen.name!r} is quarantined: {seen.danger}"]
-            await self._lore.set_skill(
+            await self._knowledge.set_skill(
                 seen.name, standing(earlier), why, by, version=earlier.number
             )
             return [f"the skill {seen.name!r} was put back to version {earlier.number} by hand"]
@@ -269,7 +269,7 @@ class SkillFolderSync:
         if seen.danger:
             state, why = "quarantined", seen.danger
         good = state == "given" and not seen.text.broken
-        version = await self._lore.save_version(
+        version = await self._knowledge.save_version(
             seen.name, seen.folder.files, seen.digest, by, state, why=why, good=good
         )
         if seen.danger:
@@ -279,7 +279,7 @@ class SkillFolderSync:
         return [f"the skill {seen.name!r} was {why}: version {version.number}"]
 
     async def _version(self, name: str, wanted: str) -> SkillVersion | None:
-        found = [each for each in await self._lore.versions(name) if each.digest == wanted]
+        found = [each for each in await self._knowledge.versions(name) if each.digest == wanted]
         return found[-1] if found else None
 
     # What earlier writes left.
@@ -300,7 +300,7 @@ class SkillFolderSync:
         self._looked_at[left.place] = left.signature
         found = await self._read(left.folder)
         now = digest(found.files)
-        target = self.looker.target(left.name)
+        target = self.scanner.target(left.name)
         if now == left.draft and not target.exists():
             if await self._version(left.name, now) is not None:
                 await asyncio.to_thread(folders.put_in_place, left.folder, target)
@@ -308,7 +308,7 @@ class SkillFolderSync:
         if now == left.draft or not found.files or await self._version(left.name, now) is not None:
             return ()
         try:
-            version = await self._lore.save_version(
+            version = await self._knowledge.save_version(
                 left.name, found.files, now, "person", "given",
                 why="edited by hand while it was replaced", pending=True,
             )  # fmt: skip

@@ -161,26 +161,26 @@ def _unused(
 
 
 class SkillLifecycle:
-    def __init__(self, *, lore: KnowledgeStore, skills: SkillStore, clock: Clock) -> None:
-        self._lore = lore
+    def __init__(self, *, knowledge: KnowledgeStore, skills: SkillStore, clock: Clock) -> None:
+        self._knowledge = knowledge
         self._skills = skills
         self._clock = clock
 
     async def settle(self, name: str) -> str:
         """See what its uses make of a skill, and do it; what was done, or nothing."""
-        record = await self._lore.skill(name)
-        move = after_use(record, await self._lore.uses(name), self._clock())
+        record = await self._knowledge.skill(name)
+        move = after_use(record, await self._knowledge.uses(name), self._clock())
         return await self._do(record, move) if move else ""
 
     async def settle_all(self) -> Sequence[str]:
         """Settle all that are offered: no use settles a candidate that nothing fits."""
-        names = [one.name for one in await self._lore.skills() if one.state in OFFERED]
+        names = [one.name for one in await self._knowledge.skills() if one.state in OFFERED]
         done = [await self.settle(name) for name in names]
         return [words for words in done if words]
 
     async def decide(self, verdict: EvaluationVerdict) -> str:
         """Do what a proof came to; what was done, or nothing."""
-        record = await self._lore.skill(verdict.skill)
+        record = await self._knowledge.skill(verdict.skill)
         if verdict.digest != record.digest:
             return await self._decide_pending(record, verdict)
         move = after_proof(record, verdict)
@@ -191,7 +191,7 @@ class SkillLifecycle:
         otherwise; that of a person's text only with their word."""
         if not verdict.promote or record.state not in OFFERED:
             return ""
-        versions = await self._lore.versions(record.name)
+        versions = await self._knowledge.versions(record.name)
         pending = [one for one in versions if one.digest == verdict.digest]
         if not pending:
             return ""
@@ -204,13 +204,13 @@ class SkillLifecycle:
     async def _is_agreed(self, record: SkillRecord, number: int) -> bool:
         """Whether a person has agreed that the text as it is now be improved, and the version was
         made since."""
-        accepted = await self._lore.proposals(state="accepted")
+        accepted = await self._knowledge.proposals(state="accepted")
         names = [one.body["name"] for one in accepted if one.body.get("base") == record.digest]
         return record.name in names and number > record.version
 
     async def _propose(self, record: SkillRecord, version: SkillVersion, why: str) -> str:
         """Put a version that is proven to a person, once."""
-        files = await self._lore.files(record.name, version.number)
+        files = await self._knowledge.files(record.name, version.number)
         texts = {path: decoded(data) for path, data in files.items()}
         body = {
             "action": "improve",
@@ -222,10 +222,10 @@ class SkillLifecycle:
             "turn": 0,
             "version": version.number,
         }
-        if any(one.body == body for one in await self._lore.proposals(state="")):
+        if any(one.body == body for one in await self._knowledge.proposals(state="")):
             return ""
         title = f"improve the skill {record.name}"
-        made = await self._lore.propose("skill", title, body, f"proof: {why}", version.model)
+        made = await self._knowledge.propose("skill", title, body, f"proof: {why}", version.model)
         return f"version {version.number} of {record.name} is proven: proposal {made.id}"
 
     async def _do(self, record: SkillRecord, move: Transition) -> str:
@@ -238,7 +238,7 @@ class SkillLifecycle:
     async def _back(self, record: SkillRecord, why: str) -> str:
         """To the version before, if that was good; what went wrong is not gone back to."""
         name = record.name
-        good = [one.number for one in await self._lore.versions(name) if one.good]
+        good = [one.number for one in await self._knowledge.versions(name) if one.good]
         if any(number != record.version for number in good):
             try:
                 now = await self._skills.revert(name, why, BY)
@@ -247,6 +247,6 @@ class SkillLifecycle:
             else:
                 return f"{name} is back at version {now.version}: {why}"
         if record.version in good:
-            await self._lore.set_skill(name, record.state, why, BY, good=False)
+            await self._knowledge.set_skill(name, record.state, why, BY, good=False)
         await self._skills.set_state(name, "demoted", why, BY)
         return f"{name} is demoted: {why}"

@@ -37,7 +37,7 @@ class SkillRegistry:
     def __init__(
         self,
         folder: Path,
-        lore: KnowledgeStore,
+        knowledge: KnowledgeStore,
         *,
         shipped: Path,
         scan: Callable[[str], str],
@@ -45,8 +45,8 @@ class SkillRegistry:
         clock: Clock,
         platform: str,
     ) -> None:
-        self._lore = lore
-        self._shelf = SkillFolderSync(folder, lore, shipped, scan, clock)
+        self._knowledge = knowledge
+        self._folder_sync = SkillFolderSync(folder, knowledge, shipped, scan, clock)
         self._redact = redact
         self._platform = platform
         self._words: dict[str, ComparedWords] = {}
@@ -55,15 +55,15 @@ class SkillRegistry:
         """Take in what was changed by hand; what came of it since this was called last, in
         sentences."""
         await self._refresh()
-        return self._shelf.news()
+        return self._folder_sync.news()
 
     async def offered(self, tools: Collection[str]) -> Sequence[SkillIndexEntry]:
         """Skills that can be used by a session with these tools, by name."""
         await self._refresh()
         have = frozenset(tools)
         found: list[SkillIndexEntry] = []
-        for record in await self._lore.skills():
-            known = self._shelf.known.get(record.name)
+        for record in await self._knowledge.skills():
+            known = self._folder_sync.known.get(record.name)
             if record.state not in OFFERED or known is None or known.broken:
                 continue
             if known.digest == record.digest and known.facts.fits(have, self._platform):
@@ -80,7 +80,7 @@ class SkillRegistry:
         """Every skill whose folder was there when it was looked at last."""
         return {
             name: SkillLine(each.facts.description, each.facts.category, each.runbook, each.broken)
-            for name, each in self._shelf.known.items()
+            for name, each in self._folder_sync.known.items()
         }
 
     async def open(
@@ -97,10 +97,10 @@ class SkillRegistry:
         await self._refresh()
         record = await self._usable(name)
         if digest and digest != record.digest:
-            same = [each for each in await self._lore.versions(name) if each.digest == digest]
+            same = [each for each in await self._knowledge.versions(name) if each.digest == digest]
             if same:
                 record = replace(record, version=same[-1].number, digest=digest)
-        files = await self._lore.files(name, record.version)
+        files = await self._knowledge.files(name, record.version)
         skill = _parsed(files, name)
         if skill.broken:
             raise UsageError(
@@ -108,7 +108,7 @@ class SkillRegistry:
                 f"`hermes skills check {name}` shows what is wrong",
             )
         text = SkillText(skill.facts, self._redact(skill.body), skill.bounds, skill.parameters)
-        place = str(self._shelf.looker.place(name) or "")
+        place = str(self._folder_sync.scanner.place(name) or "")
         return rendering.opened(record, text, files, arguments, place, run=run, facts=facts)
 
     def open_files(
@@ -122,7 +122,7 @@ class SkillRegistry:
         """A file of a skill, as it was when its current version was kept."""
         await self._refresh()
         record = await self._usable(name)
-        files = await self._lore.files(name, record.version)
+        files = await self._knowledge.files(name, record.version)
         if path.removeprefix("./") not in files:
             there = ", ".join(sorted(files))
             raise NotFound(f"the skill {name!r} has no file {path!r}", f"it has {there}")
@@ -130,16 +130,16 @@ class SkillRegistry:
 
     async def facts(self, name: str) -> SkillPage:
         await self._refresh()
-        record = await self._lore.skill(name)
-        files = await self._lore.files(name, record.version)
-        place = self._shelf.looker.place(name)
+        record = await self._knowledge.skill(name)
+        files = await self._knowledge.files(name, record.version)
+        place = self._folder_sync.scanner.place(name)
         return SkillPage(
             record,
             _parsed(files, name),
             files,
             await asyncio.to_thread(problems, files if place is None else place, name),
-            await self._lore.versions(name),
-            await self._lore.skill_changes(name),
+            await self._knowledge.versions(name),
+            await self._knowledge.skill_changes(name),
             RUNBOOK in files,
             str(place or ""),
         )
@@ -149,11 +149,11 @@ class SkillRegistry:
         count, so that they are not written again."""
         wanted = ComparedWords(name, description, body)
         found: list[tuple[str, float]] = []
-        for record in await self._lore.skills():
+        for record in await self._knowledge.skills():
             if record.name == name or record.state == "quarantined":
                 continue
             if record.digest not in self._words:
-                files = await self._lore.files(record.name, record.version)
+                files = await self._knowledge.files(record.name, record.version)
                 skill = _parsed(files, record.name)
                 self._words[record.digest] = ComparedWords(
                     record.name, skill.facts.description, skill.body
@@ -181,7 +181,7 @@ class SkillRegistry:
         good = state in ("given", "proven")
 
         async def work() -> SkillRecord:
-            await self._shelf.import_edits()
+            await self._folder_sync.import_edits()
             record = await self._known(name)
             await self._agree(name, record, fit, base)
             if record is None and by in ("review", "agent"):
@@ -189,18 +189,18 @@ class SkillRegistry:
             if (
                 record is not None
                 and record.digest == digest(fit)
-                and self._shelf.looker.place(name)
+                and self._folder_sync.scanner.place(name)
             ):
                 return record
-            return await self._shelf.write_folder(
+            return await self._folder_sync.write_folder(
                 name,
                 fit,
-                lambda: self._lore.save_version(
+                lambda: self._knowledge.save_version(
                     name, fit, digest(fit), by, state, model=model, why=why, good=good
                 ),
             )
 
-        return await self._shelf.alone(work)
+        return await self._folder_sync.alone(work)
 
     async def save_pending(
         self,
@@ -216,29 +216,29 @@ class SkillRegistry:
         fit = await asyncio.to_thread(self._fit, name, files, by)
 
         async def work() -> SkillVersion:
-            await self._shelf.import_edits()
-            return await self._lore.save_version(
+            await self._folder_sync.import_edits()
+            return await self._knowledge.save_version(
                 name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
             )
 
-        return await self._shelf.alone(work)
+        return await self._folder_sync.alone(work)
 
     async def adopt(
         self, name: str, version: int, *, state: SkillState, why: str, by: str
     ) -> SkillRecord:
         """Make a version that was kept the one in use."""
-        return await self._shelf.alone(lambda: self._go_to(name, version, state, why, by))
+        return await self._folder_sync.alone(lambda: self._go_to(name, version, state, why, by))
 
     async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord:
         """`proven` marks the current version as one that can be gone back to."""
 
         async def work() -> SkillRecord:
-            await self._shelf.import_edits()
+            await self._folder_sync.import_edits()
             good = True if state == "proven" else None
-            await self._lore.set_skill(name, state, why, by, good=good)
-            return await self._shelf.note(name)
+            await self._knowledge.set_skill(name, state, why, by, good=good)
+            return await self._folder_sync.note(name)
 
-        return await self._shelf.alone(work)
+        return await self._folder_sync.alone(work)
 
     async def retire(self, name: str, why: str, by: str) -> SkillRecord:
         return await self.set_state(name, "retired", why, by)
@@ -248,45 +248,45 @@ class SkillRegistry:
         looks dangerous has the last word."""
 
         async def work() -> SkillRecord:
-            await self._shelf.import_edits()
-            record = await self._lore.skill(name)
+            await self._folder_sync.import_edits()
+            record = await self._knowledge.skill(name)
             chosen = await self._version(name, version or record.version)
             why = f"restored version {version}" if version else "restored"
             return await self._go_to(name, chosen.number, standing(chosen), why, by)
 
-        return await self._shelf.alone(work)
+        return await self._folder_sync.alone(work)
 
     async def revert(self, name: str, why: str, by: str) -> SkillRecord:
         """Back to the last good version other than the current, which counts as good no more."""
 
         async def work() -> SkillRecord:
-            await self._shelf.import_edits()
-            record = await self._lore.skill(name)
-            others = await self._lore.versions(name)
+            await self._folder_sync.import_edits()
+            record = await self._knowledge.skill(name)
+            others = await self._knowledge.versions(name)
             good = [each for each in others if each.good and each.number != record.version]
             if not good:
                 raise UsageError(
                     f"the skill {name!r} has no good version to go back to",
                     f"`hermes skills log {name}` shows its versions",
                 )
-            await self._lore.set_skill(name, record.state, why, by, good=False)
+            await self._knowledge.set_skill(name, record.state, why, by, good=False)
             return await self._go_to(name, good[-1].number, standing(good[-1]), why, by)
 
-        return await self._shelf.alone(work)
+        return await self._folder_sync.alone(work)
 
     async def diff(self, name: str, a: int = 0, b: int = 0) -> str:
         """From version `a` to `b`; without them, from the one before the current one to it."""
-        after = b or (await self._lore.skill(name)).version
+        after = b or (await self._knowledge.skill(name)).version
         before = a or after - 1
-        one = await self._lore.files(name, before) if before else {}
-        other = await self._lore.files(name, after)
+        one = await self._knowledge.files(name, before) if before else {}
+        other = await self._knowledge.files(name, after)
         return rendering.diff(one, other, f"version {before}", f"version {after}")
 
     async def _go_to(
         self, name: str, version: int, state: SkillState, why: str, by: str
     ) -> SkillRecord:
-        files = await self._lore.files(name, version)
-        dangers = self._shelf.looker.dangers
+        files = await self._knowledge.files(name, version)
+        dangers = self._folder_sync.scanner.dangers
         danger = "" if by == "person" else await asyncio.to_thread(dangers, files)
         if danger:
             raise UsageError(
@@ -294,10 +294,10 @@ class SkillRegistry:
                 f"`hermes skills restore {name} {version}` takes it all the same",
             )
         good = True if by == "person" or state in ("given", "proven") else None
-        return await self._shelf.restore_folder(
+        return await self._folder_sync.restore_folder(
             name,
             files,
-            lambda: self._lore.set_skill(name, state, why, by, version=version, good=good),
+            lambda: self._knowledge.set_skill(name, state, why, by, version=version, good=good),
         )
 
     def _fit(self, name: str, files: Mapping[str, bytes], by: Author) -> Mapping[str, bytes]:
@@ -317,7 +317,7 @@ class SkillRegistry:
             raise UsageError(
                 f"the skill {name!r} cannot be kept: {wrong[0].message}", more or wrong[0].hint
             )
-        danger = self._shelf.looker.dangers(fit)
+        danger = self._folder_sync.scanner.dangers(fit)
         if danger:
             raise UsageError(
                 f"the skill {name!r} cannot be kept: {danger}", "write it without that"
@@ -331,7 +331,7 @@ class SkillRegistry:
             return
         if record is None:
             raise UsageError(f"the skill {name!r} is not there any more", "write it as a new one")
-        now = await self._lore.files(name, record.version)
+        now = await self._knowledge.files(name, record.version)
         shown = rendering.diff(now, files, f"version {record.version}", "yours")
         raise UsageError(
             f"the skill {name!r} was changed meanwhile: it is at version {record.version}",
@@ -344,29 +344,29 @@ class SkillRegistry:
             return
         for other, score in await self.near(name, skill.facts.description, skill.body):
             if score >= DUPLICATE:
-                state = (await self._lore.skill(other)).state
+                state = (await self._knowledge.skill(other)).state
                 raise UsageError(
                     f"there is such a skill: {other!r} ({state}), {score:.0%} alike",
                     f"improve {other!r} instead",
                 )
 
     async def _refresh(self) -> None:
-        await self._shelf.alone(self._shelf.import_edits)
+        await self._folder_sync.alone(self._folder_sync.import_edits)
 
     async def _known(self, name: str) -> SkillRecord | None:
         try:
-            return await self._lore.skill(name)
+            return await self._knowledge.skill(name)
         except NotFound:
             return None
 
     async def _version(self, name: str, number: int) -> SkillVersion:
-        for each in await self._lore.versions(name):
+        for each in await self._knowledge.versions(name):
             if each.number == number:
                 return each
         raise NotFound(f"the skill {name!r} has no version {number}", f"`hermes skills log {name}`")
 
     async def _usable(self, name: str) -> SkillRecord:
-        record = await self._lore.skill(name)
+        record = await self._knowledge.skill(name)
         if record.state not in OFFERED:
             _unusable(record)
         return record

@@ -244,8 +244,8 @@ class SseAccumulator(ResponseAccumulator):
 class StallDetector:
     """Notices a service that keeps the line open and has nothing to say."""
 
-    def __init__(self, assembly: ResponseAccumulator, patience: float) -> None:
-        self._assembly = assembly
+    def __init__(self, accumulator: ResponseAccumulator, patience: float) -> None:
+        self._accumulator = accumulator
         self._patience = patience
         self._size = 0
         self._due = monotonic() + patience
@@ -253,9 +253,9 @@ class StallDetector:
     def check(self) -> None:
         if monotonic() < self._due:
             return
-        size = self._assembly.chars + len(self._assembly.written())
+        size = self._accumulator.chars + len(self._accumulator.written())
         if size == self._size:
-            name = self._assembly.name
+            name = self._accumulator.name
             raise ModelError(
                 "timeout",
                 f"{name} kept the line open for {self._patience:g} seconds and said nothing",
@@ -264,7 +264,7 @@ class StallDetector:
 
 
 class HttpWireClient:
-    """One model of a service. `asked` makes a request, `assembly` what comes back."""
+    """One model of a service. `asked` makes a request, `accumulator` what comes back."""
 
     def __init__(
         self,
@@ -272,13 +272,13 @@ class HttpWireClient:
         path: str,
         headers: Mapping[str, str],
         asked: Asked,
-        assembly: Callable[[Endpoint, Request, Credential], ResponseAccumulator],
+        accumulator: Callable[[Endpoint, Request, Credential], ResponseAccumulator],
         learns: Learns = lambda _request, _said: False,
     ) -> None:
         self._endpoint = endpoint
         self._path = path
         self._asked = asked
-        self._assembly = assembly
+        self._accumulator = accumulator
         self._learns = learns
         self._headers = headers
         service = endpoint.service
@@ -303,7 +303,7 @@ class HttpWireClient:
     async def stream(self, request: Request, credential: Credential) -> AsyncGenerator[Chunk, None]:
         while True:
             body, headers = self._asked(request, credential)
-            assembly = self._assembly(self._endpoint, request, credential)
+            accumulator = self._accumulator(self._endpoint, request, credential)
             secrets = credential.secret, credential.session, *self._secrets
             self._check(headers)
             async with self._wire.post(self._path, body, headers, secrets) as answer:
@@ -311,36 +311,36 @@ class HttpWireClient:
                     said = await answer.read()
                     if answer.status == 400 and self._learns(request, said):
                         continue
-                    refused = assembly.refused(answer.status, said, answer)
+                    refused = accumulator.refused(answer.status, said, answer)
                     refused.turned_away = True
                     raise refused
-                progress = StallDetector(assembly, self._endpoint.patience)
+                progress = StallDetector(accumulator, self._endpoint.patience)
                 try:
                     async with aclosing(answer.pieces()) as pieces:
                         if answer.is_json():
-                            assembly.feed_all(b"".join([piece async for piece in pieces]))
+                            accumulator.feed_all(b"".join([piece async for piece in pieces]))
                         async for piece in pieces:
                             # All that a piece of the network holds goes up at once: each layer
                             # above takes longer over a chunk than it takes to read one.
-                            assembly.feed(piece)
-                            for fresh in assembly.fresh():
+                            accumulator.feed(piece)
+                            for fresh in accumulator.fresh():
                                 yield fresh
-                            if assembly.finished:
+                            if accumulator.finished:
                                 break
                             progress.check()
                         # Once it is whole only the token count is still of use. Reading on to
                         # the very end also leaves the connection fit for the next call.
                         for piece in await within(TAIL_SECONDS, pieces):
-                            assembly.feed(piece)
-                    assembly.finish()
-                    if not assembly.finished:
-                        raise assembly.broken()
-                    for fresh in assembly.fresh():
+                            accumulator.feed(piece)
+                    accumulator.finish()
+                    if not accumulator.finished:
+                        raise accumulator.broken()
+                    for fresh in accumulator.fresh():
                         yield fresh
-                    reply = assembly.reply()
+                    reply = accumulator.reply()
                 except ModelError as error:
-                    if assembly.begun:
-                        usage = assembly.spent()
+                    if accumulator.begun:
+                        usage = accumulator.spent()
                         error.input, error.output = usage.input, usage.output
                     raise
             yield reply

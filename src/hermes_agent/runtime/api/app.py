@@ -133,7 +133,7 @@ class LocalApi:
             *IncidentApi(self._runtime).table(),
             *DriftApi(self._runtime).table(),
             *JobApi(self._runtime).table(),
-            *self._runtime.faces.table(),
+            *self._runtime.services.table(),
         )
         return [
             Route(path, guarded(handler), methods=[method], name=handler.__name__)
@@ -242,7 +242,7 @@ class LocalApi:
         session = await self._session(request)
         new = body_of(await request.body(), NewChoice)
         self._runtime.refresh_settings()
-        choice = await self._runtime.choosing.choose(
+        choice = await self._runtime.model_selection.choose(
             session, new.model, new.effort, new.by, new.anyway
         )
         return reply(choice)
@@ -252,9 +252,9 @@ class LocalApi:
         self._runtime.note_activity()
         self._runtime.refresh_settings()
         if not asked.ask:
-            return reply({"model": self._runtime.choosing.full_name(asked.model)})
+            return reply({"model": self._runtime.model_selection.full_name(asked.model)})
         try:
-            return reply(await self._runtime.choosing.test(asked.model))
+            return reply(await self._runtime.model_selection.test(asked.model))
         except ModelError as error:  # it was not even asked
             told = error.kind, error.message, error.hint
             return reply(ModelProbe(asked.model, False, "", None, 0.0, Usage(), None, (), *told))
@@ -275,7 +275,7 @@ class LocalApi:
         if gone is not None and not found and not await store.costs("day", 0.0, None, session):
             raise gone
         budgets = self._runtime.settings.budgets
-        today = await self._runtime.choosing.spent_today()
+        today = await self._runtime.model_selection.spent_today()
         return reply({"costs": found, "today": today, "day_dollars": budgets.day_dollars})
 
     async def search(self, request: Request) -> Response:

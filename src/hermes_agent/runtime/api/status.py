@@ -27,5 +27,5 @@ async def of(runtime: "Runtime") -> dict[str, Any]:
         "learning": await runtime.learning.status() if well else None,
         "watch": await runtime.incidents.status(),
         "jobs": await runtime.jobs.status() if well else None,
-        **(await runtime.faces.status()),
+        **(await runtime.services.status()),
     }

@@ -95,8 +95,8 @@ class ModelSelection:
         models: ModelRegistry,
         uses: ModelRoles,
         store: Store,
-        desk: TurnScheduler,
-        purse: BudgetReservations,
+        turns: TurnScheduler,
+        reservations: BudgetReservations,
         clock: Clock,
         settings: Callable[[], Settings],
         redact: Callable[[str], str],
@@ -104,8 +104,8 @@ class ModelSelection:
         self._models = models
         self._uses = uses
         self._store = store
-        self._desk = desk
-        self._purse = purse
+        self._turns = turns
+        self._reservations = reservations
         self._clock = clock
         self._settings = settings
         self._redact = redact
@@ -133,7 +133,7 @@ class ModelSelection:
         if warning:
             return ModelSwitch(name, effort, False, warning)
         if (name, effort) != (session.model, session.effort):
-            await self._desk.add(session, ev.ModelChosen(name, effort, by))
+            await self._turns.add(session, ev.ModelChosen(name, effort, by))
         return ModelSwitch(name, effort, True)
 
     async def _loss(self, session: Session, name: str) -> str:
@@ -208,7 +208,7 @@ class ModelSelection:
             async for chunk in model.stream(request):
                 if isinstance(chunk, FailedAttemptUsage):
                     await pay(chunk if held.dollars is None else _at_most(chunk, model))
-                    if not await self._purse.covers(held):
+                    if not await self._reservations.covers(held):
                         raise ModelError("quota", "a try failed, and no budget is left for another")
                 elif isinstance(chunk, Reply):
                     await pay(chunk)
@@ -232,7 +232,7 @@ class ModelSelection:
         input, output = most_tokens(request), request.max_output
         assert output is not None
         bill = CostEstimate([(facts, input) for facts in model.ways.values()], output)
-        held = await self._purse.reserve(accounts, bill)
+        held = await self._reservations.reserve(accounts, bill)
         if isinstance(held, BudgetExceeded):
             limit, what = held.account.limit, held.account.what
             raise OverBudget(
@@ -276,7 +276,7 @@ class ModelSelection:
         """The title of a session whose first message begins with words that nobody has said."""
         lines = self._redact(said).strip().splitlines()
         if lines and not session.title:
-            await self._desk.add(session, ev.SessionTitled(lines[0].strip()))
+            await self._turns.add(session, ev.SessionTitled(lines[0].strip()))
 
     async def set_title(self, session: Session, talk_start: tuple[str, str]) -> None:
         """A title from how the session began, where a model for titles is named. What goes wrong
@@ -297,7 +297,7 @@ class ModelSelection:
             paid = ev.CostCharged(part.model, "titles", part.usage, part.cost)
             title = titles.title_of(self._redact(part.text)) if isinstance(part, Reply) else ""
             try:
-                await self._desk.add(session, paid, *([ev.SessionTitled(title)] if title else []))
+                await self._turns.add(session, paid, *([ev.SessionTitled(title)] if title else []))
             except NotFound:  # deleted meanwhile, which makes it no cheaper
                 await self._store.charge(part.model, "titles", part.usage, part.cost)
 

@@ -47,11 +47,11 @@ class PolicyShell:
 
     def __init__(self, runtime: "Runtime", session: Session, name: str, by: Actor) -> None:
         self.name = name
-        self.terminal = runtime.shelf.open_detached(session, name)
+        self.terminal = runtime.terminals.open_detached(session, name)
         self._runtime = runtime
         self._session = session
         self._by = by
-        self._kind = kind_of(runtime.shelf.place(name)).name
+        self._kind = kind_of(runtime.terminals.place(name)).name
         self._ran = 0
 
     async def run(self, command: str, seconds: float) -> CommandState:

@@ -133,27 +133,37 @@ class ToolServiceFactory:
 class _LazyToolServices:
     """Workers and tools that the agent wrote, for whoever may never use them."""
 
-    def __init__(self, lenders: ToolServiceFactory) -> None:
-        self._lenders = lenders
+    def __init__(self, tool_services: ToolServiceFactory) -> None:
+        self._tool_services = tool_services
 
     async def run(self, name: str, source: str, **how: Any) -> SandboxResult:
-        worked: SandboxResult = await self._lenders.workshop.run(name, source, **how)
+        worked: SandboxResult = await self._tool_services.workshop.run(name, source, **how)
         return worked
 
     async def make(self, name: str, code: str, call: Call | None, by: str = "") -> "ToolResult":
-        return await self._lenders.written.make(name, code, call, by)
+        return await self._tool_services.written.make(name, code, call, by)
 
     async def holds(self, name: str, digest: str) -> bool:
-        return self._lenders.has_written and await self._lenders.written.holds(name, digest)
+        return self._tool_services.has_written and await self._tool_services.written.holds(
+            name, digest
+        )
 
     def about(self) -> str:
-        return self._lenders.written.about() if self._lenders.has_written else ""
+        return self._tool_services.written.about() if self._tool_services.has_written else ""
 
     async def search(self, query: str) -> Sequence[ToolListing]:
-        return await self._lenders.written.search(query) if self._lenders.has_written else ()
+        return (
+            await self._tool_services.written.search(query)
+            if self._tool_services.has_written
+            else ()
+        )
 
     async def find(self, name: str) -> "Tool | None":
-        return await self._lenders.written.find(name) if self._lenders.has_written else None
+        return (
+            await self._tool_services.written.find(name)
+            if self._tool_services.has_written
+            else None
+        )
 
 
 async def _proxy(reach: EgressCheck) -> Proxy:

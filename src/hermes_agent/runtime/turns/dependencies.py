@@ -42,21 +42,21 @@ class TurnDependenciesFactory:
         self,
         runtime: "Runtime",
         tools: Sequence[Tool] | None,
-        shelf: TerminalPool,
+        pool: TerminalPool,
         gates: GateFactory,
         uses: ModelRoles,
-        purse: BudgetReservations,
-        lenders: ToolServiceFactory,
-        family: SubagentManager,
+        reservations: BudgetReservations,
+        tool_services: ToolServiceFactory,
+        subagents: SubagentManager,
     ) -> None:
         self._runtime = runtime
         self._tools = None if tools is None else {tool.name: tool for tool in tools}
-        self._shelf = shelf
+        self._pool = pool
         self._gates = gates
         self._uses = uses
-        self._purse = purse
-        self._lenders = lenders
-        self._family = family
+        self._reservations = reservations
+        self._tool_services = tool_services
+        self._subagents = subagents
         self._lent: dict[str, EmbeddedTools] = {}
 
     def lend(self, session: str, loan: EmbeddedTools) -> None:
@@ -106,21 +106,21 @@ class TurnDependenciesFactory:
                 [spec.name for spec in prompt.tools], own, builtin=with_builtin
             ),
             gate=self._gates.gate(session.policy, granted),
-            terminals=self._shelf.terminals(session),
+            terminals=self._pool.terminals(session),
             settings=with_share(runtime.settings, session),
             publish=runtime.bus.publish,
             redact=runtime.redact,
             results=runtime.home.results / session.id,
             clock=runtime.clock,
-            purse=self._purse,
+            reservations=self._reservations,
             actor=_actor(session, await self._job(session)),
             workspace=session.workspace,
-            places=self._shelf.kinds(session),
+            places=self._pool.kinds(session),
             secret=runtime.secret,
             http=_client,
-            lent=self._lenders.lent(
+            lent=self._tool_services.lent(
                 session,
-                self._family,
+                self._subagents,
                 runtime.learning.lent(session),
                 self._commanded(session),
                 runtime.jobs.lent(session),

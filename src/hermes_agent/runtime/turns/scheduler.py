@@ -175,13 +175,13 @@ class TurnScheduler:
         if end_of_turn is not None and end_of_turn.reason == "failed":
             log.warning("turn %s of %s failed: %s", turn.id, session.id, end_of_turn.error)
         if end_of_turn is not None and not self._closing:
-            after = asyncio.create_task(self._come_after(session, worker.talk))
+            after = asyncio.create_task(self._come_after(session, worker.conversation))
             self._afterwards.add(after)
             after.add_done_callback(self._came_after)
 
-    async def _come_after(self, session: Session, talk: ConversationState) -> None:
+    async def _come_after(self, session: Session, conversation: ConversationState) -> None:
         try:
-            await self._ended(session, talk)
+            await self._ended(session, conversation)
         except NotFound:
             if await self._is_there(session):
                 raise
@@ -202,17 +202,17 @@ class TurnScheduler:
     async def _worker(self, session: Session, turn: Turn) -> TurnWorker:
         while True:
             try:
-                talk = await self._conversation(session.id)
+                conversation = await self._conversation(session.id)
                 break
             except Degraded as trouble:
                 log.warning("session %s cannot be read: %s", session.id, trouble.message)
                 await asyncio.sleep(AGAIN_SECONDS)
-        worker = TurnWorker(await self._parts(session), turn, talk)
+        worker = TurnWorker(await self._parts(session), turn, conversation)
         if self._closing:
             worker.close()
         self._workers[session.id] = worker
         if not turn.resumed:  # tell listeners what `start_turn` wrote
-            for recorded in await self._store.events(session.id, talk.turn_began - 1):
+            for recorded in await self._store.events(session.id, conversation.turn_began - 1):
                 self._bus.publish(recorded)
         return worker
 
@@ -286,7 +286,7 @@ class TurnScheduler:
         """`names` are those that rules may know whoever answers by, beside `by`."""
         asking = next((one.session for one in await self._store.questions() if one.id == id), "")
         worker = await self._worker_of(asking)
-        if worker is not None and id in worker.talk.questions:
+        if worker is not None and id in worker.conversation.questions:
             return await worker.people.answer(id, answer, by, adopt, names)
         raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
 
@@ -296,7 +296,7 @@ class TurnScheduler:
         worker = await self._worker_of(at)
         if worker is None:
             return await self._decide_for_absent(at, effect, decision, by)
-        if any(call.effect == effect and call.parked for call in worker.talk.every):
+        if any(call.effect == effect and call.parked for call in worker.conversation.every):
             return await worker.people.decide(effect, decision, by)
         raise _no_parked(effect)
 
@@ -326,10 +326,12 @@ def _on_its_own(session: str) -> Iterator[None]:
 
 
 def _is_parked(worker: TurnWorker) -> bool:
-    waiting = {call.effect for call in worker.talk.every if call.parked and not call.decided}
+    waiting = {
+        call.effect for call in worker.conversation.every if call.parked and not call.decided
+    }
     # A call waits, too, as long as one that it has made does: what was made last comes first.
-    for call in reversed(worker.talk.inner):
+    for call in reversed(worker.conversation.inner):
         if call.effect in waiting:
             waiting.add(call.by)
-    open_calls = worker.talk.unfinished
+    open_calls = worker.conversation.unfinished
     return bool(open_calls) and all(call.effect in waiting for call in open_calls)

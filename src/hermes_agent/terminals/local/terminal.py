@@ -36,13 +36,13 @@ class LocalTerminal(PersistentTerminal):
     ) -> None:
         self._workspace = str(Path(workspace).resolve())
         folder = Spool(spool.absolute())
-        keeper = ShellDaemon(
+        daemon = ShellDaemon(
             folder,
             self._workspace,
             settings.idle_seconds,
             scrubbed(environment, settings.keep_environment),
         )
-        spot = LocalBackend(folder, keeper, self._workspace, settings.output_mb, clock)
+        spot = LocalBackend(folder, daemon, self._workspace, settings.output_mb, clock)
         super().__init__(spot, LocalFiles(self._workspace), settings, clock)
 
     @property
@@ -54,10 +54,10 @@ class LocalBackend:
     """The spool as files of this machine. All of it is quick."""
 
     def __init__(
-        self, spool: Spool, keeper: ShellDaemon, workspace: str, output_mb: int, clock: Clock
+        self, spool: Spool, daemon: ShellDaemon, workspace: str, output_mb: int, clock: Clock
     ) -> None:
         self._spool = spool
-        self._keeper = keeper
+        self._daemon = daemon
         self._workspace = workspace
         self._most = output_mb * 1_000_000
         self._clock = clock
@@ -78,18 +78,18 @@ class LocalBackend:
                 spool.lend(id, command.secrets)
             spool.put_text(id, command.text)
             if command.background:
-                await self._keeper.launch("job", id, str(self._most))
+                await self._daemon.launch("job", id, str(self._most))
             else:
-                await self._keeper.ready()
-                self._keeper.hand_in(f"run {id}")
-                return CommandStatus(known=True, keeper=True)
+                await self._daemon.ready()
+                self._daemon.hand_in(f"run {id}")
+                return CommandStatus(known=True, daemon=True)
         return self._look(id)
 
     async def look(self, id: str) -> CommandStatus:
         return self._look(id)
 
     async def wait(self, id: str, seconds: float) -> CommandStatus:
-        await self._keeper.wait(id, seconds)
+        await self._daemon.wait(id, seconds)
         return self._look(id)
 
     async def report(self, id: str, limit: int) -> CommandReport:
@@ -106,7 +106,7 @@ class LocalBackend:
         return [(id, report) for id, report in found if report.facts.kind]
 
     async def stop(self, id: str, why: Why) -> None:
-        await self._keeper.launch("stop", id, why)
+        await self._daemon.launch("stop", id, why)
 
     async def send(self, id: str, data: bytes) -> bool:
         deadline = self._clock() + SEND_SECONDS
@@ -138,16 +138,16 @@ class LocalBackend:
         return self._spool.same_boot()
 
     async def where(self) -> str:
-        return self._keeper.folder() or await asyncio.to_thread(self._keeper.last_folder)
+        return self._daemon.folder() or await asyncio.to_thread(self._daemon.last_folder)
 
     async def close(self) -> None:
-        if self._keeper.attach():
-            self._keeper.hand_in("end -")
-        self._keeper.detach()
+        if self._daemon.attach():
+            self._daemon.hand_in("end -")
+        self._daemon.detach()
 
     async def destroy(self) -> None:
         if self._spool.folder.exists():
-            await self._keeper.destroy()
+            await self._daemon.destroy()
             await asyncio.to_thread(shutil.rmtree, self._spool.folder)
 
     def _look(self, id: str) -> CommandStatus:
@@ -157,15 +157,15 @@ class LocalBackend:
         start = claim.start if claim is not None else self._clock()
         if end is None:
             held = claim is not None and claim.held
-            keeper = self._keeper.linked()
-            in_hand = keeper and not held and spool.now() == id
+            daemon = self._daemon.linked()
+            in_hand = daemon and not held and spool.now() == id
             size = spool.size(id) if held else 0
             # Asked again: who has just ended has left a result.
             end = spool.end(id)
             if end is None:
                 return CommandStatus(
                     known=spool.has(id, "c"), kind=kind, start=start, held=held,
-                    seconds=self._clock() - start, in_hand=in_hand, keeper=keeper,
+                    seconds=self._clock() - start, in_hand=in_hand, daemon=daemon,
                     begun=spool.has(id, "o"), size=size,
                 )  # fmt: skip
         code, ended = end

@@ -176,8 +176,8 @@ class RemoteAgentClient:
             try:
                 await self._transport.ready()
                 spool = await self._place()
-                keeper, porter = (f"{spool}/{_named(script)}" for script in SCRIPTS)
-                self._argv = [*BASH, porter, spool, keeper]
+                daemon, client = (f"{spool}/{_named(script)}" for script in SCRIPTS)
+                self._argv = [*BASH, client, spool, daemon]
                 channel = await self._transport.start([*self._argv, "listen"])
                 self._line = None if channel is None else _Line(channel, self._heard)
                 await self._greet()

@@ -20,8 +20,8 @@ TRIES = 3
 
 
 class RemoteFiles:
-    def __init__(self, porter: RemoteAgentClient) -> None:
-        self._porter = porter
+    def __init__(self, client: RemoteAgentClient) -> None:
+        self._client = client
 
     async def read(self, path: str) -> bytes:
         answer = await self._ask(path, "read", path, str(READ_BYTES))
@@ -115,9 +115,9 @@ class RemoteFiles:
         for left in reversed(range(TRIES)):
             try:
                 if data is None:
-                    answer = await self._porter.ask(verb, *arguments)
+                    answer = await self._client.ask(verb, *arguments)
                 else:
-                    answer = await self._porter.bulk(verb, *arguments, data=data)
+                    answer = await self._client.bulk(verb, *arguments, data=data)
                 break
             except ConnectionError as error:
                 if not left:

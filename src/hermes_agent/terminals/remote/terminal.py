@@ -52,13 +52,13 @@ class RemoteTerminal(PersistentTerminal):
             environment,
         )  # fmt: skip
         spot = RemoteBackend(transport, session, greeting, folder / "spool", lasting=lasting)
-        self._porter = spot.porter
-        super().__init__(spot, RemoteFiles(spot.porter), settings, clock, most)
+        self._client = spot.client
+        super().__init__(spot, RemoteFiles(spot.client), settings, clock, most)
 
     @property
     def workspace(self) -> str:
         """As it was given until the place was reached for the first time; absolute from then."""
-        return self._porter.workspace
+        return self._client.workspace
 
 
 class RemoteBackend:
@@ -66,7 +66,7 @@ class RemoteBackend:
         self, transport: Transport, session: str, greeting: Handshake, note: Path, *, lasting: bool
     ) -> None:
         self._transport = transport
-        self.porter = RemoteAgentClient(transport, session, greeting, note, self._heard)
+        self.client = RemoteAgentClient(transport, session, greeting, note, self._heard)
         self._lasting = lasting
         self._waiting: dict[str, list[asyncio.Future[CommandStatus]]] = {}
         self._told: dict[str, CommandReport] = {}
@@ -77,18 +77,18 @@ class RemoteBackend:
         self._destroyed = False
 
     def path(self, id: str) -> str:
-        return f"{self.porter.spool}/{id}.o"
+        return f"{self.client.spool}/{id}.o"
 
     def pause(self, looks: int, *, news: bool) -> float:
         first, most = NEWS_SECONDS if news else LOOK_SECONDS
-        if not self.porter.pushes:
+        if not self.client.pushes:
             first, most = POLL_SECONDS
         return min(most, first * 1.5 ** min(looks, 50))
 
     async def begin(self, command: ShellCommand) -> CommandStatus:
         id, text = command.id, command.text.encode()
-        await self.porter.reach()
-        await self.porter.adopt()
+        await self.client.reach()
+        await self.client.adopt()
         self._texts[id] = command.text  # its end may be told before the answer is read
         follows = len(text) <= LINE_BYTES
         if not follows:
@@ -109,7 +109,7 @@ class RemoteBackend:
         return _facts((await self._ask("look", id)).words)
 
     async def wait(self, id: str, seconds: float) -> CommandStatus:
-        if not self.porter.pushes:
+        if not self.client.pushes:
             await asyncio.sleep(seconds)
             return await self.look(id)
         told: asyncio.Future[CommandStatus] = asyncio.get_running_loop().create_future()
@@ -190,20 +190,20 @@ class RemoteBackend:
         await self._ask("remove", id)
 
     async def trusted(self) -> bool:
-        await self.porter.reach()
-        return self.porter.trusted
+        await self.client.reach()
+        return self.client.trusted
 
     async def where(self) -> str:
         return (await self._ask("where")).blocks[0].decode("utf-8", "surrogateescape")
 
     async def close(self) -> None:
-        if self.porter.connected:
+        if self.client.connected:
             try:
                 going = any(one.facts.phase == "running" for _, one in await self.background())
                 await self._ask("end")
             except (ConnectionError, HermesError):
                 going = True  # nobody knows
-            await self.porter.disconnect()
+            await self.client.disconnect()
             if not going:
                 await self._transport.rest()
         await self._transport.close()
@@ -214,7 +214,7 @@ class RemoteBackend:
             if self._lasting:
                 await self._destroy_there()
         finally:
-            await self.porter.drop()
+            await self.client.drop()
             await self._transport.destroy()
 
     async def _destroy_there(self) -> None:
@@ -224,10 +224,10 @@ class RemoteBackend:
             await self._ask("destroy")
 
     async def _ask(self, verb: str, *arguments: str | bytes) -> AgentAnswer:
-        return _good(await self.porter.ask(verb, *arguments))
+        return _good(await self.client.ask(verb, *arguments))
 
     async def _bulk(self, verb: str, *arguments: str | bytes, data: bytes) -> AgentAnswer:
-        return _good(await self.porter.bulk(verb, *arguments, data=data))
+        return _good(await self.client.bulk(verb, *arguments, data=data))
 
     def _heard(self, line: str, blocks: list[bytes]) -> None:
         id, *words = line.split()
@@ -246,7 +246,7 @@ class RemoteBackend:
 
 
 def _facts(words: Sequence[str]) -> CommandStatus:
-    known, code, end, start, kind, held, why, hand, keeper, begun, size, now = words[:12]
+    known, code, end, start, kind, held, why, hand, daemon, begun, size, now = words[:12]
     started = now if start == "-" else start
     return CommandStatus(
         known=known == "1",
@@ -257,7 +257,7 @@ def _facts(words: Sequence[str]) -> CommandStatus:
         held=held == "1",
         why="" if why == "-" else why,
         in_hand=hand == "1",
-        keeper=keeper == "1",
+        daemon=daemon == "1",
         begun=begun == "1",
         size=int(size),
     )

@@ -181,7 +181,7 @@ class McpConnectionPool:
         self, name: str, settings: McpServerSettings, workspace: str
     ) -> "McpConnection":
         def told(facts: ServerFacts) -> None:
-            self._world.shelf.put(name, facts)
+            self._world.cache.put(name, facts)
 
         async with self._starting:
             # It loads the SDK, which takes a second that the others need not wait for.

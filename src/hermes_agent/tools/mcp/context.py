@@ -13,7 +13,7 @@ from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 class McpContext(Struct, frozen=True):
     folder: Path
     """The home."""
-    shelf: CatalogueCache
+    cache: CatalogueCache
     secret: Callable[[str], str]
     environ: Mapping[str, str]
     clock: Clock
@@ -21,7 +21,7 @@ class McpContext(Struct, frozen=True):
     """Told every token as soon as it is known, so that it is taken out of all that is kept."""
 
     def token_file(self, name: str) -> Path:
-        return self.folder / "credentials" / self.shelf.path(name, ".mcp").name
+        return self.folder / "credentials" / self.cache.path(name, ".mcp").name
 
 
 class NotDone(Exception):

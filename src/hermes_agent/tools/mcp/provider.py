@@ -38,8 +38,8 @@ class Servers:
         learn: Callable[[str, str], None] = lambda _label, _secret: None,
     ) -> None:
         self._settings = settings
-        self._shelf = CatalogueCache(folder / "mcp")
-        self.world = McpContext(folder, self._shelf, secret, environ, clock, learn)
+        self._cache = CatalogueCache(folder / "mcp")
+        self.world = McpContext(folder, self._cache, secret, environ, clock, learn)
         self._links = McpConnectionPool(self._enabled, self.world)
         self._index = Index()
 
@@ -93,7 +93,7 @@ class Servers:
     def known(self, name: str) -> ServerFacts | None:
         """What is remembered of a server; reaches nobody."""
         settings = self._enabled().get(name)
-        return self._shelf.get(name, settings) if settings is not None else None
+        return self._cache.get(name, settings) if settings is not None else None
 
     def connected(self, name: str) -> bool:
         return self._links.connected(name)
@@ -113,7 +113,7 @@ class Servers:
 
     def _indexed(self) -> Index:
         enabled = self._enabled()
-        seen = {name: self._shelf.get(name, settings) for name, settings in enabled.items()}
+        seen = {name: self._cache.get(name, settings) for name, settings in enabled.items()}
         self._index.update(
             {name: (enabled[name], facts) for name, facts in seen.items() if facts is not None}
         )

@@ -233,8 +233,8 @@ def _without(entity: Entity, word: str, ours: str, me: Me) -> str | None:
     if entity.type == "text_mention":
         return "" if entity.user is not None and entity.user.id == me.id else None
     if entity.type == "bot_command":
-        command, at, whom = word.partition("@")
-        meant = f"@{whom}".lower() == ours if at else not me.sees_all
+        command, at, name = word.partition("@")
+        meant = f"@{name}".lower() == ours if at else not me.sees_all
         return command if meant else None
     return None
 

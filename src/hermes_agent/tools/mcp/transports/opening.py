@@ -63,7 +63,7 @@ async def _opened(
     workspace: str,
     auth: "httpx2.Auth | None",
 ) -> tuple[McpConnection, ServerFacts]:
-    log = Log(world.shelf.path(name, ".log")) if settings.command else None
+    log = Log(world.cache.path(name, ".log")) if settings.command else None
     facts = ServerFacts(settings_key(settings), world.clock(), "", "")
     connection = McpConnection(
         name,
