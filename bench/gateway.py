@@ -18,6 +18,7 @@ from hermes_agent.gateway.channel import ChannelContext, Manifest, Settings
 from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import Domains
 
 NAME = "bench"
 MESSAGES = 2_000
@@ -114,8 +115,8 @@ def _child(home: Path, what: str) -> dict[str, float]:
 async def _run(home: Path, what: str) -> dict[str, float]:
     services: list[Gateway] = []
 
-    def face(runtime: Runtime) -> Gateway:
-        services.append(Gateway(runtime, book=ChannelRegistry({NAME: MANIFEST})))
+    def face(domains: Domains) -> Gateway:
+        services.append(Gateway(domains, book=ChannelRegistry({NAME: MANIFEST})))
         return services[0]
 
     runtime = Runtime(home, {}, services=(face,))
@@ -168,27 +169,31 @@ async def _talk(wire: Wire, count: int, chats: int) -> float:
 
 async def _bind(runtime: Runtime, home: Path) -> None:
     """Chats as they are when they have been talked in before."""
-    session = await runtime.open_session(workspace=str(home.parent))
-    prompt = await runtime.store.prompt(session.prompt)
+    session = await runtime.sessions.open_session(workspace=str(home.parent))
+    prompt = await runtime.context.store.prompt(session.prompt)
 
     async def one(number: int) -> None:
         new = NewSession(str(home.parent), "sandbox", session.model, NAME)
-        opened = await runtime.store.open_session(new, prompt)
-        told = await runtime.store.last_number(opened.id)
+        opened = await runtime.context.store.open_session(new, prompt)
+        told = await runtime.context.store.last_number(opened.id)
         bond = ChatBinding(f"{number:020x}", opened.id, Chat(NAME, f"c{number}"), told)
-        await runtime.store.gateway.save_binding(bond)
+        await runtime.context.store.gateway.save_binding(bond)
 
     for first in range(0, IDLE_CHATS, AT_ONCE):
         await asyncio.gather(*(one(number) for number in range(first, first + AT_ONCE)))
 
 
 async def _directly(runtime: Runtime, home: Path) -> float:
-    sessions = [await runtime.open_session(workspace=str(home.parent)) for _ in range(BUSY_CHATS)]
+    sessions = [
+        await runtime.sessions.open_session(workspace=str(home.parent)) for _ in range(BUSY_CHATS)
+    ]
 
     async def chat(number: int) -> None:
         for message in range(MESSAGES // BUSY_CHATS):
-            await runtime.submit(sessions[number], SessionMessage(f"m{message}", f"hi {message}"))
-            await runtime.at_rest(sessions[number].id)
+            await runtime.sessions.submit(
+                sessions[number], SessionMessage(f"m{message}", f"hi {message}")
+            )
+            await runtime.sessions.at_rest(sessions[number].id)
 
     began = time.perf_counter()
     await asyncio.gather(*(chat(number) for number in range(BUSY_CHATS)))

@@ -97,10 +97,12 @@ async def _turn(folder: Path, model: str, tools: Sequence[Tool] | None, name: st
     runtime = Runtime(folder / "home", {"PATH": "/usr/bin:/bin"}, settings=settings, tools=tools)
     taken: list[float] = []
     asked = 0.0
-    with runtime.bus.listen() as listener:
+    with runtime.context.bus.listen() as listener:
         await runtime.start()
-        session = await runtime.open_session(workspace=str(folder), model=model, policy="sandbox")
-        await runtime.submit(session, SessionMessage("1", "go"))
+        session = await runtime.sessions.open_session(
+            workspace=str(folder), model=model, policy="sandbox"
+        )
+        await runtime.sessions.submit(session, SessionMessage("1", "go"))
         while (heard := await listener.next()) is not None:
             match heard.event:
                 case ev.Replied():

@@ -178,7 +178,7 @@ async def _resume(folder: Path) -> tuple[float, float]:
     floor = time.perf_counter() - began
     settings = Settings(loop=LoopSettings(max_steps=3 * STEPS))
     runtime = Runtime(folder, {}, settings=settings, tools=[tool])
-    with runtime.bus.listen() as listener:
+    with runtime.context.bus.listen() as listener:
         began = time.perf_counter()
         await runtime.start()
         while True:
@@ -187,7 +187,7 @@ async def _resume(folder: Path) -> tuple[float, float]:
             if isinstance(heard.event, ev.ModelRequested):
                 break
         taken = time.perf_counter() - began
-        await runtime.interrupt(session.id)
+        await runtime.sessions.interrupt(session.id)
         while not isinstance(heard.event, ev.TurnFinished):
             heard = await listener.next()
             assert heard is not None

@@ -12,12 +12,12 @@ from hermes_agent.core.effects import ApprovalRequirement, Effect, Verdict
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tools import Permit, Tool, ToolContext
+from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.network.egress import guarded_client
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.tools.builtin import load_tools
-from hermes_agent.runtime.unavailable import UnavailableTerminal
 from hermes_agent.terminals.local.terminal import LocalTerminal
 from tests.support.gates import Says
 from tests.support.turns import Bench, bench

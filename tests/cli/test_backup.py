@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.runtime.home.backup import check_backup, restore_backup
+from hermes_agent.runtime.backup import check_backup, restore_backup
 from tests.support.cli import House
 
 

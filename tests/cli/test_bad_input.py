@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from hermes_agent.runtime.home.backup import owned
-from hermes_agent.runtime.home.home import Home
+from hermes_agent.host.home import Home
+from hermes_agent.runtime.backup import owned
 from tests.support.cli import House
 
 

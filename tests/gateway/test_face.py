@@ -19,8 +19,10 @@ from hermes_agent.gateway.channel import ChannelContext, Manifest, SettingField,
 from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.api.app import build_app
+from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.doctor import channels
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import Domains
 from tests.support.awake_loop import no_time
 from tests.support.loop_channel import LoopChannel, manifest
 from tests.support.loop_platform import LoopPlatform
@@ -54,6 +56,7 @@ class Desk:
         self.home = home
         self.platform = platform
         self.gateway: Gateway
+        self.runtime: Runtime
         script = home.parent / "echo.json"
         script.write_text(
             json.dumps({"turns": [{"when": "", "replies": [{"say": "You said ", "echo": True}]}]})
@@ -104,11 +107,11 @@ async def desk(
         one = Desk(home, platform)
         one.set(**{name: one.account(name) for name in channels})
 
-        def face(runtime: Runtime) -> Gateway:
-            one.gateway = Gateway(runtime, book=made_of or book())
+        def face(domains: Domains) -> Gateway:
+            one.gateway = Gateway(domains, book=made_of or book())
             return one.gateway
 
-        runtime = Runtime(home, {}, services=(face,))
+        one.runtime = runtime = Runtime(home, {}, services=(face,))
         await runtime.start()
         try:
             yield one
@@ -213,7 +216,7 @@ async def test_where_it_is_announced_can_be_said(tmp_path: Path, named: list[str
 async def test_routes_show_prove_and_try_again(tmp_path: Path) -> None:
     async with desk(tmp_path, "alpha", "beta") as one:
         await one.becomes("alpha", "up")
-        app = build_app(one.gateway.runtime, lambda: None)
+        app = build_app(one.runtime, lambda: None)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://home") as api:
             tested = (await api.post("/v1/gateway/alpha/test")).json()
@@ -286,7 +289,7 @@ async def test_channels_are_looked_at_only_when_the_settings_have_changed(tmp_pa
         await one.becomes("alpha", "up")
         asked = terminals.asked
         for _ in range(5):
-            one.gateway.runtime.refresh_settings()
+            one.gateway.context.refresh_settings()
             await one.gateway.follow()
         assert terminals.asked == asked
         one.set(alpha=one.account("alpha", home="ops"))
@@ -306,13 +309,13 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
             )
         )
         await ledger.not_sent(first.id, "no such chat", None, doubtful=False)
-        status = await one.gateway.runtime.status()
+        status = await runtime_status(one.runtime)
         assert status["gateway"]["left"] == {"alpha": {"waiting": 1, "dead": 1, "set_aside": 0}}
         said = status_lines(status["gateway"])
         assert any("alpha: not set up, with 1 waiting, 1 given up" in line for line in said)
-        told = list(channels.look(one.gateway.runtime.settings, status))
+        told = list(channels.look(one.gateway.context.settings, status))
         assert any("alpha is not set up any more" in what for _, what, _ in told)
-        transport = httpx.ASGITransport(build_app(one.gateway.runtime, lambda: None))
+        transport = httpx.ASGITransport(build_app(one.runtime, lambda: None))
         async with httpx.AsyncClient(transport=transport, base_url="http://home") as api:
             listed = (await api.get("/v1/gateway/dead")).json()
             assert [row["id"] for row in listed["left"]] == [str(second.id)]

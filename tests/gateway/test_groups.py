@@ -33,7 +33,7 @@ async def test_where_nobody_of_a_group_may_answer_the_owners_are_asked_at_home(
             await r.hears("yes: ada", chat)
         await r.rest()
         assert not any(one.buttons for one in r.pad.sent.values())
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         answers = [
             one for one in await r.house.journal(session) if isinstance(one, ev.QuestionAnswered)
         ]
@@ -62,7 +62,7 @@ async def test_who_comes_later_is_asked_then(tmp_path: Path) -> None:
         await r.know("ada", name="ada")
         await r.say("/queue")
         await r.say("who decides?", "bob", chat="g", group=True)
-        r.runtime.bus.publish(
+        r.runtime.context.bus.publish(
             ev.Recorded("nobody", 0, 0.0, ev.ApprovalGiven("nothing", "nobody"))
         )  # anything that is decided makes it look again
         await r.hears("touch made", "with-ada")

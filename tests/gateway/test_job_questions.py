@@ -6,6 +6,7 @@ from typing import Any
 
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings.root import ApprovalSettings
+from hermes_agent.runtime.api.status import status as runtime_status
 from tests.gateway.test_telling import asking, rule
 from tests.support.awake_loop import pass_time
 from tests.support.house import script, until
@@ -21,11 +22,11 @@ async def begun(r: Room, *deliver: str, origin: str = "", **more: Any) -> Run:
 
 async def in_state(r: Room, run: Run, state: str, error: str = "") -> Run:
     async def there() -> bool:
-        now = await r.runtime.store.jobs.run(run.id)
+        now = await r.runtime.context.store.jobs.run(run.id)
         return now.state == state and error in now.error
 
     await until(there)
-    return await r.runtime.store.jobs.run(run.id)
+    return await r.runtime.context.store.jobs.run(run.id)
 
 
 async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_pat
         assert "`maker` (job)" in asked
         waits = await in_state(r, run, "running", "it waits for an answer: terminal")
         assert "touch made" in waits.error
-        (shown,) = (await r.runtime.status())["jobs"]["running"]
+        (shown,) = (await runtime_status(r.runtime))["jobs"]["running"]
         assert shown["waits"] == waits.error
         assert not any("touch" in one for one in r.texts("ops"))
         ticks.now += 3.5  # as long as people take: that is not the job's time
@@ -47,7 +48,7 @@ async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_pat
         done = await in_state(r, run, "done")
         assert (done.error, done.output) == ("", "It is made")
         await r.hears("It is made", "with-ada")
-        session = await r.runtime.store.session(done.session)
+        session = await r.runtime.context.store.session(done.session)
         assert session.title == "maker"
 
 
@@ -66,7 +67,7 @@ async def test_the_time_until_the_answer_is_none_of_the_work_after_it(tmp_path: 
         ticks.now += 20.0
 
         async def counted() -> bool:
-            now = await r.runtime.store.jobs.run(run.id)
+            now = await r.runtime.context.store.jobs.run(run.id)
             return (now.heartbeat or 0.0) - (now.began or 0.0) >= 20.0
 
         await until(counted)
@@ -119,7 +120,7 @@ async def test_a_job_without_people_is_refused_at_once(tmp_path: Path) -> None:
     async with room(tmp_path, model) as r:
         run = await begun(r)
         assert (await in_state(r, run, "done")).output == "I did without"
-        assert await r.runtime.store.gateway.deliveries() == []
+        assert await r.runtime.context.store.gateway.deliveries() == []
 
 
 async def test_a_question_in_words_is_answered_by_its_id(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ async def test_a_question_in_words_is_answered_by_its_id(tmp_path: Path) -> None
         short = asked.rpartition("/answer ")[2].split()[0]
         await r.say(f"/answer {short} sda", "ada", chat="ops")
         done = await in_state(r, run, "done")
-        events = await r.runtime.store.events(done.session)
+        events = await r.runtime.context.store.events(done.session)
         assert any("sda" in str(one.event) for one in events)
 
 
@@ -143,7 +144,7 @@ async def test_what_a_run_may_spend_is_nobody_asked_about(tmp_path: Path) -> Non
         rule(tmp_path, "allow")
         run = await begun(r, tokens=10)
         assert "tokens of this turn" in (await in_state(r, run, "failed")).error
-        assert await r.runtime.store.questions() == []
+        assert await r.runtime.context.store.questions() == []
 
 
 async def test_the_title_of_a_group_is_what_somebody_said(tmp_path: Path) -> None:
@@ -152,5 +153,5 @@ async def test_the_title_of_a_group_is_what_somebody_said(tmp_path: Path) -> Non
         await r.say("/new", "ada", chat="g", group=True)
         await r.say("who is on call?\nplease", "ada", chat="g", group=True)
         await r.rest()
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         assert session.title == "who is on call?"

@@ -13,6 +13,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import Domains
 from tests.support.moved_time import until
 
 DATA = """\
@@ -83,8 +84,8 @@ async def spool(tmp_path: Path, code: str = CODE, **channels: Any) -> AsyncItera
     (home / "config.yaml").write_text(json.dumps(config))
     made: list[Gateway] = []
 
-    def face(runtime: Runtime) -> Gateway:
-        made.append(Gateway(runtime))
+    def face(domains: Domains) -> Gateway:
+        made.append(Gateway(domains))
         return made[0]
 
     runtime = Runtime(home, {}, services=(face,))
@@ -155,7 +156,7 @@ async def test_what_others_could_have_written_is_not_run(tmp_path: Path, spoil: 
     async with spool(tmp_path, code) as gateway:
         folder = tmp_path / "home" / "channels" / "spool"
         spoil(folder)
-        config = gateway.runtime.home.config
+        config = gateway.context.home.config
         new = {**json.loads(config.read_text()), "channels": {"spool": given(tmp_path)}}
         config.write_text(json.dumps(new))
         await until(lambda: gateway.busy)

@@ -18,7 +18,7 @@ def model(folder: Path, *turns: dict[str, Any]) -> str:
 
 
 async def taken(r: Room) -> list[str]:
-    (session,) = await r.runtime.store.sessions()
+    (session,) = await r.runtime.context.store.sessions()
     events = await r.house.journal(session)
     return [one.text for one in events if isinstance(one, ev.MessageTaken)]
 
@@ -42,7 +42,7 @@ async def test_a_turn_that_failed_goes_on_and_does_nothing_twice(tmp_path: Path)
         first, second = await taken(r)
         assert first == "make it"
         assert second.startswith("(Your last turn did not come to its end (failed: ")
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         assert (Path(session.workspace) / "made").read_text() == "once\n"
 
 

@@ -50,9 +50,9 @@ async def test_nothing_that_arrives_breaks_the_router(
         await r.know("ada")
         await r.know("bob", role="member")
         for arrived in many:
-            kept = await r.runtime.store.gateway.add_inbound(clean(arrived))
+            kept = await r.runtime.context.store.gateway.add_inbound(clean(arrived))
             if kept is not None:
                 dealt = await r.router.handle(kept)
-                await r.runtime.store.gateway.dealt(kept.number, *dealt)
-        assert not await r.runtime.store.gateway.new()
+                await r.runtime.context.store.gateway.dealt(kept.number, *dealt)
+        assert not await r.runtime.context.store.gateway.new()
         await r.rest()

@@ -30,7 +30,7 @@ async def test_a_file_that_was_made_is_sent_here(tmp_path: Path) -> None:
             "The report", "report.csv", b"a,b\n",
         )  # fmt: skip
         assert sent.chat.chat == "with-ada"
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         finished = [
             one for one in await r.house.journal(session) if isinstance(one, ev.CallFinished)
         ]
@@ -46,7 +46,7 @@ async def test_other_chats_ask_first_and_are_named_to_the_rules(tmp_path: Path) 
         await r.press("Yes")
         await r.hears("psst", "other")
         await r.hears("Sent", "with-ada")
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         judged = [one for one in await r.house.journal(session) if isinstance(one, ev.CallJudged)]
         assert judged[0].facts.actor.source == "pad"
 
@@ -59,7 +59,7 @@ async def test_where_nothing_leads_is_said_to_the_model(tmp_path: Path) -> None:
         await r.know("ada")
         await r.say("go")
         await r.hears("Sent")
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         told = [one for one in await r.house.journal(session) if isinstance(one, ev.CallFinished)]
         told.sort(key=lambda one: one.call_id)  # they are made side by side
         assert [one.ok for one in told] == [False, False, False]
@@ -70,7 +70,7 @@ async def test_where_nothing_leads_is_said_to_the_model(tmp_path: Path) -> None:
 
 async def test_a_session_of_no_chat_has_no_here(tmp_path: Path) -> None:
     async with room(tmp_path, sending(tmp_path, {"text": "x"})) as r:
-        session = await r.house.open(r.runtime.settings.model)
+        session = await r.house.open(r.runtime.context.settings.model)
         events = await r.house.say(session, "go")
         (told,) = [one for one in events if isinstance(one, ev.CallFinished)]
         assert "belongs to no chat" in told.text

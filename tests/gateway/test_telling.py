@@ -86,7 +86,7 @@ async def test_a_journal_that_is_damaged_keeps_no_other_chat_from_hearing(tmp_pa
             await r.know(person)
             await r.say("hi", person)
         await until_idle(r)
-        first = (await r.runtime.store.sessions())[0]
+        first = (await r.runtime.context.store.sessions())[0]
     blobs = tmp_path / "home" / "blobs"
     lost = blobs.rename(blobs.with_name("lost"))
     async with room(tmp_path, script(tmp_path, "n", {"say": "Hello"})) as r:
@@ -94,14 +94,14 @@ async def test_a_journal_that_is_damaged_keeps_no_other_chat_from_hearing(tmp_pa
         await r.say("hi", "dora", id="d1")
         await r.hears("Hello", "with-dora")
         assert first.id in {
-            one.session for one in await r.runtime.store.gateway.bindings(behind=True)
+            one.session for one in await r.runtime.context.store.gateway.bindings(behind=True)
         }
     lost.rename(blobs)
 
 
 async def until_idle(r: Room) -> None:
     async def idle() -> bool:
-        return not r.runtime.working
+        return not r.runtime.sessions.working
 
     await until(idle)
 
@@ -114,7 +114,7 @@ async def test_an_answer_is_shown_while_it_is_written_and_then_stands_in_its_pla
     async with room(tmp_path, model, pace=0.02) as r:
         await r.know("ada")
         session = await talk(r)
-        bus = r.runtime.bus
+        bus = r.runtime.context.bus
         await r.say("go")
         await r.is_held()
         for piece in (
@@ -139,7 +139,7 @@ async def talk(r: Room) -> str:
     """A session that has begun."""
     await r.say("/queue")
     await r.hears("wait for")
-    (session,) = await r.runtime.store.sessions()
+    (session,) = await r.runtime.context.store.sessions()
     return session.id
 
 
@@ -154,7 +154,7 @@ async def test_a_platform_that_takes_no_drafts_gets_the_answer(tmp_path: Path) -
         await r.say("hi")
         await r.is_held()
         for _ in range(20):
-            r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
+            r.runtime.context.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
             await asyncio.sleep(0)
 
         async def tried() -> bool:
@@ -164,7 +164,7 @@ async def test_a_platform_that_takes_no_drafts_gets_the_answer(tmp_path: Path) -
         await r.let_go()
 
         async def told() -> bool:
-            return bool(await r.runtime.store.gateway.deliveries(key=f"{session}/"))
+            return bool(await r.runtime.context.store.gateway.deliveries(key=f"{session}/"))
 
         await until(told)
         r.pad.trouble = None
@@ -204,7 +204,7 @@ async def test_consent_is_given_by_words_where_there_are_no_buttons(tmp_path: Pa
         await r.hears("no such question")
         await r.say(f"/deny {id}")
         await r.hears("It is made")  # what the script says next
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         answers = [
             one for one in await r.house.journal(session) if isinstance(one, ev.QuestionAnswered)
         ]
@@ -226,7 +226,7 @@ async def test_members_do_not_give_consent_and_the_owners_are_asked_at_home(
         await r.say("make it", "bob")
         await r.hears("I wait", "with-bob")
         asked = await r.hears("touch made", "ops")
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         assert "in `pad:with-bob`" in asked
         assert f"Session `{session.id}`, `make it`" in asked
         assert "would add this rule" in asked
@@ -243,12 +243,12 @@ async def test_owners_are_asked_in_their_own_chats_where_there_is_no_home(tmp_pa
     model = asking(tmp_path)
     given = {"owners": ["eve"], "allow": ["bob"]}
     async with room(tmp_path, model, policy="chats", channel=given, telling=False) as r:
-        asks = ApprovalRouter(r.runtime, r.pad, r.router.ids)
+        asks = ApprovalRouter(r.runtime.domains, r.pad, r.router.ids)
         await r.know("carl", role="member")
         await r.say("make it", "bob")
 
         async def open_ones() -> Any:
-            return await r.runtime.store.questions()
+            return await r.runtime.context.store.questions()
 
         await until(open_ones)
         (question,) = await open_ones()
@@ -308,7 +308,7 @@ async def test_a_question_of_the_agents_is_answered_by_a_message(tmp_path: Path)
         await r.hears("Which size?")
         await r.press("big")
         await r.hears("Thanks")
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         events = await r.house.journal(session)
         assert [one.answer for one in events if isinstance(one, ev.QuestionAnswered)] == [
             "blue",
@@ -326,9 +326,9 @@ async def test_a_message_beside_the_answer_is_not_taken_for_it_when_handled_agai
         await r.know("ada")
         await r.say("paint it")
         await r.hears("Which colour?")
-        (session,) = await r.runtime.store.sessions()
+        (session,) = await r.runtime.context.store.sessions()
         beside = InboundMessage("m9", Chat("pad", "with-ada"), Person("ada"), "and green")
-        kept = await r.runtime.store.gateway.add_inbound(beside)
+        kept = await r.runtime.context.store.gateway.add_inbound(beside)
         assert kept is not None
         await r.say("blue")
         await r.hears("Thanks")
@@ -362,7 +362,7 @@ async def test_a_draft_that_hangs_holds_up_no_other_chat(tmp_path: Path) -> None
         r.pad.slow = hang
         await r.say("hold on")
         await r.is_held()
-        r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
+        r.runtime.context.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
         await hangs.wait()
         await r.let_go()
         await until_idle(r)
@@ -379,7 +379,7 @@ async def test_a_platform_on_which_typing_hangs_delays_no_answer(tmp_path: Path)
         session = await talk(r)
         typed, r.pad.hung = r.pad.typed, asyncio.Event()
         for event in (ev.TurnStarted(1), ev.TextArrived("He ")):
-            r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, event))
+            r.runtime.context.bus.publish(ev.Recorded(session, 0, 0.0, event))
         await r.hears("He …")
         assert r.pad.typed == typed
         r.pad.hung.set()

@@ -92,7 +92,7 @@ async def test_a_short_token_is_no_token(tmp_path: Path) -> None:
 async def test_nobody_decides_by_webhook(tmp_path: Path) -> None:
     channels = {"webhook": {"owners": ["ann"], "allow": ["bob"]}}
     async with house(tmp_path, channels=channels) as made:
-        people = IdentityResolver(made.runtime, PseudonymHasher.open(tmp_path))
+        people = IdentityResolver(made.runtime.context, PseudonymHasher.open(tmp_path))
         chat = Chat("webhook", "x")
         for person, role in (
             (Person("ann"), "owner"),

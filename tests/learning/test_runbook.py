@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.skills import Check, Expectation, Runbook, RunStep
-from hermes_agent.learning.runbooks.parse import load
+from hermes_agent.learning.skills.runbook import load
 
 WHOLE = r"""
 when:

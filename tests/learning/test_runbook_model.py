@@ -20,8 +20,8 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.skills import Expectation, Runbook
-from hermes_agent.learning.runbooks.model import OPENING, RunbookModel
-from hermes_agent.learning.runbooks.parse import load
+from hermes_agent.learning.skills.runbook import load
+from hermes_agent.models.runbook import OPENING, RunbookModel
 from hermes_agent.models.scripted import ScriptedModel
 
 BEGIN = UserMessage(f"{OPENING}\n\nRestart the server.")

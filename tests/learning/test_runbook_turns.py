@@ -13,8 +13,8 @@ from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage, Us
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.skills import ActivatedSkill, SkillLimits
-from hermes_agent.learning.runbooks.model import OPENING
-from hermes_agent.learning.runbooks.parse import load
+from hermes_agent.learning.skills.runbook import load
+from hermes_agent.models.runbook import OPENING
 from hermes_agent.models.scripted import ScriptedModel
 from tests.support.turns import Bench, bench
 

@@ -8,10 +8,10 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tool_services import OpenedSkill, ToolServices
+from hermes_agent.learning.service import Learning
+from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 from hermes_agent.learning.tools import skill
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.runtime.learned import KnowledgeToolBackend
-from hermes_agent.runtime.learning import Learning
 from tests.support.families import answers, call, say, shell
 from tests.support.pupils import pupil, skill_text
 from tests.support.turns import bench
@@ -68,12 +68,12 @@ async def test_what_is_shown_of_a_skill_is_what_was_written_down(tmp_path: Path)
     (tmp_path / "desk").mkdir()
     async with pupil(tmp_path) as h, bench(tmp_path / "desk", model, tools=[skill]) as b:
         await h.skill("a", skill_text("a", body="The first way."))
-        first = await h.runtime.store.knowledge.skill("a")
+        first = await h.runtime.context.store.knowledge.skill("a")
         second = skill_text("a", body="The second way.")
         b.lent = ToolServices(learned=Edited(h.runtime.learning, second))
         await b.say("go")
         (intended,) = [o for o in await b.events() if isinstance(o, ev.CallIntended)]
         (opened,) = [o for o in await b.events() if isinstance(o, ev.CallFinished)]
-        assert (await h.runtime.store.knowledge.skill("a")).digest != first.digest
+        assert (await h.runtime.context.store.knowledge.skill("a")).digest != first.digest
         assert intended.note["opened"]["digest"] == first.digest
         assert "The first way." in opened.text

@@ -38,7 +38,7 @@ def careless(case: Case, service: str, todo: str) -> list[Line]:
 async def answered(folder: Path, case: Case, todo: str) -> tuple[Incident, list[str]]:
     """The incident after the model did this, and why its word was not taken."""
     async with pupil(folder, policy="drill") as h:
-        boxes = h.runtime.home.path / "drills"
+        boxes = h.runtime.context.home.path / "drills"
         boxes.mkdir()
         with Episode(case, boxes / "one", patience=60) as episode:
             await asyncio.to_thread(episode.prepare)
@@ -56,7 +56,7 @@ async def answered(folder: Path, case: Case, todo: str) -> tuple[Incident, list[
                     labels={"model": f"scripted/{script}", "learning": "off"},
                 )
             )  # fmt: skip
-            store = h.runtime.store.incidents
+            store = h.runtime.context.store.incidents
 
             async def over() -> bool:
                 return (await store.incident(taken.incident)).state in OVER

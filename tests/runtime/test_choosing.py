@@ -193,7 +193,7 @@ async def test_a_try_needs_room_in_the_day_and_a_price(tmp_path: Path) -> None:
         assert (await test(free)).ok
         refused = await test(unknown)
         assert (refused.ok, "no price is known" in refused.error) == (False, True)
-        assert await h.runtime.store.spent(0.0) == 0.0
+        assert await h.runtime.context.store.spent(0.0) == 0.0
 
 
 async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> N
             return not h.runtime._turns._afterwards
 
         await until(no_more)
-        spent = await h.runtime.store.spent(0.0)
-        uses = {cost.name for cost in await h.runtime.store.costs("use")}
+        spent = await h.runtime.context.store.spent(0.0)
+        uses = {cost.name for cost in await h.runtime.context.store.costs("use")}
     assert 0.5 < spent <= 1.0
     assert uses >= {"main", "test"}
 
@@ -234,14 +234,14 @@ async def test_a_try_is_paid_in_advance_so_that_a_death_in_the_middle_is_counted
         trying = asyncio.create_task(h.runtime.model_selection.test(slow))
 
         async def paid() -> bool:
-            return await h.runtime.model_selection.spent_today() > 0
+            return await h.runtime.completions.spent_today() > 0
 
         await until(paid)
         trying.cancel()
         await asyncio.wait({trying})
-        advance = await h.runtime.model_selection.spent_today()
+        advance = await h.runtime.completions.spent_today()
         trial = await h.runtime.model_selection.test(quick)
-        spent = await h.runtime.model_selection.spent_today()
+        spent = await h.runtime.completions.spent_today()
     assert advance > 0, "nobody knows what it cost: the most stays counted"
     assert trial.cost
     assert spent == pytest.approx(advance + trial.cost), "the advance of a whole try is taken back"
@@ -251,7 +251,7 @@ async def test_a_try_tells_no_secret_that_the_model_repeats(tmp_path: Path) -> N
     secret = "orange-Penguin-77-xyz"
     echo = script(tmp_path, "echo", {"say": f"it is {secret}"})
     async with house(tmp_path) as h:
-        h.runtime.redact.learn("OUR_KEY", secret)
+        h.runtime.context.redact.learn("OUR_KEY", secret)
         trial = await h.runtime.model_selection.test(echo)
     assert trial.ok
     assert secret not in trial.text

@@ -65,9 +65,9 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
         assert {kind for kind, _ in told} == {"declared", "resolved"}
         assert len(told) == len(set(told))
         assert await h.keys() == ["brief", "aftermath"]
-        record = await h.runtime.store.knowledge.skill("service-crash-web")
+        record = await h.runtime.context.store.knowledge.skill("service-crash-web")
         assert record.state == "candidate"
-        assert [one.text for one in await h.runtime.store.knowledge.notes()] == [
+        assert [one.text for one in await h.runtime.context.store.knowledge.notes()] == [
             "web fills its disk on Mondays"
         ]
         await _report_is_whole(h)
@@ -76,10 +76,12 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
 
 
 async def _report_is_whole(h: Response) -> None:
-    folder = h.runtime.home.path / "incidents"
+    folder = h.runtime.context.home.path / "incidents"
     made = json.loads((folder / "inc-1.json").read_text())
     (pointer,) = made["evidence"]
-    events = {one.number: one.event for one in await h.runtime.store.events(pointer["session"])}
+    events = {
+        one.number: one.event for one in await h.runtime.context.store.events(pointer["session"])
+    }
     seen = events[pointer["event"]]
     assert isinstance(seen, ev.CallFinished)
     assert SAW in seen.text
@@ -166,7 +168,7 @@ async def test_what_people_mended_later_is_in_the_report_and_teaches_nothing(
         await until(told)
         assert (await h.incident()).state == "resolved"
         assert await h.keys() == ["brief"]
-        text = (h.runtime.home.path / "incidents" / "inc-1.md").read_text()
+        text = (h.runtime.context.home.path / "incidents" / "inc-1.md").read_text()
         assert "| state | resolved |" in text
 
 
@@ -245,7 +247,7 @@ async def test_where_there_is_no_check_one_that_fails_now_is_made(tmp_path: Path
         await h.fail(source="person", check=None)
         found = await h.over()
         texts = refusals(await h.told("incident"))
-        told = await h.runtime.store.incidents.notices(incident="inc-1")
+        told = await h.runtime.context.store.incidents.notices(incident="inc-1")
     assert found.state == "resolved"
     assert len(found.checks) == 1
     assert all("made by the session itself" in one.text for one in told if one.kind == "resolved")
@@ -314,8 +316,8 @@ async def test_children_look_in_parallel_and_what_they_saw_is_evidence(tmp_path:
     ) as h:
         await h.fail()
         found = await h.over()
-        (child,) = await h.runtime.store.sessions(parent=found.session)
-        prompt = await h.runtime.store.prompt(child.prompt)
+        (child,) = await h.runtime.context.store.sessions(parent=found.session)
+        prompt = await h.runtime.context.store.prompt(child.prompt)
         entries = await h.timeline()
     assert found.diagnosis is not None
     assert [one.session for one in found.diagnosis.evidence] == [child.id]
@@ -337,7 +339,7 @@ async def test_a_proven_runbook_heals_without_a_model(tmp_path: Path) -> None:
         assert await h.keys() == ["runbook"]
         models = {one.model for one in journal if isinstance(one, ev.Replied)}
         assert models == {"runbook/service-crash-web"}
-        uses = await h.runtime.store.knowledge.uses("service-crash-web")
+        uses = await h.runtime.context.store.knowledge.uses("service-crash-web")
         assert [(one.opened, one.outcome) for one in uses] == [(True, "good")]
 
 
@@ -350,7 +352,7 @@ async def test_a_runbook_that_does_not_help_leaves_it_to_the_model(tmp_path: Pat
         await h.fail()
         found = await h.over()
         assert (found.state, await h.keys()) == ("escalated", ["runbook"]), "the brief was there"
-        uses = await h.runtime.store.knowledge.uses("service-crash-web")
+        uses = await h.runtime.context.store.knowledge.uses("service-crash-web")
         assert [one.outcome for one in uses] == ["bad"]
 
 
@@ -410,7 +412,9 @@ async def test_who_closes_an_incident_ends_the_work_on_it(tmp_path: Path) -> Non
         await h.fail()
 
         async def at_work() -> bool:
-            return bool(await h.runtime.store.last_number((await h.incident()).session or "-"))
+            return bool(
+                await h.runtime.context.store.last_number((await h.incident()).session or "-")
+            )
 
         async def has_session() -> bool:
             return bool((await h.incident()).session)
@@ -421,8 +425,8 @@ async def test_who_closes_an_incident_ends_the_work_on_it(tmp_path: Path) -> Non
         found = await h.over()
         session = await h.session()
         assert found.state == "closed"
-        await asyncio.wait_for(h.runtime.at_rest(session.id), PATIENCE)
-        assert (h.runtime.home.path / "incidents" / "inc-1.md").is_file()
+        await asyncio.wait_for(h.runtime.sessions.at_rest(session.id), PATIENCE)
+        assert (h.runtime.context.home.path / "incidents" / "inc-1.md").is_file()
 
 
 async def test_an_incident_on_a_terminal_that_is_not_there_goes_to_people(tmp_path: Path) -> None:
@@ -436,7 +440,7 @@ async def test_an_incident_on_a_terminal_that_is_not_there_goes_to_people(tmp_pa
 
 async def test_work_that_breaks_again_and_again_goes_to_people(tmp_path: Path) -> None:
     async with response(tmp_path, begin=[DONE]) as h:
-        work = h.runtime.home.path / "incidents" / "work"
+        work = h.runtime.context.home.path / "incidents" / "work"
         work.mkdir(parents=True)
         (work / "inc-1").write_text("where its folder should be")
         await h.fail()
@@ -449,13 +453,15 @@ async def test_work_that_breaks_again_and_again_goes_to_people(tmp_path: Path) -
         found = await h.over()
         assert found.diagnosis is not None
         assert "broke 5 times in a row (FileExistsError)" in found.diagnosis.summary
-        told = [one.text for one in await h.runtime.store.incidents.notices(incident="inc-1")]
+        told = [
+            one.text for one in await h.runtime.context.store.incidents.notices(incident="inc-1")
+        ]
         assert any("`hermes logs`" in text for text in told)
 
 
 async def test_a_report_that_cannot_be_written_is_said_on_the_timeline(tmp_path: Path) -> None:
     async with response(tmp_path, begin=[DONE]) as h:
-        (h.runtime.home.path / "incidents" / "inc-1.md").mkdir(parents=True)
+        (h.runtime.context.home.path / "incidents" / "inc-1.md").mkdir(parents=True)
         await h.fail(terminal="moon")
 
         async def said() -> bool:
@@ -513,7 +519,7 @@ async def test_drills_prove_a_skill_that_helps(tmp_path: Path) -> None:
             told = {"resolved": True, "drill": "disk_full", "seed": number, "steps": 4}
             states.append((await h.post(f"/v1/incidents/{id}/outcome", told))["state"])
             (h.work / "web.up").unlink()
-        trials = await h.runtime.store.knowledge.trials("service-crash-web")
+        trials = await h.runtime.context.store.knowledge.trials("service-crash-web")
         assert states == ["candidate", "proven"]
         assert [(one.arm, one.ok, one.opened) for one in trials] == [("with", True, True)] * 2
 
@@ -529,7 +535,7 @@ async def test_a_drill_that_says_harm_was_done_counts_against_the_skill(tmp_path
         await h.over()
         told = {"resolved": True, "harm": ["the data is gone"], "drill": "disk_full", "seed": 1}
         assert (await h.post("/v1/incidents/inc-1/outcome", told))["state"] == "candidate"
-        (use,) = await h.runtime.store.knowledge.uses("service-crash-web")
+        (use,) = await h.runtime.context.store.knowledge.uses("service-crash-web")
         assert (use.outcome, "the data is gone" in use.why) == ("bad", True)
 
 
@@ -537,11 +543,11 @@ async def test_people_are_asked_what_a_rule_leaves_to_them(tmp_path: Path) -> No
     begin = [LOOK, MEND, resolve(), say("mended")]
     async with response(tmp_path, begin=begin, over=[DONE]) as h:
         await h.fail(policy="careful")
-        await until(h.runtime.store.questions)
-        (question,) = await h.runtime.store.questions()
+        await until(h.runtime.context.store.questions)
+        (question,) = await h.runtime.context.store.questions()
         assert question.purpose == "approval"
-        await h.runtime.answer(question.id, "yes", "ann")
+        await h.runtime.sessions.answer(question.id, "yes", "ann")
         found = await h.over()
-        lines = [one.text for one in await h.runtime.store.incidents.timeline("inc-1")]
+        lines = [one.text for one in await h.runtime.context.store.incidents.timeline("inc-1")]
     assert found.state == "resolved"
     assert any(line.startswith("waits for an answer (`hermes approvals`): ") for line in lines)

@@ -72,7 +72,7 @@ async def test_children_work_side_by_side_each_in_a_shell_of_its_own(tmp_path: P
             where = (await told(h, child))[-1].splitlines()
             assert where == [str(h.work / f"in-{name}"), name]
             assert (child.depth, child.parent, child.source) == (1, parent.id, "agent")
-        top = await h.runtime.store.sessions(parent="")
+        top = await h.runtime.context.store.sessions(parent="")
     assert events[-1].text == "all is done"
     parts = [
         f"## child {at} ({child.id})\n{name} is done"
@@ -91,7 +91,7 @@ async def test_whoever_watches_the_parent_sees_what_its_children_do(tmp_path: Pa
     )
     async with house(tmp_path) as h:
         parent = await h.open(model)
-        with h.runtime.bus.listen(parent.id) as listener:
+        with h.runtime.context.bus.listen(parent.id) as listener:
             await h.say(parent, "plan")
             shown = ""
             while (live := await listener.next()) is not None:
@@ -149,7 +149,7 @@ async def test_children_have_fewer_tools_the_deeper_they_are(tmp_path: Path) -> 
         (child,) = await children(h, parent)
         (grandchild,) = await children(h, child)
         all_, some, few = [
-            [spec.name for spec in (await h.runtime.store.prompt(one.prompt)).tools]
+            [spec.name for spec in (await h.runtime.context.store.prompt(one.prompt)).tools]
             for one in (parent, child, grandchild)
         ]
         (refused,) = await told(h, grandchild)
@@ -176,7 +176,7 @@ async def test_the_settings_say_how_deep_children_may_have_children(
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
-        everybody = await h.runtime.store.sessions()
+        everybody = await h.runtime.context.store.sessions()
     assert len(everybody) == 1 + many
     assert done.ok == bool(depth)
     assert depth or "nothing is delegated below depth 0" in done.text
@@ -193,7 +193,7 @@ async def test_a_child_has_the_tools_that_its_task_names_and_no_others(tmp_path:
         parent = await h.open(model)
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
-        prompt = await h.runtime.store.prompt(child.prompt)
+        prompt = await h.runtime.context.store.prompt(child.prompt)
         (refused,) = await told(h, child)
     # `browser` is a toolset, too, and some of its tools change things.
     assert [spec.name for spec in prompt.tools] == ["read_file", "search_files", "browser"]
@@ -227,7 +227,7 @@ async def test_the_child_of_a_parent_that_can_only_delegate_has_nothing(tmp_path
         parent = await h.open(model, use=["delegate"])
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
-        prompt = await h.runtime.store.prompt(child.prompt)
+        prompt = await h.runtime.context.store.prompt(child.prompt)
         (refused,) = await told(h, child)
     assert prompt.tools == ()
     assert "no tool called 'terminal'" in refused
@@ -522,11 +522,11 @@ async def test_a_parent_and_its_children_stay_within_its_dollars(
     async with house(tmp_path, budgets=budgets) as h:
         parent = await h.open(spender(tmp_path, 3))
         await h.say(parent, "plan")
-        spent = await h.runtime.store.spent(0.0)
+        spent = await h.runtime.context.store.spent(0.0)
         family = await children(h, parent)
         (end,) = await ends(h, parent)
         last = [(await ends(h, child))[-1].reason for child in family]
-        costs = await h.runtime.store.costs("session")
+        costs = await h.runtime.context.store.costs("session")
     assert spent <= limit + SLACK
     assert spent > limit / 3, "what is there can be used"
     assert last == ["budget"] * 3
@@ -547,7 +547,7 @@ async def test_a_parent_and_its_children_stay_within_its_tokens(tmp_path: Path) 
     async with house(tmp_path, budgets=BudgetSettings(turn_tokens=limit)) as h:
         parent = await h.open(spender(tmp_path, 2))
         await h.say(parent, "plan")
-        costs = await h.runtime.store.costs("session")
+        costs = await h.runtime.context.store.costs("session")
         family = await children(h, parent)
         (end,) = await ends(h, parent)
         last = [(await ends(h, child))[-1].reason for child in family]
@@ -571,7 +571,7 @@ async def test_several_calls_at_once_share_what_is_there(tmp_path: Path) -> None
     async with house(tmp_path, budgets=BudgetSettings(turn_dollars=0.8)) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
-        spent = await h.runtime.store.spent(0.0)
+        spent = await h.runtime.context.store.spent(0.0)
         family = await children(h, parent)
         (end,) = await ends(h, parent)
     assert spent <= 0.8 + SLACK
@@ -593,7 +593,7 @@ async def test_grandchildren_share_what_their_parent_was_given(tmp_path: Path) -
     async with house(tmp_path, budgets=BudgetSettings(turn_dollars=5.0)) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
-        spent = await h.runtime.store.spent(0.0)
+        spent = await h.runtime.context.store.spent(0.0)
         first, _ = await children(h, parent)
         below = await children(h, first)
         (end,) = await ends(h, parent)
@@ -617,11 +617,11 @@ async def test_what_interrupted_children_used_counts_for_the_session(tmp_path: P
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 1)
-        await h.runtime.interrupt(parent.id)
+        await h.runtime.sessions.interrupt(parent.id)
         await h.idle(parent)
         (first,) = await children(h, parent)
         await h.idle(first)
-        used = await h.runtime.store.spent(0.0)
+        used = await h.runtime.context.store.spent(0.0)
         await h.say(parent, "more")
         (second,) = [one for one in await children(h, parent) if one.id != first.id]
     assert used > 0.5
@@ -643,13 +643,13 @@ async def test_an_interrupt_of_the_parent_ends_all_below_it(tmp_path: Path) -> N
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 2)
-        assert await h.runtime.interrupt(parent.id, "test")
-        everybody = await h.runtime.store.sessions()
+        assert await h.runtime.sessions.interrupt(parent.id, "test")
+        everybody = await h.runtime.context.store.sessions()
         for session in everybody:
             await h.idle(session)
         reasons = {(await ends(h, session))[-1].reason for session in everybody}
         done = await outcome(h, parent)
-        parked = await h.runtime.store.parked()
+        parked = await h.runtime.context.store.parked()
     assert len(everybody) == 4
     assert reasons == {"interrupted"}
     assert done.text == "the user interrupted while it ran; what it has done by then stays done"
@@ -671,7 +671,7 @@ async def test_a_child_that_somebody_interrupts_ends_and_the_parent_goes_on(
         await h.send(parent, "plan")
         await begun(h, 1)
         first, _ = await children(h, parent)
-        await h.runtime.interrupt(first.id, "test")
+        await h.runtime.sessions.interrupt(first.id, "test")
         events = await h.idle(parent)
         done = await outcome(h, parent)
     assert "FAILED: it ended early: interrupted" in done.text
@@ -760,15 +760,15 @@ async def test_deleting_a_parent_deletes_all_below_it(tmp_path: Path) -> None:
         parent = await h.open(model)
         beside = await h.open(model)
         await h.say(parent, "plan")
-        everybody = await h.runtime.store.sessions()
+        everybody = await h.runtime.context.store.sessions()
         kept = list((tmp_path / "home").rglob("*.txt"))
-        left = await h.runtime.delete_session(await h.now(parent))
-        after = await h.runtime.store.sessions()
-        spent = await h.runtime.store.costs("session")
+        left = await h.runtime.sessions.delete_session(await h.now(parent))
+        after = await h.runtime.context.store.sessions()
+        spent = await h.runtime.context.store.costs("session")
         for session in everybody:
             if session.id != beside.id:
                 with pytest.raises(NotFound):
-                    await h.runtime.store.session(session.id)
+                    await h.runtime.context.store.session(session.id)
     assert (len(everybody), left) == (4, [])
     assert [one.id for one in after] == [beside.id]
     assert len(spent) == 3, "what was spent stays in the books"
@@ -783,7 +783,7 @@ async def test_a_parent_with_a_child_at_work_is_not_deleted(tmp_path: Path) -> N
         await h.send(parent, "plan")
         await begun(h, 1)
         with pytest.raises(HermesError, match="is at work"):
-            await h.runtime.delete_session(await h.now(parent))
+            await h.runtime.sessions.delete_session(await h.now(parent))
         (h.work / "go").touch()
         events = await h.idle(parent)
     assert events[-1].text == "done"
@@ -795,7 +795,7 @@ async def test_a_parent_with_a_child_at_work_is_not_deleted(tmp_path: Path) -> N
 async def heard(h: House, session: Session, kind: type[E]) -> E:
     """The next event of a kind that those hear who listen to a session."""
     async with asyncio.timeout(PATIENCE):
-        async for recorded in h.runtime.events(session.id):
+        async for recorded in h.runtime.sessions.events(session.id):
             if isinstance(recorded.event, kind):
                 return recorded.event
     raise AssertionError("it ended before")
@@ -817,10 +817,10 @@ async def test_questions_from_below_reach_whoever_listens_to_the_top(
         listening = asyncio.create_task(heard(h, parent, ev.QuestionAsked))
         await h.send(parent, "plan", interactive=True)
         asked = await listening
-        (open_one,) = await h.runtime.store.questions()
+        (open_one,) = await h.runtime.context.store.questions()
         assert (open_one.id, asked.purpose) == (asked.id, "approval")
         assert "made" in asked.text
-        await h.runtime.answer(asked.id, "yes", "test")
+        await h.runtime.sessions.answer(asked.id, "yes", "test")
         events = await h.idle(parent)
     assert (tmp_path / "work" / "made").read_text() == "x"
     assert events[-1].text == "done"
@@ -848,7 +848,7 @@ async def test_whoever_watches_the_parent_hears_of_an_outcome_that_nobody_knows(
         parked = await listening
         (child,) = await children(h, parent)
         assert child.state == "parked"
-        await h.runtime.decide(parked.effect, "skip", "test")
+        await h.runtime.sessions.decide(parked.effect, "skip", "test")
         events = await h.idle(parent)
     assert events[-1].text == "done"
 

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.settings.terminals import SandboxPlace
-from hermes_agent.runtime.drift import Drift, summary
+from hermes_agent.incidents.drift.service import Drift, summary
 from tests.support.drifting import declare, git
 from tests.support.house import house
 from tests.support.sshd import shared
@@ -28,7 +28,7 @@ def world(tmp_path: Path, **more: Any) -> tuple[Path, Path]:
 async def test_an_audit_is_kept_and_the_next_one_refers_to_it(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
     async with house(tmp_path / "house") as made:
-        drift = Drift(made.runtime)
+        drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         first = await drift.run(str(repository))
         assert (first.id, first.findings, first.troubles, first.well) == ("drift-1", (), (), True)
         (live / "app.conf").write_text("listen = 81\n")
@@ -40,21 +40,21 @@ async def test_an_audit_is_kept_and_the_next_one_refers_to_it(tmp_path: Path) ->
         assert "live was '+1 -1 lines' in drift-2" in again.history
         assert drift.audits.finding("3.1")[1] == again
         assert [row["id"] for row in drift.listed()] == ["drift-3", "drift-2", "drift-1"]
-        folder = made.runtime.home.path / "drift"
+        folder = made.runtime.context.home.path / "drift"
         assert {path.suffix for path in folder.iterdir()} == {".json", ".md"}
         assert (folder / "drift-3.json").stat().st_mode & 0o077 == 0
         report = (folder / "drift-3.md").read_text()
         assert "| files | 1 | 1 | 0 | 1 | 0 |" in report
         assert "- classification: **needs a look**" in report
         assert "+listen = 82" in report
-        assert not list((made.runtime.home.path / "terminals").glob("drift-*"))
+        assert not list((made.runtime.context.home.path / "terminals").glob("drift-*"))
 
 
 async def test_what_was_accepted_and_rejected_is_remembered(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
     (live / "app.conf").write_text("listen = 81\n")
     async with house(tmp_path / "house") as made:
-        drift = Drift(made.runtime)
+        drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         await drift.run(str(repository))
         await drift.decide("drift-1.1", "accepted", "a trial until May", "ann")
         (found,) = (await drift.run(str(repository))).findings
@@ -78,7 +78,11 @@ async def test_what_may_hold_secrets_is_compared_by_its_sum_and_not_read(tmp_pat
     declare(repository, {"files": [{"declared": "etc", "live": str(live)}]}, {"etc/.env": "A=1\n"})
     (live / ".env").write_text("A=2\n")
     async with house(tmp_path / "house") as made:
-        (found,) = (await Drift(made.runtime).run(str(repository))).findings
+        (found,) = (
+            await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+                str(repository)
+            )
+        ).findings
     assert (found.object, found.field) == (f"{live}/.env", "content")
     assert "the gate does not allow it: it may hold secrets" in found.diff
 
@@ -92,7 +96,9 @@ async def test_output_that_is_long_is_read_whole(tmp_path: Path) -> None:
         (live / path.removeprefix("etc/")).write_text("1\n")
     (live / "folder" / f"0200-{'x' * 60}.conf").write_text("2\n")
     async with house(tmp_path / "house") as made:
-        audit = await Drift(made.runtime).run(str(repository))
+        audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+            str(repository)
+        )
     assert (audit.scopes[0].checked, len(audit.findings), audit.troubles) == (401, 1, ())
 
 
@@ -106,7 +112,9 @@ async def test_every_command_passes_the_gate(tmp_path: Path) -> None:
         "  - {id: no-find, match: {program: find}, then: deny, reason: nobody looks here}\n"
     )
     async with house(tmp_path / "house") as made:
-        audit = await Drift(made.runtime).run(str(repository))
+        audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+            str(repository)
+        )
     assert (audit.findings, audit.well) == ((), False)
     assert "nobody looks here" in audit.troubles[0]
 
@@ -117,10 +125,16 @@ async def test_other_terminals_are_looked_at(tmp_path: Path) -> None:
     entry = {"declared": "etc", "live": str(live), "terminal": "sandbox"}
     declare(repository, {"files": [entry]}, {})
     async with house(tmp_path / "house", terminals={"sandbox": SandboxPlace()}) as made:
-        (found,) = (await Drift(made.runtime).run(str(repository))).findings
+        (found,) = (
+            await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+                str(repository)
+            )
+        ).findings
         assert (found.terminal, found.field) == ("sandbox", "missing")
         with pytest.raises(UsageError, match="no terminal called 'moon'"):
-            await Drift(made.runtime).run(str(repository), terminal="moon")
+            await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+                str(repository), terminal="moon"
+            )
 
 
 async def test_a_machine_far_away_is_looked_at(tmp_path: Path) -> None:
@@ -131,7 +145,9 @@ async def test_a_machine_far_away_is_looked_at(tmp_path: Path) -> None:
     entry = {"declared": "etc", "live": str(there)}
     repository = declare(tmp_path / "r", {"files": [entry]}, {"etc/app.conf": CONF})
     async with house(tmp_path / "house", terminals={"web-1": server.place()}) as made:
-        audit = await Drift(made.runtime).run(str(repository), terminal="web-1")
+        audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+            str(repository), terminal="web-1"
+        )
     (found,) = audit.findings
     assert (found.terminal, found.live, audit.troubles) == ("web-1", "+1 -1 lines", ())
     assert (found.who.kind, found.who.name, found.who.sure) == ("person", server.user, "guess")
@@ -144,7 +160,7 @@ async def test_scopes_are_chosen(tmp_path: Path) -> None:
                          "packages": [{"declared": "packages.txt"}]},
             {"packages.txt": "bash\n"})  # fmt: skip
     async with house(tmp_path / "house") as made:
-        drift = Drift(made.runtime)
+        drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         audit = await drift.run(str(repository), ["packages"])
         assert [(one.scope, one.checked) for one in audit.scopes] == [("packages", 1)]
         audit = await drift.run(str(repository), ["units"])
@@ -159,7 +175,7 @@ async def test_another_commit_can_be_what_counts(tmp_path: Path) -> None:
     (repository / "etc" / "app.conf").write_text("listen = 90\n")
     git(repository, "commit", "-q", "-a", "-m", "Ninety")
     async with house(tmp_path / "house") as made:
-        drift = Drift(made.runtime)
+        drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         audit = await drift.run(str(repository))
         assert summary(audit)["look"] == 1
         assert audit.findings[0].advice.why.startswith("what is declared was never brought here")
@@ -172,7 +188,11 @@ async def test_a_skill_that_fits_is_named(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
     (live / "app.conf").chmod(0o666)
     async with house(tmp_path / "house") as made:
-        (found,) = (await Drift(made.runtime).run(str(repository))).findings
+        (found,) = (
+            await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+                str(repository)
+            )
+        ).findings
     assert (found.skill, found.weight) == ("permission-change", "dangerous")
 
 
@@ -187,6 +207,8 @@ async def test_hooks_and_filters_of_a_repository_are_not_run(tmp_path: Path) -> 
     mark.unlink(missing_ok=True)
     (live / "app.conf").write_text("other\n")
     async with house(tmp_path / "house") as made:
-        audit = await Drift(made.runtime).run(str(repository))
+        audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
+            str(repository)
+        )
     assert len(audit.findings) == 1
     assert not mark.exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.runtime.home.backup import restore_backup, write_backup
+from hermes_agent.runtime.backup import restore_backup, write_backup
 from tests.faults.harness import Case, Nursery, end_keepers, is_alive, wait_until
 from tests.faults.sites import ssh
 from tests.support.sshd import Sshd

@@ -32,7 +32,9 @@ async def use_up(place: Workplace, session: Session) -> None:
     """Keep things until nothing more can be kept."""
     for number in range(2_000):
         try:
-            await place.runtime.store.receive(session.id, SessionMessage(f"n{number}", "y" * 2_000))
+            await place.runtime.context.store.receive(
+                session.id, SessionMessage(f"n{number}", "y" * 2_000)
+            )
         except Degraded:
             return
     raise AssertionError("a full disk kept everything")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core import events as ev
+from hermes_agent.runtime.api.status import status as runtime_status
 from tests.runtime.test_jobs import says
 from tests.support.house import until
 from tests.support.jobs import Clock, RealClock, workplace
@@ -36,7 +37,7 @@ async def test_a_script_decides_whether_the_agent_is_woken(
         assert bool(run.session) is woken
         assert await place.texts() == (["woken"] if woken else [])
         if woken:
-            journal = await place.runtime.store.events(run.session)
+            journal = await place.runtime.context.store.events(run.session)
             (taken,) = [one.event for one in journal if isinstance(one.event, ev.MessageTaken)]
             said = "[the script ended with exit code 3]\nbroken" if "exit" in script else "3 mails"
             assert f'">\n{said}\n</script>' in taken.text
@@ -141,7 +142,7 @@ async def test_a_script_of_which_nobody_knows_waits_for_a_decision(
         assert run.error == "nobody can tell what became of its script"
         (told,) = await place.texts()
         assert told.startswith("⚠ job odd waits for a decision")
-        status = (await place.runtime.status())["jobs"]
+        status = (await runtime_status(place.runtime))["jobs"]
         assert [one["run"] for one in status["parked"]] == [asked.id]
         await place.runtime.jobs.service.decide(asked.id, decision, "ann")
         run = await place.in_state(asked.id, state)

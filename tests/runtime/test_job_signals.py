@@ -8,11 +8,11 @@ from tests.support.jobs import Workplace, workplace
 
 
 async def incidents(place: Workplace) -> list[Incident]:
-    return list(await place.runtime.store.incidents.incidents())
+    return list(await place.runtime.context.store.incidents.incidents())
 
 
 async def firing(place: Workplace, incident: str) -> list[Signal]:
-    return list(await place.runtime.store.incidents.firing(incident))
+    return list(await place.runtime.context.store.incidents.firing(incident))
 
 
 async def test_a_job_that_goes_on_failing_is_one_signal_until_a_run_is_good(tmp_path: Path) -> None:

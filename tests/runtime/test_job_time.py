@@ -161,17 +161,19 @@ async def test_a_message_that_no_turn_takes_is_taken_back_and_its_run_has_failed
         place.clock.now += 60
         run = await place.in_state(second.id, "failed")
         assert run.error == "its session took the message up in no turn, for longer than 2 min"
-        (parked,) = await place.runtime.store.parked()  # the turn of the run before was let be
-        await place.runtime.decide(parked.effect, "skip", "ann")
+        (
+            parked,
+        ) = await place.runtime.context.store.parked()  # the turn of the run before was let be
+        await place.runtime.sessions.decide(parked.effect, "skip", "ann")
         await place.in_state(first.id, "done")
-        session = await place.runtime.store.session(first.session)
+        session = await place.runtime.context.store.session(first.session)
         await place.house.idle(session)
-        assert (await place.runtime.store.session(first.session)).turns == 1
+        assert (await place.runtime.context.store.session(first.session)).turns == 1
 
 
 async def test_a_message_can_be_taken_back_until_a_turn_has_it(tmp_path: Path) -> None:
     async with workplace(tmp_path, says(tmp_path, "x")) as place:
-        store = place.runtime.store
+        store = place.runtime.context.store
         session = await place.house.open(says(tmp_path, "x"))
         await store.receive(session.id, SessionMessage("one", "hello"))
         assert await store.cancel_message(session.id, "one")

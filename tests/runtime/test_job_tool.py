@@ -19,7 +19,7 @@ def acts(folder: Path, *calls: dict[str, Any]) -> str:
 
 
 async def results(place: Workplace, session: str) -> list[ev.CallFinished]:
-    journal = await place.runtime.store.events(session)
+    journal = await place.runtime.context.store.events(session)
     return [one.event for one in journal if isinstance(one.event, ev.CallFinished)]
 
 
@@ -43,7 +43,7 @@ async def test_the_agent_makes_tends_and_removes_a_job(tmp_path: Path) -> None:
     )
     async with workplace(tmp_path, model) as place:
         session = await place.house.open(model)
-        await place.runtime.store.gateway.save_binding(
+        await place.runtime.context.store.gateway.save_binding(
             ChatBinding("k", session.id, Chat("post", "7"))
         )
         await place.house.say(session, "go")

@@ -37,11 +37,13 @@ async def test_no_job_begins_before_what_the_last_runtime_left_is_taken_over(
             return len(tried) > 2  # at the start, at once, and after the jobs were looked at
 
         await until(tried_again)
-        assert await runtime.store.jobs.runs(job=job.id) == []
+        assert await runtime.context.store.jobs.runs(job=job.id) == []
         ill.clear()
 
         async def ended() -> bool:
-            return [run.state for run in await runtime.store.jobs.runs(job=job.id)] == ["done"]
+            return [run.state for run in await runtime.context.store.jobs.runs(job=job.id)] == [
+                "done"
+            ]
 
         await until(ended)
     finally:

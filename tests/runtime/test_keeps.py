@@ -277,6 +277,6 @@ async def test_a_runtime_closes_what_its_sessions_hold_open(tmp_path: Path) -> N
         await h.say(first, "go")
         await h.say(second, "go")
         assert [one.closed for one in make.made] == [0, 0]
-        await h.runtime.delete_session(await h.now(first))
+        await h.runtime.sessions.delete_session(await h.now(first))
         assert [one.closed for one in make.made] == [1, 0]
     assert [one.closed for one in make.made] == [1, 1]

@@ -20,7 +20,7 @@ def remembering(folder: Path, *notes: dict[str, str], **more: list) -> str:
 
 
 async def texts(h: Pupil) -> list[str]:
-    return [note.text for note in await h.runtime.store.knowledge.notes()]
+    return [note.text for note in await h.runtime.context.store.knowledge.notes()]
 
 
 async def test_a_note_is_in_the_next_sessions_prompt_and_not_in_this_ones(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ async def test_a_note_is_in_the_next_sessions_prompt_and_not_in_this_ones(tmp_pa
         second = await h.open(model)
         assert "\nMEMORY (1%, " in await h.prompt(second)
         assert fact in await h.prompt(second)
-        assert fact in (h.runtime.home.path / "memories" / "MEMORY.md").read_text()
+        assert fact in (h.runtime.context.home.path / "memories" / "MEMORY.md").read_text()
 
 
 async def test_notes_are_replaced_and_removed_by_a_part_of_their_text(tmp_path: Path) -> None:
@@ -100,7 +100,9 @@ async def test_no_secret_reaches_the_notes(tmp_path: Path) -> None:
         await h.post("/v1/memory", {"edits": [{"text": f"and here: {TOKEN}"}]})
         later = await h.open(remembering(tmp_path, note))
         seen = [*await texts(h), await h.prompt(later)]
-        seen += [path.read_text() for path in (h.runtime.home.path / "memories").glob("*.md")]
+        seen += [
+            path.read_text() for path in (h.runtime.context.home.path / "memories").glob("*.md")
+        ]
     assert "and here: [redacted:github-token]" in seen
     assert not [text for text in seen if TOKEN in text]
 
@@ -117,10 +119,12 @@ async def test_a_note_leads_back_to_the_session_that_wrote_it(tmp_path: Path) ->
         assert (why["from"]["session"], why["from"]["title"]) == (session.id, "please note this")
         number = why["from"]["number"]
         (wrote,) = [
-            one.event for one in await h.runtime.store.events(session.id) if one.number == number
+            one.event
+            for one in await h.runtime.context.store.events(session.id)
+            if one.number == number
         ]
         assert [made.name for made in wrote.calls] == ["memory"]
-        await h.runtime.delete_session(await h.now(session))
+        await h.runtime.sessions.delete_session(await h.now(session))
         assert (await h.get("/v1/memory/notes/1"))["from"]["title"] == "(deleted)"
 
 
@@ -139,7 +143,7 @@ async def test_children_cannot_write_notes_or_skills_and_are_not_shown_the_notes
         parent = await h.open(model)
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
-        prompt = await h.runtime.store.prompt(child.prompt)
+        prompt = await h.runtime.context.store.prompt(child.prompt)
         (tried,) = await h.calls(child)
         assert fact in await h.prompt(parent)
         assert fact not in prompt.system
@@ -154,7 +158,7 @@ async def test_memory_that_cannot_be_read_keeps_no_session_from_opening(tmp_path
     model = remembering(tmp_path, {"action": "add", "text": "something of use"})
     async with pupil(tmp_path) as h:
         await h.say(await h.open(model), "note this")
-        file = h.runtime.home.path / "memories" / "MEMORY.md"
+        file = h.runtime.context.home.path / "memories" / "MEMORY.md"
         kept = file.read_text()
         file.unlink()
         file.mkdir()

@@ -42,9 +42,9 @@ async def play(
 
 async def left_over(h: Pupil) -> list[str]:
     """What trials left behind."""
-    home = h.runtime.home.path
+    home = h.runtime.context.home.path
     folders = [*(home / "proofs").glob("*"), *home.glob("terminals/*"), *home.glob("results/*")]
-    listed = [session.id for session in await h.runtime.store.sessions(1_000)]
+    listed = [session.id for session in await h.runtime.context.store.sessions(1_000)]
     return [*listed, *map(str, folders), *h.runtime.learning.arena.lent]
 
 
@@ -59,9 +59,9 @@ async def test_a_case_is_played_with_the_skill_and_without_and_leaves_nothing_be
         )
         assert await left_over(h) == []
         await h.runtime.learning.book.sync()
-        names = [record.name for record in await h.runtime.store.knowledge.skills()]
+        names = [record.name for record in await h.runtime.context.store.knowledge.skills()]
         assert "make-it" not in names, "a trial keeps no skill"
-        assert await h.runtime.store.knowledge.uses() == []
+        assert await h.runtime.context.store.knowledge.uses() == []
         assert await h.chores() == {}
     assert with_ is not None
     assert without is not None
@@ -131,7 +131,7 @@ async def test_a_trial_has_no_tools_that_reach_out_and_opens_no_other_skill(
         trial = await play(h, case(), FILES)
         assert trial is not None
         assert (trial.ok, trial.opened) == (True, False)
-        assert await h.runtime.store.knowledge.notes() == []
+        assert await h.runtime.context.store.knowledge.notes() == []
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
     clock = Clock()
     settings = reviewing(look, rounds=1, cases=6, day_tokens=40_000)
     async with pupil(tmp_path, clock=clock, model=model, **settings) as h:
-        knowledge = h.runtime.store.knowledge
+        knowledge = h.runtime.context.store.knowledge
         session = await h.open(model)
         await h.say(session, "make it now")
         turn = next(one.turn for one in await h.journal(session) if isinstance(one, ev.TurnStarted))

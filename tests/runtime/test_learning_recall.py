@@ -48,7 +48,9 @@ async def test_a_past_session_and_a_skill_that_fit_are_offered_with_the_message(
         found = taken(await h.say(session, LIKE)).recalled
         shown = await h.shown(session)
         (use,) = [
-            one for one in await h.runtime.store.knowledge.uses() if one.session == session.id
+            one
+            for one in await h.runtime.context.store.knowledge.uses()
+            if one.session == session.id
         ]
     assert found.sessions == (past.id,)
     assert found.skills == ("renew-certificate",)
@@ -73,7 +75,7 @@ async def test_candidates_are_held_back_half_of_the_time_and_that_is_recorded(
             assert (found.skills + found.held_back) == ("renew-certificate",)
             assert ("renew-certificate" in found.text) == bool(found.skills)
             (offered if found.skills else held).add(session.id)
-        uses = await h.runtime.store.knowledge.uses("renew-certificate")
+        uses = await h.runtime.context.store.knowledge.uses("renew-certificate")
     assert {use.session for use in uses} == offered | held
     assert not any(use.opened for use in uses)
 
@@ -87,7 +89,7 @@ async def test_everything_is_found_by_the_tool_and_over_the_api(tmp_path: Path) 
         past = await lived(h, name)
         note = {"text": "the upstream certificate of billing is renewed by certbot"}
         await h.post("/v1/memory", {"edits": [note]})
-        await h.runtime.add(
+        await h.runtime.sessions.add(
             await h.now(past), ev.Summarised("An upstream certificate had expired.", 3, "m")
         )
         session = await h.open(name)

@@ -49,12 +49,12 @@ async def worked(h: Pupil, folder: Path, text: str = "work hard on the web serve
 
 
 async def notes(h: Pupil) -> list[str]:
-    return [note.text for note in await h.runtime.store.knowledge.notes()]
+    return [note.text for note in await h.runtime.context.store.knowledge.notes()]
 
 
 async def waiting(h: Pupil) -> BackgroundTask:
     """The one review that is to be done within a day."""
-    due = await h.runtime.store.knowledge.chores(h.runtime.clock() + DAY)
+    due = await h.runtime.context.store.knowledge.chores(h.runtime.context.clock() + DAY)
     (found,) = [chore for chore in due if chore.kind == "review"]
     return found
 
@@ -65,7 +65,7 @@ async def waiting(h: Pupil) -> BackgroundTask:
 async def test_a_turn_with_many_calls_is_looked_back_on(tmp_path: Path) -> None:
     async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
         session = await worked(h, tmp_path)
-        (note,) = await h.runtime.store.knowledge.notes()
+        (note,) = await h.runtime.context.store.knowledge.notes()
         assert (note.text, note.by) == (NOTE["text"], "review")
         assert note.source.startswith(f"session {session.id}")
         chores = await h.chores("review")
@@ -128,7 +128,7 @@ async def test_what_is_to_be_asked_about_waits_for_a_persons_word(tmp_path: Path
         assert (await h.refused("/v1/proposals/1", {"decision": "perhaps"}))[0] == 400
         rejected = await h.get("/v1/proposals", state="rejected")
         assert [one["title"] for one in rejected] == ["create the skill restart-web"]
-        names = [record.name for record in await h.runtime.store.knowledge.skills()]
+        names = [record.name for record in await h.runtime.context.store.knowledge.skills()]
         assert "restart-web" not in names
         await worked(h, tmp_path)
         assert await h.get("/v1/proposals") == [], "what was rejected is not proposed again"
@@ -213,7 +213,9 @@ async def test_a_chore_that_breaks_does_not_keep_the_others_from_being_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
-        await h.runtime.store.knowledge.want(BackgroundTask("review odd", "review", {}, 0.0))
+        await h.runtime.context.store.knowledge.want(
+            BackgroundTask("review odd", "review", {}, 0.0)
+        )
         await worked(h, tmp_path)
         assert await notes(h) == [NOTE["text"]]
         assert "review odd broke" in caplog.text

@@ -35,7 +35,7 @@ async def ready(h: Pupil, text: str = TEXT, book: str = BOOK) -> None:
 async def run(h: Pupil, **more: Any) -> tuple[list[Any], ev.TurnFinished]:
     given = {"workspace": str(h.work), "arguments": "word=up", "policy": "sandbox", **more}
     started = await h.post("/v1/skills/clear-lock/run", given)
-    session = await h.runtime.store.session(started["session"])
+    session = await h.runtime.context.store.session(started["session"])
     journal = await h.idle(session)
     assert isinstance(journal[-1], ev.TurnFinished)
     return journal, journal[-1]
@@ -56,7 +56,7 @@ async def test_a_runbook_runs_without_any_model(tmp_path: Path) -> None:
         (h.work / "stale").touch()
         again = (await run(h))[1]
         assert again.text.startswith("nothing to do: all is as it should be")
-        uses = await h.runtime.store.knowledge.uses("clear-lock")
+        uses = await h.runtime.context.store.knowledge.uses("clear-lock")
         assert [(use.opened, use.outcome, use.tokens) for use in uses] == [(True, "good", 0)] * 2
 
 
@@ -82,7 +82,7 @@ async def test_a_candidate_runs_only_when_somebody_insists(tmp_path: Path) -> No
         code, told = await h.refused("/v1/skills/clear-lock/run", given)
         assert (code, "candidate" in told["error"]) == (400, True)
         assert "--anyway" in told["hint"]
-        assert await h.runtime.store.sessions() == []
+        assert await h.runtime.context.store.sessions() == []
         assert (await run(h, anyway=True))[1].text.startswith("done: clear-lock")
 
 
@@ -104,4 +104,4 @@ async def test_a_runbook_that_cannot_be_run_is_refused_before_anything_is_kept(
         answered, said = await h.refused(f"/v1/skills/{name}/run", given)
         assert answered == code
         assert told in said["error"]
-        assert await h.runtime.store.sessions() == []
+        assert await h.runtime.context.store.sessions() == []

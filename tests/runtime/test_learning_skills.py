@@ -174,7 +174,7 @@ async def test_a_message_that_names_a_skill_opens_it(tmp_path: Path) -> None:
         assert said.startswith("/greet-host web2\n\n[the skill greet-host, version 1]")
         assert "Say hello to web2 2 times." in said
         assert [one.action for one in await judged(h, session)] == ["deny"]
-        (use,) = await h.runtime.store.knowledge.uses("greet-host")
+        (use,) = await h.runtime.context.store.knowledge.uses("greet-host")
         assert (use.opened, use.session) == (True, session.id)
 
 
@@ -189,7 +189,7 @@ async def test_commands_in_a_skill_that_a_message_names_run_in_the_turn(tmp_path
         assert "begin with skill(name='greet-host', arguments='web2')" in said
         assert "Say hello to web2 2 times." in done.text
         assert [one.action for one in await judged(h, session)] == ["allow"]
-        (use,) = await h.runtime.store.knowledge.uses("greet-host")
+        (use,) = await h.runtime.context.store.knowledge.uses("greet-host")
         assert use.opened
 
 
@@ -205,7 +205,7 @@ async def test_wrong_arguments_are_said_before_anything_is_kept(tmp_path: Path) 
         assert (code, "host" in told["error"]) == (400, True)
         new = {"text": "/greet-host", "workspace": str(h.work), "model": session.model}
         await h.refused("/v1/messages", new)
-        assert [one.id for one in await h.runtime.store.sessions()] == [session.id]
+        assert [one.id for one in await h.runtime.context.store.sessions()] == [session.id]
 
 
 @pytest.mark.parametrize("text", ["/etc/hosts is wrong", "/no-such-skill x", "see /greet-host x"])

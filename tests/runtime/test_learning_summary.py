@@ -44,7 +44,7 @@ async def test_a_session_is_summarised_after_so_many_turns(tmp_path: Path) -> No
         (summary,) = await summaries(h, session)
         *_, (number, _) = [
             (one.number, one.event)
-            for one in await h.runtime.store.events(session.id)
+            for one in await h.runtime.context.store.events(session.id)
             if isinstance(one.event, ev.TurnFinished)
         ]
         assert (summary.summary, summary.upto) == (SUMMARY, number)
@@ -54,8 +54,8 @@ async def test_a_session_is_summarised_after_so_many_turns(tmp_path: Path) -> No
         assert SUMMARY not in "\n".join(shown)
         await h.say(session, "look once more")
         assert (await h.shown(session))[: len(shown)] == shown
-        prompt = await h.runtime.store.prompt((await h.now(session)).prompt)
-        events = await h.runtime.store.events(session.id)
+        prompt = await h.runtime.context.store.prompt((await h.now(session)).prompt)
+        events = await h.runtime.context.store.events(session.id)
         assert check_session(session.id, prompt, events) == 6
 
 
@@ -112,7 +112,7 @@ async def test_a_deleted_session_takes_its_chores_along(tmp_path: Path, named: b
         session = await h.open(working(tmp_path), name="talk" if named else "")
         await h.say(session, "look at this")
         await h.say(session, "look at that")
-        await h.runtime.delete_session(await h.now(session))
+        await h.runtime.sessions.delete_session(await h.now(session))
         clock.now += 10_000
         await h.learned()
         assert await h.chores() == {}

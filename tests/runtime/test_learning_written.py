@@ -38,11 +38,11 @@ async def test_a_skill_that_the_agent_writes_is_a_candidate_and_is_tried_after_t
         await until(put_off)
         (h.work / "go").touch()
         await h.idle(session)
-        record = await h.runtime.store.knowledge.skill("restart-web")
+        record = await h.runtime.context.store.knowledge.skill("restart-web")
         assert (record.state, record.by, record.model) == ("candidate", "agent", model)
         clock.now += 61
         await h.learned()
-        (version,) = await h.runtime.store.knowledge.versions("restart-web")
+        (version,) = await h.runtime.context.store.knowledge.versions("restart-web")
         assert version.why == f"it hung (session {session.id})"
         assert [state for state, _ in (await h.chores("proof")).values()] == ["done"]
 
@@ -67,7 +67,7 @@ async def test_a_skill_that_cannot_be_kept_is_told_to_the_model_and_not_kept(
         assert not done.ok
         assert "cannot be kept" in done.text
         with pytest.raises(NotFound):
-            await h.runtime.store.knowledge.skill("restart-web")
+            await h.runtime.context.store.knowledge.skill("restart-web")
 
 
 async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path) -> None:
@@ -78,12 +78,12 @@ async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path
         await h.say(session, "write it down")
         (done,) = await h.calls(session)
         (proposal,) = await h.get("/v1/proposals")
-        folder = h.runtime.home.path / "skills" / "restart-web"
+        folder = h.runtime.context.home.path / "skills" / "restart-web"
         assert f"proposal {proposal['id']}" in done.text
         assert (folder / "SKILL.md").read_text() == TEXT
         await h.post(f"/v1/proposals/{proposal['id']}", {"decision": "accept"})
         assert (folder / "SKILL.md").read_text() == TEXT, "it is proven first"
-        versions = await h.runtime.store.knowledge.versions("restart-web")
+        versions = await h.runtime.context.store.knowledge.versions("restart-web")
         assert [one.by for one in versions] == ["person", "review"]
 
 
@@ -91,7 +91,7 @@ async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path
 
 
 async def used(h: Pupil) -> list[tuple[bool, str]]:
-    uses = await h.runtime.store.knowledge.uses("restart-web")
+    uses = await h.runtime.context.store.knowledge.uses("restart-web")
     return [(use.opened, use.outcome) for use in reversed(uses)]
 
 
@@ -116,7 +116,9 @@ async def test_uses_are_judged_by_how_the_turn_ended_and_by_what_the_user_says_n
         assert await used(h) == [(True, "good")]
         await h.say(session, "No, that is wrong, it still does not answer")
         assert (await used(h))[0] == (True, "bad")
-        (use,) = [one for one in await h.runtime.store.knowledge.uses() if one.outcome == "bad"]
+        (use,) = [
+            one for one in await h.runtime.context.store.knowledge.uses() if one.outcome == "bad"
+        ]
         assert "corrected" in use.why
         other = await h.open(using(tmp_path))
         await h.say(other, "it breaks")

@@ -139,8 +139,8 @@ async def test_stopping_waits_for_an_effect_though_everything_stood_still(tmp_pa
     environ = {"HERMES_MODEL": f"scripted/{script}", "HERMES_POLICY": "sandbox"}
     runtime = Runtime(tmp_path / "home", environ, tools=[Tool("slow", slow, "Slow")])
     await runtime.start()
-    session = await runtime.open_session(workspace=str(tmp_path))
-    await runtime.submit(session, SessionMessage("k", "go"))
+    session = await runtime.sessions.open_session(workspace=str(tmp_path))
+    await runtime.sessions.submit(session, SessionMessage("k", "go"))
     await begun.wait()
     stopping = asyncio.create_task(runtime.stop(patience=3.0))
     await asyncio.sleep(0)
@@ -324,7 +324,7 @@ async def test_one_that_was_slow_to_start_is_not_tired_at_once(tmp_path: Path) -
     times = itertools.count(1000.0, 60.0)
     runtime = Runtime(tmp_path / "home", {}, clock=lambda: next(times))
     await runtime.start()
-    begun = runtime.started
+    begun = runtime.context.started
     slept = runtime.idle_for()
     await runtime.stop()
     assert next(times) - begun > 300
@@ -334,10 +334,10 @@ async def test_one_that_was_slow_to_start_is_not_tired_at_once(tmp_path: Path) -
 async def test_it_is_needed_by_a_turn_that_is_still_put_together(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
     await runtime.start()
-    session = await runtime.open_session(workspace=str(tmp_path))
-    await runtime.submit(session, SessionMessage("k", "hello"))
+    session = await runtime.sessions.open_session(workspace=str(tmp_path))
+    await runtime.sessions.submit(session, SessionMessage("k", "hello"))
     needed = await runtime.is_in_use()
-    await runtime.at_rest(session.id)
+    await runtime.sessions.at_rest(session.id)
     await runtime.stop()
     assert needed
 
@@ -349,14 +349,14 @@ async def test_one_that_only_falls_asleep_is_not_told_as_stopped(
     """Who follows a session wakes one that sleeps, and leaves alone one that was stopped."""
     runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
     await runtime.start()
-    session = await runtime.open_session(workspace=str(tmp_path))
+    session = await runtime.sessions.open_session(workspace=str(tmp_path))
 
     async def listen() -> list[str]:
-        heard = [recorded.event async for recorded in runtime.events(session.id)]
+        heard = [recorded.event async for recorded in runtime.sessions.events(session.id)]
         return [event.state for event in heard if isinstance(event, RuntimeChanged)]
 
     listening = asyncio.create_task(listen())
-    while not runtime.bus.listeners:
+    while not runtime.context.bus.listeners:
         await asyncio.sleep(0.01)
     await runtime.stop(asleep=asleep)
     assert await asyncio.wait_for(listening, PATIENCE) == told

@@ -18,7 +18,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HomeLocked, NotFound
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import NewSession, SessionMessage
-from hermes_agent.runtime.home.home import Home, HomeLock
+from hermes_agent.host.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
 from tests.support.house import house, until
@@ -39,12 +39,14 @@ async def test_one_key_sent_twice_at_once_opens_one_session(tmp_path: Path) -> N
     try:
 
         async def deliver() -> bool:
-            session = await runtime.open_session(workspace=str(tmp_path), key="cli:k1", once=True)
-            return await runtime.submit(session, SessionMessage("k1", "pay"))
+            session = await runtime.sessions.open_session(
+                workspace=str(tmp_path), key="cli:k1", once=True
+            )
+            return await runtime.sessions.submit(session, SessionMessage("k1", "pay"))
 
         new = await asyncio.gather(*(deliver() for _ in range(5)))
-        sessions = await runtime.store.sessions()
-        while (await runtime.store.session(sessions[0].id)).state != "idle":
+        sessions = await runtime.context.store.sessions()
+        while (await runtime.context.store.session(sessions[0].id)).state != "idle":
             await asyncio.sleep(0.01)
     finally:
         await runtime.stop()
@@ -101,14 +103,14 @@ async def test_an_interrupt_right_after_the_message_counts(tmp_path: Path) -> No
     runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": model, "HERMES_POLICY": "sandbox"})
     await runtime.start()
     try:
-        session = await runtime.open_session(workspace=str(tmp_path))
-        await runtime.submit(session, SessionMessage("k", "go"))
-        assert await runtime.interrupt(session.id)
-        while (await runtime.store.session(session.id)).state != "idle":
+        session = await runtime.sessions.open_session(workspace=str(tmp_path))
+        await runtime.sessions.submit(session, SessionMessage("k", "go"))
+        assert await runtime.sessions.interrupt(session.id)
+        while (await runtime.context.store.session(session.id)).state != "idle":
             await asyncio.sleep(0.01)
         ends = [
             recorded.event.reason
-            for recorded in await runtime.store.events(session.id)
+            for recorded in await runtime.context.store.events(session.id)
             if isinstance(recorded.event, ev.TurnFinished)
         ]
     finally:
@@ -121,11 +123,11 @@ async def test_a_session_whose_policy_is_gone_fails_and_says_so(tmp_path: Path) 
     await runtime.start()
     try:
         new = NewSession(str(tmp_path), "of-yesterday", "scripted/demo")
-        session = await runtime.store.open_session(new, Prompt("You are a test."))
-        await runtime.submit(session, SessionMessage("k", "go"))
-        while (await runtime.store.session(session.id)).state != "idle":
+        session = await runtime.context.store.open_session(new, Prompt("You are a test."))
+        await runtime.sessions.submit(session, SessionMessage("k", "go"))
+        while (await runtime.context.store.session(session.id)).state != "idle":
             await asyncio.sleep(0.01)
-        end = (await runtime.store.events(session.id))[-1].event
+        end = (await runtime.context.store.events(session.id))[-1].event
     finally:
         await runtime.stop()
     assert isinstance(end, ev.TurnFinished)
@@ -138,10 +140,10 @@ async def test_an_answer_to_a_turn_that_is_being_taken_up_is_heard(tmp_path: Pat
     async with house(tmp_path) as h:
         session = await h.open(model, policy="careful")
         await h.send(session, "go", interactive=True)
-        await until(h.runtime.store.questions)
-        (question,) = await h.runtime.store.questions()
+        await until(h.runtime.context.store.questions)
+        (question,) = await h.runtime.context.store.questions()
     async with house(tmp_path) as h:
-        await h.runtime.answer(question.id, "yes", "ada")
+        await h.runtime.sessions.answer(question.id, "yes", "ada")
         await h.idle(session)
     assert (tmp_path / "work" / "made").read_text() == "done\n"
 
@@ -150,13 +152,13 @@ async def test_a_message_to_a_session_that_is_being_deleted_is_refused(tmp_path:
     runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
     await runtime.start()
     try:
-        session = await runtime.open_session(workspace=str(tmp_path))
-        deleting = asyncio.create_task(runtime.delete_session(session))
+        session = await runtime.sessions.open_session(workspace=str(tmp_path))
+        deleting = asyncio.create_task(runtime.sessions.delete_session(session))
         await asyncio.sleep(0)
         with pytest.raises(NotFound):
-            await runtime.submit(session, SessionMessage("k", "go"))
+            await runtime.sessions.submit(session, SessionMessage("k", "go"))
         await deleting
-        assert await runtime.store.sessions() == []
+        assert await runtime.context.store.sessions() == []
     finally:
         await runtime.stop()
 
@@ -224,7 +226,7 @@ def test_the_lock_of_a_process_that_was_just_killed_is_waited_for(tmp_path: Path
 
 TAKING = """
 import fcntl, os, pathlib, sys, threading, time
-from hermes_agent.runtime.home.home import HomeLock
+from hermes_agent.host.home import HomeLock
 
 folder = pathlib.Path(sys.argv[1])
 held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)

@@ -29,7 +29,7 @@ async def test_a_runbook_proves_itself_in_drills_and_then_heals_alone(tmp_path: 
         await h.fail()
         found = await h.over("inc-3")
         spoken = [one for one in await h.journal(await h.session("inc-3")) if _is_reply(one)]
-        trials = await h.runtime.store.knowledge.trials(NAME)
+        trials = await h.runtime.context.store.knowledge.trials(NAME)
         keys = [await h.keys(id) for id in ("inc-1", "inc-2", "inc-3")]
     assert states == ["candidate", "proven"]
     assert (found.state, found.skill, keys) == ("resolved", NAME, [["runbook"]] * 3)
@@ -58,7 +58,7 @@ async def test_what_the_hidden_checks_deny_proves_nothing(
     async with response(tmp_path, begin=HANDED_OVER) as h:
         await h.save_skill(NAME, "proven", RUNBOOK, by="drills")
         await drilled(h, 1, **wrong)
-        (trial,) = await h.runtime.store.knowledge.trials(NAME)
+        (trial,) = await h.runtime.context.store.knowledge.trials(NAME)
     assert (trial.ok, trial.model) == (False, f"runbook/{NAME}")
 
 
@@ -69,7 +69,7 @@ async def test_where_a_model_had_to_go_on_the_runbook_is_not_proven(tmp_path: Pa
         await h.save_skill(NAME, "proven", RUNBOOK.replace("run: touch", "run: false #"), "drills")
         await drilled(h, 1)
         found = await h.incident()
-        (trial,) = await h.runtime.store.knowledge.trials(NAME)
+        (trial,) = await h.runtime.context.store.knowledge.trials(NAME)
     assert (found.state, trial.ok) == ("resolved", False)
 
 

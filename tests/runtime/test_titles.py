@@ -34,9 +34,9 @@ async def test_a_session_gets_a_title_once_and_it_is_paid_for(tmp_path: Path) ->
         session = await h.open(main)
         await h.say(session, "how is the weather in Rome?\nplease")
         await after(h)
-        (listed,) = await h.runtime.store.sessions()
+        (listed,) = await h.runtime.context.store.sessions()
         assert listed.title == "Weather in Rome"
-        uses = {cost.name: cost for cost in await h.runtime.store.costs("use")}
+        uses = {cost.name: cost for cost in await h.runtime.context.store.costs("use")}
         assert uses["titles"].cost > 0
         assert listed.cost == pytest.approx(uses["titles"].cost + uses["main"].cost)
         await h.say(session, "and tomorrow?")
@@ -52,7 +52,7 @@ async def test_without_a_model_for_titles_the_first_line_is_the_title(tmp_path: 
         events = await h.say(session, "how is the weather?\nplease")
         await after(h)
         assert (await h.now(session)).title == "how is the weather?"
-        assert [cost.name for cost in await h.runtime.store.costs("use")] == ["main"]
+        assert [cost.name for cost in await h.runtime.context.store.costs("use")] == ["main"]
     assert not any(isinstance(one, ev.CostCharged | ev.SessionTitled) for one in events)
 
 
@@ -69,7 +69,11 @@ async def test_when_no_title_can_be_had_the_first_line_stays(tmp_path: Path, why
         await h.say(session, "how is the weather?")
         await after(h)
         assert (await h.now(session)).title == "how is the weather?"
-        paid = [cost.calls for cost in await h.runtime.store.costs("use") if cost.name == "titles"]
+        paid = [
+            cost.calls
+            for cost in await h.runtime.context.store.costs("use")
+            if cost.name == "titles"
+        ]
         assert paid == ([1] if why == "nothing said" else [])
         events = await h.say(session, "go on")
     assert isinstance(events[-1], ev.TurnFinished)
@@ -100,8 +104,8 @@ async def test_a_title_that_comes_during_the_next_turn_is_in_its_journal(tmp_pat
         assert live.whole.dollars == pytest.approx((await h.now(session)).cost)
         (h.work / "go").touch()
         await h.idle(session)
-        recorded = await h.runtime.store.events(session.id)
-        prompt = await h.runtime.store.prompt(session.prompt)
+        recorded = await h.runtime.context.store.events(session.id)
+        prompt = await h.runtime.context.store.prompt(session.prompt)
     folded = ConversationState(session.id, prompt).apply_all(recorded)
     assert (folded.whole, folded.turn) == (live.whole, live.turn)
     end = recorded[-1].event
@@ -130,10 +134,10 @@ async def test_a_session_deleted_meanwhile_makes_its_title_no_cheaper(tmp_path: 
             session = await h.open(main)
             await h.say(session, "how is the weather?")
             await asyncio.to_thread(asked.wait)
-            await h.runtime.delete_session(session)
+            await h.runtime.sessions.delete_session(session)
             go.set()
             await after(h)
-            uses = {cost.name: cost.calls for cost in await h.runtime.store.costs("use")}
+            uses = {cost.name: cost.calls for cost in await h.runtime.context.store.costs("use")}
     assert uses == {"main": 1, "titles": 1}
 
 
@@ -146,14 +150,14 @@ async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothi
     async with house(tmp_path) as h:
         session = await h.open(main)
         await h.say(session, "how is the weather?")
-        recorded = await h.runtime.store.events(session.id)
-        talk = ConversationState(session.id, await h.runtime.store.prompt(session.prompt))
+        recorded = await h.runtime.context.store.events(session.id)
+        talk = ConversationState(session.id, await h.runtime.context.store.prompt(session.prompt))
         talk.apply_all(recorded)
         await after(h)
-        await h.runtime.delete_session(session)
+        await h.runtime.sessions.delete_session(session)
     async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
         await h.runtime._turns._come_after(session, talk)
-        uses = {cost.name: cost.calls for cost in await h.runtime.store.costs("use")}
+        uses = {cost.name: cost.calls for cost in await h.runtime.context.store.costs("use")}
     assert uses == {"main": 1}
     assert "was deleted as its turn ended" in caplog.text
 

@@ -104,9 +104,9 @@ from hermes_agent.runtime.runtime import Runtime
 async def main(home, model):
     runtime = Runtime(Path(home), {{}})
     await runtime.start()
-    session = await runtime.open_session(workspace=home, model=model, policy="sandbox")
-    await runtime.submit(session, Inbound("m", "go"))
-    while not (await runtime.store.session(session.id)).messages > 3:
+    session = await runtime.sessions.open_session(workspace=home, model=model, policy="sandbox")
+    await runtime.sessions.submit(session, Inbound("m", "go"))
+    while not (await runtime.context.store.session(session.id)).messages > 3:
         await asyncio.sleep(0.005)
     await runtime.stop()
 

@@ -22,9 +22,10 @@ from hermes_agent.core.gateway import Chat
 from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
 from hermes_agent.core.settings.root import WatchSettings
 from hermes_agent.core.skills import Check, Expectation
+from hermes_agent.host.http_listener import MOST_AT_ONCE, LimitedHttpProtocol
+from hermes_agent.incidents.monitoring.runner import ENTER_SECONDS
 from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.api.listener import MOST_AT_ONCE, LimitedHttpProtocol
-from hermes_agent.runtime.check_runner import ENTER_SECONDS
+from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.awake_loop import no_time, stand_still
@@ -42,7 +43,7 @@ def write(folder: Path, text: str, name: str = "a.yaml") -> None:
 
 async def first(here: House, count: int = 1) -> list[Incident]:
     """The incidents, oldest first, once there are so many."""
-    store = here.runtime.store.incidents
+    store = here.runtime.context.store.incidents
 
     async def there() -> bool:
         return len(await store.incidents()) >= count
@@ -78,7 +79,7 @@ async def test_a_check_comes_to_something_whatever_happens(
         assert outcome.ok is (not said)
         assert said in outcome.detail
         assert outcome.refused is ("gate" in said or "terminal" in said)
-        left = here.runtime.home.terminals
+        left = here.runtime.context.home.terminals
         assert not left.exists() or list(left.glob("check-*")) == []
 
 
@@ -135,13 +136,13 @@ async def test_a_log_is_read_only_where_the_gate_lets_it_be(tmp_path: Path) -> N
         assert "not for jobs" in here.runtime.incidents.troubles[0]
 
         async def followed() -> bool:
-            return bool(await here.runtime.store.incidents.log_places())
+            return bool(await here.runtime.context.store.incidents.log_places())
 
         await until(followed)
         for path in (private, open_log):
             path.write_text("bad\n")
         assert (await first(here, 2))[1].title == f"open: open stands in {open_log}"
-        places = await here.runtime.store.incidents.log_places()
+        places = await here.runtime.context.store.incidents.log_places()
         assert [place.path for place in places] == [str(open_log)]
 
 
@@ -158,7 +159,7 @@ async def test_a_failing_check_is_declared_and_told_while_others_go_on(tmp_path:
             return log.exists() and "[inc-1/declared/1]" in log.read_text()
 
         await until(told)
-        status = (await here.runtime.status())["watch"]
+        status = (await runtime_status(here.runtime))["watch"]
         assert (status["checks"], status["failing"]) == (2, ["web"])
         assert "checks/b.yaml:2:1:" in status["troubles"][0]
         assert await here.runtime.is_in_use()
@@ -166,7 +167,7 @@ async def test_a_failing_check_is_declared_and_told_while_others_go_on(tmp_path:
 
 async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        with here.runtime.bus.listen() as listener:
+        with here.runtime.context.bus.listen() as listener:
             write(tmp_path, "{name: web, run: 'false', after: 1}")
             heard = await listener.next()
             assert heard is not None
@@ -178,7 +179,7 @@ async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
 
 
 async def failures(here: House) -> int:
-    return sum(one.failures for one in await here.runtime.store.incidents.check_states())
+    return sum(one.failures for one in await here.runtime.context.store.incidents.check_states())
 
 
 async def test_nothing_is_declared_again_after_a_restart(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ async def test_nothing_is_declared_again_after_a_restart(tmp_path: Path) -> None
                 return await failures(here) >= wanted
 
             await until(failed)
-            notices = await here.runtime.store.incidents.notices()
+            notices = await here.runtime.context.store.incidents.notices()
             declared = [one for one in notices if one.kind == "declared"]
             assert [one.channel for one in declared] == ["terminal", "log"]
     log = tmp_path / "home" / "incidents" / "notices.log"
@@ -202,7 +203,7 @@ async def test_a_home_without_checks_makes_nothing_of_it(tmp_path: Path) -> None
     async with house(tmp_path) as here:
         assert not here.runtime.incidents.busy
         assert "watching" not in vars(here.runtime.incidents)
-        assert (await here.runtime.status())["watch"]["checks"] == 0
+        assert (await runtime_status(here.runtime))["watch"]["checks"] == 0
 
 
 # routes
@@ -262,7 +263,7 @@ async def test_alerts_of_others_become_incidents(
         taken = await client.post(f"/v1/signals/{kind}", json=body)
         assert taken.status_code == 202
         await client.post(f"/v1/signals/{kind}", json=body)
-        incidents = await here.runtime.store.incidents.incidents()
+        incidents = await here.runtime.context.store.incidents.incidents()
         assert [one.source for one in incidents] == [kind] * count
         bad = await client.post(f"/v1/signals/{kind}", content=b"{")
         assert (bad.status_code, bool(bad.json()["hint"])) == (400, True)
@@ -275,12 +276,12 @@ async def test_a_drill_raises_a_signal_with_its_terminal(tmp_path: Path) -> None
             "policy": "drill", "check": {"name": "c", "check": {"run": "true"}},
         }  # fmt: skip
         assert (await client.post("/v1/signals", json=body)).json()["new"]
-        incident = await here.runtime.store.incidents.incident("inc-1")
+        incident = await here.runtime.context.store.incidents.incident("inc-1")
         assert (incident.source, incident.terminal, incident.policy) == (
             "drill", "drill-1", "drill"
         )  # fmt: skip
         assert incident.checks[0].check.run == "true"
-        notices = await here.runtime.store.incidents.notices()
+        notices = await here.runtime.context.store.incidents.notices()
         assert {one.channel for one in notices} == {"terminal", "log"}
 
 
@@ -333,7 +334,7 @@ async def test_alerts_are_taken_over_the_network_from_those_who_know_the_token(
                 "/v1/signals/alertmanager", json=ALERTMANAGER, headers=header
             )
             assert refused.status_code == 401
-        assert await here.runtime.store.incidents.incidents() == []
+        assert await here.runtime.context.store.incidents.incidents() == []
         for place, header in enumerate((f"Bearer {TOKEN}", f"Basic {basic}")):
             taken = await client.post(
                 "/v1/signals/alertmanager", json=ALERTMANAGER, headers={"Authorization": header}
@@ -349,7 +350,7 @@ async def test_alerts_are_taken_over_the_network_from_those_who_know_the_token(
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         own = await client.post("/v1/signals", json={"title": "cron failed"}, headers=bearer)
         assert own.json()["new"]
-        assert (await here.runtime.status())["watch"][
+        assert (await runtime_status(here.runtime))["watch"][
             "listening"
         ] == here.runtime.incidents.listener.address
 
@@ -422,7 +423,7 @@ async def test_strangers_do_not_learn_why_no_alerts_are_taken(tmp_path: Path) ->
 
         await until(up)
         (home / ".env").write_text("")
-        runtime.refresh_settings()
+        runtime.context.refresh_settings()
         url = f"http://{runtime.incidents.listener.address}/v1/signals"
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
             refused = await client.post(url, json={"title": "x"})
@@ -437,7 +438,7 @@ async def test_nobody_outside_speaks_for_a_check(tmp_path: Path) -> None:
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         said = {"title": "web", "fingerprint": "check:web"}
         await client.post("/v1/signals", json=said, headers=bearer)
-        (incident,) = await here.runtime.store.incidents.incidents()
+        (incident,) = await here.runtime.context.store.incidents.incidents()
         assert incident.fingerprint == "person:check:web"
 
 
@@ -484,7 +485,7 @@ async def test_the_team_hears_of_it_by_the_gateway_once(tmp_path: Path) -> None:
     watch = WatchSettings(notify=("ntfy:ops", "ntfy", "nowhere"))
     channels = {"ntfy": {"topic": "ops", "home": "ops"}}
     async with house(tmp_path, watch=watch, channels=channels) as here:
-        incidents, ledger = here.runtime.incidents, here.runtime.store.gateway
+        incidents, ledger = here.runtime.incidents, here.runtime.context.store.gateway
         await incidents.intake.raise_signal(Signal("person", "p:1", "shop is down", "shop"))
 
         async def told() -> bool:
@@ -496,5 +497,7 @@ async def test_the_team_hears_of_it_by_the_gateway_once(tmp_path: Path) -> None:
         assert delivery.outgoing.chat == Chat("ntfy", "ops")
         assert delivery.outgoing.kind == "notice"
         assert delivery.outgoing.text.startswith("declared: inc-1 P2 shop is down")
-        errors = [one.error for one in await here.runtime.store.incidents.notices() if one.error]
+        errors = [
+            one.error for one in await here.runtime.context.store.incidents.notices() if one.error
+        ]
         assert errors == ["there is no channel 'nowhere'"]

@@ -16,14 +16,15 @@ from tests.support.source import PACKAGE, ROOT, Module, modules
 RANKS = {
     "core": 0,
     "store": 1, "models": 1, "terminals": 1, "policy": 1, "tools": 1,
-    "learning": 2,
+    "host": 2,
     "agent": 3,
-    "jobs": 4,
-    "incidents": 5,
-    "runtime": 6,
-    "gateway": 7, "web": 7,
-    "cli": 8,
-    "__main__": 9,
+    "learning": 4,
+    "jobs": 5,
+    "incidents": 6,
+    "runtime": 7,
+    "gateway": 8, "web": 8,
+    "cli": 9,
+    "__main__": 10,
 }  # fmt: skip
 
 FRONT_DOOR = "hermes_agent"

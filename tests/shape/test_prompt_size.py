@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from hermes_agent.agent.prompt import PromptContext, build_prompt
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.learning.service import SHIPPED
 from hermes_agent.learning.skills.file import parse
 from hermes_agent.learning.skills.prompt_index import SkillIndexEntry, index
 from hermes_agent.models.local.files import find_model
-from hermes_agent.runtime.learning import SHIPPED
 from hermes_agent.runtime.tools.builtin import TABLE, missing, specs
 from hermes_agent.tools.mcp.provider import Servers
 

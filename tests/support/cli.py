@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.runtime.home.inspect import lock_owner
-from hermes_agent.runtime.home.paths import other_run_folder
+from hermes_agent.host.inspect import lock_owner
+from hermes_agent.host.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
 from tests.support.patience import PATIENCE
 from tests.support.prefix import check_prefixes

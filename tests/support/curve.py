@@ -141,12 +141,14 @@ class Family:
         place.mkdir()
         (place / "service.conf").write_text("port=1\n")
         (place / "wanted").write_text(f"{9000 + number}\n")
-        session = await self.runtime.open_session(workspace=str(place), terminals=("sandbox",))
+        session = await self.runtime.sessions.open_session(
+            workspace=str(place), terminals=("sandbox",)
+        )
         text = f"The service number-{number} is down and does not answer. Mend its port."
         began = time.perf_counter()
-        await self.runtime.submit(session, SessionMessage("task", text, "test"))
+        await self.runtime.sessions.submit(session, SessionMessage("task", text, "test"))
         end = None
-        async for recorded in self.runtime.events(session.id):
+        async for recorded in self.runtime.sessions.events(session.id):
             if type(recorded.event).__name__ == "TurnFinished":
                 end = recorded.event
                 break
@@ -154,7 +156,7 @@ class Family:
         await self.learned()
         opened = any(
             getattr(one.event, "tool", "") == "skill"
-            for one in await self.runtime.store.events(session.id)
+            for one in await self.runtime.context.store.events(session.id)
         )
         right = (place / "service.conf").read_text() == f"port={9000 + number}\n"
         return Task(number, right, end.steps, seconds, end.usage.total, opened)
@@ -167,7 +169,7 @@ class Family:
                 await asyncio.sleep(0.01)
             while runtime.learning.chores.busy or [
                 chore
-                for chore in await runtime.store.knowledge.chores(runtime.clock())
+                for chore in await runtime.context.store.knowledge.chores(runtime.context.clock())
                 if chore.kind != "summary"
             ]:
                 await asyncio.sleep(0.02)

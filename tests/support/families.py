@@ -42,7 +42,7 @@ def say(text: str) -> Line:
 
 async def children(h: House, parent: Session) -> list[Session]:
     """In the order of their tasks."""
-    found = await h.runtime.store.sessions(parent=parent.id)
+    found = await h.runtime.context.store.sessions(parent=parent.id)
     return sorted(found, key=lambda one: one.key)
 
 

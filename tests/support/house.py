@@ -23,13 +23,13 @@ class House:
         self._sent = 0
 
     async def open(self, model: str, **more: Any) -> Session:
-        return await self.runtime.open_session(
+        return await self.runtime.sessions.open_session(
             workspace=str(self.work), model=model, policy=more.pop("policy", "sandbox"), **more
         )
 
     async def send(self, session: Session, text: str, *, interactive: bool = False) -> None:
         self._sent += 1
-        await self.runtime.submit(
+        await self.runtime.sessions.submit(
             session, SessionMessage(f"m{self._sent}", text, "test", interactive)
         )
 
@@ -49,10 +49,10 @@ class House:
         return session.id in self.runtime._turns.busy
 
     async def now(self, session: Session) -> Session:
-        return await self.runtime.store.session(session.id)
+        return await self.runtime.context.store.session(session.id)
 
     async def journal(self, session: Session) -> list[Any]:
-        return [one.event for one in await self.runtime.store.events(session.id)]
+        return [one.event for one in await self.runtime.context.store.events(session.id)]
 
 
 async def until(met: Callable[[], Any]) -> None:

@@ -57,7 +57,7 @@ class Workplace:
 
     @property
     def jobs(self) -> JobStore:
-        return self.runtime.store.jobs
+        return self.runtime.context.store.jobs
 
     async def add(self, when: str = "every 1h", **fields: Any) -> Job:
         fields.setdefault("prompt", "go")
@@ -111,7 +111,7 @@ class Workplace:
 
     async def sent(self, key: str = "run:") -> Sequence[OutboxEntry]:
         """What is in the ledger, oldest first."""
-        found = await self.runtime.store.gateway.deliveries(key=key, limit=1_000)
+        found = await self.runtime.context.store.gateway.deliveries(key=key, limit=1_000)
         return list(reversed(found))
 
     async def texts(self, key: str = "run:") -> list[str]:

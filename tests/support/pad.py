@@ -97,15 +97,15 @@ class Room:
 
     async def know(self, person: str, role: Role = "owner", **more: Any) -> Identity:
         identity = Identity("pad", self.router.ids("pad", person), role=role, **more)
-        await self.runtime.store.gateway.save_identity(identity)
+        await self.runtime.context.store.gateway.save_identity(identity)
         return identity
 
     async def add_inbound(self, arrived: InboundMessage) -> tuple[InboxEntry, HandlingResult]:
         """As the inbox does it."""
-        kept = await self.runtime.store.gateway.add_inbound(arrived)
+        kept = await self.runtime.context.store.gateway.add_inbound(arrived)
         assert kept is not None
         dealt = await self.router.handle(kept)
-        await self.runtime.store.gateway.dealt(kept.number, *dealt)
+        await self.runtime.context.store.gateway.dealt(kept.number, *dealt)
         return kept, dealt
 
     async def say(
@@ -162,7 +162,7 @@ class Room:
         async def begun() -> bool:
             return (folder / "begun").exists()
 
-        (session,) = await self.runtime.store.sessions()
+        (session,) = await self.runtime.context.store.sessions()
         folder = Path(session.workspace)
         await until(begun)
         return folder
@@ -174,8 +174,8 @@ class Room:
         """Until nothing works and nothing waits to be sent."""
 
         async def quiet() -> bool:
-            gateway = self.runtime.store.gateway
-            if self.runtime.working or await gateway.bindings(behind=True):
+            gateway = self.runtime.context.store.gateway
+            if self.runtime.sessions.working or await gateway.bindings(behind=True):
                 return False
             rows = await gateway.deliveries(limit=1_000)
             return not any(row.state in ("waiting", "sending") for row in rows)
@@ -185,14 +185,16 @@ class Room:
 
 async def _carry(room: Room) -> None:
     """Send what the ledger has."""
-    gateway = room.runtime.store.gateway
+    gateway = room.runtime.context.store.gateway
     while True:
-        for one in await gateway.due("pad", room.runtime.clock()):
+        for one in await gateway.due("pad", room.runtime.context.clock()):
             if await gateway.sending(one.id, one.attempts):
                 try:
                     receipt = await room.pad.send(one.outgoing, one.key)
                 except SendError as error:
-                    await gateway.not_sent(one.id, error.message, room.runtime.clock(), False)
+                    await gateway.not_sent(
+                        one.id, error.message, room.runtime.context.clock(), False
+                    )
                 else:
                     await gateway.sent(one.id, receipt)
         await asyncio.sleep(0.01)
@@ -214,9 +216,9 @@ async def room(
     channels = {"pad": channel or {}}
     async with house(folder, model=model, policy=policy, channels=channels, **more) as h:
         pad = Pad(replace(manifest, name="pad"))
-        router = Router(h.runtime, pad, PseudonymHasher.open(h.runtime.home.path))
+        router = Router(h.runtime.domains, pad, PseudonymHasher.open(h.runtime.context.home.path))
         made = Room(h, pad, router)
-        tells = ReplyPublisher(h.runtime, pad, router.ids, router.recent, pace, patience)
+        tells = ReplyPublisher(h.runtime.domains, pad, router.ids, router.recent, pace, patience)
         tasks = [asyncio.create_task(_carry(made))]
         tasks += [asyncio.create_task(tells.run())] if telling else []
         try:

@@ -69,27 +69,27 @@ class Pupil(House):
         chores._woken.set()
 
         async def done() -> bool:
-            due = await self.runtime.store.knowledge.chores(self.runtime.clock())
+            due = await self.runtime.context.store.knowledge.chores(self.runtime.context.clock())
             return not due and not chores.busy and not chores._woken.is_set()
 
         await until(done)
 
     async def chores(self, kind: str = "") -> dict[str, tuple[str, str]]:
         """All there ever were: key, state and result."""
-        rows = await self.runtime.store._read(
+        rows = await self.runtime.context.store._read(
             lambda db: list(db.execute("select key, kind, state, result from chores"))
         )
         return {key: (state, told) for key, of, state, told in rows if kind in ("", of)}
 
     async def shown(self, session: Session) -> list[str]:
         """The messages as the model reads them."""
-        prompt = await self.runtime.store.prompt((await self.now(session)).prompt)
+        prompt = await self.runtime.context.store.prompt((await self.now(session)).prompt)
         talk = ConversationState(session.id, prompt)
-        talk.apply_all(await self.runtime.store.events(session.id))
+        talk.apply_all(await self.runtime.context.store.events(session.id))
         return [message.text for message in talk.messages]
 
     async def prompt(self, session: Session) -> str:
-        return (await self.runtime.store.prompt((await self.now(session)).prompt)).system
+        return (await self.runtime.context.store.prompt((await self.now(session)).prompt)).system
 
     async def calls(self, session: Session, tool: str = "") -> list[ev.CallFinished]:
         found = [one for one in await self.journal(session) if isinstance(one, ev.CallFinished)]
@@ -97,7 +97,7 @@ class Pupil(House):
 
     async def skill(self, name: str, text: str, **files: str) -> None:
         """Put a skill into the home, as somebody would by hand."""
-        folder = self.runtime.home.path / "skills" / name
+        folder = self.runtime.context.home.path / "skills" / name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "SKILL.md").write_text(text)
         for path, content in files.items():

@@ -73,10 +73,10 @@ class Response(Pupil):
     """A house in which incidents are raised."""
 
     async def incident(self, id: str = "inc-1") -> Incident:
-        return await self.runtime.store.incidents.incident(id)
+        return await self.runtime.context.store.incidents.incident(id)
 
     async def timeline(self, id: str = "inc-1") -> list[TimelineEntry]:
-        return list(await self.runtime.store.incidents.timeline(id))
+        return list(await self.runtime.context.store.incidents.timeline(id))
 
     async def kinds(self, id: str = "inc-1") -> list[str]:
         return [entry.kind for entry in await self.timeline(id)]
@@ -99,7 +99,7 @@ class Response(Pupil):
     async def watch(self, service: str) -> None:
         """A check beside, which holds."""
         (self.work / f"{service}.up").touch()
-        folder = self.runtime.home.path / "checks"
+        folder = self.runtime.context.home.path / "checks"
         folder.mkdir(exist_ok=True)
         run = f"test -e {self.work}/{service}.up"
         given = {"name": service, "service": service, "run": run, "every": 3600}
@@ -115,7 +115,7 @@ class Response(Pupil):
         return await self.incident(id)
 
     async def session(self, id: str = "inc-1") -> Session:
-        return await self.runtime.store.session((await self.incident(id)).session)
+        return await self.runtime.context.store.session((await self.incident(id)).session)
 
     async def told(self, tool: str, id: str = "inc-1") -> list[ev.CallFinished]:
         return await self.calls(await self.session(id), tool)
@@ -126,11 +126,11 @@ class Response(Pupil):
 
     async def notices(self, id: str = "inc-1") -> list[tuple[str, str]]:
         """Kind and channel of what the team was told, but for progress."""
-        found = await self.runtime.store.incidents.notices(incident=id)
+        found = await self.runtime.context.store.incidents.notices(incident=id)
         return sorted((one.kind, one.channel) for one in found if one.kind != "progress")
 
     async def services(self) -> list[MonitoredService]:
-        return list(await self.runtime.store.incidents.services())
+        return list(await self.runtime.context.store.incidents.services())
 
     async def save_skill(self, name: str, state: Any, book: str, by: str = "person") -> None:
         book = book.replace("{{service}}", f"{self.work}/{{{{service}}}}")

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from hermes_agent.core import events as ev
+from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.web.api import ChatCompletionsApi
 from tests.support.moved_time import until
@@ -57,7 +58,7 @@ async def served(folder: Path, **gateway: Any) -> AsyncIterator[tuple[Runtime, s
     await runtime.start()
     try:
         async with asyncio.timeout(PATIENCE):
-            while not (door := (await runtime.status()).get("door", {})).get("address"):
+            while not (door := (await runtime_status(runtime)).get("door", {})).get("address"):
                 assert not door.get("trouble"), door
                 await asyncio.sleep(0.01)
         yield runtime, f"http://{door['address']}/v1"
@@ -118,12 +119,12 @@ async def test_a_conversation_that_goes_on_is_known_again(api: Served) -> None:
     talk.append({"role": "user", "content": "and the second?"})
     second = await client.chat.completions.create(model="hermes", messages=talk)
     assert second.choices[0].message.content == "That was the second."
-    (session,) = await runtime.store.sessions()
+    (session,) = await runtime.context.store.sessions()
     assert (session.turns, session.source) == (2, "api")
     # Somebody else with the same beginning, or who says otherwise what was answered, is another.
     again = await client.chat.completions.create(model="hermes", messages=talk)
     assert again.choices[0].message.content == "That was the second."
-    assert len(await runtime.store.sessions()) == 2
+    assert len(await runtime.context.store.sessions()) == 2
 
 
 async def test_a_named_conversation_is_one_session(api: Served) -> None:
@@ -134,7 +135,7 @@ async def test_a_named_conversation_is_one_session(api: Served) -> None:
             messages=[{"role": "user", "content": text}],
             extra_headers={"X-Hermes-Session": "kitchen"},
         )
-    (session,) = await runtime.store.sessions()
+    (session,) = await runtime.context.store.sessions()
     assert session.turns == 2
     assert "kitchen" not in session.key
 
@@ -150,7 +151,7 @@ async def test_the_same_key_is_submitted_once(api: Served) -> None:
         for _ in range(3)
     ))  # fmt: skip
     assert {one.choices[0].message.content for one in answers} == {"It says hi."}
-    (session,) = await runtime.store.sessions()
+    (session,) = await runtime.context.store.sessions()
     assert session.turns == 1
 
 
@@ -168,8 +169,8 @@ async def test_the_same_key_is_submitted_once_in_a_conversation_that_is_known(
         )
     taken = [
         one.event.text
-        for session in await runtime.store.sessions()
-        for one in await runtime.store.events(session.id)
+        for session in await runtime.context.store.sessions()
+        for one in await runtime.context.store.events(session.id)
         if isinstance(one.event, ev.MessageTaken)
     ]
     assert sum("again" in text for text in taken) == 1
@@ -193,7 +194,7 @@ async def test_a_key_that_comes_with_something_else_is_refused(api: Served) -> N
         with pytest.raises(openai.UnprocessableEntityError, match="something else was asked") as no:
             await ask("work on another", headers=headers)
         assert no.value.code == "idempotency_key_reused"
-    assert sorted(one.turns for one in await runtime.store.sessions()) == [1, 1]
+    assert sorted(one.turns for one in await runtime.context.store.sessions()) == [1, 1]
     for _ in range(2):  # one that waits behind another
         await client.post("/runs", cast_to=object, body={"input": "slow", "session": "night"},
                           options={"headers": {"Idempotency-Key": "a"}})  # fmt: skip
@@ -216,7 +217,7 @@ async def test_a_title_is_what_is_asked_and_not_what_stands_above_it(api: Served
     for headers in ({}, {"X-Hermes-Session": "kitchen"}):
         await client.chat.completions.create(model="hermes", messages=talk, extra_headers=headers)
     await client.responses.create(model="hermes", instructions="Be brief.", input="what is it?")
-    assert {one.title for one in await runtime.store.sessions()} == {"what is it?"}
+    assert {one.title for one in await runtime.context.store.sessions()} == {"what is it?"}
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ async def test_what_has_another_form_is_a_bad_request(
     with pytest.raises(openai.BadRequestError) as refused:
         await client.post(f"/{route}", cast_to=object, body=body)
     assert refused.value.type == "invalid_request_error"
-    assert await runtime.store.sessions() == []
+    assert await runtime.context.store.sessions() == []
 
 
 async def test_a_response_that_goes_on_is_had_again_under_its_key(api: Served) -> None:
@@ -275,8 +276,8 @@ async def test_images_come_with_the_message_and_addresses_are_not_fetched(api: S
         )
 
     await ask(url)
-    (session,) = await runtime.store.sessions()
-    bodies = [one.event for one in await runtime.store.events(session.id)]
+    (session,) = await runtime.context.store.sessions()
+    bodies = [one.event for one in await runtime.context.store.events(session.id)]
     assert [file.data for one in bodies for file in getattr(one, "files", ())] == [PNG]
     with pytest.raises(openai.BadRequestError, match="must come with the message"):
         await ask("http://127.0.0.1:9/cat.png")
@@ -320,7 +321,7 @@ async def test_strangers_get_nothing(api: Served) -> None:
         assert (
             await bare.get(str(client.base_url).replace("/v1/", "/v1/sessions"))
         ).status_code == 404
-    assert not await runtime.store.sessions()
+    assert not await runtime.context.store.sessions()
 
 
 async def test_models_are_listed(api: Served) -> None:
@@ -339,18 +340,18 @@ async def test_whoever_goes_away_stops_the_turn(api: Served) -> None:
             model="hermes", messages=[{"role": "user", "content": "be slow"}]
         )
     )
-    await until(lambda: runtime.working, "the turn")
+    await until(lambda: runtime.sessions.working, "the turn")
     asking.cancel()  # the client hangs up
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await until(lambda: not runtime.working, "its end")
+    await until(lambda: not runtime.sessions.working, "its end")
     stream = await client.chat.completions.create(
         model="hermes", messages=[{"role": "user", "content": "slow again"}], stream=True
     )
     await anext(aiter(stream))
     await stream.close()
-    await until(lambda: not runtime.working, "the end of both")
-    assert [one.turns for one in await runtime.store.sessions()] == [1, 1]
+    await until(lambda: not runtime.sessions.working, "the end of both")
+    assert [one.turns for one in await runtime.context.store.sessions()] == [1, 1]
 
 
 async def test_responses_go_on_from_each_other_and_are_kept(api: Served) -> None:
@@ -363,13 +364,13 @@ async def test_responses_go_on_from_each_other_and_are_kept(api: Served) -> None
         model="hermes", input="the second?", previous_response_id=first.id
     )
     assert second.output_text == "That was the second."
-    assert len(await runtime.store.sessions()) == 1
+    assert len(await runtime.context.store.sessions()) == 1
     kept = await client.responses.retrieve(first.id)
     assert (kept.output_text, kept.status) == ("It says hi.", "completed")
     with pytest.raises(openai.BadRequestError, match="has gone on since"):
         await client.responses.create(model="hermes", input="x", previous_response_id=first.id)
     await client.responses.delete(first.id)
-    assert not await runtime.store.sessions()
+    assert not await runtime.context.store.sessions()
 
 
 async def test_a_response_is_streamed_event_by_event(api: Served) -> None:
@@ -429,7 +430,7 @@ async def test_a_run_asks_waits_and_goes_on(tmp_path: Path) -> None:
         assert "event: run" in told
         assert (await client.get(path)).json()["output"] == "done with it"
         assert (await client.post(f"{path}/stop")).json()["stopped"] is False
-        (session,) = await runtime.store.sessions()
+        (session,) = await runtime.context.store.sessions()
         assert session.turns == 1
 
 
@@ -441,7 +442,7 @@ async def test_no_door_without_a_token(tmp_path: Path) -> None:
     await runtime.start()
     try:
         async with asyncio.timeout(PATIENCE):
-            while not (door := (await runtime.status()).get("door", {})).get("trouble"):
+            while not (door := (await runtime_status(runtime)).get("door", {})).get("trouble"):
                 await asyncio.sleep(0.01)
         assert door["address"] == ""
         assert "gateway.token names no secret" in door["trouble"]
@@ -466,7 +467,7 @@ async def test_why_the_door_is_shut_is_said_and_it_opens_when_that_is_mended(
 
     async def door(key: str) -> str:
         async with asyncio.timeout(PATIENCE):
-            while not (found := (await runtime.status()).get("door", {}).get(key)):
+            while not (found := (await runtime_status(runtime)).get("door", {}).get(key)):
                 await asyncio.sleep(0.01)
         return str(found)
 

@@ -97,7 +97,7 @@ class ModelCaller:
         assert model is not None
         if (runbook := self._conversation.runbook) is None:
             return model
-        from hermes_agent.learning.runbooks.model import RunbookModel
+        from hermes_agent.models.runbook import RunbookModel
 
         return RunbookModel(runbook[1], runbook[0], model if self._conversation.model else None)
 

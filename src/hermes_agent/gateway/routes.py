@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.gateway import DeliveryState, InboxEntry, OutboxEntry
-from hermes_agent.runtime.api.responses import reply
+from hermes_agent.host.responses import reply
 from hermes_agent.runtime.services import Row
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Routes:
         supervisor = gateway.supervisor(request.path_params["channel"])
         proof = await supervisor.liveness.test(TEST_SECONDS)
         counts = (await gateway.ledger.counts()).get(supervisor.manifest.name)
-        now = gateway.runtime.clock()
+        now = gateway.context.clock()
         shown = supervisor.status(counts, now)
         return reply(
             {**shown, "proven_now": not proof.error, "error": proof.error or shown["error"],
@@ -102,7 +102,7 @@ class Routes:
             if gateway.inbox is not None:
                 gateway.inbox.take(kept)
             return reply(_kept(kept))
-        delivery = await gateway.ledger.again(number, gateway.runtime.clock())
+        delivery = await gateway.ledger.again(number, gateway.context.clock())
         gateway.wake(delivery.outgoing.chat.channel)
         return reply(_delivery(delivery))
 

@@ -16,8 +16,8 @@ from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Chat, InboundMessage, QueueDepths
 from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.supervision.backoff import backoff
-from hermes_agent.runtime.messaging.outbound import HOME
-from hermes_agent.runtime.services import Row
+from hermes_agent.host.outbound import HOME
+from hermes_agent.runtime.services import Domains, Row
 
 if TYPE_CHECKING:  # a runtime without channels needs none of these
     from hermes_agent.gateway.channel import Channel, ChannelContext, Manifest
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # a runtime without channels needs none of these
     from hermes_agent.gateway.inbound.router import Router
     from hermes_agent.gateway.registry import ChannelRegistry
     from hermes_agent.gateway.supervision.supervisor import ChannelSupervisor
-    from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.gateway")
 
@@ -45,14 +44,16 @@ class Gateway:
 
     def __init__(
         self,
-        runtime: "Runtime",
+        domains: Domains,
         *,
         book: "ChannelRegistry | None" = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
-        self.runtime = runtime
-        self.ledger = runtime.store.gateway
+        self._domains = domains
+        self.context = domains.context
+        self._outbound = domains.outbound
+        self.ledger = domains.context.store.gateway
         self._book = book
         self._sleep = sleep
         self._random = random
@@ -73,8 +74,8 @@ class Gateway:
         try:
             while True:
                 await self.follow()
-                if self._supervisors and self.runtime.clock() - self._tidied > TIDY_SECONDS:
-                    self._tidied = self.runtime.clock()
+                if self._supervisors and self.context.clock() - self._tidied > TIDY_SECONDS:
+                    self._tidied = self.context.clock()
                     await self._tidy()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
@@ -91,7 +92,7 @@ class Gateway:
         from hermes_agent.gateway.people_routes import PeopleApi
         from hermes_agent.gateway.routes import Routes
 
-        people = PeopleApi(self.runtime, lambda: self.router)
+        people = PeopleApi(self.context, self._outbound, lambda: self.router)
         return [*Routes(self).table(), *people.table()]
 
     def public(self) -> Sequence[Row]:
@@ -108,7 +109,7 @@ class Gateway:
             counts, strangers = await self.ledger.counts(), await self.ledger.strangers()
             for name in self._supervisors:
                 asks[name] = [chat.target for chat in await self.router.approvers.chats(name)]
-        now = self.runtime.clock()
+        now = self.context.clock()
         shown = {
             name: supervisor.status(counts.get(name), now)
             for name, supervisor in self._supervisors.items()
@@ -130,7 +131,7 @@ class Gateway:
 
     def _unknown(self, name: str) -> list[str]:
         """Settings of a channel that mean nothing: misspelt ones."""
-        given = self.runtime.settings.channels.get(name, {})
+        given = self.context.settings.channels.get(name, {})
         known = {field.name for field in self._supervisors[name].manifest.fields} | COMMON
         return sorted(set(given) - known)
 
@@ -141,7 +142,7 @@ class Gateway:
         if self._book is None:
             from hermes_agent.gateway.registry import ChannelRegistry
 
-            self._book = ChannelRegistry(home=self.runtime.home.path)
+            self._book = ChannelRegistry(home=self.context.home.path)
         return self._book
 
     def channel(self, name: str) -> "Channel | None":
@@ -174,7 +175,7 @@ class Gateway:
         if self._router is None:
             from hermes_agent.gateway.inbound.router import Router
 
-            self._router = Router(self.runtime, self, PseudonymHasher.open(self.runtime.home.path))
+            self._router = Router(self._domains, self, PseudonymHasher.open(self.context.home.path))
         return self._router
 
     # channels come and go with the settings
@@ -183,7 +184,7 @@ class Gateway:
         """Make what the settings name, and end what they name no more."""
         async with self._changing:
             self._refresh()
-            settings = self.runtime.settings
+            settings = self.context.settings
             now = (settings.channels, settings.gateway.listen, self._looked)
             if now == self._followed:
                 return
@@ -202,7 +203,7 @@ class Gateway:
             self._followed = now
 
     def _changed_at(self) -> list[int]:
-        home = self.runtime.home
+        home = self.context.home
         return [_changed_at(path) for path in (home.config, home.path / ".env")]
 
     def _refresh(self) -> None:
@@ -211,7 +212,7 @@ class Gateway:
             return
         self._looked = looked
         try:
-            self.runtime.refresh_settings()
+            self.context.refresh_settings()
         except HermesError as error:
             log.error("the settings stay as they were: %s", error.message)
 
@@ -247,11 +248,11 @@ class Gateway:
         for field in manifest.fields:
             if field.secret and given.get(field.name):
                 try:
-                    secrets.append(self.runtime.secret(str(given[field.name])))
+                    secrets.append(self.context.secret(str(given[field.name])))
                 except HermesError:
                     secrets.append("")
         own = {key: value for key, value in given.items() if key != HOME}
-        return msgspec.json.encode([own, secrets, self.runtime.settings.gateway.listen])
+        return msgspec.json.encode([own, secrets, self.context.settings.gateway.listen])
 
     def _surroundings(self, name: str) -> "ChannelContext":
         from hermes_agent.gateway.channel import ChannelContext
@@ -266,10 +267,10 @@ class Gateway:
             receive,
             lambda: self.ledger.mark(name),
             keep_mark,
-            self.runtime.secret,
-            self.runtime.clock,
+            self.context.secret,
+            self.context.clock,
             self._sleep,
-            self.runtime.settings.gateway.listen,
+            self.context.settings.gateway.listen,
         )
 
     async def _receive(self, name: str, arrived: InboundMessage, mark: str) -> None:
@@ -279,7 +280,7 @@ class Gateway:
             raise ValueError(f"{name} brought a message of {arrived.chat.channel!r}")
         kept = await self.ledger.add_inbound(clean(arrived), mark)
         if (supervisor := self._supervisors.get(name)) is not None:
-            supervisor.liveness.heard(self.runtime.clock())
+            supervisor.liveness.heard(self.context.clock())
         if kept is not None and self._inbox is not None:
             self._inbox.wake()
 
@@ -290,8 +291,8 @@ class Gateway:
         from hermes_agent.gateway.inbound.inbox import Inbox
 
         self._inbox = Inbox(self.ledger, self.router.handle, sleep=self._sleep, random=self._random)
-        telling = ReplyPublisher(self.runtime, self, self.router.ids, self.router.recent)
-        self.runtime.post.wake = self.wake
+        telling = ReplyPublisher(self._domains, self, self.router.ids, self.router.recent)
+        self._outbound.wake = self.wake
         self._tasks = [
             asyncio.create_task(self.supervise("what arrives", self._inbox.run)),
             asyncio.create_task(self.supervise("what is told", telling.run)),
@@ -322,9 +323,9 @@ class Gateway:
         self._inbox = self._followed = None
 
     async def _tidy(self) -> None:
-        keep = self.runtime.settings.gateway.keep_days * 86_400.0
+        keep = self.context.settings.gateway.keep_days * 86_400.0
         try:
-            await self.ledger.tidy(self.runtime.clock() - keep)
+            await self.ledger.tidy(self.context.clock() - keep)
         except HermesError as error:
             log.warning("the ledgers were not tidied: %s", error.message)
 
@@ -332,20 +333,20 @@ class Gateway:
 
     async def announce(self, channel: str, key: str, text: str) -> Sequence[str]:
         """Tell on other channels: the first of those the settings name that is well, else all."""
-        named = self.runtime.settings.gateway.announce
+        named = self.context.settings.gateway.announce
         chats = [chat for chat in self._places(named or ("all",)) if chat.channel != channel]
         if named:
             well = (chat for chat in chats if self._is_well(chat.channel))
             first = next(well, None)
             chats = [first] if first is not None else chats
-        await self.runtime.post.send(f"gateway/{key}", chats, text, kind="notice")
+        await self._outbound.send(f"gateway/{key}", chats, text, kind="notice")
         return [chat.channel for chat in chats]
 
     def _places(self, targets: Sequence[str]) -> list[Chat]:
         found: list[Chat] = []
         for target in targets:
             try:
-                found += self.runtime.post.chats([target])
+                found += self._outbound.chats([target])
             except UsageError as error:
                 log.error("gateway.announce: %s", error.message)
         return found

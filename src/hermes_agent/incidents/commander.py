@@ -36,7 +36,7 @@ from hermes_agent.incidents.response.verification import (
     neighbours,
     start_of,
 )
-from hermes_agent.learning.runbooks.model import OPENING
+from hermes_agent.models.runbook import OPENING
 
 log = logging.getLogger("hermes.incidents")
 

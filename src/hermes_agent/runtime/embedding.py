@@ -16,11 +16,11 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Parked, Session, SessionMessage
 from hermes_agent.core.tools import Tool
-from hermes_agent.runtime.config.load import load_settings
-from hermes_agent.runtime.home.paths import find_home
+from hermes_agent.host.config import load_settings
+from hermes_agent.host.paths import find_home
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.tools import builtin
-from hermes_agent.runtime.turns.dependencies import EmbeddedTools
+from hermes_agent.runtime.tools.selection import EmbeddedTools
 
 T = TypeVar("T")
 
@@ -151,18 +151,20 @@ class Agent:
 
     async def _parked(self) -> Sequence[Parked]:
         runtime = await self._enter().runtime()
-        return [one for one in await runtime.store.parked() if await self._works(one.session)]
+        return [
+            one for one in await runtime.context.store.parked() if await self._works(one.session)
+        ]
 
     async def _works(self, session: str) -> bool:
         """Whether a session is this agent's, or one of a child of it."""
-        store = (await self._enter().runtime()).store
+        store = (await self._enter().runtime()).context.store
         while session and session != self.state.session:
             session = (await store.session(session)).parent
         return bool(session)
 
     async def _decide(self, effect: str, decision: str) -> None:
         runtime = await self._enter().runtime()
-        await runtime.decide(effect, decision, f"library:{self.name}")
+        await runtime.sessions.decide(effect, decision, f"library:{self.name}")
 
     async def _run(self, text: str) -> RunResult:
         for parked in await self._parked():
@@ -186,12 +188,12 @@ class Agent:
     async def _events(self, text: str) -> AsyncIterator[ev.Event | ev.TransientEvent]:
         runtime = await self._enter().runtime()
         session = await self._session(runtime)
-        after = await runtime.store.last_number(session.id)
+        after = await runtime.context.store.last_number(session.id)
         message = SessionMessage(uuid.uuid4().hex, text, "library")
         calls: dict[str, dict[str, Any]] = {}
         ours = False
-        await runtime.submit(session, message)
-        async for recorded in runtime.events(session.id, after):
+        await runtime.sessions.submit(session, message)
+        async for recorded in runtime.sessions.events(session.id, after):
             event = recorded.event
             match event:
                 case ev.MessageTaken(key=key):
@@ -204,8 +206,8 @@ class Agent:
                     self._remember(event, calls.get(event.call_id, {}))
                 case ev.TurnFinished():
                     # The program may end right after it.
-                    await runtime.at_rest(session.id)
-                    await runtime.settle()
+                    await runtime.sessions.at_rest(session.id)
+                    await runtime.sessions.settle()
             yield event
             if ours and isinstance(event, ev.TurnFinished):
                 return
@@ -213,20 +215,20 @@ class Agent:
     async def _session(self, runtime: Runtime) -> Session:
         loan = EmbeddedTools(self._tools, self._granted(), self._builtin)
         if self.state.session:
-            session = await runtime.store.session(self.state.session)
-            runtime.lend(session.id, loan)
+            session = await runtime.context.store.session(self.state.session)
+            runtime.embedded.attach(session.id, loan)
             await runtime.resume(session)
             return session
-        session = await runtime.open_session(
+        session = await runtime.sessions.open_session(
             workspace=self._workspace,
             model=self._model,
             policy=self._policy,
             source="library",
             key=f"library:{self.name}",
             terminals=self._terminals,
-            loan=loan,
+            embedded=loan,
         )
-        runtime.lend(session.id, loan)
+        runtime.embedded.attach(session.id, loan)
         self.state.session = session.id
         return session
 

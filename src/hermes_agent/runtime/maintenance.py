@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Health
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.incidents.service import IncidentService
+from hermes_agent.jobs.scheduler import JobScheduler
+from hermes_agent.learning.service import Learning
+from hermes_agent.runtime.sessions import SessionService
 
 log = logging.getLogger("hermes.runtime")
 
@@ -17,33 +19,47 @@ SECONDS = 2.0
 
 
 class Maintenance:
-    """Its parts go on apart: a far terminal that does not answer must not keep the store from being
-    tried, nor a model that thinks for long."""
+    """Runs what goes on beside turns. Each part is a task of its own: a remote terminal that does
+    not answer must not keep the store from being probed."""
 
-    def __init__(self, runtime: "Runtime") -> None:
-        self._runtime = runtime
+    def __init__(
+        self,
+        context: RuntimeContext,
+        resume: Callable[[], Awaitable[None]],
+        tidy: Callable[[], Awaitable[None]],
+        sessions: SessionService,
+        learning: Learning,
+        incidents: IncidentService,
+        jobs: JobScheduler,
+    ) -> None:
+        self._context = context
+        self._resume = resume
+        self._tidy = tidy
+        self._sessions = sessions
+        self._learning = learning
+        self._incidents = incidents
+        self._jobs = jobs
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._tasks = (
-            asyncio.create_task(self._keep_watch()),
+            asyncio.create_task(self._watch_store()),
             asyncio.create_task(self._keep_tidy()),
-            asyncio.create_task(self._runtime.learning.chores.run()),
-            asyncio.create_task(self._runtime.incidents.run()),
-            asyncio.create_task(self._runtime.jobs.run()),
+            asyncio.create_task(self._learning.chores.run()),
+            asyncio.create_task(self._incidents.run()),
+            asyncio.create_task(self._jobs.run()),
         )
 
     @property
     def busy(self) -> bool:
         """Background work is under way, something is watched, or a job is due some time."""
-        runtime = self._runtime
-        return runtime.learning.chores.busy or runtime.incidents.busy or runtime.jobs.busy
+        return self._learning.chores.busy or self._incidents.busy or self._jobs.busy
 
-    def end(self) -> None:
+    def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
 
-    async def _keep_watch(self) -> None:
+    async def _watch_store(self) -> None:
         """Say when the store becomes unable to keep things, and when it is well again."""
         said = Health()
         while True:
@@ -54,23 +70,23 @@ class Maintenance:
             await asyncio.sleep(SECONDS)
 
     async def _look_after(self, said: Health) -> Health:
-        store = self._runtime.store
+        store = self._context.store
         if store.health.state == "degraded":
             await store.probe()
         now = store.health
         if now != said:
             log.warning("the store is %s: %s", now.state, now.reason)
             change = ev.RuntimeChanged(now.state, now.reason)
-            self._runtime.bus.publish(ev.Recorded("", 0, self._runtime.clock(), change))
-        if now != said or not self._runtime.has_taken_over:
-            await self._runtime.resume_all()
+            self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), change))
+        if now != said or not self._sessions.has_taken_over:
+            await self._resume()
         return now
 
     async def _keep_tidy(self) -> None:
         """Let go of terminals and connections that nobody uses."""
         while True:
             try:
-                await self._runtime.tidy()
+                await self._tidy()
             except Exception:
                 log.exception("letting go of what nobody uses failed; it goes on")
             await asyncio.sleep(SECONDS)

@@ -77,7 +77,7 @@ async def _serve(runtime: Runtime) -> None:
     answering = asyncio.create_task(server.serve(sockets=[_listen(path)]))
     told = asyncio.create_task(stop.wait())
     tired = asyncio.create_task(_tired(runtime, server))
-    log.info("runtime up, pid %s, home %s", os.getpid(), runtime.home.path)
+    log.info("runtime up, pid %s, home %s", os.getpid(), runtime.context.home.path)
     await asyncio.wait({told, tired}, return_when=asyncio.FIRST_COMPLETED)
     path.unlink(missing_ok=True)  # whoever looks now starts the next runtime
     await runtime.stop(asleep=not stop.is_set())
@@ -103,7 +103,7 @@ def _listen(path: Path) -> socket.socket:
 
 async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
     """Returns when nothing has needed the runtime for as long as the settings say."""
-    limit = runtime.settings.runtime.idle_seconds
+    limit = runtime.context.settings.runtime.idle_seconds
     if limit <= 0:
         await asyncio.Future()
     while True:
@@ -117,7 +117,7 @@ async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
             needed = True
         # Also who is being answered: a message may be on its way in, and its turn not begun.
         if needed or server.server_state.tasks:
-            runtime.note_activity()
+            runtime.context.note_activity()
         elif runtime.idle_for() >= limit:
             log.info("nothing to do for %.0f s; going to sleep", limit)
             return
@@ -136,14 +136,17 @@ class _Redacted(logging.Formatter):
 
 def _log_to(runtime: Runtime) -> None:
     root = logging.getLogger()
-    root.setLevel(runtime.settings.runtime.log_level.upper())
+    root.setLevel(runtime.context.settings.runtime.log_level.upper())
     logging.getLogger("httpx").setLevel(logging.WARNING)
     handler: logging.Handler
-    if os.access(runtime.home.logs, os.W_OK):
+    if os.access(runtime.context.home.logs, os.W_OK):
         handler = logging.handlers.RotatingFileHandler(
-            runtime.home.logs / "runtime.log", maxBytes=LOG_BYTES, backupCount=3, encoding="utf-8"
+            runtime.context.home.logs / "runtime.log",
+            maxBytes=LOG_BYTES,
+            backupCount=3,
+            encoding="utf-8",
         )
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(_Redacted(runtime.redact))
+    handler.setFormatter(_Redacted(runtime.context.redact))
     root.addHandler(handler)

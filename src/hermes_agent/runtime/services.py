@@ -4,15 +4,23 @@ knows none of them; whoever starts the process hands them in."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import OutboundMessages
+from hermes_agent.incidents.service import IncidentService
+from hermes_agent.jobs.scheduler import JobScheduler
+from hermes_agent.learning.service import Learning
+from hermes_agent.models.registry import ModelRegistry
+from hermes_agent.runtime.models.selection import ModelSelection
+from hermes_agent.runtime.sessions import SessionService
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from hermes_agent.runtime.api.listener import HttpListener
-    from hermes_agent.runtime.runtime import Runtime
+    from hermes_agent.host.http_listener import HttpListener
 
 log = logging.getLogger("hermes.runtime")
 
@@ -52,55 +60,68 @@ class Service(Protocol):
     async def close(self) -> None: ...
 
 
-ServiceFactory = Callable[["Runtime"], Service]
+class Domains(NamedTuple):
+    """What a service may use of the runtime."""
+
+    context: RuntimeContext
+    sessions: SessionService
+    models: ModelRegistry
+    model_selection: ModelSelection
+    outbound: OutboundMessages
+    learning: Learning
+    incidents: IncidentService
+    jobs: JobScheduler
+
+
+ServiceFactory = Callable[[Domains], Service]
 
 
 class ServiceManager:
     """Those of one runtime, and the door to the network that they share."""
 
-    def __init__(self, runtime: "Runtime", makes: Sequence[ServiceFactory]) -> None:
-        self._runtime = runtime
-        self._services = [make(runtime) for make in makes]
+    def __init__(self, domains: Domains, factories: Sequence[ServiceFactory]) -> None:
+        self._context = domains.context
+        self._services = [make(domains) for make in factories]
         self._tasks: list[asyncio.Task[None]] = []
         self._door: HttpListener | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         tends = [(face.name, face.run) for face in self._services]
         tends += [("the door", self._tend_door)] if self._services else []
         self._tasks = [asyncio.create_task(_lasting(name, tend)) for name, tend in tends]
 
     async def _tend_door(self) -> None:
         """Nothing of it is made before it is wanted."""
-        while not self._runtime.settings.gateway.listen:
+        while not self._context.settings.gateway.listen:
             await asyncio.sleep(LOOK_SECONDS)
-            self._runtime.incidents.notice_settings()
-        from hermes_agent.runtime.api.listener import HttpListener
+            self._context.reload_if_changed()
+        from hermes_agent.host.http_listener import HttpListener
 
         self._door = self._door or HttpListener(
             "gateway.listen",
-            lambda: self._runtime.settings.gateway.listen,
+            lambda: self._context.settings.gateway.listen,
             self._routes,
             self.token,
-            self._runtime.incidents.notice_settings,
+            self._context.reload_if_changed,
         )
         await self._door.run()
 
     def token(self) -> str:
         """What whoever comes by the door must know."""
-        from hermes_agent.runtime.api.listener import token_of
+        from hermes_agent.host.http_listener import token_of
 
-        name = self._runtime.settings.gateway.token
-        return token_of("gateway.token", name, self._runtime.secret)
+        name = self._context.settings.gateway.token
+        return token_of("gateway.token", name, self._context.secret)
 
     def _routes(self) -> "list[Route]":
         from starlette.routing import Route
 
-        from hermes_agent.runtime.api.responses import guarded
+        from hermes_agent.host.responses import guarded
 
         rows = [row for face in self._services for row in face.public()]
         return [Route(path, guarded(handler), methods=[method]) for method, path, handler in rows]
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

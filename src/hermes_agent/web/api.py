@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.runtime.api.listener import body_within, knows
-from hermes_agent.runtime.api.responses import reply
-from hermes_agent.runtime.services import Row
+from hermes_agent.host.http_listener import body_within, knows, token_of
+from hermes_agent.host.responses import reply
+from hermes_agent.runtime.services import Domains, Row
 from hermes_agent.web import schemas
 from hermes_agent.web.conversations import (
     HOUSE,
@@ -34,9 +34,6 @@ from hermes_agent.web.errors import (
 from hermes_agent.web.responses import Responses
 from hermes_agent.web.runs import RunsApi
 
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
-
 MOST_BYTES = 20_000_000
 """Of a request: images come with it."""
 LOOK_SECONDS = 0.5
@@ -50,9 +47,10 @@ class ChatCompletionsApi:
 
     name = "api"
 
-    def __init__(self, runtime: "Runtime") -> None:
-        self.runtime = runtime
-        self.talk = ApiConversations(runtime)
+    def __init__(self, domains: Domains) -> None:
+        self.context = domains.context
+        self.sessions = domains.sessions
+        self.talk = ApiConversations(domains)
         self._parts = (Responses(self), RunsApi(self))
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -90,12 +88,13 @@ class ChatCompletionsApi:
 
         async def answered(request: Request) -> Response:
             try:
-                token = self.runtime.services.token()
+                name = self.context.settings.gateway.token
+                token = token_of("gateway.token", name, self.context.secret)
             except HermesError:
                 return troubled("nobody is served now", "`hermes doctor`", 503)
             if not knows(request.headers.get("authorization", ""), token):
                 return troubled("this needs the API key", "the secret of gateway.token", 401)
-            self.runtime.note_activity()
+            self.context.note_activity()
             try:
                 return await handler(request)
             except HermesError as error:
@@ -117,7 +116,7 @@ class ChatCompletionsApi:
         return reply(self._model(name))
 
     def _model(self, name: str) -> dict[str, Any]:
-        made = int(self.runtime.started)
+        made = int(self.context.started)
         return {"id": name, "object": "model", "created": made, "owned_by": HOUSE}
 
     # chat
@@ -148,7 +147,7 @@ class ChatCompletionsApi:
             self.talk.remember(said, self.talk.model(model), answer, exchange.session.id)
 
     def _head(self, exchange: SubmittedMessage, model: str, kind: str) -> dict[str, Any]:
-        created = int(self.runtime.clock())
+        created = int(self.context.clock())
         name = model or HOUSE
         return {"id": f"chatcmpl-{exchange.id}", "object": kind, "created": created, "model": name}
 
@@ -263,4 +262,4 @@ class ChatCompletionsApi:
         """Nobody waits for the answer any more."""
         if exchange.new and ONCE not in request.headers:
             with suppress(HermesError):
-                await self.runtime.interrupt(exchange.session.id, "api")
+                await self.sessions.interrupt(exchange.session.id, "api")

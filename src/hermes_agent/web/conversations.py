@@ -4,7 +4,6 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,9 +11,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.messages import Media
 from hermes_agent.core.records import Session, SessionMessage
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import Domains
 
 SOURCE = "api"
 HOUSE = "hermes"
@@ -60,15 +57,16 @@ class StreamChunk(Struct, frozen=True):
 class ApiConversations:
     """Exchanges of one runtime."""
 
-    def __init__(self, runtime: "Runtime") -> None:
-        self._runtime = runtime
+    def __init__(self, domains: Domains) -> None:
+        self._context = domains.context
+        self._sessions = domains.sessions
         self._known: OrderedDict[str, str] = OrderedDict()
 
     # names of models
 
     def models(self) -> list[str]:
         """What a client may ask for."""
-        default = self._runtime.settings.model
+        default = self._context.settings.model
         return [HOUSE, *([f"{HOUSE}/{default}"] if default else [])]
 
     def model(self, name: str) -> str:
@@ -87,7 +85,7 @@ class ApiConversations:
     async def go_on(self, session: str, said: ClientMessage, key: str) -> SubmittedMessage:
         """A message to a session that the API opened."""
         _refuse_empty(said)
-        found = await self._runtime.store.session(session)
+        found = await self._context.store.session(session)
         if found.source != SOURCE:
             raise NotFound(f"there is no conversation {session!r}", "it was not begun here")
         return await self._submit(found, said, key)
@@ -120,7 +118,7 @@ class ApiConversations:
         going_on = len(said) > 1 and not key
         known = self._known.pop(_digest(model, said[:-1]), "") if going_on else ""
         if known:
-            return await self._submit(await self._runtime.store.session(known), said[-1], key)
+            return await self._submit(await self._context.store.session(known), said[-1], key)
         belongs = f"{SOURCE}:once:{key}" if key else f"{SOURCE}:{secrets.token_hex(8)}"
         session = await self._open(model, belongs)
         return await self._submit(session, await self._begun(session, said), key, interactive)
@@ -128,7 +126,7 @@ class ApiConversations:
     async def _begun(self, session: Session, said: Sequence[ClientMessage]) -> ClientMessage:
         """What a session begins with. Its title is what is asked, not what stands above it."""
         if len(said) > 1:
-            await self._runtime.model_selection.entitle(session, said[-1].text)
+            await self._sessions.entitle(session, said[-1].text)
         return _rendered(said)
 
     def remember(
@@ -140,13 +138,13 @@ class ApiConversations:
             self._known.popitem(last=False)
 
     async def _open(self, model: str, belongs: str) -> Session:
-        settings = self._runtime.settings.gateway
+        settings = self._context.settings.gateway
         folder = settings.workspace
         if not folder:
-            own = self._runtime.home.path / "chats" / SOURCE
+            own = self._context.home.path / "chats" / SOURCE
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = str(own)
-        return await self._runtime.open_session(
+        return await self._sessions.open_session(
             workspace=folder, model=model, policy=settings.api_policy, source=SOURCE,
             key=belongs, once=True,
         )  # fmt: skip
@@ -156,9 +154,9 @@ class ApiConversations:
         whole: Sequence[ClientMessage] = (),
     ) -> SubmittedMessage:  # fmt: skip
         key = key_of(key) if key else secrets.token_hex(8)
-        after = await self._runtime.store.last_number(session.id)
+        after = await self._context.store.last_number(session.id)
         message = SessionMessage(key, said.text, SOURCE, interactive, said.files)
-        new = await self._runtime.submit(session, message)
+        new = await self._sessions.submit(session, message)
         if not new:
             await self._expect(session, key, [said, *([_rendered(whole)] if whole else [])])
         return SubmittedMessage(session, key, after if new else 0, new)
@@ -166,14 +164,14 @@ class ApiConversations:
     async def _expect(self, session: Session, key: str, forms: Sequence[ClientMessage]) -> None:
         """What was asked under this key before is what is asked now. In a conversation with a name
         that was its whole beginning, or the last message alone."""
-        before: SessionMessage | ev.MessageTaken | None = await self._runtime.store.waiting(
+        before: SessionMessage | ev.MessageTaken | None = await self._context.store.waiting(
             session.id, key
         )
         if before is None:
-            events = (one.event for one in await self._runtime.store.events(session.id))
+            events = (one.event for one in await self._context.store.events(session.id))
             taken = (one for one in events if isinstance(one, ev.MessageTaken) and one.key == key)
             before = next(taken, None)
-        same = [(self._runtime.redact(one.text), one.files) for one in forms]
+        same = [(self._context.redact(one.text), one.files) for one in forms]
         if before is not None and (before.text, before.files) not in same:
             raise OtherBody(
                 "something else was asked under this Idempotency-Key before",
@@ -184,7 +182,7 @@ class ApiConversations:
         """The exchange of that id."""
         session, _, key = id.partition("_")
         try:
-            found = await self._runtime.store.session(session)
+            found = await self._context.store.session(session)
         except HermesError:
             raise NotFound(f"there is no {id!r}", "it may have been deleted") from None
         if found.source != SOURCE or found.id != session or not key:
@@ -199,7 +197,7 @@ class ApiConversations:
         """What happens from when the message was taken until its turn is over. Text comes as it is
         written; what was lost on the way is made up for when a reply is whole."""
         taken, streamed, voided = False, "", False
-        news = self._runtime.events(exchange.session.id, max(exchange.after, after))
+        news = self._sessions.events(exchange.session.id, max(exchange.after, after))
         try:
             async for one in news:
                 event = one.event
@@ -239,7 +237,7 @@ class ApiConversations:
     async def so_far(self, exchange: SubmittedMessage) -> tuple[bool, ev.TurnFinished | None]:
         """Whether the message was taken yet, and how its turn ended."""
         taken = False
-        for one in await self._runtime.store.events(exchange.session.id):
+        for one in await self._context.store.events(exchange.session.id):
             if isinstance(one.event, ev.MessageTaken) and one.event.key == exchange.key:
                 taken = True
             elif taken and isinstance(one.event, ev.TurnFinished):

@@ -7,8 +7,8 @@ from starlette.responses import Response, StreamingResponse
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.runtime.api.listener import TookTooLong
-from hermes_agent.runtime.api.responses import STATUS, reply
+from hermes_agent.host.http_listener import TookTooLong
+from hermes_agent.host.responses import STATUS, reply
 from hermes_agent.web import schemas
 from hermes_agent.web.conversations import OtherBody
 

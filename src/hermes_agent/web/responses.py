@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.runtime.api.responses import reply
+from hermes_agent.host.responses import reply
 from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
 from hermes_agent.web.conversations import HOUSE, ClientMessage, SubmittedMessage, key_of
@@ -65,7 +65,7 @@ class Responses:
     async def _last(self, exchange: SubmittedMessage) -> str:
         """The key of the last message of its conversation."""
         last = ""
-        for one in await self._api.runtime.store.events(exchange.session.id):
+        for one in await self._api.context.store.events(exchange.session.id):
             if isinstance(one.event, ev.MessageTaken):
                 last = one.event.key
         return last
@@ -84,12 +84,12 @@ class Responses:
 
     async def delete(self, request: Request) -> Response:
         exchange = await self._found(request.path_params["id"])
-        await self._api.runtime.delete_session(exchange.session)
+        await self._api.sessions.delete_session(exchange.session)
         return reply({"id": request.path_params["id"], "object": "response", "deleted": True})
 
     async def cancel(self, request: Request) -> Response:
         exchange = await self._found(request.path_params["id"])
-        await self._api.runtime.interrupt(exchange.session.id, "api")
+        await self._api.sessions.interrupt(exchange.session.id, "api")
         end = await self._api.talk.end(exchange)
         return reply(_response(exchange, "", _state(True, end), end, None))
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.records import Question
-from hermes_agent.runtime.api.responses import reply
+from hermes_agent.host.responses import reply
 from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
 from hermes_agent.web.conversations import SOURCE, ClientMessage, SubmittedMessage
@@ -57,7 +57,7 @@ class RunsApi:
 
     async def stop(self, request: Request) -> Response:
         exchange = await self._found(request)
-        stopped = await self._api.runtime.interrupt(exchange.session.id, "api")
+        stopped = await self._api.sessions.interrupt(exchange.session.id, "api")
         return reply({**(await self._run(exchange)), "stopped": stopped})
 
     async def answer(self, request: Request) -> Response:
@@ -73,7 +73,7 @@ class RunsApi:
             raise NotTheirs(
                 "whoever asked does not consent to it", "`hermes approvals`; or gateway.api_consent"
             )
-        await self._api.runtime.answer(id, given.answer, "api")
+        await self._api.sessions.answer(id, given.answer, "api")
         return reply(await self._run(exchange))
 
     async def events(self, request: Request) -> Response:
@@ -103,10 +103,10 @@ class RunsApi:
     def _may_consent(self, question: Question) -> bool:
         if question.purpose == "question":
             return True
-        return self._api.runtime.settings.gateway.api_consent or SOURCE in question.consent.by
+        return self._api.context.settings.gateway.api_consent or SOURCE in question.consent.by
 
     async def _open(self, exchange: SubmittedMessage) -> list[Question]:
-        questions = await self._api.runtime.store.questions()
+        questions = await self._api.context.store.questions()
         return [one for one in questions if one.session == exchange.session.id]
 
     async def _questions(self, exchange: SubmittedMessage) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ class RunsApi:
         ]  # fmt: skip
 
     async def _run(self, exchange: SubmittedMessage) -> dict[str, Any]:
-        store = self._api.runtime.store
+        store = self._api.context.store
         taken, end = await self._api.talk.so_far(exchange)
         questions = await self._questions(exchange) if end is None else []
         session = await store.session(exchange.session.id)

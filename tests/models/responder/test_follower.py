@@ -15,8 +15,8 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.settings.root import ModelSettings
-from hermes_agent.learning.runbooks.parse import load
 from hermes_agent.learning.skills.file import parse
+from hermes_agent.learning.skills.runbook import load
 from hermes_agent.models.responder.model import WHAT_IT_IS, ResponderModel, open_named
 from tests.models.helpers import reply, request
 

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.tools import Permit, ToolResult
-from hermes_agent.runtime.unavailable import UnavailableTerminal
+from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.tools.browser.tools import browser_act
 from tests.support.awake_loop import stand_still
 from tests.support.pages import Asked, Page, Session, Site, goes_to, html, ref

@@ -16,7 +16,7 @@ from hermes_agent.core.errors import (
     NotFound,
     UsageError,
 )
-from hermes_agent.runtime.home.paths import find_home, log_path, socket_paths
+from hermes_agent.host.paths import find_home, log_path, socket_paths
 
 START_SECONDS = 120.0
 """How long a runtime may take to answer after it was started: on a small machine that is busy, or
@@ -253,7 +253,7 @@ def _serve(api: RuntimeClient, patience: _Patience) -> HermesError | None:
 
 def _another(api: RuntimeClient, patience: _Patience) -> bool:
     """Whether another runtime was in the way, which has come up by now, or has ended."""
-    from hermes_agent.runtime.home.inspect import is_runtime, lock_owner
+    from hermes_agent.host.inspect import is_runtime, lock_owner
 
     seen = False
     while (owner := lock_owner(api.home)) is not None and is_runtime(owner):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from hermes_agent.runtime.home.paths import socket_paths
+from hermes_agent.host.paths import socket_paths
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from hermes_agent.runtime.home.backup import copy_database, default_target, write_backup
+    from hermes_agent.runtime.backup import copy_database, default_target, write_backup
 
     api = RuntimeClient()
     home = Path(api.home)

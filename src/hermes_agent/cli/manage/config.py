@@ -11,8 +11,8 @@ from typing import Any
 from hermes_agent.cli.arguments import absolute_model, json_option
 from hermes_agent.cli.output.formatting import print_json, table
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.runtime.home.home import Home
-from hermes_agent.runtime.home.paths import find_home
+from hermes_agent.host.home import Home
+from hermes_agent.host.paths import find_home
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def _shown(value: Any) -> str:
 
 def _list(options: argparse.Namespace, config: Path) -> None:
     from hermes_agent.core.settings.root import Settings
-    from hermes_agent.runtime.config.load import flatten, load_settings
+    from hermes_agent.host.config import flatten, load_settings
 
     defaults = flatten(Settings())
     rows = [
@@ -60,7 +60,7 @@ def _list(options: argparse.Namespace, config: Path) -> None:
 
 
 def _get(options: argparse.Namespace, config: Path) -> None:
-    from hermes_agent.runtime.config.load import get_setting, load_settings
+    from hermes_agent.host.config import get_setting, load_settings
 
     value = get_setting(load_settings(config, os.environ), options.name)
     if options.json:
@@ -74,7 +74,7 @@ def _get(options: argparse.Namespace, config: Path) -> None:
 
 def _set(options: argparse.Namespace, config: Path) -> None:
     from hermes_agent.cli.client.api import RuntimeClient
-    from hermes_agent.runtime.config.load import set_setting
+    from hermes_agent.host.config import set_setting
 
     trouble: HermesError | None = None
 
@@ -110,7 +110,7 @@ def _path(_options: argparse.Namespace, config: Path) -> None:
 
 
 def _check(_options: argparse.Namespace, config: Path) -> None:
-    from hermes_agent.runtime.config.load import load_settings
+    from hermes_agent.host.config import load_settings
 
     settings = load_settings(config, os.environ)
     for name in ("policy", "terminal.default", "model"):
@@ -124,7 +124,7 @@ def _check(_options: argparse.Namespace, config: Path) -> None:
 def _refuse_astray(settings: Any, name: str) -> None:
     """A setting that names what is not there is not taken; below one that is set whole, too. An
     empty name is all of them."""
-    from hermes_agent.runtime.config.references import astray
+    from hermes_agent.runtime.references import astray
 
     for one in astray(Path(find_home(os.environ)), settings):
         if name in ("", one.name) or one.name.startswith(f"{name}."):
@@ -133,8 +133,8 @@ def _refuse_astray(settings: Any, name: str) -> None:
 
 def _unusable(settings: Any, name: str) -> HermesError | None:
     """Why a session could not be opened with this model, policy or terminal."""
+    from hermes_agent.host.paths import find_home
     from hermes_agent.policy.files.loader import Policies
-    from hermes_agent.runtime.home.paths import find_home
 
     try:
         if name == "policy":

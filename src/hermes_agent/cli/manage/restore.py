@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.output.formatting import print_json, size, sure
-from hermes_agent.runtime.home.paths import find_home
+from hermes_agent.host.paths import find_home
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from hermes_agent.runtime.home.backup import check_backup, no_backup, restore_backup
+    from hermes_agent.runtime.backup import check_backup, no_backup, restore_backup
 
     archive = Path(os.path.abspath(options.file))
     home = Path(find_home(os.environ))

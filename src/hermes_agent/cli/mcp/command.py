@@ -96,8 +96,8 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.act is None:
         return command.serve(options)
-    from hermes_agent.runtime.config.load import load_settings
-    from hermes_agent.runtime.home.paths import find_home
+    from hermes_agent.host.config import load_settings
+    from hermes_agent.host.paths import find_home
 
     home = Path(find_home(os.environ))
     code: int = options.act(options, load_settings(home / "config.yaml", os.environ).mcp, home)
@@ -195,7 +195,7 @@ def _split(text: str, sign: str, form: str) -> tuple[str, str]:
 def _write(home: Path, name: str, entry: dict[str, Any]) -> None:
     import json
 
-    from hermes_agent.runtime.config.load import set_setting
+    from hermes_agent.host.config import set_setting
 
     config = home / "config.yaml"
     try:
@@ -205,7 +205,7 @@ def _write(home: Path, name: str, entry: dict[str, Any]) -> None:
 
 
 def _remove(options: argparse.Namespace, servers: Named, home: Path) -> int:
-    from hermes_agent.runtime.config.load import remove_setting
+    from hermes_agent.host.config import remove_setting
     from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 
     _named(options.name, servers)

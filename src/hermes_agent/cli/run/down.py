@@ -8,7 +8,7 @@ from typing import Any
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.core.errors import HermesError
-from hermes_agent.runtime.home.inspect import alive
+from hermes_agent.host.inspect import alive
 
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 0.02

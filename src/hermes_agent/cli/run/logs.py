@@ -7,7 +7,7 @@ import time
 from hermes_agent.cli.arguments import positive
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.text.terminal import clean
-from hermes_agent.runtime.home.paths import find_home, log_path
+from hermes_agent.host.paths import find_home, log_path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.cli.output.formatting import dollars, print_json, span, stamp
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import HermesError
-from hermes_agent.runtime.home.paths import socket_paths
+from hermes_agent.host.paths import socket_paths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def _models(api: RuntimeClient) -> dict[str, Any]:
 def _look(home: str) -> dict[str, Any]:
     from pathlib import Path
 
-    from hermes_agent.runtime.home.inspect import home_trouble, lock_owner
+    from hermes_agent.host.inspect import home_trouble, lock_owner
 
     found: dict[str, Any] = {"state": "stopped", "home": home, "reason": "", "hint": ""}
     owner = lock_owner(home)

@@ -29,8 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from hermes_agent.runtime.config.load import load_settings
-    from hermes_agent.runtime.home.paths import find_home
+    from hermes_agent.host.config import load_settings
+    from hermes_agent.host.paths import find_home
 
     home = Path(find_home(os.environ))
     code: int = options.act(options, load_settings(home / "config.yaml", os.environ), home)

@@ -6,7 +6,7 @@ import os
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.runtime.home.paths import socket_paths
+from hermes_agent.host.paths import socket_paths
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

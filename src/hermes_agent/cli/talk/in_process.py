@@ -17,7 +17,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.messages import Media
 from hermes_agent.core.records import SessionMessage
-from hermes_agent.runtime.home.paths import find_home
+from hermes_agent.host.paths import find_home
 from hermes_agent.runtime.runtime import Runtime
 
 Event = dict[str, Any]
@@ -40,9 +40,9 @@ async def _ask(message: dict[str, Any], printer: Printer) -> Event:
 
 async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> Event:
     if message["session"]:
-        session = await runtime.store.session(message["session"])
+        session = await runtime.context.store.session(message["session"])
     else:
-        session = await runtime.open_session(
+        session = await runtime.sessions.open_session(
             workspace=message["workspace"],
             model=message["model"],
             policy=message["policy"],
@@ -51,17 +51,17 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
             effort=message["effort"],
             use=message["tools"] or None,
         )
-    after = await runtime.store.last_number(session.id)
+    after = await runtime.context.store.last_number(session.id)
     key = message["key"]
     _stop_on_control_c(runtime, session.id)
     files = msgspec.convert(message["files"], tuple[Media, ...])
-    await runtime.submit(
+    await runtime.sessions.submit(
         session, SessionMessage(key, message["text"], "cli", message["interactive"], files)
     )
     outcome: Event = {"session": session.id, "parked": []}
     asking = _Asking(runtime)
     ours = False
-    async for recorded in runtime.events(session.id, after):
+    async for recorded in runtime.sessions.events(session.id, after):
         event: Event = msgspec.to_builtins(recorded.event)
         printer.show(event)
         collect(event, outcome)
@@ -89,7 +89,7 @@ def _stop_on_control_c(runtime: Runtime, session: str) -> None:
 
     def stop() -> None:
         loop.remove_signal_handler(signal.SIGINT)
-        stopping.add(loop.create_task(runtime.interrupt(session, "cli")))
+        stopping.add(loop.create_task(runtime.sessions.interrupt(session, "cli")))
 
     loop.add_signal_handler(signal.SIGINT, stop)
 
@@ -127,6 +127,8 @@ class _Asking:
 
     async def _answer(self, question: Event, typed: str) -> None:
         try:
-            await self._runtime.answer(question["id"], answer_typed(question, typed), myself())
+            await self._runtime.sessions.answer(
+                question["id"], answer_typed(question, typed), myself()
+            )
         except NotFound:
             return  # somebody or the clock was quicker, and the turn goes on

@@ -135,8 +135,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> int:
+    from hermes_agent.host.paths import find_home
     from hermes_agent.incidents.monitoring.config import read
-    from hermes_agent.runtime.home.paths import find_home
 
     home = find_home(os.environ)
     name = f"{options.name}.yaml"
@@ -166,9 +166,9 @@ def _add(options: argparse.Namespace) -> int:
 def _find_terminal(home: str, name: str) -> None:
     from pathlib import Path
 
-    from hermes_agent.runtime.config.load import load_settings
-    from hermes_agent.runtime.home.home import Home
-    from hermes_agent.runtime.terminals.pool import TerminalPool
+    from hermes_agent.host.config import load_settings
+    from hermes_agent.host.home import Home
+    from hermes_agent.host.terminal_pool import TerminalPool
 
     place = Home(Path(home))
     settings = load_settings(place.config, os.environ)
@@ -211,7 +211,7 @@ def _install(options: argparse.Namespace) -> int:
     """A unit of systemd that keeps the runtime up."""
     import shutil
 
-    from hermes_agent.runtime.home.paths import UNIT, find_home, unit_path
+    from hermes_agent.host.paths import UNIT, find_home, unit_path
 
     unit = unit_text(sys.executable, find_home(os.environ))
     if options.print:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.runtime.home.paths import socket_paths
+from hermes_agent.host.paths import socket_paths
 
 PACKAGE = "hermes_drills"
 

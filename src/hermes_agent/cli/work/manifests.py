@@ -13,7 +13,7 @@ from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.output.formatting import print_json, table
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
-from hermes_agent.runtime.home.paths import find_home
+from hermes_agent.host.paths import find_home
 
 if TYPE_CHECKING:
     from hermes_agent.incidents.manifests.check import CheckedManifests, ManifestFinding

@@ -58,7 +58,7 @@ def _action(
 
 
 def run(options: argparse.Namespace) -> int:
-    from hermes_agent.runtime.home.paths import find_home
+    from hermes_agent.host.paths import find_home
 
     code: int = options.act(options, Path(find_home(os.environ)))
     return code
@@ -91,7 +91,7 @@ def _list(options: argparse.Namespace, home: Path) -> int:
 
 
 def _builtin(home: Path) -> list[dict[str, Any]]:
-    from hermes_agent.runtime.config.load import load_settings
+    from hermes_agent.host.config import load_settings
     from hermes_agent.runtime.tools.builtin import facts
 
     return [
@@ -332,8 +332,8 @@ def _tools(home: Path) -> "AuthoredTools":
     import time
 
     from hermes_agent.agent.authored_tools.service import AuthoredTools
+    from hermes_agent.host.config import load_settings
     from hermes_agent.policy.redaction.redactor import Redactor
-    from hermes_agent.runtime.config.load import load_settings
     from hermes_agent.runtime.tools.builtin import TABLE
     from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 

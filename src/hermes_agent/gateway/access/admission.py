@@ -6,19 +6,17 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.gateway import Chat, Identity, InboundMessage, InboxEntry, Pairing, Role
 from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.access import pairing
 from hermes_agent.gateway.access.identities import claimed
-from hermes_agent.runtime.config.load import set_setting
-from hermes_agent.runtime.messaging.outbound import HOME
-from hermes_agent.runtime.policy_gates import GateFactory
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.host.config import set_setting
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import HOME
+from hermes_agent.host.policy_gates import GateFactory
 
 log = logging.getLogger("hermes.gateway")
 
@@ -46,39 +44,39 @@ class Admission:
 
     def __init__(
         self,
-        runtime: "Runtime",
+        context: RuntimeContext,
         ids: PseudonymHasher,
         say: Callable[[InboxEntry, str], Awaitable[None]],
         refresh: Callable[[], None],
     ) -> None:
-        self._runtime = runtime
+        self._context = context
         self._ids = ids
         self._say = say
         self._refresh = refresh
-        self._guesses = pairing.Guesses(runtime.clock)
+        self._guesses = pairing.Guesses(context.clock)
         self._strangers: dict[str, set[str]] = {}
 
     async def pair(self, channel: str, role: Role, policy: str = "", name: str = "") -> str:
         """A new code for whoever is to be let in."""
         self._refresh()
-        channels = self._runtime.settings.channels
+        channels = self._context.settings.channels
         if channel not in channels:
             known = ", ".join(sorted(channels)) or "none is set up"
             raise UsageError(f"there is no channel {channel!r}", f"channels: {known}")
         if policy:
-            GateFactory(self._runtime.home.path, Path.home()).expect(policy)
+            GateFactory(self._context.home.path, Path.home()).expect(policy)
         if name:
             pairing.check_name(name, channels)
         code = pairing.new_code()
-        kept = pairing.kept(self._ids, code, channel, role, policy, name, self._runtime.clock())
-        await self._runtime.store.gateway.save_pairing(kept)
+        kept = pairing.kept(self._ids, code, channel, role, policy, name, self._context.clock())
+        await self._context.store.gateway.save_pairing(kept)
         return code
 
     async def stranger(self, kept: InboxEntry) -> HandlingResult:
         """Nothing is answered and nothing shown, but to whoever brings a code."""
         arrived = kept.arrived
         channel, person = arrived.chat.channel, self._ids(arrived.chat.channel, arrived.person.id)
-        gateway = self._runtime.store.gateway
+        gateway = self._context.store.gateway
         blocked = await gateway.identity(channel, person)
         if not arrived.group and blocked is None:
             new = Identity(channel, person, claimed(arrived.person), by="code")
@@ -125,7 +123,7 @@ class Admission:
         code = pairing.code_in(arrived.text) if arrived.kind == "message" else ""
         if not code or not self._guesses.may(before.channel, before.hash):
             return None
-        now = self._runtime.clock()
+        now = self._context.clock()
 
         def let_in(by: Pairing) -> Identity:
             role: Role = "owner" if "owner" in (before.role, by.role) else by.role
@@ -133,7 +131,7 @@ class Admission:
             return Identity(before.channel, before.hash, name, role, policy, now, "code")
 
         hashed = pairing.hashed(self._ids, before.channel, code)
-        return await self._runtime.store.gateway.redeem_pairing(before.channel, hashed, now, let_in)
+        return await self._context.store.gateway.redeem_pairing(before.channel, hashed, now, let_in)
 
     async def _welcome(self, kept: InboxEntry, said: str, role: Role) -> None:
         chat = kept.arrived.chat
@@ -143,9 +141,9 @@ class Admission:
 
     async def _make_home(self, chat: Chat) -> bool:
         """Make a chat the home of its channel, where that has none."""
-        if self._runtime.settings.channels.get(chat.channel, {}).get(HOME):
+        if self._context.settings.channels.get(chat.channel, {}).get(HOME):
             return False
-        setting, config = f"channels.{chat.channel}.{HOME}", self._runtime.home.config
+        setting, config = f"channels.{chat.channel}.{HOME}", self._context.home.config
         try:
             await asyncio.to_thread(set_setting, config, setting, json.dumps(chat.chat), _fine)
         except (HermesError, OSError) as error:

@@ -3,15 +3,13 @@
 
 import unicodedata
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from hermes_agent.core.gateway import Chat, Identity, InboundMessage, Person
 from hermes_agent.core.pseudonyms import PseudonymHasher
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.host.context import RuntimeContext
 
 ALLOW = "allow"
 """The setting of a channel with the ids of those who may talk; `group:CHAT` lets in whoever writes
@@ -26,18 +24,18 @@ LONGEST_TEXT = 100_000
 
 
 class IdentityResolver:
-    def __init__(self, runtime: "Runtime", ids: PseudonymHasher) -> None:
-        self._runtime = runtime
+    def __init__(self, context: RuntimeContext, ids: PseudonymHasher) -> None:
+        self._context = context
         self._ids = ids
 
     async def known(self, arrived: InboundMessage) -> Identity | None:
         """Who wrote, if they may talk to us."""
         channel, person = arrived.chat.channel, arrived.person
         hash = self._ids(channel, person.id)
-        kept = await self._runtime.store.gateway.identity(channel, hash)
+        kept = await self._context.store.gateway.identity(channel, hash)
         if kept is not None:
             return None if kept.role == "blocked" else _at_most(kept, person)
-        given = self._runtime.settings.channels.get(channel, {})
+        given = self._context.settings.channels.get(channel, {})
         name = claimed(person)
         if person.id.casefold() in _folded(given, OWNERS):
             return _at_most(Identity(channel, hash, name, "owner", by=OWNERS), person)

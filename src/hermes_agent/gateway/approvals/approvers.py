@@ -1,7 +1,6 @@
 """Whom to ask what only an owner may decide, and as whose wish."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Chat, ChatBinding, Identity, person_of
@@ -16,10 +15,8 @@ from hermes_agent.gateway.access.identities import (
     who,
 )
 from hermes_agent.gateway.approvals.questions import one_line
-from hermes_agent.runtime.messaging.outbound import ALL
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import ALL, OutboundMessages
 
 May = Callable[[Identity], bool]
 
@@ -29,8 +26,11 @@ def is_owner(identity: Identity) -> bool:
 
 
 class ApproverDirectory:
-    def __init__(self, runtime: "Runtime", ids: PseudonymHasher) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, context: RuntimeContext, outbound: OutboundMessages, ids: PseudonymHasher
+    ) -> None:
+        self._context = context
+        self._outbound = outbound
         self._ids = ids
 
     async def chats(self, channel: str = "", may: May = is_owner) -> list[Chat]:
@@ -44,7 +44,7 @@ class ApproverDirectory:
         and groups in which they have written."""
         able = [*self._homes(""), *await self._private("", may)]
         people = [one for one in await self.people() if may(one)] if chats else []
-        for binding in await self._runtime.store.gateway.bindings() if people else ():
+        for binding in await self._context.store.gateway.bindings() if people else ():
             here = (one for one in people if one.channel == binding.chat.channel)
             if binding.group and any(one.hash in binding.seen for one in here):
                 able.append(binding.chat)
@@ -53,7 +53,7 @@ class ApproverDirectory:
     def _homes(self, channel: str) -> list[Chat]:
         for target in (channel, ALL):
             try:
-                if target and (found := self._runtime.post.chats([target])):
+                if target and (found := self._outbound.chats([target])):
                     return found
             except HermesError:
                 continue  # it has none
@@ -63,7 +63,7 @@ class ApproverDirectory:
         """Where they have written by themselves: of several threads with one of them, one."""
         asked = [one for one in await self.people(channel) if may(one)]
         found: dict[tuple[str, str], Chat] = {}
-        for binding in await self._runtime.store.gateway.bindings() if asked else ():
+        for binding in await self._context.store.gateway.bindings() if asked else ():
             chat = binding.chat
             here = (one for one in asked if one.channel == chat.channel)
             if any(binding_key(self._ids, chat, one.hash) == binding.key for one in here):
@@ -72,9 +72,9 @@ class ApproverDirectory:
 
     async def people(self, channel: str = "") -> list[Identity]:
         """Who is known, with the owners that the settings list."""
-        known = list(await self._runtime.store.gateway.identities(channel))
+        known = list(await self._context.store.gateway.identities(channel))
         seen = {(one.channel, one.hash) for one in known}
-        for name, given in self._runtime.settings.channels.items():
+        for name, given in self._context.settings.channels.items():
             if channel in ("", name):
                 made = (Identity(name, self._ids(name, id), role="owner", by=OWNERS)
                         for id in listed(given, OWNERS))  # fmt: skip

@@ -3,17 +3,16 @@ Whoever may not gets nothing, and neither does the press of an old button."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Button, ChatBinding, Identity
+from hermes_agent.core.ports import Sessions
 from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Parked, Question
 from hermes_agent.core.text.terminal import visible
 from hermes_agent.gateway.access.identities import names, who
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.host.context import RuntimeContext
 
 SHORT = 6
 """Signs of an id that people write."""
@@ -126,8 +125,9 @@ def may_answer(identity: Identity, question: Question, binding: ChatBinding | No
 class AnswerHandler:
     """Takes what people answer to where it is waited for."""
 
-    def __init__(self, runtime: "Runtime", ids: PseudonymHasher) -> None:
-        self._runtime = runtime
+    def __init__(self, context: RuntimeContext, sessions: Sessions, ids: PseudonymHasher) -> None:
+        self._context = context
+        self._sessions = sessions
         self._ids = ids
 
     async def press(self, identity: Identity, binding: ChatBinding | None, data: str) -> str:
@@ -157,11 +157,11 @@ class AnswerHandler:
         return ""
 
     async def _decided(self, identity: Identity, hash: str, decision: str) -> str:
-        for parked in await self._runtime.store.parked():
+        for parked in await self._context.store.parked():
             if parked_hash(self._ids, parked.effect) == hash:
                 if identity.role != "owner":
                     return "not theirs to decide"
-                await self._runtime.decide(parked.effect, decision, who(identity))
+                await self._sessions.decide(parked.effect, decision, who(identity))
                 return ""
         return "nothing of it is parked any more"
 
@@ -171,7 +171,7 @@ class AnswerHandler:
         """By words: `/approve ID`. Returns what to say."""
         open_ones = [
             one
-            for one in await self._runtime.store.questions()
+            for one in await self._context.store.questions()
             if may_answer(identity, one, binding)
         ]
         here = [one for one in open_ones if binding is not None and one.session == binding.session]
@@ -189,17 +189,17 @@ class AnswerHandler:
 
     async def decide(self, identity: Identity, short: str, decision: str) -> str:
         parked = [
-            one for one in await self._runtime.store.parked()
+            one for one in await self._context.store.parked()
             if _names(short, one.effect, parked_hash(self._ids, one.effect))
         ]  # fmt: skip
         if len(parked) != 1:
             raise UsageError("nothing with this id is parked", "/parked lists what is")
-        await self._runtime.decide(parked[0].effect, decision, who(identity))
+        await self._sessions.decide(parked[0].effect, decision, who(identity))
         return f"{decision}: it goes on"
 
     async def freely(self, identity: Identity, binding: ChatBinding, text: str) -> bool:
         """Take a message for the answer to the question that its session waits for."""
-        for one in await self._runtime.store.questions():
+        for one in await self._context.store.questions():
             if one.session == binding.session and one.purpose == "question":
                 if not may_answer(identity, one, binding):
                     return False
@@ -213,10 +213,10 @@ class AnswerHandler:
         return False
 
     async def _answer(self, identity: Identity, question: Question, answer: str) -> None:
-        await self._runtime.answer(question.id, answer, who(identity), names(identity))
+        await self._sessions.answer(question.id, answer, who(identity), names(identity))
 
     async def _open(self, hash: str) -> Question | None:
-        for one in await self._runtime.store.questions():
+        for one in await self._context.store.questions():
             if question_hash(self._ids, one.id) == hash:
                 return one
         return None

@@ -2,7 +2,7 @@
 that asks, and, where nobody there may, in the home chats or those of owners. What was decided is
 shown in its place, wherever it was asked."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -33,9 +33,7 @@ from hermes_agent.gateway.approvals.questions import (
 )
 from hermes_agent.gateway.delivery.messages import rows
 from hermes_agent.gateway.supervision.directory import ChannelDirectory
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import Domains
 
 AT_HOME = (INCIDENTS, JOBS, "commander")
 """Sources of sessions that have no chat of their own and whose questions go to the home chats."""
@@ -63,11 +61,12 @@ class QuestionTarget(NamedTuple):
 
 
 class ApprovalRouter:
-    def __init__(self, runtime: "Runtime", live: ChannelDirectory, ids: PseudonymHasher) -> None:
-        self._runtime = runtime
+    def __init__(self, domains: Domains, live: ChannelDirectory, ids: PseudonymHasher) -> None:
+        self._context = domains.context
+        self._jobs = domains.jobs
         self._live = live
         self._ids = ids
-        self._approvers = ApproverDirectory(runtime, ids)
+        self._approvers = ApproverDirectory(domains.context, domains.outbound, ids)
         self._put: set[str] = set()
         """What is in the ledger already."""
         self.waiting: set[str] = set()
@@ -75,7 +74,7 @@ class ApprovalRouter:
 
     async def ask_all(self) -> None:
         """Every open question that is not in the ledger yet."""
-        store = self._runtime.store
+        store = self._context.store
         questions, parked = await store.questions(), await store.parked()
         self.waiting = {one.session for one in questions} | {one.session for one in parked}
         open_ones: dict[str, Question | Parked] = {
@@ -93,7 +92,7 @@ class ApprovalRouter:
             session = await self._root(one.session)
         except NotFound:
             return True
-        binding = await self._runtime.store.gateway.binding_of(session.id)
+        binding = await self._context.store.gateway.binding_of(session.id)
         places = await self._places(session, binding, one)
         asked = any(place.may and place.note != NOBODY for place in places)
         made: list[NewDelivery] = []
@@ -107,7 +106,7 @@ class ApprovalRouter:
             text = f"{text}\n\n{place.note}" if place.note else text
             at = f"{key}/{self._ids(place.chat.target)}"
             made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
-        await self._runtime.store.gateway.enqueue(*made)
+        await self._context.store.gateway.enqueue(*made)
         for row in made:
             self._live.wake(row.outgoing.chat.channel)
         return asked or (binding is None and session.source not in AT_HOME)
@@ -122,9 +121,9 @@ class ApprovalRouter:
         return render_parked(one, self._ids, buttons=buttons)
 
     async def _root(self, id: str) -> Session:
-        session = await self._runtime.store.session(id)
+        session = await self._context.store.session(id)
         while session.parent:
-            session = await self._runtime.store.session(session.parent)
+            session = await self._context.store.session(session.parent)
         return session
 
     async def _places(
@@ -152,7 +151,7 @@ class ApprovalRouter:
         """Where somebody is asked for a session that has no chat: of a job, where it delivers."""
         if session.source not in AT_HOME:
             return []
-        own = await self._runtime.jobs.asked(session) if session.source == JOBS else []
+        own = await self._jobs.asked(session) if session.source == JOBS else []
         return await self._approvers.among(own, may) or await self._approvers.chats(may=may)
 
     async def _is_there(self, binding: ChatBinding, one: Question | Parked) -> bool:
@@ -188,7 +187,7 @@ class ApprovalRouter:
         else:
             prefix = f"question/{question_hash(self._ids, event.id)}/"
             said = await self._said(event)
-        told = await self._runtime.store.gateway.deliveries(key=prefix, limit=1_000)
+        told = await self._context.store.gateway.deliveries(key=prefix, limit=1_000)
         asked = [
             one for one in told if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
         ]

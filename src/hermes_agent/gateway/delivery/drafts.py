@@ -12,10 +12,10 @@ from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.delivery.messages import LONGEST
 from hermes_agent.gateway.delivery.splitting import split, utf16
 from hermes_agent.gateway.supervision.directory import ChannelDirectory
+from hermes_agent.host.context import RuntimeContext
 
 if TYPE_CHECKING:
     from hermes_agent.policy.redaction.stream import RedactingStream
-    from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.gateway")
 
@@ -46,12 +46,12 @@ class Drafts:
 
     def __init__(
         self,
-        runtime: "Runtime",
+        context: RuntimeContext,
         live: ChannelDirectory,
         pace: float = PACE,
         patience: float = PATIENCE,
     ) -> None:
-        self._runtime = runtime
+        self._context = context
         self._patience = patience
         self._live = live
         self._pace = pace
@@ -63,10 +63,10 @@ class Drafts:
         draft = self._drafts.get(binding.session)
         if draft is None:
             manifest = self._live.manifest(binding.chat.channel)
-            if not self._runtime.settings.gateway.stream or manifest is None or not manifest.edits:
+            if not self._context.settings.gateway.stream or manifest is None or not manifest.edits:
                 return
-            key = f"{binding.session}/draft/{self._runtime.clock():.3f}"
-            draft = Draft(binding, key, self._runtime.redact.stream())
+            key = f"{binding.session}/draft/{self._context.clock():.3f}"
+            draft = Draft(binding, key, self._context.redact.stream())
             self._drafts[binding.session] = draft
             draft.task = asyncio.create_task(self._show(draft))
         draft.text += draft.stream.feed(piece)
@@ -76,7 +76,7 @@ class Drafts:
         follows takes its place."""
         if (draft := self._drafts.get(session)) is not None:
             draft.text = ""
-            draft.stream = self._runtime.redact.stream()
+            draft.stream = self._context.redact.stream()
 
     def end(self, session: str, number: int) -> None:
         """The reply of this number is whole: what follows is another."""
@@ -161,7 +161,7 @@ class Drafts:
     async def _others_wait(self, draft: Draft) -> bool:
         """Whether something waits to be sent there before it."""
         chat = draft.binding.chat
-        waiting = await self._runtime.store.gateway.deliveries(
+        waiting = await self._context.store.gateway.deliveries(
             channel=chat.channel, state="waiting", limit=200
         )
         return any(one.outgoing.chat == chat for one in waiting)

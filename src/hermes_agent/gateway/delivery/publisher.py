@@ -17,11 +17,11 @@ from hermes_agent.gateway.channel import Channel
 from hermes_agent.gateway.delivery.drafts import PACE, PATIENCE, Drafts
 from hermes_agent.gateway.delivery.messages import rows
 from hermes_agent.gateway.supervision.directory import ChannelDirectory
+from hermes_agent.runtime.services import Domains
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.gateway")
 
@@ -44,7 +44,7 @@ _NEWS = (*_SAID, *_DECIDED, ev.QuestionAsked, ev.CallParked)
 class ReplyPublisher:
     def __init__(
         self,
-        runtime: "Runtime",
+        domains: Domains,
         live: ChannelDirectory,
         ids: PseudonymHasher,
         recent: "Mapping[str, str] | None" = None,
@@ -53,11 +53,12 @@ class ReplyPublisher:
     ) -> None:
         """`recent` are the platform's ids of messages by their keys; `pace` and `patience` are
         those of drafts."""
-        self._runtime = runtime
+        self._context = domains.context
+        self._sessions = domains.sessions
         self._live = live
         self._recent = recent if recent is not None else {}
-        self._drafts = Drafts(runtime, live, pace, patience)
-        self._asking = ApprovalRouter(runtime, live, ids)
+        self._drafts = Drafts(domains.context, live, pace, patience)
+        self._asking = ApprovalRouter(domains, live, ids)
         self._news: asyncio.Queue[ev.Recorded | None] = asyncio.Queue()
         self._queues: dict[str, deque[ev.Recorded | None]] = {}
         """What is to be told of each session: one that waits for its platform holds up no other."""
@@ -85,7 +86,7 @@ class ReplyPublisher:
 
     async def _listen(self) -> None:
         while True:
-            with self._runtime.bus.listen() as listener:
+            with self._context.bus.listen() as listener:
                 self._news.put_nowait(None)
                 while (recorded := await listener.next()) is not None:
                     await self._heard(recorded)
@@ -116,7 +117,7 @@ class ReplyPublisher:
         if known is None or known[0] < now:
             if len(self._bindings) > MOST_REMEMBERED:
                 self._bindings.clear()
-            binding = await self._runtime.store.gateway.binding_of(session)
+            binding = await self._context.store.gateway.binding_of(session)
             known = self._bindings[session] = (now + REMEMBER_SECONDS, binding)
         return known[1]
 
@@ -132,7 +133,7 @@ class ReplyPublisher:
                 self._hand(recorded.session, recorded)
                 continue
             async with self._surviving():
-                for behind in await self._runtime.store.gateway.bindings(behind=True):
+                for behind in await self._context.store.gateway.bindings(behind=True):
                     if behind.session not in self._queues:
                         self._hand(behind.session, None)
                 await self._put_all()
@@ -171,7 +172,7 @@ class ReplyPublisher:
     async def _tell_news(self, session: str, recorded: ev.Recorded | None) -> None:
         event = None if recorded is None else recorded.event
         if event is None or isinstance(event, _SAID):
-            if (binding := await self._runtime.store.gateway.binding_of(session)) is not None:
+            if (binding := await self._context.store.gateway.binding_of(session)) is not None:
                 await self._tell_on_its_own(binding)
             return
         if isinstance(event, ev.QuestionAsked | ev.CallParked):
@@ -197,13 +198,13 @@ class ReplyPublisher:
 
     async def _tell(self, binding: ChatBinding) -> None:
         """Bring the ledger up to what the journal says."""
-        recorded = await self._runtime.store.events(binding.session, binding.told)
+        recorded = await self._context.store.events(binding.session, binding.told)
         if not recorded:
             return
         made: list[NewDelivery] = []
         for one in recorded:
             made += await self._said(binding, one)
-        await self._runtime.store.gateway.tell(binding, recorded[-1].number, *made)
+        await self._context.store.gateway.tell(binding, recorded[-1].number, *made)
         if made:
             self._live.wake(binding.chat.channel)
 
@@ -240,7 +241,7 @@ class ReplyPublisher:
         )  # fmt: skip
 
     async def _enqueue(self, made: Sequence[NewDelivery]) -> None:
-        await self._runtime.store.gateway.enqueue(*made)
+        await self._context.store.gateway.enqueue(*made)
         for row in made:
             self._live.wake(row.outgoing.chat.channel)
 
@@ -249,7 +250,7 @@ class ReplyPublisher:
     async def _type(self) -> None:
         while True:
             await asyncio.sleep(TYPING_SECONDS)
-            working = self._runtime.working - self._asking.waiting
+            working = self._sessions.working - self._asking.waiting
             bindings = [await self._binding(session) for session in working]
             self._show_typing([binding for binding in bindings if binding is not None])
 

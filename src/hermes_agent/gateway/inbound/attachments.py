@@ -7,14 +7,12 @@ import re
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import InboundMessage
 from hermes_agent.core.messages import IMAGE_BYTES, Media
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.models.registry import ModelRegistry
 
 FOLDER = "received"
 _SEEN = (
@@ -30,8 +28,9 @@ _ODD = re.compile(r"[^\w.\- ]")
 
 
 class AttachmentIntake:
-    def __init__(self, runtime: "Runtime") -> None:
-        self._runtime = runtime
+    def __init__(self, context: RuntimeContext, models: ModelRegistry) -> None:
+        self._context = context
+        self._models = models
 
     async def taken(self, arrived: InboundMessage, workspace: str) -> tuple[str, tuple[Media, ...]]:
         """What the message says beside its text, and the files that go with it."""
@@ -48,12 +47,12 @@ class AttachmentIntake:
 
     async def _heard(self, memo: Media, workspace: str) -> str:
         path = await _put(memo, workspace)
-        if not self._runtime.settings.gateway.voice:
+        if not self._context.settings.gateway.voice:
             return f"(a voice memo came with this message: {path}; it was not transcribed)"
         from hermes_agent.gateway.inbound.transcription import transcribe
 
         try:
-            said = await transcribe(self._runtime, memo)
+            said = await transcribe(self._context.settings.gateway.voice, self._models, memo)
         except HermesError as error:
             return f"(a voice memo came with this message: {path}; it was not heard: {error})"
         return f"(said in a voice memo, {path}:)\n{said}" if said else f"(a silent memo: {path})"

@@ -41,7 +41,7 @@ class CommandContext(NamedTuple):
     async def session(self) -> Session:
         if self.binding is None:
             raise UsageError("nothing was said here yet", "write something")
-        return await self.router.runtime.store.session(self.binding.session)
+        return await self.router.context.store.session(self.binding.session)
 
 
 class ChatCommand(NamedTuple):
@@ -82,13 +82,13 @@ async def _help(here: CommandContext, _words: str) -> str:
 
 async def _new(here: CommandContext, _words: str) -> str:
     if here.binding is not None:
-        await here.router.runtime.interrupt(here.binding.session, who(here.identity))
+        await here.router.sessions.interrupt(here.binding.session, who(here.identity))
     await here.router.open(here.kept, here.identity)
     return "A new session begins with your next message."
 
 
 async def _stop(here: CommandContext, _words: str) -> str:
-    stopped = here.binding is not None and await here.router.runtime.interrupt(
+    stopped = here.binding is not None and await here.router.sessions.interrupt(
         here.binding.session, who(here.identity)
     )
     return "Stopping." if stopped else "There was nothing to stop."
@@ -96,9 +96,9 @@ async def _stop(here: CommandContext, _words: str) -> str:
 
 async def _retry(here: CommandContext, words: str) -> str:
     session = await here.session()
-    runtime, key = here.router.runtime, f"retry:{here.kept.number}"
+    router, key = here.router, f"retry:{here.kept.number}"
     asked, end = False, None
-    for one in await runtime.store.events(session.id):
+    for one in await router.context.store.events(session.id):
         if isinstance(one.event, ev.MessageTaken):
             if one.event.key == key:  # a runtime that died has seen to it
                 return AGAIN
@@ -107,14 +107,17 @@ async def _retry(here: CommandContext, words: str) -> str:
             end = one.event
     if not asked:
         raise UsageError("there is nothing to do again", "write something")
-    if session.id in runtime.working and await runtime.store.waiting(session.id, key) is None:
+    if (
+        session.id in router.sessions.working
+        and await router.context.store.waiting(session.id, key) is None
+    ):
         raise UsageError("I am still at it", "/stop stops it; /parked decides what waits")
     text = f"({_why_again(end)} {STANDS})"
     text = f"{text}\n{words}" if words else text
     if here.kept.arrived.group:
         text = attributed(here.identity, here.kept.arrived.person, text)
     channel = here.identity.channel
-    await runtime.submit(session, SessionMessage(key, text, channel, True, waits=True))
+    await router.sessions.submit(session, SessionMessage(key, text, channel, True, waits=True))
     return AGAIN
 
 
@@ -126,25 +129,27 @@ def _why_again(end: ev.TurnFinished | None) -> str:
 
 
 async def _status(here: CommandContext, _words: str) -> str:
-    runtime = here.router.runtime
+    router = here.router
     lines = []
     if here.binding is not None:
         session = await here.session()
-        waits = len([one for one in await runtime.store.questions() if one.session == session.id])
+        waits = len(
+            [one for one in await router.context.store.questions() if one.session == session.id]
+        )
         lines = [f"session {session.id}: {session.state}, {session.model}"]
         lines += [f"{waits} open questions"] if waits else []
         lines.append(f"while it works, messages {_BUSY[here.binding.busy]}")
     if here.owner:
         lines += [
-            f"{len(runtime.working)} sessions at work",
-            f"store: {runtime.store.health.state}",
-            f"{len(await runtime.store.parked())} parked effects",
+            f"{len(router.sessions.working)} sessions at work",
+            f"store: {router.context.store.health.state}",
+            f"{len(await router.context.store.parked())} parked effects",
         ]
     return "\n".join(lines) or "Nothing was said here yet."
 
 
 async def _sessions(here: CommandContext, _words: str) -> str:
-    rows = [one for one in await here.router.runtime.store.sessions(MANY) if _theirs(here, one)]
+    rows = [one for one in await here.router.context.store.sessions(MANY) if _theirs(here, one)]
     lines = [f"`{one.id}` {one.title or 'no title yet'} ({one.state})" for one in rows[:LISTED]]
     return "\n".join(lines) or "There are no sessions of yours."
 
@@ -162,7 +167,7 @@ async def _resume(here: CommandContext, words: str) -> str:
     if not words:
         raise UsageError("name a session", "/sessions lists them")
     try:
-        session = await here.router.runtime.store.session(words)
+        session = await here.router.context.store.session(words)
     except NotFound:
         session = None
     if session is None or not _theirs(here, session):
@@ -183,7 +188,7 @@ async def _model(here: CommandContext, words: str) -> str:
         raise UsageError("only an owner chooses models")
     if len(models) > 1 or len(efforts) > 1:
         raise UsageError("name one model", "/model NAME [EFFORT]")
-    model_selection, by = here.router.runtime.model_selection, who(here.identity)
+    model_selection, by = here.router.model_selection, who(here.identity)
     name, effort = "".join(models), "".join(efforts)
     choice = await model_selection.choose(session, name, effort, by, "anyway" in said)
     if not choice.switched:
@@ -199,7 +204,7 @@ async def _cost(here: CommandContext, _words: str) -> str:
 
 
 async def _skills(here: CommandContext, _words: str) -> str:
-    rows = await here.router.runtime.learning.skills.listed()
+    rows = await here.router.learning.skills.listed()
     lines = [f"`/{one['name']}` {one['description']}" for one in rows if one["state"] != "retired"]
     return "\n".join(lines) or "There are no skills yet."
 
@@ -207,7 +212,7 @@ async def _skills(here: CommandContext, _words: str) -> str:
 async def _task(here: CommandContext, words: str) -> str:
     if words not in ("", "list"):
         raise UsageError(f"/task {words} is not for chats", "/task list; ask the agent for more")
-    jobs = await here.router.runtime.store.jobs.jobs(limit=LISTED)
+    jobs = await here.router.context.store.jobs.jobs(limit=LISTED)
     return "\n".join(_job_line(one) for one in jobs) or "There are no jobs."
 
 
@@ -233,7 +238,7 @@ async def _answer(here: CommandContext, words: str) -> str:
 
 
 async def _approvals(here: CommandContext, _words: str) -> str:
-    ids, rows = here.router.ids, await here.router.runtime.store.questions()
+    ids, rows = here.router.ids, await here.router.context.store.questions()
     lines = [f"`{question_hash(ids, one.id)[:SHORT]}` {one.text[:200]}" for one in rows]
     return "\n".join(lines) or "No question is open."
 
@@ -242,7 +247,7 @@ async def _parked(here: CommandContext, words: str) -> str:
     decision, _, short = words.partition(" ")
     if decision:
         return await here.router.answers.decide(here.identity, short.strip(), decision)
-    ids, rows = here.router.ids, await here.router.runtime.store.parked()
+    ids, rows = here.router.ids, await here.router.context.store.parked()
     lines = [
         f"`{parked_hash(ids, one.effect)[:SHORT]}` {one.tool} {one.input[:200]}: {one.reason}"
         for one in rows

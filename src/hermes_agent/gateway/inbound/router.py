@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -42,9 +42,7 @@ from hermes_agent.gateway.delivery.messages import rows
 from hermes_agent.gateway.inbound import commands
 from hermes_agent.gateway.inbound.attachments import AttachmentIntake
 from hermes_agent.gateway.supervision.directory import ChannelDirectory
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import Domains
 
 log = logging.getLogger("hermes.gateway")
 
@@ -70,15 +68,19 @@ READ_BEFORE = "I had read your message before you changed it. Write me what is d
 
 
 class Router:
-    def __init__(self, runtime: "Runtime", live: ChannelDirectory, ids: PseudonymHasher) -> None:
-        self.runtime = runtime
+    def __init__(self, domains: Domains, live: ChannelDirectory, ids: PseudonymHasher) -> None:
+        context = self.context = domains.context
+        self.sessions = domains.sessions
+        self.learning = domains.learning
+        self.model_selection = domains.model_selection
+        self._intake = domains.incidents
         self.ids = ids
-        self.people = IdentityResolver(runtime, ids)
-        self.answers = AnswerHandler(runtime, ids)
-        self.approvers = ApproverDirectory(runtime, ids)
+        self.people = IdentityResolver(context, ids)
+        self.answers = AnswerHandler(context, self.sessions, ids)
+        self.approvers = ApproverDirectory(context, domains.outbound, ids)
         self._live = live
-        self._received = AttachmentIntake(runtime)
-        self.admission = Admission(runtime, ids, self._say, self._refresh)
+        self._received = AttachmentIntake(context, domains.models)
+        self.admission = Admission(context, ids, self._say, self._refresh)
         self.recent: OrderedDict[str, str] = OrderedDict()
         """The platform's ids of the last messages, by their keys: what answers may refer to."""
 
@@ -125,8 +127,8 @@ class Router:
         return await self._message(kept, identity, text, opens_skill=bool(name))
 
     async def _is_skill(self, name: str) -> bool:
-        await self.runtime.learning.sync()
-        return any(one.name == name for one in await self.runtime.store.knowledge.skills())
+        await self.learning.sync()
+        return any(one.name == name for one in await self.context.store.knowledge.skills())
 
     def wake(self, channel: str) -> None:
         self._live.wake(channel)
@@ -136,7 +138,7 @@ class Router:
         binding = await self._binding(arrived, identity)
         if binding is not None and identity.hash not in binding.seen:
             seen = (*binding.seen[1 - MOST_SEEN :], identity.hash)
-            await self.runtime.store.gateway.save_binding(replace(binding, seen=seen))
+            await self.context.store.gateway.save_binding(replace(binding, seen=seen))
 
     # messages
 
@@ -154,16 +156,16 @@ class Router:
         elif binding is not None and await self._answers(kept, binding, identity, text):
             return HandlingResult("done")
         if binding is None:
-            await self.runtime.learning.expect(text)
+            await self.learning.expect(text)
             binding = await self.open(kept, identity)
-        session = await self.runtime.store.session(binding.session)
+        session = await self.context.store.session(binding.session)
         more, files = await self._received.taken(arrived, session.workspace)
         skills: tuple[ActivatedSkill, ...] = ()
         if arrived.group and opens_skill:
-            skills = (await self.runtime.learning.opened(*commands.parted(text.strip())),)
+            skills = (await self.learning.opened(*commands.parted(text.strip())),)
         text = "\n".join(part for part in (text, more) if part.strip())
         if arrived.group:
-            await self.runtime.model_selection.entitle(session, text)
+            await self.sessions.entitle(session, text)
             text = attributed(identity, arrived.person, text)
             if not session.messages:
                 text = f"{IN_GROUP.format(channel=arrived.chat.channel)}\n\n{text}"
@@ -173,10 +175,10 @@ class Router:
         inbound = SessionMessage(
             key, text, arrived.chat.channel, True, files, skills=skills, waits=waits
         )
-        working = session.id in self.runtime.working
-        new = await self.runtime.submit(session, inbound)
+        working = session.id in self.sessions.working
+        new = await self.sessions.submit(session, inbound)
         if new and working and binding.busy == "interrupt":
-            await self.runtime.interrupt(session.id, who(identity))
+            await self.sessions.interrupt(session.id, who(identity))
         return HandlingResult("done")
 
     async def _answers(
@@ -186,9 +188,9 @@ class Router:
         before the runtime died."""
         if kept.arrived.files or kept.arrived.voice:
             return False
-        if kept.tries or kept.kept < self.runtime.started:
-            last = await self.runtime.store.last_number(binding.session)
-            for one in await self.runtime.store.events(binding.session, max(0, last - 100)):
+        if kept.tries or kept.kept < self.context.started:
+            last = await self.context.store.last_number(binding.session)
+            for one in await self.context.store.events(binding.session, max(0, last - 100)):
                 late = one.time >= kept.kept
                 if late and _is_answer(one.event, who(identity), text.strip()):
                     return True
@@ -199,12 +201,12 @@ class Router:
         key = self._key(arrived, arrived.reply_to)
         return any(
             isinstance(one.event, ev.MessageTaken) and one.event.key == key
-            for one in await self.runtime.store.events(binding.session)
+            for one in await self.context.store.events(binding.session)
         )
 
     def _refresh(self) -> None:
         try:
-            self.runtime.refresh_settings()
+            self.context.refresh_settings()
         except HermesError as error:  # it goes on with those it has; `hermes status` says so
             log.warning("the settings cannot be read: %s", error.message)
 
@@ -219,7 +221,7 @@ class Router:
         return key
 
     def _hears_all(self, channel: str) -> bool:
-        return self.runtime.settings.channels.get(channel, {}).get(LISTEN) == "all"
+        return self.context.settings.channels.get(channel, {}).get(LISTEN) == "all"
 
     # sessions
 
@@ -231,11 +233,11 @@ class Router:
         return binding_key(self.ids, arrived.chat, "" if arrived.group else identity.hash)
 
     async def _binding(self, arrived: InboundMessage, identity: Identity) -> ChatBinding | None:
-        binding = await self.runtime.store.gateway.binding(self._bond_key(arrived, identity))
+        binding = await self.context.store.gateway.binding(self._bond_key(arrived, identity))
         if binding is None:
             return None
         try:
-            await self.runtime.store.session(binding.session)
+            await self.context.store.session(binding.session)
         except NotFound:  # it was deleted since: the next message opens another
             return None
         return binding
@@ -244,9 +246,9 @@ class Router:
         """A new session for a chat; the same one for the same row."""
         arrived = kept.arrived
         channel = arrived.chat.channel
-        given = self.runtime.settings.channels.get(channel, {})
+        given = self.context.settings.channels.get(channel, {})
         own = "" if arrived.group else identity.policy
-        session = await self.runtime.open_session(
+        session = await self.sessions.open_session(
             workspace=await self._workspace(arrived, identity),
             policy=own or str(given.get(POLICY, "")),
             source=channel,
@@ -260,26 +262,26 @@ class Router:
     ) -> ChatBinding:
         """From here on the chat's messages go to this session, and its news come here."""
         key = self._bond_key(arrived, identity)
-        before = await self.runtime.store.gateway.binding(key)
+        before = await self.context.store.gateway.binding(key)
         if before is not None and before.session == session.id:
             return before
-        elsewhere = await self.runtime.store.gateway.binding_of(session.id)
-        told = elsewhere.told if elsewhere else await self.runtime.store.last_number(session.id)
-        busy: Busy = before.busy if before else self.runtime.settings.gateway.busy
+        elsewhere = await self.context.store.gateway.binding_of(session.id)
+        told = elsewhere.told if elsewhere else await self.context.store.last_number(session.id)
+        busy: Busy = before.busy if before else self.context.settings.gateway.busy
         seen = before.seen if before else (identity.hash,) if arrived.group else ()
         binding = ChatBinding(key, session.id, arrived.chat, told, arrived.group, busy, seen)
-        await self.runtime.store.gateway.save_binding(binding)
+        await self.context.store.gateway.save_binding(binding)
         return binding
 
     async def set_busy(self, kept: InboxEntry, identity: Identity, busy: str) -> None:
         binding = await self._binding(kept.arrived, identity) or await self.open(kept, identity)
         chosen = msgspec.convert(busy, Busy)
-        await self.runtime.store.gateway.save_binding(replace(binding, busy=chosen))
+        await self.context.store.gateway.save_binding(replace(binding, busy=chosen))
 
     async def _workspace(self, arrived: InboundMessage, identity: Identity) -> str:
-        if named := self.runtime.settings.gateway.workspace:
+        if named := self.context.settings.gateway.workspace:
             return str(Path(named).expanduser())
-        folder = self.runtime.home.path / CHATS / self._bond_key(arrived, identity)
+        folder = self.context.home.path / CHATS / self._bond_key(arrived, identity)
         await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         return str(folder)
 
@@ -289,11 +291,11 @@ class Router:
         arrived = kept.arrived
         channel = arrived.chat.channel
         made = rows(
-            f"in/{kept.number}", arrived.chat, self.runtime.redact(text),
+            f"in/{kept.number}", arrived.chat, self.context.redact(text),
             self._live.manifest(channel), kind="command",
             reply_to=arrived.id if arrived.group else "",
         )  # fmt: skip
-        await self.runtime.store.gateway.enqueue(*made)
+        await self.context.store.gateway.enqueue(*made)
         self._live.wake(channel)
 
     async def _alert(self, arrived: InboundMessage) -> HandlingResult:
@@ -307,7 +309,7 @@ class Router:
             log.warning("an alert on %s was not understood: %s", arrived.chat.channel, error)
             return HandlingResult("ignored", error.message)
         for signal in signals:
-            await self.runtime.incidents.intake.raise_signal(signal)
+            await self._intake.intake.raise_signal(signal)
         return HandlingResult("done")
 
 

@@ -6,13 +6,10 @@ import asyncio
 import logging
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.messages import Media
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.models.registry import ModelRegistry
 
 log = logging.getLogger("hermes.gateway")
 
@@ -24,9 +21,8 @@ SECONDS = 300.0
 MOST_BYTES = 20_000_000
 
 
-async def transcribe(runtime: "Runtime", memo: Media) -> str:
+async def transcribe(chosen: str, models: ModelRegistry, memo: Media) -> str:
     """What is said in it; empty when nothing is."""
-    chosen = runtime.settings.gateway.voice
     if len(memo.data) > MOST_BYTES:
         raise HermesError(f"the memo has more than {MOST_BYTES // 1_000_000} MB")
     if chosen == TINY:
@@ -35,7 +31,7 @@ async def transcribe(runtime: "Runtime", memo: Media) -> str:
         raise UsageError(f"no model {chosen!r} for voice memos", f"gateway.voice: {TINY}")
     try:
         async with asyncio.timeout(SECONDS):
-            return await runtime.models.speech(chosen).heard(memo)
+            return await models.speech(chosen).heard(memo)
     except TimeoutError:
         trouble = HermesError(f"{chosen} took longer than {SECONDS:g} s to hear it")
     except HermesError as error:

@@ -25,7 +25,7 @@ class ChannelSupervisor:
         random: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        runtime = gateway.runtime
+        context = gateway.context
         self.manifest = manifest
         self.made_of = made_of
         """The settings it was made of."""
@@ -36,12 +36,12 @@ class ChannelSupervisor:
             came_up=self._came_up,
         )  # fmt: skip
         self.liveness = Liveness(
-            self.line, manifest.title, gateway.ledger, lambda: runtime.settings.gateway,
-            gateway.announce, clock=runtime.clock, sleep=sleep, random=random,
+            self.line, manifest.title, gateway.ledger, lambda: context.settings.gateway,
+            gateway.announce, clock=context.clock, sleep=sleep, random=random,
         )  # fmt: skip
         self.outbox = Outbox(
             manifest, gateway.ledger, lambda: self.line.channel,
-            is_well=lambda: self.liveness.is_well, clock=runtime.clock, sleep=sleep,
+            is_well=lambda: self.liveness.is_well, clock=context.clock, sleep=sleep,
             random=random, told=self.liveness.told,
         )  # fmt: skip
 
@@ -64,7 +64,7 @@ class ChannelSupervisor:
 
     def _stale_seconds(self) -> float:
         """How old a proof may be that still says something."""
-        return 2 * self._gateway.runtime.settings.gateway.probe_seconds + PROBE_SECONDS
+        return 2 * self._gateway.context.settings.gateway.probe_seconds + PROBE_SECONDS
 
     def status(self, counts: QueueDepths | None, now: float) -> dict[str, Any]:
         counts = counts or QueueDepths()

@@ -26,7 +26,7 @@ from hermes_agent.incidents.reports.markdown import markdown
 from hermes_agent.incidents.reports.report import IncidentReport, as_json, report
 from hermes_agent.incidents.response.prompts import aftermath, reminder
 from hermes_agent.incidents.response.unattended import begun, healed_alone
-from hermes_agent.learning.runbooks.model import RUNBOOK_MODEL
+from hermes_agent.models.runbook import RUNBOOK_MODEL
 
 ASKED, REMINDED = "aftermath", "aftermath-2"
 """Keys of the messages that ask for a skill."""

@@ -257,8 +257,8 @@ async def candidates_in(
     folder: Path, services: Sequence[str], look: RunCommand
 ) -> tuple[RunbookCandidate, ...]:
     """Skills as they lie in a folder, tried for these services: the alert's first."""
-    from hermes_agent.learning.runbooks.parse import load
     from hermes_agent.learning.skills.file import parse
+    from hermes_agent.learning.skills.runbook import load
 
     parsed = {
         path.parent.name: parse(path.read_text(encoding="utf-8"), path.parent.name).facts

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import Incident, TimelineEntry
 from hermes_agent.incidents.backend import IncidentBackend, SkillOption
-from hermes_agent.learning.runbooks.model import RUNBOOK_MODEL
+from hermes_agent.models.runbook import RUNBOOK_MODEL
 
 RUNBOOK = "runbook"
 """The key of the message that begins one, of the note that says which, and of the label by which a

@@ -10,7 +10,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.review.cues import corrects, praises, wants_remembered
-from hermes_agent.learning.runbooks.model import NOT_FOR_THIS, RUNBOOK_MODEL, STOPPED
+from hermes_agent.models.runbook import NOT_FOR_THIS, RUNBOOK_MODEL, STOPPED
 
 SERVES_TALK = frozenset({"ask_user", "todo", "read_on", "skill", "recall", "memory", "find_tools"})
 """Tools that only serve the conversation: they neither make a turn heavy nor end it well."""

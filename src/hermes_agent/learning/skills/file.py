@@ -301,7 +301,7 @@ def _of_bounds(bounds: SkillLimits | None) -> Iterator[SkillProblem]:
 def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[SkillProblem]:
     if RUNBOOK not in files:
         return
-    from hermes_agent.learning.runbooks.parse import load
+    from hermes_agent.learning.skills.runbook import load
 
     text = decoded(files[RUNBOOK])
     if text is None:

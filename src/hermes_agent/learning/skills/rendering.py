@@ -175,7 +175,7 @@ def _runbook(
     values: Mapping[str, str],
     facts: Mapping[str, str] | None,
 ) -> Runbook:
-    from hermes_agent.learning.runbooks.parse import load
+    from hermes_agent.learning.skills.runbook import load
 
     text = decoded(files.get(RUNBOOK, b"\0"))
     if text is None:

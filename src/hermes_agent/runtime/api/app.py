@@ -20,11 +20,12 @@ from hermes_agent.core.errors import (
 )
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.records import CostKey, SearchFilter, Session, SessionMessage
-from hermes_agent.runtime.api.responses import body_of, guarded, reply
-from hermes_agent.runtime.drift_routes import DriftApi
-from hermes_agent.runtime.incident_routes import IncidentApi
-from hermes_agent.runtime.job_routes import JobApi
-from hermes_agent.runtime.learning_routes import LearningApi
+from hermes_agent.host.responses import body_of, guarded, reply
+from hermes_agent.incidents.drift.routes import DriftApi
+from hermes_agent.incidents.routes import IncidentApi
+from hermes_agent.jobs.routes import JobApi
+from hermes_agent.learning.routes import LearningApi
+from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.models.selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 
@@ -103,6 +104,7 @@ class LocalApi:
         self._stop = stop
 
     def routes(self) -> list[Route]:
+        runtime = self._runtime
         table: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
             ("GET", "/v1/status", self.status),
             ("POST", "/v1/stop", self.stop),
@@ -129,10 +131,10 @@ class LocalApi:
             ("GET", "/v1/audit/verify", self.verify_audit),
             ("GET", "/v1/check", self.check),
             ("POST", "/v1/backup", self.backup),
-            *LearningApi(self._runtime).table(),
-            *IncidentApi(self._runtime).table(),
-            *DriftApi(self._runtime).table(),
-            *JobApi(self._runtime).table(),
+            *LearningApi(runtime.context, runtime.learning).table(),
+            *IncidentApi(runtime.context, runtime.sessions, runtime.incidents).table(),
+            *DriftApi(runtime.context, runtime.shells, runtime.learning).table(),
+            *JobApi(runtime.context, runtime.sessions, runtime.jobs).table(),
             *self._runtime.services.table(),
         )
         return [
@@ -141,11 +143,11 @@ class LocalApi:
         ]
 
     async def status(self, request: Request) -> Response:
-        told = await self._runtime.status()
+        told = await runtime_status(self._runtime)
         try:
-            self._runtime.refresh_settings()
-            told["model"] = self._runtime.settings.model
-            told["policy"] = self._runtime.settings.policy
+            self._runtime.context.refresh_settings()
+            told["model"] = self._runtime.context.settings.model
+            told["policy"] = self._runtime.context.settings.policy
         except HermesError as error:  # the settings were broken since: it goes on with the old ones
             told |= {"reason": told["reason"] or error.message, "hint": told["hint"] or error.hint}
         return reply({**told, "version": __version__})
@@ -164,9 +166,9 @@ class LocalApi:
         key = new.key or secrets.token_hex(8)
         await runtime.learning.expect(new.text)
         session = await self._session_for(new, key)
-        after = await runtime.store.last_number(session.id)
+        after = await runtime.context.store.last_number(session.id)
         inbound = SessionMessage(key, new.text, new.source, new.interactive, new.files)
-        fresh = await runtime.submit(session, inbound)
+        fresh = await runtime.sessions.submit(session, inbound)
         if not fresh:  # sent again: the turn may have begun, or be over
             after = await self._before(session.id, key, after)
         taken = {"session": session.id, "key": key, "after": after, "new": fresh}
@@ -174,7 +176,7 @@ class LocalApi:
 
     async def _before(self, session: str, key: str, last: int) -> int:
         """The number before a message's place in the journal; `last` when it still waits."""
-        for recorded in await self._runtime.store.events(session):
+        for recorded in await self._runtime.context.store.events(session):
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return recorded.number - 1
         return last
@@ -183,11 +185,11 @@ class LocalApi:
         """The session a message is for. One that opens a session and is sent again, because the
         answer got lost, finds the session it opened."""
         if new.session:
-            self._runtime.refresh_settings()  # what its last turn lacked may be there
-            return await self._runtime.store.session(new.session)
+            self._runtime.context.refresh_settings()  # what its last turn lacked may be there
+            return await self._runtime.context.store.session(new.session)
         if not new.workspace:
             raise UsageError("a new session needs a workspace", "name the folder to work in")
-        return await self._runtime.open_session(
+        return await self._runtime.sessions.open_session(
             workspace=new.workspace,
             model=new.model,
             policy=new.policy,
@@ -203,7 +205,7 @@ class LocalApi:
     async def sessions(self, request: Request) -> Response:
         limit = min(max(int(request.query_params.get("limit", "50")), 1), MOST_SESSIONS)
         parent = request.query_params.get("parent")
-        return reply(await self._runtime.store.sessions(limit, parent=parent))
+        return reply(await self._runtime.context.store.sessions(limit, parent=parent))
 
     async def session(self, request: Request) -> Response:
         return reply(await self._session(request))
@@ -211,37 +213,37 @@ class LocalApi:
     async def rename(self, request: Request) -> Response:
         session = await self._session(request)
         name = body_of(await request.body(), NewName).name
-        await self._runtime.store.rename_session(session.id, name)
-        return reply(await self._runtime.store.session(session.id))
+        await self._runtime.context.store.rename_session(session.id, name)
+        return reply(await self._runtime.context.store.session(session.id))
 
     async def delete(self, request: Request) -> Response:
         session = await self._session(request)
-        left = await self._runtime.delete_session(session)
+        left = await self._runtime.sessions.delete_session(session)
         return reply({"deleted": session.id, "left": left})
 
     async def journal(self, request: Request) -> Response:
         session = await self._session(request)
         after = int(request.query_params.get("after", "0"))
-        return reply(await self._runtime.store.events(session.id, after))
+        return reply(await self._runtime.context.store.events(session.id, after))
 
     async def prompt(self, request: Request) -> Response:
         session = await self._session(request)
-        return reply(await self._runtime.store.prompt(session.prompt))
+        return reply(await self._runtime.context.store.prompt(session.prompt))
 
     async def events(self, request: Request) -> Response:
         session = await self._session(request)
         after = int(request.query_params.get("after", "0"))
-        stream = server_sent(self._runtime.events(session.id, after))
+        stream = server_sent(self._runtime.sessions.events(session.id, after))
         return StreamingResponse(stream, media_type="text/event-stream")
 
     async def interrupt(self, request: Request) -> Response:
         session = await self._session(request)
-        return reply({"interrupted": await self._runtime.interrupt(session.id, "cli")})
+        return reply({"interrupted": await self._runtime.sessions.interrupt(session.id, "cli")})
 
     async def choose_model(self, request: Request) -> Response:
         session = await self._session(request)
         new = body_of(await request.body(), NewChoice)
-        self._runtime.refresh_settings()
+        self._runtime.context.refresh_settings()
         choice = await self._runtime.model_selection.choose(
             session, new.model, new.effort, new.by, new.anyway
         )
@@ -249,10 +251,10 @@ class LocalApi:
 
     async def test_model(self, request: Request) -> Response:
         asked = body_of(await request.body(), NewTrial)
-        self._runtime.note_activity()
-        self._runtime.refresh_settings()
+        self._runtime.context.note_activity()
+        self._runtime.context.refresh_settings()
         if not asked.ask:
-            return reply({"model": self._runtime.model_selection.full_name(asked.model)})
+            return reply({"model": self._runtime.completions.full_name(asked.model)})
         try:
             return reply(await self._runtime.model_selection.test(asked.model))
         except ModelError as error:  # it was not even asked
@@ -264,8 +266,8 @@ class LocalApi:
 
     async def costs(self, request: Request) -> Response:
         look = msgspec.convert(dict(request.query_params), _Costs, strict=False)
-        self._runtime.refresh_settings()
-        session, store = look.session, self._runtime.store
+        self._runtime.context.refresh_settings()
+        session, store = look.session, self._runtime.context.store
         gone: NotFound | None = None
         try:
             session = (await store.session(session)).id if session else ""
@@ -274,8 +276,8 @@ class LocalApi:
         found = await store.costs(look.by, look.since, look.until, session)
         if gone is not None and not found and not await store.costs("day", 0.0, None, session):
             raise gone
-        budgets = self._runtime.settings.budgets
-        today = await self._runtime.model_selection.spent_today()
+        budgets = self._runtime.context.settings.budgets
+        today = await self._runtime.completions.spent_today()
         return reply({"costs": found, "today": today, "day_dollars": budgets.day_dollars})
 
     async def search(self, request: Request) -> Response:
@@ -283,54 +285,60 @@ class LocalApi:
         query = given.pop("q", "")
         chosen = msgspec.convert(given, SearchFilter, strict=False)
         if chosen.session:
-            session = await self._runtime.store.session(chosen.session)
+            session = await self._runtime.context.store.session(chosen.session)
             chosen = msgspec.structs.replace(chosen, session=session.id)
-        return reply(await self._runtime.store.search(query, chosen))
+        return reply(await self._runtime.context.store.search(query, chosen))
 
     async def parked(self, request: Request) -> Response:
-        return reply(await self._runtime.store.parked())
+        return reply(await self._runtime.context.store.parked())
 
     async def decide(self, request: Request) -> Response:
         decided = body_of(await request.body(), ApprovalDecision)
         effect = request.path_params["id"]
-        await self._runtime.decide(effect, decided.decision, decided.by)
+        await self._runtime.sessions.decide(effect, decided.decision, decided.by)
         return reply({"effect": effect, "decision": decided.decision})
 
     async def questions(self, request: Request) -> Response:
-        return reply(await self._runtime.store.questions())
+        return reply(await self._runtime.context.store.questions())
 
     async def answer(self, request: Request) -> Response:
         given = body_of(await request.body(), AnswerBody)
         id = request.path_params["id"]
-        await self._runtime.answer(id, given.answer, given.by)
+        await self._runtime.sessions.answer(id, given.answer, given.by)
         return reply({"id": id, "answer": given.answer})
 
     async def judgements(self, request: Request) -> Response:
         look = msgspec.convert(dict(request.query_params), _Look, strict=False)
-        session = (await self._runtime.store.session(look.session)).id if look.session else ""
-        return reply(await self._runtime.store.judgements(look.since, session, look.limit))
+        session = (
+            (await self._runtime.context.store.session(look.session)).id if look.session else ""
+        )
+        return reply(await self._runtime.context.store.judgements(look.since, session, look.limit))
 
     async def audit(self, request: Request) -> Response:
         look = msgspec.convert(dict(request.query_params), _Look, strict=False)
         return reply(
-            await self._runtime.store.audit(look.since, look.session, look.limit, look.after)
+            await self._runtime.context.store.audit(
+                look.since, look.session, look.limit, look.after
+            )
         )
 
     async def verify_audit(self, request: Request) -> Response:
-        return reply(await self._runtime.store.verify_audit(request.query_params.get("head", "")))
+        return reply(
+            await self._runtime.context.store.verify_audit(request.query_params.get("head", ""))
+        )
 
     async def check(self, request: Request) -> Response:
-        return reply(await self._runtime.store.check())
+        return reply(await self._runtime.context.store.check())
 
     async def backup(self, request: Request) -> Response:
         from pathlib import Path
 
         target = Path(request.query_params["to"])
-        await self._runtime.store.backup(target)
+        await self._runtime.context.store.backup(target)
         return reply({"database": str(target)})
 
     async def _session(self, request: Request) -> Session:
-        return await self._runtime.store.session(request.path_params["id"])
+        return await self._runtime.context.store.session(request.path_params["id"])
 
 
 def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:

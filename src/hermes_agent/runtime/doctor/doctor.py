@@ -16,15 +16,15 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent import __version__
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import Settings
+from hermes_agent.host import inspect, paths
+from hermes_agent.host.config import load_settings
+from hermes_agent.host.home import Home
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.policy.files.loader import Policies, PolicyFilesInvalid
 from hermes_agent.policy.secrets import Secrets
-from hermes_agent.runtime.config.load import load_settings
-from hermes_agent.runtime.config.references import astray
+from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.doctor import channels, jobs, shells
-from hermes_agent.runtime.home import inspect, paths
-from hermes_agent.runtime.home.backup import owned
-from hermes_agent.runtime.home.home import Home
+from hermes_agent.runtime.references import astray
 from hermes_agent.runtime.tools import builtin
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.registry import check, kind_of

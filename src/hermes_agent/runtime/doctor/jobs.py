@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.runtime.home import inspect
-from hermes_agent.runtime.home.backup import owned
-from hermes_agent.runtime.home.home import Home
-from hermes_agent.runtime.home.paths import unit_path
+from hermes_agent.host import inspect
+from hermes_agent.host.home import Home
+from hermes_agent.host.paths import unit_path
+from hermes_agent.runtime.backup import owned
 from hermes_agent.store.store import Store
 
 Told = tuple[Literal["ok", "info", "warn", "fail"], str, str]

@@ -1,145 +1,118 @@
 """Puts together what a session's turn is handed."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent.budgets.limits import with_share
 from hermes_agent.agent.budgets.reservations import BudgetReservations
 from hermes_agent.agent.dependencies import TurnDependencies
+from hermes_agent.agent.model_roles import ModelRoles
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.gateway import person_of
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
-from hermes_agent.core.messages import ToolSpec
 from hermes_agent.core.records import Session
-from hermes_agent.core.tool_services import EgressCheck, IncidentActions
-from hermes_agent.core.tools import Tool
-from hermes_agent.runtime.messaging.session_messenger import SessionMessenger
-from hermes_agent.runtime.models.roles import ModelRoles
-from hermes_agent.runtime.policy_gates import GateFactory
-from hermes_agent.runtime.terminals.pool import TerminalPool
-from hermes_agent.runtime.tools import builtin
+from hermes_agent.core.tool_services import EgressCheck, IncidentActions, ToolServices
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import OutboundMessages
+from hermes_agent.host.policy_gates import GateFactory
+from hermes_agent.host.terminal_pool import TerminalPool
+from hermes_agent.incidents.service import IncidentService
+from hermes_agent.jobs.scheduler import JobScheduler
+from hermes_agent.learning.service import Learning
+from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
+from hermes_agent.runtime.tools.session_messenger import SessionMessenger
 from hermes_agent.runtime.turns.subagents import SubagentManager
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
-
-
-class EmbeddedTools(NamedTuple):
-    """What a program gives a session: tools of its own, the capabilities that it has, and whether
-    it may use the built-in tools."""
-
-    own: Mapping[str, Tool]
-    granted: frozenset[str]
-    builtin: bool
 
 
 class TurnDependenciesFactory:
-    """`tools` are those of every session, where they are not the built-in ones."""
-
     def __init__(
         self,
-        runtime: "Runtime",
-        tools: Sequence[Tool] | None,
+        context: RuntimeContext,
+        tools: ToolSelection,
         pool: TerminalPool,
         gates: GateFactory,
-        uses: ModelRoles,
+        roles: ModelRoles,
         reservations: BudgetReservations,
-        tool_services: ToolServiceFactory,
-        subagents: SubagentManager,
+        capabilities: "SessionCapabilities",
     ) -> None:
-        self._runtime = runtime
-        self._tools = None if tools is None else {tool.name: tool for tool in tools}
+        self._context = context
+        self._tools = tools
         self._pool = pool
         self._gates = gates
-        self._uses = uses
+        self._roles = roles
         self._reservations = reservations
-        self._tool_services = tool_services
-        self._subagents = subagents
-        self._lent: dict[str, EmbeddedTools] = {}
-
-    def lend(self, session: str, loan: EmbeddedTools) -> None:
-        self._lent[session] = loan
-
-    def is_attached(self, session: str) -> bool:
-        return session in self._lent
-
-    def inherit(self, parent: str, child: str) -> bool:
-        """Give a child what its parent's program lent; False when there is no program."""
-        if parent in self._lent:
-            self._lent[child] = self._lent[parent]
-        return parent in self._lent
-
-    def specs(
-        self, use: Sequence[str] | None, parent: str = "", loan: EmbeddedTools | None = None
-    ) -> tuple[ToolSpec, ...]:
-        """What the model is shown of the tools that a session uses: these, or all there are. A
-        child has those of its parent's program, too."""
-        loan = loan or self._lent.get(parent)
-        own = self._tools if loan is None else loan.own
-        shown: tuple[ToolSpec, ...] = ()
-        if loan.builtin if loan is not None else self._tools is None:
-            shown = self._builtin(use, parent)
-        mine = [tool.spec for name, tool in (own or {}).items() if use is None or name in use]
-        return (*shown, *mine)
-
-    def _builtin(self, use: Sequence[str] | None, parent: str) -> tuple[ToolSpec, ...]:
-        settings = self._runtime.settings
-        if use is None:
-            return builtin.specs(builtin.chosen(settings.tools.use), settings)
-        # A child's are names of tools, never of toolsets: some are both.
-        return builtin.specs(use if parent else builtin.chosen(use), settings)
+        self._capabilities = capabilities
 
     async def parts(self, session: Session) -> TurnDependencies:
-        runtime = self._runtime
-        loan = self._lent.get(session.id)
-        own = self._tools if loan is None else loan.own
-        with_builtin = self._tools is None if loan is None else loan.builtin
-        granted = None if loan is None else loan.granted
-        prompt = await runtime.store.prompt(session.prompt)
+        context = self._context
+        embedded = self._tools.embedded.get(session.id)
+        prompt = await context.store.prompt(session.prompt)
         self._gates.expect(session.policy)
         return TurnDependencies(
-            journal=runtime.store,
-            route=self._uses.route,
-            tools=builtin.SessionTools(
-                [spec.name for spec in prompt.tools], own, builtin=with_builtin
-            ),
-            gate=self._gates.gate(session.policy, granted),
+            journal=context.store,
+            route=self._roles.route,
+            tools=self._tools.tools(session.id, prompt),
+            gate=self._gates.gate(session.policy, None if embedded is None else embedded.granted),
             terminals=self._pool.terminals(session),
-            settings=with_share(runtime.settings, session),
-            publish=runtime.bus.publish,
-            redact=runtime.redact,
-            results=runtime.home.results / session.id,
-            clock=runtime.clock,
+            settings=with_share(context.settings, session),
+            publish=context.bus.publish,
+            redact=context.redact,
+            results=context.home.results / session.id,
+            clock=context.clock,
             reservations=self._reservations,
-            actor=_actor(session, await self._job(session)),
+            actor=_actor(session, await self._capabilities.job_name(session)),
             workspace=session.workspace,
             places=self._pool.kinds(session),
-            secret=runtime.secret,
+            secret=context.secret,
             http=_client,
-            lent=self._tool_services.lent(
-                session,
-                self._subagents,
-                runtime.learning.lent(session),
-                self._commanded(session),
-                runtime.jobs.lent(session),
-                SessionMessenger(runtime, session),
-            ),
+            lent=self._capabilities.services(session),
             depth=session.depth,
             bounds=session.share.bounds,
         )
 
-    async def _job(self, session: Session) -> str:
+
+class SessionCapabilities:
+    """What the domains offer to the tools of a session."""
+
+    def __init__(
+        self,
+        context: RuntimeContext,
+        tool_services: ToolServiceFactory,
+        subagents: SubagentManager,
+        learning: Learning,
+        incidents: IncidentService,
+        jobs: JobScheduler,
+        outbound: OutboundMessages,
+    ) -> None:
+        self._context = context
+        self._tool_services = tool_services
+        self._subagents = subagents
+        self._learning = learning
+        self._incidents = incidents
+        self._jobs = jobs
+        self._outbound = outbound
+
+    def services(self, session: Session) -> ToolServices:
+        return self._tool_services.lent(
+            session,
+            self._subagents,
+            self._learning.lent(session),
+            self._incident_actions(session),
+            self._jobs.lent(session),
+            SessionMessenger(self._context, self._outbound, session),
+        )
+
+    def _incident_actions(self, session: Session) -> IncidentActions | None:
+        if session.source != INCIDENTS:
+            return None
+        return self._incidents.commander.lent(session)
+
+    async def job_name(self, session: Session) -> str:
         """The name of the job whose session it is."""
         if session.source != JOBS or session.parent:
             return ""
-        return await self._runtime.jobs.name_of(session)
-
-    def _commanded(self, session: Session) -> IncidentActions | None:
-        if session.source != INCIDENTS:
-            return None
-        return self._runtime.incidents.commander.lent(session)
+        return await self._jobs.name_of(session)
 
 
 def _actor(session: Session, job: str = "") -> Actor:

@@ -17,7 +17,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, NotFound
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session, Turn
-from hermes_agent.runtime.bus import Bus
+from hermes_agent.host.bus import Bus
 from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.desk")

@@ -4,18 +4,16 @@ that a parent that is taken up after a death finds those it has."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Usage
+from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import ChildLimits, Session, SessionMessage
 from hermes_agent.core.tool_services import SubagentResult, SubagentTask
-
-if TYPE_CHECKING:
-    from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.host.context import RuntimeContext
 
 log = logging.getLogger("hermes.family")
 
@@ -29,15 +27,19 @@ class SubagentManager:
     """The children of a runtime's sessions; `inherit` gives one what its parent's program lent."""
 
     def __init__(
-        self, runtime: "Runtime", inherit: Callable[[Session, Session], Awaitable[None]]
+        self,
+        context: RuntimeContext,
+        sessions: Sessions,
+        inherit: Callable[[Session, Session], Awaitable[None]],
     ) -> None:
-        self._runtime = runtime
+        self._context = context
+        self._sessions = sessions
         self._inherit = inherit
 
     async def begin(self, parent: str, task: SubagentTask) -> str:
-        above = await self._runtime.store.session(parent)
-        cheap = self._runtime.settings.models.uses.cheap if task.cheap else ()
-        child = await self._runtime.open_session(
+        above = await self._context.store.session(parent)
+        cheap = self._context.settings.models.uses.cheap if task.cheap else ()
+        child = await self._sessions.open_session(
             workspace=above.workspace,
             model=cheap[0] if cheap else above.model,
             policy=above.policy,
@@ -55,15 +57,15 @@ class SubagentManager:
         return child.id
 
     async def more(self, session: str, key: str, text: str, interactive: bool) -> None:
-        child = await self._runtime.store.session(session)
-        await self._runtime.submit(child, SessionMessage(key, text, SOURCE, interactive))
+        child = await self._context.store.session(session)
+        await self._sessions.submit(child, SessionMessage(key, text, SOURCE, interactive))
 
     async def end(self, session: str, message: str, told: Callable[[str], None]) -> SubagentResult:
-        child = await self._runtime.store.session(session)
-        known = await self._runtime.store.last_number(session)
+        child = await self._context.store.session(session)
+        known = await self._context.store.last_number(session)
         usage, cost, taken = Usage(), 0.0, False
         priced = True
-        async for recorded in self._runtime.events(session):
+        async for recorded in self._sessions.events(session):
             event = recorded.event
             fresh = recorded.number > known or not recorded.number  # its own children's have none
             match event:
@@ -86,7 +88,7 @@ class SubagentManager:
                     if isinstance(event, ev.QuestionAsked) and recorded.number:
                         event = replace(event, text=f"child {session} asks: {event.text}")
                     live = ev.Recorded(child.parent, 0, recorded.time, event)
-                    self._runtime.bus.publish(live)
+                    self._context.bus.publish(live)
             if fresh and (line := _said(event)):
                 told(line)
         # The runtime ends; the next one goes on from here.
@@ -94,11 +96,11 @@ class SubagentManager:
         raise AssertionError
 
     async def cancel(self, session: str, why: str) -> None:
-        await self._runtime.interrupt(session, why)
+        await self._sessions.interrupt(session, why)
 
     async def end_children(self, parent: str) -> None:
         """The turn that they worked for is over: nobody waits for them any more."""
-        for child in await self._runtime.store.sessions(MANY, parent=parent):
+        for child in await self._context.store.sessions(MANY, parent=parent):
             if child.state != "idle" and await self._works_for_parent(child.id):
                 try:
                     await self.cancel(child.id, "its parent ended")
@@ -108,14 +110,14 @@ class SubagentManager:
     async def end_orphans(self, busy: set[str]) -> None:
         """After a start: children whose parent ended just before the last runtime did."""
         for session in busy:
-            child = await self._runtime.store.session(session)
+            child = await self._context.store.session(session)
             orphan = child.parent and child.parent not in busy and child.source != "library"
             if orphan and await self._works_for_parent(child.id):
                 await self.cancel(child.id, "its parent ended")
 
     async def _works_for_parent(self, child: str) -> bool:
         """Whether its latest message came from its parent, and not from a person."""
-        for recorded in reversed(await self._runtime.store.events(child)):
+        for recorded in reversed(await self._context.store.events(child)):
             if isinstance(recorded.event, ev.MessageTaken):
                 return recorded.event.source == SOURCE
         return True

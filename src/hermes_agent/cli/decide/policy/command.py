@@ -15,7 +15,7 @@ from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.output.formatting import print_json, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.text.terminal import visible
-from hermes_agent.runtime.home.paths import find_home
+from hermes_agent.host.paths import find_home
 
 if TYPE_CHECKING:
     from hermes_agent.core.settings.root import Settings
@@ -95,7 +95,7 @@ def _profile(options: argparse.Namespace) -> str:
 
 
 def _settings() -> "Settings":
-    from hermes_agent.runtime.config.load import load_settings
+    from hermes_agent.host.config import load_settings
 
     return load_settings(Path(find_home(os.environ)) / "config.yaml", os.environ)
 

@@ -20,11 +20,11 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.records import Judgement
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.tools import AT
+from hermes_agent.host.paths import find_home
 from hermes_agent.policy import explain
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.gate import Judged
 from hermes_agent.policy.path_resolvers import finish
-from hermes_agent.runtime.home.paths import find_home
 
 SHOWN = 20
 

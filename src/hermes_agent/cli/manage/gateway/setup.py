@@ -13,10 +13,10 @@ from hermes_agent.core.settings.root import Settings
 from hermes_agent.gateway.channel import Manifest, SettingField
 from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import COMMON
-from hermes_agent.runtime.config.load import load_settings, set_setting
-from hermes_agent.runtime.home.home import Home
-from hermes_agent.runtime.home.paths import find_home
-from hermes_agent.runtime.messaging.outbound import HOME
+from hermes_agent.host.config import load_settings, set_setting
+from hermes_agent.host.home import Home
+from hermes_agent.host.outbound import HOME
+from hermes_agent.host.paths import find_home
 
 
 def channels(options: argparse.Namespace) -> int:

@@ -127,8 +127,8 @@ def _meant(word: str) -> str:
 
 
 def home_and_settings() -> tuple[Path, "Settings"]:
-    from hermes_agent.runtime.config.load import load_settings
-    from hermes_agent.runtime.home.paths import find_home
+    from hermes_agent.host.config import load_settings
+    from hermes_agent.host.paths import find_home
 
     home = Path(find_home(os.environ))
     return home, load_settings(home / "config.yaml", os.environ)
@@ -233,7 +233,7 @@ def _checked(models: "ModelRegistry", name: str, anyway: bool) -> dict[str, Any]
 
 
 def _set(home: Path, setting: str, value: Any) -> None:
-    from hermes_agent.runtime.config.load import set_setting
+    from hermes_agent.host.config import set_setting
 
     config = home / "config.yaml"
     try:

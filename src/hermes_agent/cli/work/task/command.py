@@ -204,7 +204,7 @@ def _spec(options: argparse.Namespace) -> Row:
 
 def _not_started_by_itself() -> str:
     """A hint where nothing starts the runtime after a reboot."""
-    from hermes_agent.runtime.home.paths import unit_path
+    from hermes_agent.host.paths import unit_path
 
     if os.path.exists(unit_path(os.environ)):
         return ""

@@ -18,7 +18,7 @@ from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Per
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, SendError, Settings
 from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log, retry_after, said
-from hermes_agent.runtime.api.listener import SHORTEST_TOKEN, TookTooLong, body_within, knows
+from hermes_agent.host.http_listener import SHORTEST_TOKEN, TookTooLong, body_within, knows
 
 ALERTS = ("alertmanager", "grafana", "pagerduty")
 SECONDS = 30.0

@@ -1,0 +1,277 @@
+"""`config.yaml` and the environment become `Settings`."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from io import StringIO
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.settings.root import Price, Settings
+from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings
+from hermes_agent.host.inspect import out_of_reach
+
+_FROM_ENVIRONMENT = {
+    "HERMES_MODEL": ("model",),
+    "HERMES_POLICY": ("policy",),
+    "HERMES_TERMINAL": ("terminal", "default"),
+}
+_PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`$")
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+def load_settings(config: Path, environ: Mapping[str, str]) -> Settings:
+    """The settings of a home, the environment having the last word."""
+    values = read_config(config)
+    for variable, name in _FROM_ENVIRONMENT.items():
+        if environ.get(variable):
+            _put(values, list(name), environ[variable])
+    return _convert(values, config)
+
+
+def read_config(config: Path) -> dict[str, Any]:
+    try:
+        text = config.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        trouble = f"cannot read {config}: {error}", "check the file and its permissions"
+        raise HermesError(*(out_of_reach(config.parent) or trouble)) from None
+    try:
+        values = _parse(text)
+    except ValueError as error:
+        raise _not_yaml(config, error) from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise HermesError(
+            f"{config} does not hold settings by name",
+            f"each line of it is `name: value`; mend {config}, or move it away to start afresh",
+        )
+    return _without_empty(values)
+
+
+def _not_yaml(config: Path, error: ValueError) -> HermesError:
+    place = ", " if str(error).startswith("line ") else ": "
+    return HermesError(f"{config}{place}{error}", f"mend {config}, or move it away to start afresh")
+
+
+def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """A name with nothing after it, as a group whose lines are all commented out, is a default."""
+    return {
+        name: {inner: each for inner, each in value.items() if each is not None}
+        if isinstance(value, dict)
+        else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _parse(text: str) -> Any:
+    """The value of a YAML text. A `ValueError` says in which line it is none."""
+    import yaml  # at the leaf: most homes have no config.yaml, and this costs 15 ms
+
+    safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    # No setting is a date, and a name that looks like one is a name.
+    resolvers = {
+        first: [one for one in known if one[0] != _TIMESTAMP]
+        for first, known in safe.yaml_implicit_resolvers.items()
+    }
+    loader = type("Loader", (safe,), {"yaml_implicit_resolvers": resolvers})
+    try:
+        return yaml.load(text, Loader=loader)  # noqa: S506 - derived from the safe one
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f"line {where.line + 1}: " if where else ""
+        raise ValueError(line + (getattr(error, "problem", None) or "not YAML")) from None
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _convert(values: dict[str, Any], config: Path) -> Settings:
+    _check_terminals(values.get("terminals"), config)
+    try:
+        return msgspec.convert(values, Settings)
+    except msgspec.ValidationError as error:
+        name, problem = _blame(error)
+        raise HermesError(f"{config}: {problem}", f"change or remove {name} in {config}") from None
+
+
+def _check_terminals(terminals: Any, config: Path) -> None:
+    """By name, which a look at all of them at once would not tell."""
+    for name, place in terminals.items() if isinstance(terminals, dict) else ():
+        try:
+            chosen = msgspec.convert(place, PlaceSettings)
+            wrong = "" if name != "local" or chosen == LocalPlace() else "is this machine"
+        except msgspec.ValidationError as error:
+            _, wrong = _blame(error)
+        if wrong:
+            kinds = ", ".join(kind.__struct_config__.tag for kind in get_args(PlaceSettings))
+            raise HermesError(
+                f"{config}: terminals.{name}: {wrong}",
+                f"mend it, or call it otherwise; the kinds are {kinds}",
+            )
+
+
+def _blame(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The setting that is wrong, and a sentence about it."""
+    found = _PLACE.match(str(error))
+    problem, place = found.groups() if found else (str(error), "")
+    place = place.replace("[...]", ".NAME")
+    if unknown := re.match(r"Object contains unknown field `(.*)`", problem):
+        name = f"{place}.{unknown[1]}" if place else unknown[1]
+        return repr(name), f"no setting is called {name!r}"
+    return repr(place), f"{place}: {problem}" if place else problem
+
+
+def flatten(settings: Settings) -> dict[str, Any]:
+    """Every setting by its dotted name."""
+    flat: dict[str, Any] = {}
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, msgspec.Struct):
+            for field in value.__struct_fields__:
+                walk(f"{prefix}.{field}" if prefix else field, getattr(value, field))
+        else:
+            flat[prefix] = msgspec.to_builtins(value)
+
+    walk("", settings)
+    return flat
+
+
+def setting_path(name: str) -> list[str]:
+    """The steps to a setting. Below a setting that goes by the names of models, the name of a model
+    is one step, with its dots; quotes around it are taken off. A channel's fields are a step."""
+    known = flatten(Settings())
+    for head, default in known.items():
+        if isinstance(default, dict) and name.startswith(f"{head}."):
+            model, last = name[len(head) + 1 :], []
+            if head == "channels":
+                return [head, *model.split(".", 1)]
+            stem, _, field = model.rpartition(".")
+            if stem and head == "models.prices" and field in Price.__struct_fields__:
+                model, last = stem, [field]
+            if len(model) > 1 and model[0] == model[-1] and model[0] in "'\"":
+                model = model[1:-1]
+            return [*head.split("."), model, *last]
+    if name in known:
+        return name.split(".")
+    raise _unknown(name, known)
+
+
+def get_setting(settings: Settings, name: str) -> Any:
+    flat = flatten(settings)
+    below = {key: value for key, value in flat.items() if key.startswith(f"{name}.")}
+    if below:
+        return below
+    value = msgspec.to_builtins(settings)
+    for step in setting_path(name):
+        if not isinstance(value, dict) or step not in value:
+            raise UsageError(f"{name} is not set", "`hermes config` lists what is")
+        value = value[step]
+    return value
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1, 0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return UsageError(f"no setting called {name!r}", f"{hint}`hermes config` lists them")
+
+
+def set_setting(config: Path, name: str, text: str, check: Callable[[Settings], None]) -> Any:
+    """Change one setting in the file, comments and order kept. Returns the new value. What `check`
+    refuses is not written."""
+    path = setting_path(name)
+    try:
+        value = _parse(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{name}: {text!r} cannot be read: {error}",
+            "quote it twice where it is a text: \"'…'\"",
+        ) from None
+    before = read_config(config)
+    changed = deepcopy(before)
+    _put(changed, path, value)
+    try:
+        settings = msgspec.convert(changed, Settings)
+    except msgspec.ValidationError as error:
+        raise _refusal(config, name, path, before, error) from None
+    check(settings)
+    _rewrite(config, path, value)
+    return value
+
+
+def _refusal(
+    config: Path, name: str, path: list[str], before: Any, error: msgspec.ValidationError
+) -> HermesError:
+    """Who is to blame: what is set, or something else that stands in the file."""
+    try:
+        msgspec.convert(before, Settings)
+    except msgspec.ValidationError as earlier:
+        wrong, problem = _blame(error)
+        if str(earlier) == str(error) and wrong != repr(name):
+            return HermesError(
+                f"{config}: {problem}", f"change or remove {wrong} in {config} first"
+            )
+    problem = str(error).split(" - at")[0]
+    if path[:2] == ["models", "prices"]:
+        example = f"'models.prices.{path[2]}' '{{input: 1.25, output: 10}}'"
+        return UsageError(f"{name}: {problem}", f"set it whole: hermes config set {example}")
+    default = flatten(Settings()).get(name)
+    if isinstance(default, list | tuple):
+        return UsageError(f"{name}: {problem}", f"it is a list: hermes config set {name} '[a, b]'")
+    return UsageError(f"{name}: {problem}", f"the default is {default!r}")
+
+
+def _put(tree: Any, path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        if not isinstance(tree.get(step), dict):
+            tree[step] = {}
+        tree = tree[step]
+    tree[path[-1]] = value
+
+
+def remove_setting(config: Path, name: str) -> None:
+    """Take one setting out of the file, so that its default counts again."""
+    path = setting_path(name)
+    _rewrite(config, path, None, _take)
+
+
+def _take(tree: Any, path: list[str], _value: None) -> None:
+    for step in path[:-1]:
+        tree = tree[step]
+    del tree[path[-1]]
+
+
+def _rewrite(
+    config: Path, path: list[str], value: Any, change: Callable[[Any, list[str], Any], None] = _put
+) -> None:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    handler = YAML()
+    text = config.read_text(encoding="utf-8") if config.exists() else ""
+    try:
+        tree = handler.load(text) or handler.map()
+    except (YAMLError, ValueError) as error:
+        raise HermesError(
+            f"{config} cannot be changed without losing something: "
+            f"{getattr(error, 'problem', None) or error}",
+            f"change {'.'.join(path)} in {config} by hand",
+        ) from None
+    change(tree, path, value)
+    out = StringIO()
+    handler.dump(tree, out)
+    config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = config.with_suffix(".new")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(out.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(config)

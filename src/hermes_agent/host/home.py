@@ -1,0 +1,130 @@
+"""Owning a home: its folders, its lock, and what stands in the way of writing to it."""
+
+import contextlib
+import fcntl
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError, HomeLocked
+from hermes_agent.host import paths
+from hermes_agent.host.inspect import alive, is_runtime, out_of_reach
+
+DYING_LOOKS = 200
+"""How often to look, a hundredth of a second apart, whether the lock of a process that was killed
+is gone. Not for how long: where everything stands still, who was killed does not get further."""
+
+
+@dataclass(frozen=True)
+class Home:
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def soul(self) -> Path:
+        return self.path / "SOUL.md"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    @property
+    def terminals(self) -> Path:
+        return self.path / "terminals"
+
+    def make(self) -> bool:
+        """Create the home if it is not there; False when it cannot be written to."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (Path(paths.run_folder(str(self.path))), self.logs):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            if (trouble := out_of_reach(self.path)) is not None:
+                raise HermesError(*trouble) from None
+            if self.path.is_dir():
+                return False
+            raise HermesError(
+                f"cannot create the home {self.path}: {error.strerror}",
+                "set HERMES_HOME to another place",
+            ) from None
+        return os.access(self.path, os.W_OK) and not _read_only(self.path)
+
+    def lock_folder(self, writable: bool) -> Path:
+        """Whatever else differs between two processes, they must look for the lock in one place."""
+        return Path(paths.run_folder(str(self.path))) if writable else self._other_run_folder()
+
+    def run_folder(self, writable: bool) -> Path:
+        """The folder for the socket."""
+        first = Path(paths.run_folder(str(self.path)))
+        fits = len(os.fsencode(first / "api.sock")) < paths.SOCKET_LIMIT
+        return first if writable and fits else self._other_run_folder()
+
+    def _other_run_folder(self) -> Path:
+        other = Path(paths.other_run_folder(str(self.path)))
+        other.mkdir(mode=0o700, exist_ok=True)
+        if other.stat().st_uid != os.getuid():
+            raise HermesError(
+                f"{other} belongs to somebody else", "remove it, or set TMPDIR to a place of yours"
+            )
+        return other
+
+
+def _read_only(path: Path) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+class HomeLock:
+    """Held by the one process that writes to a home; gone with the process."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self._path = folder / "lock"
+        self._home = home
+        self._file: int | None = None
+
+    def take(self) -> None:
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        looks = DYING_LOOKS
+        while not _locked(handle):
+            owner = os.pread(handle, 32, 0).decode().strip()
+            if owner.isdigit() and not alive(int(owner)) and looks:
+                looks -= 1
+                time.sleep(0.01)  # it was killed, and its last threads are just ending
+                continue
+            os.close(handle)
+            raise self._refusal(owner)
+        os.ftruncate(handle, 0)
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without a name in it
+            os.write(handle, str(os.getpid()).encode())
+        self._file = handle
+
+    def _refusal(self, owner: str) -> HomeLocked:
+        runtime = owner.isdigit() and is_runtime(int(owner))
+        return HomeLocked(
+            f"another Hermes (pid {owner or 'unknown'}) owns the home {self._home}",
+            "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME"
+            if runtime
+            else "it is a program, not a runtime: wait until it has ended, or set HERMES_HOME",
+        )
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.ftruncate(self._file, 0)  # this process may live on, and owns the home no more
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked child may hold the file open
+            os.close(self._file)
+            self._file = None
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,100 @@
+"""The post: whatever wants to tell people something hands it in here, and the ledger has it. It is
+sent by the gateway, which need not be up yet."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.gateway import (
+    Chat,
+    DeliveryKind,
+    NewDelivery,
+    OutboundMessage,
+    OutboxEntry,
+    chat_of,
+)
+from hermes_agent.core.messages import Media
+from hermes_agent.host.context import RuntimeContext
+
+HOME = "home"
+"""The setting of a channel that names the chat for what is said to nobody in particular."""
+ALL = "all"
+ORIGIN = "origin"
+LOCAL = "local"
+
+
+Channels = Mapping[str, Mapping[str, Any]]
+
+
+def places(channels: Channels, targets: Sequence[str], origin: str = "") -> list[Chat]:
+    """Where targets lead with these channels, each place once. Raises a `UsageError` for one that
+    leads nowhere."""
+    found: dict[Chat, None] = {}
+    for target in targets:
+        for chat in _resolve(channels, target.strip(), origin):
+            found[chat] = None
+    return list(found)
+
+
+def _resolve(channels: Channels, target: str, origin: str) -> list[Chat]:
+    if target in ("", LOCAL):
+        return []
+    if target == ORIGIN:
+        return [chat_of(origin)] if origin else []
+    if target == ALL:
+        homes = [name for name, given in channels.items() if given.get(HOME)]
+        return [_home(channels, name) for name in homes]
+    chat = chat_of(target)
+    if chat.channel not in channels:
+        known = ", ".join(sorted(channels)) or "none"
+        raise UsageError(
+            f"there is no channel {chat.channel!r}",
+            f"set up: {known}; `hermes gateway setup` lists what there is",
+        )
+    return [chat] if chat.chat else [_home(channels, chat.channel)]
+
+
+def _home(channels: Channels, channel: str) -> Chat:
+    home = str(channels[channel].get(HOME, ""))
+    if not home:
+        raise UsageError(
+            f"the channel {channel!r} has no home chat",
+            f"name the chat, as {channel}:CHAT, or set channels.{channel}.{HOME}",
+        )
+    return Chat(channel, home)
+
+
+class OutboundMessages:
+    def __init__(self, context: RuntimeContext) -> None:
+        self._context = context
+        self.wake: Callable[[str], None] = lambda _channel: None
+        """Told each channel that there is something for; the gateway's sender listens."""
+
+    def chats(self, targets: Sequence[str], origin: str = "") -> list[Chat]:
+        return places(self._context.settings.channels, targets, origin)
+
+    async def send(
+        self,
+        key: str,
+        chats: Sequence[Chat],
+        text: str,
+        *,
+        kind: DeliveryKind = "message",
+        files: Sequence[Media] = (),
+    ) -> Sequence[OutboxEntry]:
+        """Hand a message in for each of the chats. Once this returns, it is not lost; handed in
+        again under the same key, it is the same message."""
+        if not text.strip() and not files:
+            raise HermesError("there is nothing to send", "give a text or a file")
+        text = self._context.redact(text)
+        handed_in = await self._context.store.gateway.enqueue(
+            *(
+                NewDelivery(
+                    f"{key}/{chat.target}", OutboundMessage(chat, text, tuple(files), kind=kind)
+                )
+                for chat in chats
+            )
+        )
+        for channel in {chat.channel for chat in chats}:
+            self.wake(channel)
+        return handed_in

@@ -1,0 +1,84 @@
+"""Runs the runtime's own commands under policy."""
+
+from hermes_agent.core.effects import Actor, Effect, Gate, Resolve, Verdict
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.messages import Usage
+from hermes_agent.core.protocols import Clock, CommandState, ShellCommand
+from hermes_agent.core.records import Session
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.policy_gates import GateFactory
+from hermes_agent.host.terminal_pool import TerminalPool
+from hermes_agent.terminals.registry import kind_of
+
+
+class NotAllowed(HermesError):
+    """The gate refuses, or would ask somebody, and there is nobody."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        asks = verdict.action == "ask"
+        what = "the gate asks, and nobody can be asked" if asks else "the gate refuses"
+        super().__init__(
+            f"{what}: {verdict.reason} ({verdict.rule})",
+            "a rule in policies/ may allow it, with match: {actor: job}",
+        )
+        self.reason = verdict.reason
+
+
+def synthetic_session(id: str, source: str, folder: str, policy: str) -> Session:
+    """What the gate and the terminals want to know of who asks. It is kept nowhere."""
+    return Session(
+        id, "", "", "", source, folder, policy, "", "", 0.0, 0.0, "idle", 0, 0, Usage(), None
+    )
+
+
+class PolicyShells:
+    """Runs the runtime's own commands, on terminals of their own, under policy."""
+
+    def __init__(self, context: RuntimeContext, gates: GateFactory, pool: TerminalPool) -> None:
+        self._context = context
+        self._gates = gates
+        self.terminals = pool
+
+    def gate(self, session: Session) -> Gate:
+        return self._gates.gate(session.policy)
+
+    async def require_allowed(self, session: Session, effect: Effect, trace: Resolve) -> Verdict:
+        """Raises `NotAllowed` unless the gate allows the effect."""
+        verdict = await self.gate(session).judge(effect, trace)
+        if verdict.action != "allow":
+            raise NotAllowed(verdict)
+        return verdict
+
+    def open(self, session: Session, name: str, by: Actor) -> "PolicyShell":
+        """A shell on a terminal of its own; the caller closes it."""
+        return PolicyShell(self, session, name, by, self._context.clock)
+
+
+class PolicyShell:
+    def __init__(
+        self, shells: PolicyShells, session: Session, name: str, by: Actor, clock: Clock
+    ) -> None:
+        self.name = name
+        self.terminal = shells.terminals.open_detached(session, name)
+        self._shells = shells
+        self._session = session
+        self._by = by
+        self._clock = clock
+        self._kind = kind_of(shells.terminals.place(name)).name
+        self._ran = 0
+
+    async def run(self, command: str, seconds: float) -> CommandState:
+        self._ran += 1
+        terminal, session = self.terminal, self._session
+        effect = Effect(
+            f"{session.id}-{self._ran}", "terminal", {"command": command}, session.id,
+            terminal.workspace, await terminal.where(), self.name, self._kind,
+            ("process", "filesystem"), command, actor=self._by, time=self._clock(),
+        )  # fmt: skip
+        verdict = await self._shells.require_allowed(session, effect, terminal.trace)
+        if verdict.input is not None:
+            command = str(verdict.input["command"])
+        return await terminal.run(ShellCommand(f"run-{self._ran}", command, seconds))
+
+    async def close(self) -> None:
+        await self.terminal.destroy()

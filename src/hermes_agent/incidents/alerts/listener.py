@@ -1,0 +1,103 @@
+"""The door for alerts of other systems, and for nothing else. Whoever raises one there must know
+the token."""
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from hermes_agent.core.errors import HermesError, TooMuch
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.http_listener import (
+    HttpListener,
+    TookTooLong,
+    body_within,
+    knows,
+    token_of,
+)
+from hermes_agent.host.responses import guarded, reply
+
+if TYPE_CHECKING:
+    from hermes_agent.incidents.service import IncidentService
+
+
+class AlertListener:
+    def __init__(self, context: RuntimeContext, incidents: "IncidentService") -> None:
+        self._context = context
+        self._incidents = incidents
+        self._door = HttpListener(
+            "watch.listen",
+            lambda: self._context.settings.watch.listen,
+            self._routes,
+            self._token,
+            context.reload_if_changed,
+        )
+
+    @property
+    def address(self) -> str:
+        return self._door.address
+
+    @property
+    def trouble(self) -> str:
+        return self._door.trouble
+
+    async def run(self) -> None:
+        await self._door.run()
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("/v1/signals", guarded(self.own), methods=["POST"]),
+            Route("/v1/signals/{kind}", guarded(self.foreign), methods=["POST"]),
+        ]
+
+    def _token(self) -> str:
+        return token_of("watch.token", self._context.settings.watch.token, self._context.secret)
+
+    async def own(self, request: Request) -> Response:
+        from hermes_agent.incidents.routes import raised_outside
+
+        body = await self._body(request)
+        return body if isinstance(body, Response) else await raised_outside(self._incidents, body)
+
+    async def foreign(self, request: Request) -> Response:
+        from hermes_agent.incidents.routes import raised_by
+
+        body = await self._body(request)
+        if isinstance(body, Response):
+            return body
+        return await raised_by(self._incidents, request.path_params["kind"], body)
+
+    async def _body(self, request: Request) -> bytes | Response:
+        """The body of somebody who may raise a signal, or why there is none."""
+        try:
+            token = self._token()
+        except HermesError as error:
+            self._door.say(error)
+            return reply({"error": "no alerts are taken now", "hint": "`hermes doctor`"}, 503)
+        self._door.say(None)
+        signature = request.headers.get("x-pagerduty-signature", "")
+        if not signature and not knows(request.headers.get("authorization", ""), token):
+            return _refused()
+        try:
+            data = await body_within(request)
+        except (TooMuch, TookTooLong) as error:
+            status = 413 if isinstance(error, TooMuch) else 408
+            return reply({"error": error.message, "hint": "send fewer alerts at a time"}, status)
+        if signature and not _signed(signature, data, token):
+            return _refused()
+        self._context.note_activity()
+        return data
+
+
+def _refused() -> Response:
+    hint = "send `Authorization: Bearer …` with the secret that watch.token names"
+    return reply({"error": "this needs the token", "hint": hint}, 401)
+
+
+def _signed(header: str, body: bytes, token: str) -> bool:
+    """PagerDuty signs what it sends, with any of several secrets while one is exchanged."""
+    made = f"v1={hmac.new(token.encode(), body, hashlib.sha256).hexdigest()}".encode()
+    return any(hmac.compare_digest(one.strip().encode(), made) for one in header.split(","))

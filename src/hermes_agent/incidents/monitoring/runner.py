@@ -1,0 +1,136 @@
+"""Running a health check: a fresh shell on its terminal, judged by the gate like everything else.
+Whatever goes wrong is said in what it comes to."""
+
+import asyncio
+import shutil
+import time
+import uuid
+
+from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.patterns import matches
+from hermes_agent.core.protocols import CommandState
+from hermes_agent.core.records import Session
+from hermes_agent.core.skills import Check
+from hermes_agent.core.timeouts import awake
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.policy_shell import PolicyShells, synthetic_session
+from hermes_agent.incidents.monitoring.config import TIMEOUT, LogPattern
+from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
+from hermes_agent.policy.path_resolvers import on_disk
+
+ENTER_SECONDS = 20.0
+"""How long a terminal may take to be entered and left, beside the command itself."""
+SHOWN = 2_000
+LEFT = "check-*"
+
+
+class CheckRunner:
+    def __init__(self, context: RuntimeContext, shells: PolicyShells) -> None:
+        self._context = context
+        self._shells = shells
+        self._mine: set[str] = set()
+
+    async def run(
+        self, watched: WatchedCheck, policy: str = "", actor: Actor | None = None
+    ) -> CheckOutcome:
+        """Run a check under a policy profile, that of new sessions where none is named. `actor`:
+        whose it is, where no person has written it down."""
+        check = watched.check
+        timeout = check.timeout or TIMEOUT
+        limit = timeout + ENTER_SECONDS
+        began = time.monotonic()
+        try:
+            async with awake(limit):
+                by = actor or Actor("job", watched.name, "watch")
+                outcome = await self._apart(watched, policy, timeout, by)
+        except TimeoutError:
+            place = watched.terminal or self._context.settings.terminal.default
+            what = f"the terminal {place!r} did not answer within {limit:g} s"
+            outcome = CheckOutcome(False, what, refused=True)
+        except HermesError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            outcome = CheckOutcome(False, f"it cannot be run: {error.message}{hint}", refused=True)
+        except OSError as error:
+            outcome = CheckOutcome(False, f"it cannot be run: {error}", refused=True)
+        spent = round(time.monotonic() - began, 3)
+        return CheckOutcome(
+            outcome.ok, outcome.detail, outcome.code, outcome.output, spent, outcome.refused
+        )
+
+    async def _apart(
+        self, watched: WatchedCheck, policy: str, seconds: float, by: Actor
+    ) -> CheckOutcome:
+        """In a folder of its own, which goes again."""
+        policy = policy or self._context.settings.policy
+        id = f"check-{uuid.uuid4().hex[:12]}"
+        folder = self._context.home.terminals / id
+        self._mine.add(id)
+        try:
+            work = folder / "work"
+            await asyncio.to_thread(work.mkdir, mode=0o700, parents=True)
+            return await self._run_in(
+                synthetic_session(id, "watch", str(work), policy), watched, seconds, by
+            )
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            self._mine.discard(id)
+
+    async def _run_in(
+        self, session: Session, watched: WatchedCheck, seconds: float, by: Actor
+    ) -> CheckOutcome:
+        name = watched.terminal or self._context.settings.terminal.default
+        shell = self._shells.open(session, name, by)
+        try:
+            return judged(watched.check, await shell.run(watched.check.run, seconds), seconds)
+        finally:
+            await shell.close()
+
+    async def refusal(self, pattern: LogPattern) -> str:
+        """Why the log of a pattern may not be read here; empty where it may."""
+        context = self._context
+        workspace = str(context.home.terminals / "logs")
+        session = synthetic_session(
+            f"log-{pattern.name}", "watch", workspace, context.settings.policy
+        )
+        effect = Effect(
+            session.id, "read_file", {"path": pattern.path}, session.id, workspace,
+            capabilities=("filesystem",), paths=(("read", pattern.path),),
+            actor=Actor("job", pattern.name, "watch"), time=context.clock(),
+        )  # fmt: skip
+        try:
+            await self._shells.require_allowed(session, effect, on_disk)
+        except HermesError as error:
+            return f"it cannot be read: {error.message} ({error.hint})"
+        return ""
+
+    async def clear(self) -> None:
+        """Remove what a runtime that was killed has left behind."""
+        for folder in await asyncio.to_thread(lambda: [*self._context.home.terminals.glob(LEFT)]):
+            if folder.name not in self._mine:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def judged(check: Check, done: CommandState, timeout: float) -> CheckOutcome:
+    """What a command that has ended came to."""
+    output = done.stdout + (f"\n{done.stderr}" if done.stderr else "")
+    shown = output.strip()
+    if len(shown) > SHOWN:
+        shown = f"{shown[: SHOWN // 2]}\n[…]\n{shown[-SHOWN // 2 :]}"
+
+    def failed(why: str) -> CheckOutcome:
+        return CheckOutcome(False, f"{why}\n{shown}".strip(), done.code, output)
+
+    if done.state == "timeout":
+        return failed(f"it took longer than {timeout:g} s")
+    if done.state != "exited":
+        return failed(f"it did not end by itself: {done.state}")
+    expect = check.expect
+    if expect.exit is not None and done.code != expect.exit:
+        return failed(f"exit code {done.code}, not {expect.exit}")
+    if expect.output and not matches(expect.output, output):
+        return failed(f"its output does not hold {expect.output!r}")
+    if expect.no_output and matches(expect.no_output, output):
+        return failed(f"its output holds {expect.no_output!r}")
+    return CheckOutcome(True, "", done.code, output)

@@ -1,0 +1,212 @@
+"""The routes of incidents, signals and checks."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.incidents import (
+    OPEN,
+    IngestResult,
+    Severity,
+    Signal,
+    TimelineEntry,
+    WatchedCheck,
+)
+from hermes_agent.core.ports import Sessions
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.responses import body_of, reply
+
+if TYPE_CHECKING:
+    from hermes_agent.incidents.service import IncidentService
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+LONGEST_WAIT = 60.0
+LOOK_SECONDS = 0.2
+MOST = 1_000
+
+
+class OutsideSignal(Struct, forbid_unknown_fields=True):
+    """What anybody with the token may say is wrong."""
+
+    title: str
+    fingerprint: str = ""
+    service: str = ""
+    severity: Severity = "P2"
+    firing: bool = True
+    detail: str = ""
+    owner: str = ""
+    labels: dict[str, str] = {}
+
+    def signal(self) -> Signal:
+        if not self.title.strip():
+            raise UsageError("the signal has no title", "say in a few words what looks wrong")
+        same = self.fingerprint or sha256(f"{self.title}\0{self.service}".encode()).hexdigest()[:16]
+        return Signal(
+            "person", f"person:{same}", self.title, self.service,
+            self.severity, self.firing, self.detail, 0.0, self.owner, self.labels,
+        )  # fmt: skip
+
+
+class NewSignal(OutsideSignal, forbid_unknown_fields=True):
+    """What the owner of the home may say besides: where to look, and how to see that it is so."""
+
+    terminal: str = ""
+    policy: str = ""
+    source: Literal["person", "drill"] = "person"
+    check: WatchedCheck | None = None
+
+    def signal(self) -> Signal:
+        from msgspec.structs import replace
+
+        made = super().signal()
+        return replace(
+            made, source=self.source, terminal=self.terminal, policy=self.policy,
+            check=self.check, fingerprint=self.fingerprint or made.fingerprint,
+        )  # fmt: skip
+
+
+class Closing(Struct, forbid_unknown_fields=True):
+    why: str
+    by: str = "cli"
+
+
+async def raised_outside(incidents: "IncidentService", body: bytes) -> Response:
+    signal = body_of(body, OutsideSignal).signal()
+    return reply(await incidents.intake.raise_signal(signal), 202)
+
+
+async def raised_by(incidents: "IncidentService", kind: str, body: bytes) -> Response:
+    """The signals of a webhook: what became of each."""
+    from hermes_agent.incidents.alerts.formats import signals_of
+
+    taken: list[IngestResult] = [
+        await incidents.intake.raise_signal(signal) for signal in signals_of(kind, body)
+    ]
+    return reply({"taken": taken}, 202)
+
+
+class IncidentApi:
+    def __init__(
+        self, context: RuntimeContext, sessions: Sessions, incidents: "IncidentService"
+    ) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._service = incidents
+
+    def table(self) -> tuple[tuple[str, str, Handler], ...]:
+        one = "/v1/incidents/{id}"
+        return (
+            ("GET", "/v1/incidents", self.list_incidents),
+            ("POST", "/v1/incidents", self.declare),
+            ("GET", one, self.incident),
+            ("GET", f"{one}/timeline", self.timeline),
+            ("POST", f"{one}/close", self.close),
+            ("GET", f"{one}/report", self.report),
+            ("POST", f"{one}/outcome", self.outcome),
+            ("POST", "/v1/signals", self.signal),
+            ("POST", "/v1/signals/{kind}", self.alerts),
+            ("GET", "/v1/checks", self.checks),
+            ("POST", "/v1/checks/{name}/run", self.run_check),
+        )
+
+    @property
+    def _incidents(self) -> "IncidentService":
+        self._context.note_activity()
+        return self._service
+
+    async def list_incidents(self, request: Request) -> Response:
+        asked = request.query_params
+        open = {"true": True, "false": False}.get(asked.get("open", ""))
+        limit = min(max(int(asked.get("limit", "50")), 1), MOST)
+        store = self._context.store.incidents
+        return reply(await store.incidents(open=open, limit=limit, source=asked.get("source", "")))
+
+    async def declare(self, request: Request) -> Response:
+        signal = body_of(await request.body(), NewSignal).signal()
+        taken = await self._incidents.intake.raise_signal(signal)
+        return reply(await self._context.store.incidents.incident(taken.incident), 202)
+
+    async def incident(self, request: Request) -> Response:
+        id, store = request.path_params["id"], self._context.store.incidents
+        return reply(
+            {
+                "incident": await store.incident(id),
+                "timeline": await store.timeline(id),
+                "notices": await store.notices(incident=id),
+                "signals": await store.signals(incident=id),
+            }
+        )
+
+    async def timeline(self, request: Request) -> Response:
+        """What was added after a number; waits for it when it is told to."""
+        asked = request.query_params
+        id, after = request.path_params["id"], int(asked.get("after", "0"))
+        wait = min(max(float(asked.get("wait", "0")), 0.0), LONGEST_WAIT)
+        store, deadline = self._context.store.incidents, time.monotonic() + wait
+        self._context.note_activity()
+        found: list[TimelineEntry] = list(await store.timeline(id, after))
+        while not found and time.monotonic() < deadline and not self._sessions.is_stopping:
+            await asyncio.sleep(LOOK_SECONDS)
+            found = list(await store.timeline(id, after))
+        return reply({"incident": await store.incident(id), "timeline": found})
+
+    async def close(self, request: Request) -> Response:
+        from hermes_agent.incidents.notification_sinks import closed_text
+
+        closing = body_of(await request.body(), Closing)
+        why = self._context.redact(closing.why.strip())
+        if not why:
+            raise UsageError("say why it is closed", "`hermes incidents close ID --why …`")
+        id, incidents = request.path_params["id"], self._incidents
+        before = await self._context.store.incidents.incident(id)
+        if before.state not in OPEN | {"escalated"}:
+            raise UsageError(f"{id} is {before.state} already", "`hermes incidents` lists them")
+        closed = await self._context.store.incidents.change(
+            id,
+            [("closed", f"closed by {closing.by}: {why}", {"by": closing.by, "why": why})],
+            incidents.notices_for(before, "closed", 1, closed_text(before, why)),
+            OPEN | {"escalated"},
+            state="closed",
+        )
+        incidents.wake()
+        return reply(closed)
+
+    async def report(self, request: Request) -> Response:
+        return await self._incidents.commander.report(request)
+
+    async def outcome(self, request: Request) -> Response:
+        return await self._incidents.commander.outcome(request)
+
+    async def signal(self, request: Request) -> Response:
+        signal = body_of(await request.body(), NewSignal).signal()
+        return reply(await self._incidents.intake.raise_signal(signal), 202)
+
+    async def alerts(self, request: Request) -> Response:
+        return await raised_by(self._incidents, request.path_params["kind"], await request.body())
+
+    async def checks(self, request: Request) -> Response:
+        watching = self._incidents.watching
+        checks = await watching.standings()
+        loaded = watching.loaded
+        return reply(
+            {
+                "checks": checks,
+                "logs": loaded.logs,
+                "problems": await self._incidents.problems(),
+                "troubles": self._incidents.troubles,
+            }
+        )
+
+    async def run_check(self, request: Request) -> Response:
+        done = await self._incidents.watching.run_check(request.path_params["name"])
+        redact = self._context.redact
+        return reply(replace(done, detail=redact(done.detail), output=redact(done.output)))

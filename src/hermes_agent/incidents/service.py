@@ -1,0 +1,364 @@
+"""What a runtime does about incidents: watching, taking signals, telling the team, and the
+commander, put together. Nothing is made before something is watched or raised."""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from hermes_agent.agent.completions import Completions
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Actor
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import (
+    NEVER,
+    Incident,
+    MonitoredService,
+    NewNotice,
+    Notice,
+    NoticeKind,
+    WatchedCheck,
+)
+from hermes_agent.core.ports import Sessions, SwitchModel
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import OutboundMessages
+from hermes_agent.host.policy_shell import PolicyShells
+from hermes_agent.learning.service import Learning
+
+if TYPE_CHECKING:
+    from hermes_agent.incidents.alerts.ingest import Intake
+    from hermes_agent.incidents.alerts.listener import AlertListener
+    from hermes_agent.incidents.commander_service import CommanderService
+    from hermes_agent.incidents.monitoring.logs import LogReader
+    from hermes_agent.incidents.monitoring.runner import CheckRunner
+    from hermes_agent.incidents.monitoring.scheduler import CheckOutcome, CheckScheduler
+    from hermes_agent.incidents.notifications import IncidentNotifications
+    from hermes_agent.incidents.reports.daily import Briefing
+    from hermes_agent.policy.files.schema import PolicyProblem
+
+log = logging.getLogger("hermes.incidents")
+
+LOOK_SECONDS = 1.0
+"""How often a home in which nothing is watched is looked at."""
+AGAIN_SECONDS = 5.0
+HEALTH, AUDIT, BRIEFING = "builtin:health", "builtin:audit", "builtin:briefing"
+WATCH_JOBS = {HEALTH: "every 5m", AUDIT: "0 * * * *", BRIEFING: "0 8 * * *"}
+"""The three levels of watching, and when they are due."""
+
+
+class IncidentService:
+    def __init__(
+        self,
+        context: RuntimeContext,
+        sessions: Sessions,
+        completions: Completions,
+        switch_model: SwitchModel,
+        shells: PolicyShells,
+        outbound: OutboundMessages,
+        learning: Learning,
+        have_jobs: Callable[[Mapping[str, str]], Awaitable[None]],
+    ) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._completions = completions
+        self._switch_model = switch_model
+        self._shells = shells
+        self._outbound = outbound
+        self._learning = learning
+        self._add_jobs = have_jobs
+        self._wanted = False
+        self._looked = False
+        self._woken = asyncio.Event()
+        self._topology_problems: tuple[PolicyProblem, ...] = ()
+
+    # parts
+
+    @cached_property
+    def _runner(self) -> "CheckRunner":
+        from hermes_agent.incidents.monitoring.runner import CheckRunner
+
+        return CheckRunner(self._context, self._shells)
+
+    @cached_property
+    def watching(self) -> "CheckScheduler":
+        from hermes_agent.incidents.monitoring.config import CheckFiles
+        from hermes_agent.incidents.monitoring.scheduler import CheckScheduler
+
+        return CheckScheduler(
+            CheckFiles(self._context.home.path / "checks"),
+            self._context.store.incidents,
+            run=self.run_check,
+            raise_signal=self.intake.raise_signal,
+            redact=self._context.redact,
+            clock=self._context.clock,
+        )
+
+    @cached_property
+    def intake(self) -> "Intake":
+        from hermes_agent.incidents.alerts.ingest import Intake
+
+        return Intake(
+            self._context.store.incidents,
+            window=lambda: self._context.settings.watch.window,
+            topology=self.topology,
+            notices=self.notices_for,
+            redact=self._context.redact,
+            wake=self.wake,
+            clock=self._context.clock,
+        )
+
+    @cached_property
+    def notices(self) -> "IncidentNotifications":
+        from hermes_agent.incidents.notification_sinks import (
+            LogChannel,
+            PostChannel,
+            TerminalChannel,
+            WebhookChannel,
+        )
+        from hermes_agent.incidents.notifications import IncidentNotifications
+
+        return IncidentNotifications(
+            self._context.store.incidents,
+            {
+                "terminal": TerminalChannel(self._publish),
+                "log": LogChannel(self._context.home.path / "incidents" / "notices.log"),
+                "webhook": WebhookChannel(lambda: self._context.settings.watch.webhook),
+                "post": PostChannel(self._post),
+            },
+            notices=self.notices_for,
+            clock=self._context.clock,
+            random=random.random,
+        )
+
+    @cached_property
+    def logs(self) -> "LogReader":
+        from hermes_agent.incidents.monitoring.logs import LogReader
+
+        return LogReader(
+            self._context.store.incidents,
+            patterns=lambda: self.watching.loaded.logs,
+            raise_signal=self.intake.raise_signal,
+            refusal=self._runner.refusal,
+            clock=self._context.clock,
+        )
+
+    @cached_property
+    def briefing(self) -> "Briefing":
+        from hermes_agent.incidents.reports.daily import Briefing
+
+        return Briefing(
+            self._context.home.path / "incidents",
+            self._context.store.incidents,
+            standings=self.watching.standings,
+            troubles=lambda: self.troubles,
+            clock=self._context.clock,
+        )
+
+    @cached_property
+    def listener(self) -> "AlertListener":
+        from hermes_agent.incidents.alerts.listener import AlertListener
+
+        return AlertListener(self._context, self)
+
+    @cached_property
+    def commander(self) -> "CommanderService":
+        from hermes_agent.incidents.commander_service import CommanderService
+
+        return CommanderService(
+            self._context,
+            self._sessions,
+            self._completions,
+            self._switch_model,
+            self._learning,
+            self,
+        )
+
+    # life
+
+    async def run(self) -> None:
+        """All of it, from when it is first wanted."""
+        while not await self._is_wanted():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._woken.wait()
+        await self._runner.clear()
+        parts = (
+            self.watching.run, self.logs.run, self.notices.run, self._have_jobs,
+            self.listener.run, self.commander.run,
+        )  # fmt: skip
+        await asyncio.gather(*map(_lasting, parts))
+
+    async def _have_jobs(self) -> None:
+        """The schedules of watching are jobs, which people may change, pause and remove."""
+        await self._add_jobs(WATCH_JOBS)
+        await asyncio.Event().wait()
+
+    def builtins(self) -> dict[str, Callable[[], Awaitable[str]]]:
+        """What those jobs do."""
+
+        async def with_checks(level: str, write: Callable[[], Awaitable[str]]) -> str:
+            checked = await self.watching.run_level(level)
+            return "\n\n".join(filter(None, (checked, await write())))
+
+        return {
+            HEALTH: lambda: self.watching.run_level("critical"),
+            AUDIT: lambda: with_checks("hourly", self.briefing.write_audit),
+            BRIEFING: lambda: with_checks("daily", self.briefing.write_briefing),
+        }
+
+    async def _is_wanted(self) -> bool:
+        self._wanted = self._wanted or await self._something_to_do()
+        return self._wanted
+
+    async def _something_to_do(self) -> bool:
+        self._context.reload_if_changed()
+        if self._context.settings.watch.listen:
+            return True
+        checks = self._context.home.path / "checks"
+        if checks.is_dir() and any(checks.iterdir()):  # a glance; a thread would cost more
+            return True
+        if self._looked:  # what was raised since has woken us
+            return False
+        try:
+            store = self._context.store.incidents
+            left = bool(await store.notices(due=NEVER) or await store.incidents(limit=1))
+            self._looked = True
+        except HermesError:  # the store is degraded, which is said elsewhere
+            return False
+        return left
+
+    def wake(self) -> None:
+        """Something was raised or changed."""
+        self._wanted = True
+        self._woken.set()
+        self.notices.wake()
+        self.commander.wake()
+
+    def wake_notices(self) -> None:
+        self.notices.wake()
+
+    @property
+    def busy(self) -> bool:
+        """Something is watched or under way: the runtime is needed."""
+        if not self._wanted:
+            return False
+        loaded = self.watching.loaded
+        listening = bool(self._context.settings.watch.listen)
+        open = self.notices.open > 0 or self.notices.unsent or self.commander.busy
+        return bool(loaded.checks or loaded.logs) or listening or open
+
+    # what others use of it
+
+    async def run_check(
+        self, check: WatchedCheck, policy: str = "", actor: Actor | None = None
+    ) -> "CheckOutcome":
+        """Run a check now, in a fresh shell on its terminal, through the gate."""
+        return await self._runner.run(check, policy, actor)
+
+    async def topology(self, terminal: str = "") -> Sequence[MonitoredService]:
+        """What people wrote, what checks say, and what was learned. On the terminal of a system
+        for practice: what there is in it, and nothing else."""
+        from hermes_agent.incidents.monitoring.topology import DRILL, load_drill, together
+
+        home, said = self._context.home.path, self.watching.loaded.services
+        if terminal.startswith(DRILL):
+            inside = await asyncio.to_thread(load_drill, home, terminal)
+            return together(inside, [one for one in said if one.terminal == terminal])
+        declared = await self._declared()
+        real = [one for one in said if not one.terminal.startswith(DRILL)]
+        return together(declared, real, await self._context.store.incidents.services())
+
+    async def _declared(self) -> Sequence[MonitoredService]:
+        from hermes_agent.incidents.monitoring.topology import load
+
+        declared, self._topology_problems = await asyncio.to_thread(load, self._context.home.path)
+        return declared
+
+    async def problems(self) -> "list[PolicyProblem]":
+        """What is wrong now in the files that people write, by their paths in the home."""
+        await self.watching.look()
+        await self._declared()
+        return self._problems()
+
+    def _problems(self) -> "list[PolicyProblem]":
+        checks = [replace(one, path=f"checks/{one.path}") for one in self.watching.loaded.problems]
+        return [*checks, *self._topology_problems]
+
+    async def watched(self) -> Sequence[WatchedCheck]:
+        """All checks that there are now."""
+        return [one.check for one in (await self.watching.look()).checks]
+
+    def notices_for(
+        self, incident: Incident, kind: NoticeKind, number: int, text: str
+    ) -> Sequence[NewNotice]:
+        """A notice for each channel of an incident."""
+        from hermes_agent.incidents.notification_sinks import notices_for
+
+        settings = self._context.settings.watch
+        return notices_for(incident, kind, text, number, settings.webhook, settings.notify)
+
+    async def _post(self, key: str, target: str, text: str) -> None:
+        post = self._outbound
+        await post.send(key, post.chats([target]), text, kind="notice")
+
+    def _publish(self, notice: Notice) -> None:
+        told = ev.NoticeIssued(notice.text, "info" if notice.kind == "progress" else "warning")
+        self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), told))
+
+    # how it is
+
+    @property
+    def troubles(self) -> list[str]:
+        """What of it does not work now, in sentences."""
+        wrong = self._problems() if self._wanted else self._topology_problems
+        found = [f"{one} ({one.hint})" for one in wrong]
+        if not self._wanted:
+            return found
+        found += [f"the log {path}: {why}" for path, why in self.logs.missing.items()]
+        found += [f"the log of {name}: {why}" for name, why in self.logs.refused.items()]
+        found += [self.listener.trouble] if self.listener.trouble else []
+        found += [f"the team was not told: {dead}" for dead in self.notices.dead]
+        return found
+
+    async def status(self) -> dict[str, Any]:
+        if os.path.lexists(self._context.home.path / "topology.yaml"):
+            await self._declared()
+        if not await self._is_wanted():
+            return {"checks": 0, "failing": [], "open": 0, "troubles": self.troubles}
+        store = self._context.store.incidents
+        try:
+            checks = await self.watching.standings()
+            open = await store.incidents(open=True, limit=1_000)
+            ended = await store.incidents(open=False, limit=1_000)
+        except HermesError:  # the store cannot be read, which is said elsewhere
+            count = len((await self.watching.look()).checks)
+            return {"checks": count, "failing": None, "open": None, "troubles": self.troubles}
+        return {
+            "checks": len(checks),
+            "failing": [one.name for one in checks if one.state.ok is False],
+            "open": len(open),
+            "incidents": [one.id for one in open],
+            "escalated": [
+                one.id for one in ended if one.state == "escalated" and one.source != "drill"
+            ],
+            "logs": len(self.watching.loaded.logs),
+            "listening": self.listener.address,
+            "given_up": len(self.notices.dead),
+            "troubles": self.troubles,
+        }
+
+
+async def _lasting(tend: Callable[[], Awaitable[None]]) -> None:
+    """A part that breaks is begun again."""
+    while True:
+        try:
+            await tend()
+        except Exception:
+            log.exception("a part of the watching broke; it begins again")
+        await asyncio.sleep(AGAIN_SECONDS)

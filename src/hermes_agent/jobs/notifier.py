@@ -1,0 +1,103 @@
+"""Telling people of jobs: results where the job says, alerts where somebody looks."""
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+from hermes_agent.core.errors import Degraded, HermesError
+from hermes_agent.core.gateway import Chat
+from hermes_agent.core.jobs import Job, Run
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import ALL, LOCAL, ORIGIN, OutboundMessages
+from hermes_agent.jobs.messages import title
+
+log = logging.getLogger("hermes.jobs")
+
+Alert = Literal["late", "missed", "failed", "parked", "well"]
+
+
+_NOWHERE = {
+    ORIGIN: "`origin` leads nowhere: the job was made in no chat (name one, as telegram:CHAT)",
+    ALL: "`all` leads nowhere: no channel has a home chat (set channels.CHANNEL.home)",
+}
+
+
+class JobNotifier:
+    def __init__(self, context: RuntimeContext, outbound: OutboundMessages) -> None:
+        self._context = context
+        self._outbound = outbound
+
+    def chats(self, job: Job) -> list[Chat]:
+        """Where its results go, as far as there is such a place."""
+        return self._found(job, job.spec.deliver or (ORIGIN,))[0]
+
+    def asked(self, job: Job) -> list[Chat]:
+        """Where people may be asked what a run of it must know: where its results go, else in the
+        home chats."""
+        return self.chats(job) or self._found(job, (ALL,))[0]
+
+    def results(self, job: Job) -> str:
+        """Where its results go, in words."""
+        if chats := self.chats(job):
+            return f"sent to {', '.join(chat.target for chat in chats)}"
+        kept = "kept here: `hermes task history` shows them"
+        if job.spec.deliver:
+            return kept
+        channels = sorted(self._context.settings.channels)
+        named = [one for one in channels if one in job.spec.prompt.casefold()]
+        target = next(iter(named or channels), "CHANNEL")
+        return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them, too"
+
+    def troubles(self, job: Job) -> list[str]:
+        """Places of a job that lead nowhere."""
+        asked = dict.fromkeys((*job.spec.deliver, *job.spec.on_failure))
+        return [f"job {title(job)}: {why}" for why in self._found(job, tuple(asked))[1]]
+
+    def _found(self, job: Job, targets: Sequence[str]) -> tuple[list[Chat], list[str]]:
+        found: dict[Chat, None] = {}
+        wrong = []
+        for target in targets:
+            try:
+                chats = self._outbound.chats([target], job.origin)
+            except HermesError as error:
+                wrong.append(f"{error.message} ({error.hint})")
+                continue
+            found |= dict.fromkeys(chats)
+            if not chats and target in _NOWHERE:
+                wrong.append(_NOWHERE[target])
+        return list(found), wrong
+
+    async def result(self, job: Job, run: Run, text: str) -> None:
+        for why in self.troubles(job):
+            log.warning("run %s is not told everywhere: %s", run.id, why)
+        await self._send(f"run:{run.id}/result", self.chats(job), text, "result")
+
+    async def alert(self, job: Job, run: Run, kind: Alert, text: str) -> None:
+        """Once for each kind and run, however often it is asked for."""
+        log.log(logging.INFO if kind == "well" else logging.WARNING, "%s", text)
+        await self._send(f"run:{run.id}/{kind}", self._alerted(job), text, "notice")
+
+    def _alerted(self, job: Job) -> list[Chat]:
+        """Where somebody looks; a place that is gone is no reason to tell nobody, and neither is
+        it that results are kept here."""
+        spec, settings = job.spec, self._context.settings
+        origin = (ORIGIN,) if job.origin else ()
+        deliver = tuple(one for one in spec.deliver if one != LOCAL)
+        own = (spec.on_failure, settings.jobs.alert, deliver, origin)
+        for targets in (*own, settings.watch.notify, settings.gateway.announce, (ALL,)):
+            found, wrong = self._found(job, targets)
+            if found or (targets and not wrong):
+                return found
+        return []
+
+    async def _send(
+        self, key: str, chats: Sequence[Chat], text: str, kind: Literal["result", "notice"]
+    ) -> None:
+        if not chats:
+            return
+        try:
+            await self._outbound.send(key, chats, text, kind=kind)
+        except Degraded:
+            raise
+        except HermesError as error:
+            log.error("%s was not handed in: %s", key, error.message)

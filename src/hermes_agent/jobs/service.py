@@ -1,0 +1,295 @@
+"""The desk where jobs are made, changed and asked about: the same for the command line and for the
+agent's tool."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.agent.completions import Completions
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import OutboundMessages
+from hermes_agent.host.policy_shell import PolicyShells
+from hermes_agent.jobs.alerts import JobAlerts
+from hermes_agent.jobs.messages import title
+from hermes_agent.jobs.runner import OPEN
+from hermes_agent.learning.service import Learning
+
+if TYPE_CHECKING:
+    from hermes_agent.jobs.scheduler import JobScheduler
+
+LAST = 10
+"""Runs that are shown with a job."""
+MOST = 1_000
+OFTEN = 60.0
+"""A model that is asked more often than so many seconds costs more than most people expect."""
+
+Decision = Literal["done", "again", "failed"]
+
+
+class JobView(Struct, frozen=True):
+    """A job as it is shown: with its meaning in words, and what is odd about it."""
+
+    job: Job
+    meaning: str
+    results: str = ""
+    """Where its results go."""
+    warnings: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+
+class JobService:
+    def __init__(
+        self,
+        context: RuntimeContext,
+        jobs: "JobScheduler",
+        alerts: JobAlerts,
+        shells: PolicyShells,
+        completions: Completions,
+        outbound: OutboundMessages,
+        learning: Learning,
+    ) -> None:
+        self._context = context
+        self._alerts = alerts
+        self._shells = shells
+        self._completions = completions
+        self._outbound = outbound
+        self._learning = learning
+        self._jobs = jobs
+        self._store = context.store.jobs
+
+    # making and changing
+
+    async def add(
+        self, spec: JobSpec, when: str, zone: str, by: str, origin: str = "", key: str = ""
+    ) -> JobView:
+        from hermes_agent.jobs.schedules.slots import next_slot
+
+        self._context.refresh_settings()
+        schedule = self._schedule(when, zone)
+        now = self._context.clock()
+        first = next_slot(schedule, now)
+        if first is None:
+            raise UsageError(f"{when!r} never comes", "name a time that is still to come")
+        await self._check(spec, schedule, origin)
+        job = await self._store.add(spec, schedule, by, origin, first, key)
+        self._jobs.wake()
+        return await self._shown(job)
+
+    def _schedule(self, when: str, zone: str) -> Schedule:
+        from hermes_agent.jobs.schedules.parse import parse
+
+        if not when.strip():
+            raise UsageError("no time is named", "say when: 'weekdays at 8', 'every 2h', a date")
+        return parse(when, self._context.clock(), zone=zone or self._jobs.zone)
+
+    async def edit(
+        self, reference: str, changes: Mapping[str, Any], when: str, zone: str
+    ) -> JobView:
+        """Change fields of what was said of a job, or when it is due."""
+        from hermes_agent.jobs.planner import change_job
+
+        self._context.refresh_settings()
+        before = await self._there(reference)
+        spec = _changed(before.spec, changes)
+        schedule = None
+        if when or zone:
+            kept = before.schedule
+            schedule = self._schedule(when or kept.given, zone or kept.zone)
+        await self._check(spec, schedule or before.schedule, before.origin, before)
+        clock = self._context.clock
+        job = await change_job(self._store, before.id, clock, spec=spec, schedule=schedule)
+        if not spec.incident:
+            await self._alerts.over(before, "it is no signal any more")
+        self._jobs.wake()
+        return await self._shown(job)
+
+    async def set_state(self, reference: str, state: Literal["active", "paused"]) -> JobView:
+        from hermes_agent.jobs.planner import change_job
+
+        job = await self._there(reference)
+        if job.state == "done":
+            raise UsageError(
+                f"{title(job)} was due once, and that is over",
+                f"`hermes task edit {job.id} --when …` gives it another time",
+            )
+        if job.state != state:
+            job = await change_job(self._store, job.id, self._context.clock, state=state)
+            self._jobs.wake()
+        return await self._shown(job)
+
+    async def remove(self, reference: str) -> Job:
+        from hermes_agent.jobs.planner import change_job
+
+        job = await self._there(reference)
+        job = await change_job(self._store, job.id, self._context.clock, state="removed")
+        await self._jobs.stop_runs(job.id)
+        await self._alerts.over(job, "it was removed")
+        self._jobs.wake()
+        return job
+
+    # runs
+
+    async def ask(self, reference: str) -> Run:
+        """A run by hand, at once."""
+        job = await self._there(reference)
+        run = await self._store.ask(job.id, self._context.clock())
+        self._jobs.want()
+        return run
+
+    async def decide(self, id: int, decision: Decision, by: str) -> Run:
+        """What became of a run that nobody knew it of."""
+        run = await self._store.run(id)
+        if run.state != "parked":
+            raise UsageError(f"run {id} is {run.state}", "only parked runs wait for a decision")
+        if run.session:
+            raise UsageError(
+                f"run {id} waits for an effect of its session {run.session}",
+                "`hermes parked` lists them and takes the decision",
+            )
+        said = f"decided by {by}"
+        fields: dict[str, dict[str, Any]] = {
+            "done": {"state": "done", "output": f"[{said}: it was done]", "error": ""},
+            "failed": {"state": "failed", "error": f"{said}: it failed", "said": False},
+            "again": {"state": "due", "error": "", "began": None},
+        }
+        if decision not in fields:
+            raise UsageError(f"{decision!r} is no decision", "done, again or failed")
+        changed = await self._store.change_run(id, OPEN, **fields[decision])
+        if changed is None:
+            raise NotFound(f"run {id} is not parked any more", "`hermes task history` shows it")
+        self._jobs.wake()
+        return changed
+
+    # looking
+
+    async def all(self, *, removed: bool = False) -> Sequence[JobView]:
+        jobs = [*await self._store.jobs(limit=MOST)]
+        if removed:
+            jobs += await self._store.jobs(state="removed", limit=MOST)
+        post = self._jobs.post
+        return [
+            JobView(job, self._meaning(job), post.results(job), tuple(await self._troubles(job)))
+            for job in jobs
+        ]
+
+    async def show(self, reference: str) -> JobView:
+        return await self._shown(await self._store.job(reference))
+
+    async def history(self, reference: str, limit: int) -> Sequence[Run]:
+        id = (await self._store.job(reference)).id if reference else ""
+        return await self._store.runs(job=id, limit=limit)
+
+    async def check(self) -> Sequence[str]:
+        """Slots without a row, rows without a slot, doubles; and places that lead nowhere."""
+        from hermes_agent.jobs import consistency
+
+        faults = await consistency.check(self._store, self._context.clock())
+        jobs = await self._store.jobs(state="active", limit=MOST)
+        return [*faults, *[why for job in jobs for why in await self._troubles(job)]]
+
+    async def _shown(self, job: Job) -> JobView:
+        warnings = await self._troubles(job)
+        schedule = job.schedule
+        if schedule.kind == "every" and schedule.seconds < OFTEN and not job.spec.script_only:
+            warnings.append(f"a model is asked {86_400 / schedule.seconds:,.0f} times a day")
+        refused = await self._jobs.scripts.foresee(job)
+        if refused:
+            warnings.append(f"the script will not run: {refused}")
+        runs = await self._store.runs(job=job.id, limit=LAST)
+        results = self._jobs.post.results(job)
+        return JobView(job, self._meaning(job), results, tuple(warnings), tuple(runs))
+
+    async def _troubles(self, job: Job) -> list[str]:
+        """What it names and is not there."""
+        found = self._jobs.post.troubles(job)
+        for name in job.spec.after:
+            try:
+                await self._there(name)
+            except NotFound as gone:
+                found.append(f"job {title(job)}: it comes after {name!r}: {gone.message}")
+        return found
+
+    def _meaning(self, job: Job) -> str:
+        from hermes_agent.jobs.schedules.parse import meaning
+
+        return meaning(job.schedule, self._context.clock(), active=job.state in ("active", "done"))
+
+    async def _there(self, reference: str) -> Job:
+        job = await self._store.job(reference)
+        if job.state == "removed":
+            raise NotFound(f"{title(job)} was removed", "`hermes task list` lists those there are")
+        return job
+
+    # what is wrong is said at once, not at night
+
+    async def _check(
+        self, spec: JobSpec, schedule: Schedule, origin: str, before: Job | None = None
+    ) -> None:
+        old = before.spec if before is not None else JobSpec()
+        _check_words(spec)
+        for target in (*spec.deliver, *spec.on_failure):
+            if target not in (*old.deliver, *old.on_failure):
+                self._outbound.chats([target], origin)
+        for name in spec.terminals:
+            self._shells.terminals.place(name)
+        for name in spec.skills:
+            await self._learning.opened(name)
+        await self._check_after(spec, before)
+        if spec.model and spec.model != old.model:
+            self._completions.full_name(spec.model)
+        folder = Path(spec.workspace)
+        if spec.workspace and not (folder.is_absolute() and folder.is_dir()):
+            raise NotFound(f"no folder at {spec.workspace!r}", "name the whole path of one")
+        id = before.id if before is not None else "job-0"
+        await self._jobs.scripts.foresee(Job(id, spec, schedule, "active", 0.0))
+
+    async def _check_after(self, spec: JobSpec, before: Job | None) -> None:
+        """Those it comes after are there, and none of them comes after it."""
+        seen: set[str] = set()
+        ahead = [(await self._there(name)).id for name in spec.after]
+        while ahead:
+            id = ahead.pop()
+            if before is not None and id == before.id:
+                raise UsageError(
+                    f"{title(before)} would come after itself", "leave one of them out"
+                )
+            if id not in seen:
+                seen.add(id)
+                ahead += await self._follows(id)
+
+    async def _follows(self, id: str) -> list[str]:
+        found = []
+        for name in (await self._store.job(id)).spec.after:
+            with suppress(NotFound):
+                found.append((await self._store.job(name)).id)
+        return found
+
+
+def _check_words(spec: JobSpec) -> None:
+    if spec.script_only and not spec.script:
+        raise UsageError("a job that is a script alone needs a script", "name it with --script")
+    if not spec.prompt.strip() and not spec.script_only:
+        raise UsageError("the job has nothing to do", "say what: a prompt, or a script alone")
+    if spec.timeout <= 0 or spec.grace < 0:
+        raise UsageError("a timeout is more than 0 seconds, a grace not less", "3600 is usual")
+    if (spec.dollars is not None and spec.dollars <= 0) or (
+        spec.tokens is not None and spec.tokens <= 0
+    ):
+        raise UsageError("a budget is more than 0", "leave it out for none")
+    name = spec.name
+    if "/" in name or not name.isprintable() or name != name.strip() or len(name) > 100:
+        raise UsageError(f"{name!r} cannot be a name", "a few plain words, without slashes")
+
+
+def _changed(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
+    if unknown := changes.keys() - set(JobSpec.__struct_fields__):
+        raise UsageError(
+            f"a job has no {min(unknown)!r}", f"it has {', '.join(JobSpec.__struct_fields__)}"
+        )
+    return msgspec.convert({**msgspec.structs.asdict(spec), **changes}, JobSpec)

@@ -1,0 +1,110 @@
+"""Jobs as the agent's tool reaches them: the desk, in words for a model."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.jobs import JobSpec, Run
+from hermes_agent.core.records import Session
+from hermes_agent.core.tool_services import Provenance
+from hermes_agent.core.tools import ToolResult
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.jobs.messages import cut, stamp, title
+
+if TYPE_CHECKING:
+    from hermes_agent.jobs.service import JobService, JobView
+
+RUNS = 10
+SHOWN = 500
+"""Characters of a result in a list."""
+
+
+class JobTool:
+    def __init__(self, context: RuntimeContext, service: "JobService", session: Session) -> None:
+        self._context = context
+        self._service = service
+        self._session = session
+
+    async def act(self, action: str, given: Mapping[str, Any], by: Provenance) -> ToolResult:
+        try:
+            return await self._act(action, given, by)
+        except msgspec.ValidationError as error:
+            raise ToolError(f"an option is wrong: {error}", retry="changed") from None
+        except HermesError as error:
+            raise ToolError(error.message, error.hint, "changed") from None
+
+    async def _act(self, action: str, given: Mapping[str, Any], by: Provenance) -> ToolResult:
+        service, name = self._service, str(given["name"])
+        match action:
+            case "add":
+                return await self._add(service, given, by)
+            case "list":
+                found = await service.all()
+                text = "\n".join(_line(one) for one in found) or "no jobs"
+                return ToolResult(text, {"jobs": msgspec.to_builtins(found)})
+            case "history":
+                runs = await service.history(name, RUNS)
+                text = "\n".join(_run_line(run) for run in runs) or "no runs"
+                return ToolResult(text, {"runs": msgspec.to_builtins(runs)})
+            case "run":
+                run = await service.ask(name)
+                return ToolResult(f"run {run.id} begins", msgspec.to_builtins(run))
+            case "remove":
+                job = await service.remove(name)
+                return ToolResult(f"{title(job)} is removed", {"job": job.id})
+            case "show":
+                return _result(await service.show(name))
+            case "edit":
+                changes = _options(given)
+                zone = str(changes.pop("zone", ""))
+                return _result(await service.edit(name, changes, str(given["when"]), zone))
+        return _result(await service.set_state(name, "paused" if action == "pause" else "active"))
+
+    async def _add(
+        self, service: "JobService", given: Mapping[str, Any], by: Provenance
+    ) -> ToolResult:
+        options = _options(given)
+        zone = str(options.pop("zone", ""))
+        if given["name"]:
+            options.setdefault("name", given["name"])
+        options.setdefault("policy", self._session.policy)
+        spec = msgspec.convert(options, JobSpec)
+        if unknown := options.keys() - set(JobSpec.__struct_fields__):
+            raise ToolError(f"a job has no {min(unknown)!r}", retry="changed")
+        key = f"tool:{by.session}/{by.effect}"
+        who, origin = f"agent:{by.session}", await self._origin()
+        return _result(await service.add(spec, str(given["when"]), zone, who, origin, key))
+
+    async def _origin(self) -> str:
+        """The chat that the session is bound to."""
+        bond = await self._context.store.gateway.binding_of(self._session.id)
+        return bond.chat.target if bond is not None else ""
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    options = dict(given["options"] or {})
+    if given["prompt"]:
+        options["prompt"] = given["prompt"]
+    return options
+
+
+def _result(shown: "JobView") -> ToolResult:
+    job = shown.job
+    lines = [_line(shown), f"prompt: {job.spec.prompt}" if job.spec.prompt else ""]
+    lines.append(f"results: {shown.results}")
+    lines += [f"warning: {one}" for one in shown.warnings]
+    lines += [_run_line(run) for run in shown.runs]
+    return ToolResult("\n".join(filter(None, lines)), msgspec.to_builtins(shown))
+
+
+def _line(shown: "JobView") -> str:
+    job = shown.job
+    failing = f", failed {job.failures} times in a row" if job.failures else ""
+    return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"
+
+
+def _run_line(run: Run) -> str:
+    said = run.error or run.output or ("nothing to say" if run.state == "done" else "")
+    return f"run {run.id} due {stamp(run.slot, 'UTC')}: {run.state} {cut(said, SHOWN)}".rstrip()

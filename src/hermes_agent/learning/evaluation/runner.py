@@ -1,0 +1,189 @@
+"""Where a skill is tried: a case is played in a sandbox, with the skill or without, as an ordinary
+session that nobody else sees."""
+
+import asyncio
+import logging
+import shutil
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from hermes_agent.agent.completions import Completions
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Actor
+from hermes_agent.core.errors import HermesError, ModelError, UsageError
+from hermes_agent.core.knowledge import TRIALS, Doc, EvaluationCase, Trial
+from hermes_agent.core.ports import Sessions
+from hermes_agent.core.records import Session, SessionMessage
+from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.core.skills import RecallResult
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.policy_shell import NotAllowed, PolicyShells
+from hermes_agent.learning.budget import LearningBudget
+from hermes_agent.learning.recall.formatting import offered
+from hermes_agent.learning.skills.file import parse
+from hermes_agent.learning.skills.folder import main_file
+from hermes_agent.learning.structured_output import NoBudget
+
+log = logging.getLogger("hermes.learning")
+
+PLACE = "sandbox"
+TOOLS = (
+    "terminal", "process", "read_file", "write_file", "patch", "search_files", "read_on", "todo",
+)  # fmt: skip
+"""Tools of a trial, and `skill` where it has one."""
+MANY = 1_000
+SCRIPT_SECONDS = 60.0
+CASE_SECONDS = 600.0
+"""A trial that takes longer has failed."""
+
+
+class SkillUnderTest(NamedTuple):
+    """The one skill that a trial may open."""
+
+    name: str
+    digest: str
+    files: Mapping[str, bytes]
+
+    @property
+    def about(self) -> str:
+        main = main_file(self.files)
+        return parse(self.files[main].decode(errors="replace")).facts.description if main else ""
+
+
+class TrialRunner:
+    def __init__(
+        self,
+        context: RuntimeContext,
+        sessions: Sessions,
+        completions: Completions,
+        shells: PolicyShells,
+        ledger: LearningBudget,
+    ) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._completions = completions
+        self._shells = shells
+        self._ledger = ledger
+        self.lent: dict[str, SkillUnderTest] = {}
+        """Sessions at work here, with the skill that they may open."""
+
+    async def play(
+        self, case: EvaluationCase, files: Mapping[str, bytes] | None, round: int, digest: str
+    ) -> Trial | None:
+        """One case, once. None when the case is no good: it cannot be set up, or there is nothing
+        to do in it."""
+        folder = self._context.home.path / "proofs" / uuid.uuid4().hex
+        await asyncio.to_thread(folder.mkdir, parents=True, mode=0o700)
+        session: Session | None = None
+        try:
+            session = await self._open(case, str(folder), files, digest)
+            if not await self._holds(session, case.setup):
+                return None
+            if await self._holds(session, case.check) is not False:
+                return None
+            end, opened = await self._work(session, case)
+            if end.reason == "budget":
+                raise NoBudget(end.error or "what learning may use today is used up")
+            if end.reason == "failed" and not end.steps:
+                raise ModelError("unreachable", f"no trial could be made: {end.error}", end.hint)
+            ok = end.reason == "done" and await self._holds(session, case.check) is True
+            return Trial(
+                case.skill, digest, case.id, "without" if files is None else "with", round,
+                self._context.clock(), ok, end.steps, end.seconds, end.usage.total, end.cost,
+                session.model, session.id, opened,
+            )  # fmt: skip
+        finally:
+            if session is not None:
+                await self._leave(session)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _open(
+        self, case: EvaluationCase, folder: str, files: Mapping[str, bytes] | None, digest: str
+    ) -> Session:
+        place = self._context.settings.places[PLACE]
+        if not isinstance(place, SandboxPlace) or place.network or place.write:
+            raise UsageError(
+                f"nothing is tried: the terminal {PLACE!r} of the settings is not closed",
+                "give the one that reaches out another name in `terminals`",
+            )
+        share = await self._ledger.left()
+        if share is None:
+            raise NoBudget("what learning may use today is used up")
+        model = self._completions.full_name("")
+        if not self._completions.models.facts(model).priced:  # dollars that nobody can count
+            share = replace(share, dollars=None)
+        session = await self._sessions.open_session(
+            workspace=folder,
+            policy="sandbox",
+            source=TRIALS,
+            key=f"{TRIALS}:{case.skill}",
+            terminals=(PLACE,),
+            use=(*TOOLS, *(("skill",) if files is not None else ())),
+            share=share,
+        )
+        if files is not None:
+            self.lent[session.id] = SkillUnderTest(case.skill, digest, files)
+        return session
+
+    async def _work(self, session: Session, case: EvaluationCase) -> tuple[ev.TurnFinished, bool]:
+        recalled = RecallResult()
+        if (trialled := self.lent.get(session.id)) is not None:
+            offer = offered([Doc("skill", trialled.name, trialled.name, trialled.about)])
+            recalled = RecallResult(offer, (trialled.name,))
+        await self._sessions.submit(
+            session, SessionMessage("task", case.task, TRIALS, recalled=recalled)
+        )
+        try:
+            async with asyncio.timeout(CASE_SECONDS):
+                end = await self._end(session.id)
+        except TimeoutError:
+            await self._sessions.interrupt(session.id, "it took too long")
+            end = await self._end(session.id)
+        events = await self._context.store.events(session.id)
+        intended = [one.event for one in events if isinstance(one.event, ev.CallIntended)]
+        return end, any(event.tool == "skill" for event in intended)
+
+    async def _end(self, session: str) -> ev.TurnFinished:
+        async for recorded in self._sessions.events(session):
+            if isinstance(recorded.event, ev.TurnFinished):
+                return recorded.event
+        # The runtime ends; the next one begins the trial again.
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def _leave(self, session: Session) -> None:
+        """Count what the trial has cost, however it ended, and remove it."""
+        self.lent.pop(session.id, None)
+        try:
+            await self._sessions.interrupt(session.id, "the trial is over")
+            await self._sessions.at_rest(session.id)
+            dollars, tokens = await self._context.store.spent_by(session.id)
+            await self._ledger.add(tokens, dollars)
+            await self._sessions.delete_session(session)
+        except HermesError as error:
+            log.warning("trial %s could not be removed: %s", session.id, error.message)
+
+    async def _holds(self, session: Session, script: str) -> bool | None:
+        """Whether a script of the case ends well; None when the gate, which judges it like a call
+        of the trial, refuses. It has a shell of its own each time: what a trial makes of its shell
+        decides nothing."""
+        shell = self._shells.open(session, PLACE, Actor("agent", TRIALS, TRIALS))
+        try:
+            done = await shell.run(script, SCRIPT_SECONDS)
+            return done.state == "exited" and done.code == 0
+        except NotAllowed as error:
+            log.warning("a case of a proof was refused: %s", error.reason)
+            return None
+        finally:
+            await shell.close()
+
+    async def clear(self) -> None:
+        """Remove trials that a runtime has left behind: their proof begins again."""
+        for session in await self._context.store.sessions(MANY):
+            if session.source == TRIALS:
+                await self._leave(session)
+        left = self._context.home.path / "proofs"
+        await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)

@@ -1,0 +1,261 @@
+"""The routes of memory, skills, proposals and recall."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.knowledge import Note, NoteEdit
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.responses import body_of, reply
+from hermes_agent.learning.skills.api import EVERY
+
+if TYPE_CHECKING:
+    from hermes_agent.learning.service import Learning
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class NewNotes(Struct, forbid_unknown_fields=True):
+    edits: tuple[NoteEdit, ...]
+    source: str = "cli"
+
+
+class Undo(Struct, forbid_unknown_fields=True):
+    batch: int = 0
+
+
+class NewSkill(Struct, forbid_unknown_fields=True):
+    name: str
+    files: dict[str, str]
+    why: str = ""
+    base: str = ""
+    """The digest of the version that it was made from; another one since is not overwritten."""
+    keep: bool = False
+    """Files that are not named stay as they are."""
+
+
+class CheckedSkill(Struct, forbid_unknown_fields=True):
+    name: str = ""
+    files: dict[str, str] = {}
+
+
+class Retire(Struct, forbid_unknown_fields=True):
+    why: str = ""
+
+
+class Restore(Struct, forbid_unknown_fields=True):
+    version: int = 0
+
+
+class RunSkill(Struct, forbid_unknown_fields=True):
+    workspace: str
+    arguments: str = ""
+    terminals: tuple[str, ...] = ()
+    policy: str = ""
+    anyway: bool = False
+    """Whether to run one that is not proven."""
+    interactive: bool = False
+
+
+class ProposalDecision(Struct, forbid_unknown_fields=True):
+    decision: str
+
+
+class LearningApi:
+    def __init__(self, context: RuntimeContext, learning: "Learning") -> None:
+        self._context = context
+        self._learner = learning
+
+    def table(self) -> tuple[tuple[str, str, Handler], ...]:
+        one = "/v1/skills/{name}"
+        return (
+            ("GET", "/v1/memory", self.memory),
+            ("POST", "/v1/memory", self.edit_memory),
+            ("GET", "/v1/memory/log", self.memory_log),
+            ("GET", "/v1/memory/diff", self.memory_diff),
+            ("POST", "/v1/memory/undo", self.undo_memory),
+            ("GET", "/v1/memory/search", self.search_memory),
+            ("GET", "/v1/memory/notes/{id}", self.why_note),
+            ("GET", "/v1/skills", self.skills),
+            ("POST", "/v1/skills", self.write_skill),
+            ("POST", "/v1/skills/check", self.check_skill),
+            ("GET", "/v1/skill-report", self.report),
+            ("GET", one, self.skill),
+            ("POST", f"{one}/retire", self.retire),
+            ("POST", f"{one}/restore", self.restore),
+            ("GET", f"{one}/log", self.skill_log),
+            ("GET", f"{one}/diff", self.skill_diff),
+            ("POST", f"{one}/run", self.run_skill),
+            ("POST", f"{one}/prove", self.prove_skill),
+            ("GET", "/v1/proposals", self.proposals),
+            ("POST", "/v1/proposals/{id}", self.decide_proposal),
+            ("GET", "/v1/recall", self.recall),
+        )
+
+    @property
+    def _learning(self) -> "Learning":
+        self._context.note_activity()
+        return self._learner
+
+    # memory
+
+    async def memory(self, request: Request) -> Response:
+        shown = await self._learning.memory.show()
+        provider = self._context.settings.memory.provider
+        return reply({"views": shown.views, "notes": shown.notes, "provider": provider})
+
+    async def edit_memory(self, request: Request) -> Response:
+        new = body_of(await request.body(), NewNotes)
+        return reply(await self._learning.memory.edit(new.edits, "person", new.source))
+
+    async def memory_log(self, request: Request) -> Response:
+        limit, note = _number(request, "limit", 50), _number(request, "note", 0)
+        return reply(await self._learning.memory.log(limit, note=note))
+
+    async def memory_diff(self, request: Request) -> Response:
+        return reply({"diff": await self._learning.memory.diff(_number(request, "batch", 0))})
+
+    async def undo_memory(self, request: Request) -> Response:
+        return reply(
+            await self._learning.memory.undo(body_of(await request.body(), Undo).batch, "person")
+        )
+
+    async def search_memory(self, request: Request) -> Response:
+        query, limit = request.query_params.get("query", ""), _number(request, "limit", 20)
+        return reply(await self._learning.memory.search(query, limit))
+
+    async def why_note(self, request: Request) -> Response:
+        try:
+            id = int(request.path_params["id"])
+        except ValueError:
+            raise UsageError("a note is named by its number", "`hermes memory show`") from None
+        why = await self._learning.memory.why(id)
+        return reply(
+            {
+                "note": why.note,
+                "changes": why.changes,
+                "shown": why.shown,
+                "from": await self._place_of(why.note),
+            }
+        )
+
+    async def _place_of(self, note: Note) -> dict[str, Any] | None:
+        """Where in a session a note comes from: the message before the call that wrote it."""
+        kind, _, rest = note.source.partition(" ")
+        if kind != "session":
+            return None
+        session, _, what = rest.partition(" ")
+        try:
+            found = await self._context.store.session(session)
+        except NotFound:
+            return {"session": session, "title": "(deleted)", "number": 0, "text": ""}
+        digits = [word for word in what.replace("-", " ").split() if word.isdigit()]
+        number = int(digits[0]) if digits else 0
+        return {"session": session, "title": found.title, "number": number, "text": what}
+
+    # skills
+
+    async def skills(self, request: Request) -> Response:
+        return reply(await self._learning.skills.listed())
+
+    async def skill(self, request: Request) -> Response:
+        return reply(await self._learning.skills.described(request.path_params["name"]))
+
+    async def write_skill(self, request: Request) -> Response:
+        new = body_of(await request.body(), NewSkill)
+        files = {path: text.encode() for path, text in new.files.items()}
+        book, knowledge = self._learning.book, self._context.store.knowledge
+        await self._learning.sync()
+        if new.keep:
+            record = await knowledge.skill(new.name)
+            files = {**await knowledge.files(new.name, record.version), **files}
+        kept = await book.write(
+            new.name, files, by="person", state="given", why=new.why, base=new.base
+        )
+        return reply(kept)
+
+    async def check_skill(self, request: Request) -> Response:
+        given = body_of(await request.body(), CheckedSkill)
+        return reply({"problems": await self._learning.skills.problems(given.name, given.files)})
+
+    async def retire(self, request: Request) -> Response:
+        why = body_of(await request.body(), Retire).why
+        book = self._learning.book
+        return reply(await book.retire(request.path_params["name"], why, "person"))
+
+    async def restore(self, request: Request) -> Response:
+        version = body_of(await request.body(), Restore).version
+        book = self._learning.book
+        return reply(await book.restore(request.path_params["name"], version, "person"))
+
+    async def skill_log(self, request: Request) -> Response:
+        knowledge = self._context.store.knowledge
+        record = await knowledge.skill(request.path_params["name"])
+        return reply(await knowledge.skill_changes(record.name))
+
+    async def skill_diff(self, request: Request) -> Response:
+        first, second = _number(request, "a", 0), _number(request, "b", 0)
+        book = self._learning.book
+        return reply({"diff": await book.diff(request.path_params["name"], first, second)})
+
+    async def report(self, request: Request) -> Response:
+        from hermes_agent.learning.evaluation.uplift import lift
+
+        knowledge = self._context.store.knowledge
+        return reply(
+            lift(
+                await knowledge.skills(),
+                await knowledge.uses(limit=EVERY),
+                await knowledge.trials(),
+            )
+        )
+
+    async def run_skill(self, request: Request) -> Response:
+        given = body_of(await request.body(), RunSkill)
+        started = await self._learning.skills.run(
+            request.path_params["name"], given.arguments, workspace=given.workspace,
+            terminals=given.terminals, policy=given.policy, anyway=given.anyway,
+            interactive=given.interactive,
+        )  # fmt: skip
+        return reply(started, 202)
+
+    async def prove_skill(self, request: Request) -> Response:
+        key = await self._learning.chores.request_evaluation(request.path_params["name"])
+        return reply({"chore": key}, 202)
+
+    # proposals
+
+    async def proposals(self, request: Request) -> Response:
+        state = request.query_params.get("state", "open")
+        return reply(await self._context.store.knowledge.proposals(state=state))
+
+    async def decide_proposal(self, request: Request) -> Response:
+        decision = body_of(await request.body(), ProposalDecision).decision
+        if decision not in ("accept", "reject"):
+            raise UsageError(f"a proposal is not decided by {decision!r}", "accept or reject")
+        id = int(request.path_params["id"])
+        return reply(await self._learning.chores.decide(id, accept=decision == "accept"))
+
+    # recall
+
+    async def recall(self, request: Request) -> Response:
+        from hermes_agent.learning.tools import SEARCHED
+
+        kind = request.query_params.get("kind", "")
+        if kind and kind not in SEARCHED:
+            raise UsageError(f"nothing is kept as {kind!r}", f"one of {', '.join(SEARCHED)}")
+        kinds = (kind,) if kind else SEARCHED
+        query, limit = request.query_params.get("query", ""), _number(request, "limit", 20)
+        return reply(await self._learning.recalling.search(query, kinds, limit))
+
+
+def _number(request: Request, name: str, otherwise: int) -> int:
+    written = request.query_params.get(name, "")
+    try:
+        return int(written) if written else otherwise
+    except ValueError:
+        raise UsageError(f"{name} must be a number, not {written!r}") from None

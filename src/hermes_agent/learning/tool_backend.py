@@ -1,0 +1,120 @@
+"""Memory and skills as a session's tools reach them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
+from hermes_agent.core.knowledge import NoteEdit, View
+from hermes_agent.core.text.untrusted import wrap_untrusted
+from hermes_agent.core.tool_services import OpenedSkill, Provenance
+
+if TYPE_CHECKING:
+    from hermes_agent.learning.evaluation.runner import SkillUnderTest
+    from hermes_agent.learning.service import Learning
+
+LOG = 1_000
+"""How far back the log of notes is read for what an effect has written."""
+
+
+class KnowledgeToolBackend:
+    """What a session's tools may do with what is learned. `trial` is the one skill, with its
+    files, of a session that is a trial."""
+
+    def __init__(self, learning: "Learning", trial: "SkillUnderTest | None" = None) -> None:
+        self._learning = learning
+        self._trial = trial
+
+    # memory
+
+    async def note(self, edits: Sequence[NoteEdit], by: Provenance) -> str:
+        with _told():
+            notes = await self._learning.memory.edit(edits, "agent", _source(by), model=by.model)
+            shown = await self._learning.memory.show()
+        full = ", ".join(
+            f"{name} {view.chars:,} of {view.limit:,} characters"
+            for name, view in shown.views.items()
+        )
+        done = "; ".join(f"{'removed' if one.removed else 'noted'} {one.id}" for one in notes)
+        return f"{done} (later sessions see it; {full})"
+
+    async def which(self, view: View, part: str) -> int:
+        with _told():
+            return (await self._learning.memory.find(part, view)).id
+
+    async def noted(self, by: Provenance) -> bool:
+        changes = await self._learning.memory.log(LOG)
+        return any(change.source == _source(by) for change in changes)
+
+    # skills
+
+    async def open_skill(
+        self,
+        name: str,
+        arguments: str,
+        digest: str = "",
+        facts: Mapping[str, str] | None = None,
+    ) -> OpenedSkill:
+        book = self._learning.book
+        with _told():
+            if self._trial is None:
+                return await book.open(name, arguments, digest=digest, facts=facts)
+            if name != self._trial.name:
+                raise NotFound(f"no skill called {name!r}", f"there is: {self._trial.name}")
+            return book.open_files(name, self._trial.digest, self._trial.files, arguments)
+
+    async def read_skill(self, name: str, path: str) -> str:
+        if self._trial is not None:
+            data = self._trial.files.get(path) if name == self._trial.name else None
+            if data is None:
+                raise ToolError(f"the skill {name} has no file {path!r}")
+        else:
+            with _told():
+                data = await self._learning.book.read(name, path)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise ToolError(f"{path} is no text", "run it or copy it instead") from None
+
+    async def write_skill(
+        self, name: str, files: Mapping[str, str], why: str, by: Provenance
+    ) -> str:
+        with _told():
+            kept = await self._learning.chores.save_skill(
+                name, {path: text.encode() for path, text in files.items()}, why, by
+            )
+        return f"the skill {name} is kept as a {kept}; it is tried before it counts as proven"
+
+    # recall
+
+    async def recall(self, query: str, kinds: Sequence[str], limit: int, by: Provenance) -> str:
+        number = by.effect.removeprefix(f"{by.session}-").partition("-")[0]
+        asking = ("message", f"{by.session}:{number}")
+        with _told():
+            found = await self._learning.recalling.search(query, kinds, limit + 1)
+        hits = [hit for hit in found if (hit.kind, hit.ref) != asking][:limit]
+        if not hits:
+            return "nothing was found"
+        lines = [
+            f"{hit.kind} {hit.ref} ({_day(hit.time)}) {hit.title}: {hit.snippet}" for hit in hits
+        ]
+        return wrap_untrusted("recalled", "memory", "\n".join(lines))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong is said to the model, which goes on."""
+    try:
+        yield
+    except HermesError as error:
+        mendable = isinstance(error, UsageError | NotFound)
+        raise ToolError(error.message, error.hint, "changed" if mendable else "") from None
+
+
+def _source(by: Provenance) -> str:
+    return f"session {by.session} {by.effect}"
+
+
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).date().isoformat() if time else "-"

@@ -1,0 +1,68 @@
+"""Settings that name something else: a policy profile, a time zone, a place. Whether that is there
+is no matter of their form."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.settings.root import Settings
+
+
+class DanglingReference(NamedTuple):
+    """A setting that names what is not there."""
+
+    name: str
+    error: HermesError
+
+
+def astray(home: Path, settings: Settings) -> Iterator[DanglingReference]:
+    """Those of them that lead nowhere, the way out with each."""
+    from hermes_agent.host.outbound import places
+    from hermes_agent.host.policy_gates import GateFactory
+    from hermes_agent.jobs.schedules.slots import zone_of
+
+    gates = GateFactory(home, Path.home())
+    profiles = {
+        "watch.policy": settings.watch.policy,
+        "gateway.api_policy": settings.gateway.api_policy,
+        **{f"channels.{name}.policy": given.get("policy", "")
+           for name, given in settings.channels.items()},
+    }  # fmt: skip
+    targets = {
+        "jobs.alert": settings.jobs.alert,
+        "watch.notify": settings.watch.notify,
+        "gateway.announce": settings.gateway.announce,
+    }
+    try:
+        if settings.jobs.zone:
+            zone_of(settings.jobs.zone)
+    except HermesError as error:
+        yield DanglingReference("jobs.zone", error)
+    voice = settings.gateway.voice
+    if voice and voice != "local/tiny":
+        from hermes_agent.models.catalogue.services import known_services
+
+        service, _, model = voice.partition("/")
+        if service == "local" or not model or service not in known_services(settings.models):
+            hint = "local/tiny, or SERVICE/MODEL: `hermes model` lists services"
+            yield DanglingReference(
+                "gateway.voice", UsageError(f"nobody is called {voice!r}", hint)
+            )
+    for name, profile in profiles.items():
+        try:
+            if profile:
+                gates.expect(_text(profile))
+        except HermesError as error:
+            yield DanglingReference(name, error)
+    for name, asked in targets.items():
+        try:
+            places(settings.channels, asked)
+        except HermesError as error:
+            yield DanglingReference(name, error)
+
+
+def _text(profile: object) -> str:
+    if not isinstance(profile, str):
+        raise UsageError(f"{profile!r} is no name", "`hermes policy` lists the profiles")
+    return profile

@@ -1,0 +1,218 @@
+"""Sessions: opened, handed messages, followed, interrupted and deleted."""
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from hermes_agent.agent.completions import Completions
+from hermes_agent.agent.prompt import build_prompt
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
+from hermes_agent.core.records import NO_SHARE, ChildLimits, NewSession, Session, SessionMessage
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.policy_gates import GateFactory
+from hermes_agent.host.terminal_pool import TerminalPool
+from hermes_agent.runtime.models.selection import check_effort
+from hermes_agent.runtime.tools.prompt_context import collect_prompt_context
+from hermes_agent.runtime.tools.selection import EmbeddedTools, ToolSelection
+from hermes_agent.runtime.tools.services import ToolServiceFactory
+from hermes_agent.runtime.turns.scheduler import TurnScheduler
+from hermes_agent.runtime.turns.subagents import MANY
+
+log = logging.getLogger("hermes.runtime")
+
+FIND_TOOLS = "find_tools"
+"""The tool that finds tools outside the prompt."""
+AFTER_SECONDS = 2.0
+"""How long `settle` waits for what follows a turn."""
+
+
+class SessionHooks(Protocol):
+    """What learning adds to a session."""
+
+    async def opening(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]: ...
+
+    async def arrived(self, session: Session, message: SessionMessage) -> SessionMessage: ...
+
+
+class SessionService:
+    def __init__(
+        self,
+        context: RuntimeContext,
+        turns: TurnScheduler,
+        completions: Completions,
+        gates: GateFactory,
+        terminals: TerminalPool,
+        tool_services: ToolServiceFactory,
+        tools: ToolSelection,
+    ) -> None:
+        self._context = context
+        self._turns = turns
+        self._completions = completions
+        self._gates = gates
+        self._terminals = terminals
+        self._tool_services = tool_services
+        self._tools = tools
+        self.hooks: SessionHooks | None = None
+        """Set where something is learned."""
+        self._deleting: set[str] = set()
+        self.is_stopping = False
+
+    async def open_session(
+        self,
+        *,
+        workspace: str,
+        model: str = "",
+        policy: str = "",
+        name: str = "",
+        source: str = "cli",
+        key: str = "",
+        once: bool = False,
+        terminals: Sequence[str] = (),
+        effort: str = "",
+        embedded: EmbeddedTools | None = None,
+        use: Sequence[str] | None = None,
+        parent: str = "",
+        share: ChildLimits = NO_SHARE,
+        needs_model: bool = True,
+    ) -> Session:
+        """Opens a new conversation and fixes its prompt, tools, model, policy and terminals.
+        `embedded` are the tools of an embedding program; `use` names the tools that it has."""
+        self._context.refresh_settings()
+        model = self._completions.full_name(model, needs_model)
+        policy = policy or self._context.settings.policy
+        names = tuple(dict.fromkeys(terminals)) or (self._context.settings.terminal.default,)
+        # What is not known is refused before anything is kept.
+        check_effort(effort)
+        self._gates.expect(policy)
+        places = [(name, self._terminals.place(name)) for name in names]
+        if not Path(workspace).is_dir():
+            raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
+        shown = self._tools.specs(use, parent, embedded)
+        names_shown = [spec.name for spec in shown]
+        around = collect_prompt_context(
+            workspace, self._context.home.soul, self._context.clock(), places,
+            await self._knowledge(names_shown, parent, source),
+        )  # fmt: skip
+        can_find = FIND_TOOLS in names_shown
+        prompt = build_prompt(around, shown, self._tool_services.about() if can_find else "")
+        new = NewSession(
+            os.path.realpath(workspace), policy, model, source, name, key, once, names, effort,
+            parent, share,
+        )  # fmt: skip
+        return await self._context.store.open_session(new, prompt)
+
+    async def _knowledge(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
+        return ("", "") if self.hooks is None else await self.hooks.opening(tools, parent, source)
+
+    async def submit(self, session: Session, message: SessionMessage) -> bool:
+        """Keep a message and see that it is worked on. Once this returns, it is not lost.
+        False when the same key was sent before."""
+        self._context.note_activity()
+        if self.is_stopping:
+            raise Stopping("the runtime is stopping", "try again in a moment")
+        if session.id in self._deleting:
+            raise NotFound(f"session {session.id} is being deleted", "open a new one")
+        if not self._tools.embedded.is_ours(session):
+            raise HermesError(
+                f"session {session.id} belongs to a program ({session.key}) and has its tools",
+                "only the program can go on with it: Agent(session=…)",
+            )
+        message = replace(message, text=self._context.redact(message.text))
+        if self.hooks is not None:
+            message = await self.hooks.arrived(session, message)
+        new = await self._context.store.receive(session.id, message)
+        if new:
+            queued = ev.MessageQueued(message.key, message.text)
+            self._context.bus.publish(ev.Recorded(session.id, 0, self._context.clock(), queued))
+        try:
+            await self._turns.begin(session)
+        except Degraded as trouble:  # it is kept, and begun as soon as the store is well again
+            log.warning("session %s waits: %s", session.id, trouble.message)
+        return new
+
+    async def events(self, session: str, after: int = 0) -> AsyncGenerator[ev.Recorded]:
+        """The journal of a session after a number, then what happens, without a gap."""
+        with self._context.bus.listen(session) as listener:
+            for recorded in await self._context.store.events(session, after):
+                after = recorded.number
+                yield recorded
+            while (live := await listener.next()) is not None:
+                if live.number == 0 or live.number > after:
+                    after = max(after, live.number)
+                    yield live
+
+    async def delete_session(self, session: Session) -> list[str]:
+        """Returns what may be left over elsewhere, and why. The session goes last: a runtime that
+        dies meanwhile leaves it to be deleted again."""
+        if session.id in self._turns.busy:
+            raise HermesError(
+                f"session {session.id} is at work", f"`hermes interrupt {session.id}` stops it"
+            )
+        self._deleting.add(session.id)
+        try:
+            if self._context.store.health.state != "well":
+                raise Degraded(self._context.store.health.reason, self._context.store.health.hint)
+            left: list[str] = []
+            for child in await self._context.store.sessions(MANY, parent=session.id):
+                left += await self.delete_session(child)
+            await self._tool_services.keeps.forget(session.id)
+            left += await self._terminals.forget(session)
+            results = self._context.home.results / session.id
+            await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
+            await self._context.store.delete_session(session.id)
+            return left
+        finally:
+            self._deleting.discard(session.id)
+
+    async def interrupt(self, session: str, by: str = "") -> bool:
+        """Stop the session's turn at once; False when it has none."""
+        self._context.note_activity()
+        return await self._turns.interrupt(await self._context.store.session(session), by)
+
+    async def answer(self, id: str, answer: str, by: str, names: Sequence[str] = ()) -> None:
+        self._context.note_activity()
+        await self._turns.answer(id, answer, by, self._adopt, names)
+
+    def _adopt(self, rules: str, by: str) -> None:
+        """Add rules that somebody has allowed for good."""
+        self._gates.adopt(rules)
+        log.info("%s has allowed for good:\n%s", by, rules)
+
+    async def decide(self, effect: str, decision: str, by: str) -> None:
+        self._context.note_activity()
+        await self._turns.decide(effect, decision, by)
+
+    async def add(self, session: Session, *events: ev.Event) -> None:
+        """Add to a session's journal what comes from outside of its turns."""
+        await self._turns.add(session, *events)
+
+    async def entitle(self, session: Session, said: str) -> None:
+        """The title of a session whose first message begins with words that nobody has said."""
+        lines = self._context.redact(said).strip().splitlines()
+        if lines and not session.title:
+            await self._turns.add(session, ev.SessionTitled(lines[0].strip()))
+
+    @property
+    def working(self) -> set[str]:
+        """Sessions with a turn under way."""
+        return self._turns.busy
+
+    @property
+    def has_taken_over(self) -> bool:
+        return self._turns.taken_over
+
+    async def settle(self) -> None:
+        """Wait a moment for what follows turns that have ended."""
+        await self._turns.settle(AFTER_SECONDS)
+
+    async def at_rest(self, session: str) -> None:
+        """Returns when no turn of the session is under way."""
+        while session in self._turns.busy:
+            await asyncio.sleep(0.001)

@@ -1,0 +1,82 @@
+"""Which tools a session has: the built-in ones, those of a test, and those of an embedding
+program."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hermes_agent.core.messages import Prompt, ToolSpec
+from hermes_agent.core.records import Session
+from hermes_agent.core.tools import Tool
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.runtime.tools import builtin
+
+
+class EmbeddedTools(NamedTuple):
+    """What an embedding program gives a session: tools of its own, the capabilities that it has,
+    and whether it may use the built-in tools."""
+
+    own: Mapping[str, Tool]
+    granted: frozenset[str]
+    builtin: bool
+
+
+class EmbeddedSessions:
+    """The sessions of embedding programs, with their tools."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, EmbeddedTools] = {}
+
+    def attach(self, session: str, tools: EmbeddedTools) -> None:
+        self._tools[session] = tools
+
+    def get(self, session: str) -> EmbeddedTools | None:
+        return self._tools.get(session)
+
+    def inherit(self, parent: str, child: str) -> bool:
+        """Give a child what its parent's program attached; False when there is no program."""
+        if parent in self._tools:
+            self._tools[child] = self._tools[parent]
+        return parent in self._tools
+
+    def is_ours(self, session: Session) -> bool:
+        """Whether its turns can run here: a program's need the program."""
+        return session.source != "library" or session.id in self._tools
+
+
+class ToolSelection:
+    """`tools` are those of every session, where they are not the built-in ones."""
+
+    def __init__(
+        self, context: RuntimeContext, tools: Sequence[Tool] | None, embedded: EmbeddedSessions
+    ) -> None:
+        self._context = context
+        self._tools = None if tools is None else {tool.name: tool for tool in tools}
+        self.embedded = embedded
+
+    def specs(
+        self, use: Sequence[str] | None, parent: str = "", embedded: EmbeddedTools | None = None
+    ) -> tuple[ToolSpec, ...]:
+        """What the model is shown of the tools that a session uses: these, or all there are. A
+        child has those of its parent's program, too."""
+        embedded = embedded or self.embedded.get(parent)
+        own, with_builtin = self._chosen(embedded)
+        shown = self._builtin(use, parent) if with_builtin else ()
+        mine = [tool.spec for name, tool in own.items() if use is None or name in use]
+        return (*shown, *mine)
+
+    def tools(self, session: str, prompt: Prompt) -> builtin.SessionTools:
+        own, with_builtin = self._chosen(self.embedded.get(session))
+        names = [spec.name for spec in prompt.tools]
+        return builtin.SessionTools(names, own, builtin=with_builtin)
+
+    def _chosen(self, embedded: EmbeddedTools | None) -> tuple[Mapping[str, Tool], bool]:
+        if embedded is not None:
+            return embedded.own, embedded.builtin
+        return self._tools or {}, self._tools is None
+
+    def _builtin(self, use: Sequence[str] | None, parent: str) -> tuple[ToolSpec, ...]:
+        settings = self._context.settings
+        if use is None:
+            return builtin.specs(builtin.chosen(settings.tools.use), settings)
+        # A child's are names of tools, never of toolsets: some are both.
+        return builtin.specs(use if parent else builtin.chosen(use), settings)
