@@ -30,11 +30,11 @@ for said in hermes.parallel([(terminal, {{"command": "sleep {SLOW}; uptime"}})] 
 UNUSED = """
 import sys, time
 began = time.perf_counter()
-from hermes_agent.runtime import toolbox
-from hermes_agent.agent.prompt import Surroundings, build_prompt
-build_prompt(Surroundings("/w", "Linux", "2026-01-01"), toolbox.specs(toolbox.TABLE))
+from hermes_agent.runtime.tools import builtin
+from hermes_agent.agent.prompt import PromptContext, build_prompt
+build_prompt(PromptContext("/w", "Linux", "2026-01-01"), builtin.specs(builtin.TABLE))
 taken = time.perf_counter() - began
-tools = {row.module for row in toolbox.TABLE.values()}
+tools = {row.module for row in builtin.TABLE.values()}
 heavy = {"mcp", "trafilatura", "pypdf", "websockets", "httpx", "lxml", "pydantic", "docx"}
 print(len((tools | heavy) & set(sys.modules)), taken)
 """

@@ -12,39 +12,39 @@ from hermes_agent.agent.authored_tools.store import AuthoredToolStore, ToolSnaps
 from hermes_agent.core.errors import HermesError, NotFound
 
 CHANGES = {
-    "a first version": "shelf.keep('tool', b'one', 'me', 'new')",
-    "a second version": "shelf.keep('tool', b'two', 'me', 'changed')",
-    "a person's rollback": "shelf.roll_back('tool', None, 'person')",
-    "a rollback to a failed version": "shelf.roll_back('tool', 3, 'person')",
-    "a third failure": "shelf.count('tool', digest_of(b'two'), 'it broke', 1)",
-    "a failure with nothing to go back to": "shelf.count('tool', digest_of(b'one'), 'broke', 1)",
-    "a text by hand that is replaced": "shelf.keep('tool', b'two', 'me', 'changed')",
+    "a first version": "tool_store.keep('tool', b'one', 'me', 'new')",
+    "a second version": "tool_store.keep('tool', b'two', 'me', 'changed')",
+    "a person's rollback": "tool_store.roll_back('tool', None, 'person')",
+    "a rollback to a failed version": "tool_store.roll_back('tool', 3, 'person')",
+    "a third failure": "tool_store.count('tool', digest_of(b'two'), 'it broke', 1)",
+    "a failure with nothing to go back to": "tool_store.count('tool', digest_of(b'one'), 'broke', 1)",
+    "a text by hand that is replaced": "tool_store.keep('tool', b'two', 'me', 'changed')",
 }
 BEFORE = {
     "a first version": "",
-    "a second version": "shelf.keep('tool', b'one', 'me', 'new')",
-    "a person's rollback": "shelf.keep('tool', b'one', '', ''); shelf.keep('tool', b'two', '', '')",
+    "a second version": "tool_store.keep('tool', b'one', 'me', 'new')",
+    "a person's rollback": "tool_store.keep('tool', b'one', '', ''); tool_store.keep('tool', b'two', '', '')",
     "a rollback to a failed version": (
-        "shelf.keep('tool', b'one', '', ''); shelf.keep('tool', b'two', '', '');"
-        "shelf.keep('tool', b'three', '', '');"
-        "shelf.count('tool', digest_of(b'three'), 'it broke', 1)"
+        "tool_store.keep('tool', b'one', '', ''); tool_store.keep('tool', b'two', '', '');"
+        "tool_store.keep('tool', b'three', '', '');"
+        "tool_store.count('tool', digest_of(b'three'), 'it broke', 1)"
     ),
-    "a third failure": "shelf.keep('tool', b'one', '', ''); shelf.keep('tool', b'two', '', '')",
-    "a failure with nothing to go back to": "shelf.keep('tool', b'one', 'me', 'new')",
+    "a third failure": "tool_store.keep('tool', b'one', '', ''); tool_store.keep('tool', b'two', '', '')",
+    "a failure with nothing to go back to": "tool_store.keep('tool', b'one', 'me', 'new')",
     "a text by hand that is replaced": (
-        "shelf.keep('tool', b'one', '', ''); (folder / 'tool.py').write_bytes(b'by hand')"
+        "tool_store.keep('tool', b'one', '', ''); (folder / 'tool.py').write_bytes(b'by hand')"
     ),
 }
 PROGRAM = """
 import os, shutil, signal, sys
 from pathlib import Path
-from hermes_agent.agent.authored_tools.store import Shelf, digest_of
+from hermes_agent.agent.authored_tools.store import AuthoredToolStore, digest_of
 
 root, before, change = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 number, ended = 0, False
 while not ended:
     folder = root / str(number)
-    shelf = Shelf(folder, lambda: 1.0)
+    tool_store = AuthoredToolStore(folder, lambda: 1.0)
     exec(before)
     steps = 0
     def count(event, _arguments):

@@ -181,11 +181,11 @@ def test_a_recording_is_a_cast_and_a_picture(tmp_path: Path) -> None:
     play = tmp_path / "play.py"
     play.write_text(
         "import sys\n"
-        "from hermes_agent.cli.watch.incidents.view import Said, View\n"
-        "view = View(sys.stdout, 0.0)\n"
+        "from hermes_agent.cli.watch.incidents.view import IncidentLine, IncidentView\n"
+        "view = IncidentView(sys.stdout, 0.0)\n"
         "for number in range(40):\n"
         "    view.status('working', 1.0)\n"
-        "    view.say(Said(1.0, 'looks', f'<line {number}> & more', 'look'))\n"
+        "    view.say(IncidentLine(1.0, 'looks', f'<line {number}> & more', 'look'))\n"
         "view.close()\n"
     )
     made, picture = tmp_path / "x.cast", tmp_path / "x.svg"

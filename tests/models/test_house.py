@@ -279,8 +279,8 @@ def test_looking_a_name_up_loads_nothing_that_calls_models(tmp_path: Path) -> No
         "import sys\n"
         "from pathlib import Path\n"
         "from hermes_agent.core.settings.root import ModelSettings\n"
-        "from hermes_agent.models.registry import Models\n"
-        f"Models(ModelSettings(), {{}}, Path({str(tmp_path)!r})).facts('openai/gpt-4o')\n"
+        "from hermes_agent.models.registry import ModelRegistry\n"
+        f"ModelRegistry(ModelSettings(), {{}}, Path({str(tmp_path)!r})).facts('openai/gpt-4o')\n"
         "print(*sorted({'asyncio', 'httpx', 'ssl', 'yaml'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -170,9 +170,9 @@ def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> Non
 
 CALLING = """
 import subprocess, sys
-from hermes_agent.cli.client.api import Absent, Api
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeNotRunning
 
-api = Api()
+api = RuntimeClient()
 message = {"text": "hi", "model": "scripted/demo", "workspace": sys.argv[1]}
 
 def stop():
@@ -185,7 +185,7 @@ for act in (lambda: api.get("/v1/sessions"), lambda: api.post("/v1/messages", me
     stop()
     try:
         act()
-    except Absent:
+    except RuntimeNotRunning:
         print("absent")
 """
 

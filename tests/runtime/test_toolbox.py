@@ -86,32 +86,32 @@ HEAVY = (
 
 SHOWN = f"""
 import json, sys
-from hermes_agent.runtime import toolbox
-from hermes_agent.agent.prompt import Surroundings, build_prompt
-prompt = build_prompt(Surroundings("/w", "linux", "today"), toolbox.specs(toolbox.chosen(())))
+from hermes_agent.runtime.tools import builtin
+from hermes_agent.agent.prompt import PromptContext, build_prompt
+prompt = build_prompt(PromptContext("/w", "linux", "today"), builtin.specs(builtin.chosen(())))
 assert len(prompt.tools) > 10
-loaded = {{row.module for row in toolbox.TABLE.values()}} | set({HEAVY!r})
+loaded = {{row.module for row in builtin.TABLE.values()}} | set({HEAVY!r})
 print(json.dumps(sorted(loaded & set(sys.modules))))
 """
 
 TURN = f"""
 import asyncio, json, sys
 from pathlib import Path
-from hermes_agent.core.records import Inbound
-from hermes_agent.runtime import toolbox
+from hermes_agent.core.records import SessionMessage
+from hermes_agent.runtime.tools import builtin
 from hermes_agent.runtime.runtime import Runtime
 
 async def main(home, model):
     runtime = Runtime(Path(home), {{}})
     await runtime.start()
     session = await runtime.sessions.open_session(workspace=home, model=model, policy="sandbox")
-    await runtime.sessions.submit(session, Inbound("m", "go"))
+    await runtime.sessions.submit(session, SessionMessage("m", "go"))
     while not (await runtime.context.store.session(session.id)).messages > 3:
         await asyncio.sleep(0.005)
     await runtime.stop()
 
 asyncio.run(main(*sys.argv[1:]))
-loaded = {{row.module for row in toolbox.TABLE.values()}} | set({HEAVY!r})
+loaded = {{row.module for row in builtin.TABLE.values()}} | set({HEAVY!r})
 print(json.dumps(sorted(loaded & set(sys.modules))))
 """
 
@@ -174,10 +174,10 @@ def test_those_that_only_look_change_nothing() -> None:
 LACKING = """
 import json, sys
 import hermes_agent.core.messages
-from hermes_agent.runtime import toolbox
+from hermes_agent.runtime.tools import builtin
 sys.path = [folder for folder in sys.path if "site-packages" not in folder]
-lacking = {one.name: one.missing for one in toolbox.facts() if one.missing}
-shown = [spec.name for spec in toolbox.specs(toolbox.TABLE)]
+lacking = {one.name: one.missing for one in builtin.facts() if one.missing}
+shown = [spec.name for spec in builtin.specs(builtin.TABLE)]
 print(json.dumps([sorted(lacking), lacking["web_fetch"], lacking["browser"], shown]))
 """
 
@@ -193,11 +193,11 @@ def test_tools_whose_packages_or_programs_are_missing_are_not_offered(tmp_path: 
 NAMED = """
 import json, sys
 from hermes_agent.core.settings.root import BrowserSettings, Settings
-from hermes_agent.runtime import toolbox
+from hermes_agent.runtime.tools import builtin
 said = []
 for given in ({}, {"program": "mine"}, {"program": "not-here"}, {"address": "ws://far:1/"}):
     settings = Settings(browser=BrowserSettings(**given))
-    offered = [spec.name for spec in toolbox.specs(toolbox.TABLE, settings)]
+    offered = [spec.name for spec in builtin.specs(builtin.TABLE, settings)]
     said.append(["browser" in offered, toolbox.missing("browser_act", settings)])
 print(json.dumps(said))
 """

@@ -155,13 +155,13 @@ async def test_a_killed_store_on_a_disk_now_read_only_shows_everything_it_had(
 import asyncio, os, sys
 from pathlib import Path
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.records import Inbound, NewSession
+from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.store.store import Store
 async def main():
     store = await Store.open(Path(sys.argv[1]))
     session = await store.open_session(NewSession("/w", "p", "m"), Prompt("x"))
     for n in range(30):
-        await store.receive(session.id, Inbound(str(n), "hello"))
+        await store.receive(session.id, SessionMessage(str(n), "hello"))
     await store.start_turn(session.id)
     os.kill(os.getpid(), 9)
 asyncio.run(main())

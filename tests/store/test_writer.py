@@ -117,12 +117,12 @@ import asyncio, sys
 from pathlib import Path
 from hermes_agent.core.events import Replied
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.records import Inbound, NewSession
+from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.store.store import Store
 
 async def talk(store, n):
     session = await store.open_session(NewSession("/w", "p", "m"), Prompt("x"))
-    await store.receive(session.id, Inbound("k", "go"))
+    await store.receive(session.id, SessionMessage("k", "go"))
     turn = await store.start_turn(session.id)
     for step in range(100_000):
         text = f"step {step} of {n} " + "z" * (70_000 if step % 20 == 0 else 50)
@@ -164,7 +164,7 @@ async def test_a_process_killed_at_a_commit_has_written_all_of_it_or_nothing(
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from hermes_agent.core.events import Noted, Replied
+from hermes_agent.core.events import NoticeIssued, Replied
 from hermes_agent.core.records import Turn
 from hermes_agent.store.store import Store
 
@@ -174,7 +174,7 @@ def kill(moment, names):
 
 async def main():
     store = await Store.open(Path(sys.argv[1]), hook=kill)
-    await store.append(Turn({turn.id}, {session.id!r}, {turn.fence}), Noted("a"), Replied(1, "b"))
+    await store.append(Turn({turn.id}, {session.id!r}, {turn.fence}), NoticeIssued("a"), Replied(1, "b"))
 
 asyncio.run(main())
 """

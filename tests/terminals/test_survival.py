@@ -21,14 +21,14 @@ from tests.support.terminals import LocalPlace, Shell, lives, until
 RUNTIME = """
 import asyncio, sys
 from pathlib import Path
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.local.terminal import LocalTerminal
 
 async def main(work, spool, *commands):
     terminal = LocalTerminal(work, Path(spool), TerminalSettings())
     runs = [
-        terminal.run(Command(f"doomed-{n}", text.removeprefix("& "), 60, text.startswith("& ")))
+        terminal.run(ShellCommand(f"doomed-{n}", text.removeprefix("& "), 60, text.startswith("& ")))
         for n, text in enumerate(commands)
     ]
     await asyncio.gather(*runs)
