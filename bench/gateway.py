@@ -15,8 +15,8 @@ from bench.table import Figure
 from hermes_agent.core.gateway import Chat, ChatBinding, InboundMessage, OutboundMessage, Person
 from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.gateway.channel import ChannelContext, Manifest, Settings
+from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.gateway.registry import ChannelRegistry
-from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Domains
 

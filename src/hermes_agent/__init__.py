@@ -1,6 +1,5 @@
 """Hermes: a persistent AI-agent runtime. `Agent` and `Tool` are the library's front door."""
 
-__version__ = "0.1.0"
 # Type checkers read this as true; importing `typing` for it would double the cold start.
 TYPE_CHECKING = False
 
@@ -9,12 +8,14 @@ __all__ = ["Agent", "HermesError", "Tool", "__version__"]
 if TYPE_CHECKING:
     from hermes_agent.core.errors import HermesError
     from hermes_agent.core.tools import Tool
+    from hermes_agent.core.version import __version__
     from hermes_agent.runtime.embedding import Agent
 
 _HOMES = {
     "Agent": "hermes_agent.runtime.embedding",
     "HermesError": "hermes_agent.core.errors",
     "Tool": "hermes_agent.core.tools",
+    "__version__": "hermes_agent.core.version",
 }
 
 

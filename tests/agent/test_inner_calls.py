@@ -14,7 +14,8 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.records import Parked
 from hermes_agent.core.settings.root import LoopSettings, Settings
-from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, tool
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.tools.builtin import load_tools
 from tests.support.awake_loop import stand_still

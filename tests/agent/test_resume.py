@@ -8,7 +8,8 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.tools import Tool, ToolContext, ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
 from tests.support.turns import Bench, bench
 

@@ -20,8 +20,8 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.settings.root import LoopSettings, Settings
-from hermes_agent.core.tool_services import ToolListing, ToolServices
-from hermes_agent.core.tools import ADVICE, Tool, ToolContext, ToolResult
+from hermes_agent.core.tool_results import ADVICE, ToolResult
+from hermes_agent.core.tools import Tool, ToolContext, ToolListing, ToolServices
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.path_resolvers import on_disk

@@ -16,7 +16,8 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.settings.root import LoopSettings, Settings
-from hermes_agent.core.tools import Tool, ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Tool
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.redaction.redactor import Redactor
 from tests.support.awake_loop import pass_time

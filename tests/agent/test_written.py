@@ -11,8 +11,8 @@ import pytest
 
 from hermes_agent.agent.authored_tools.service import make_tool
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.tool_services import CodeSandbox
-from hermes_agent.core.tools import ToolResult, failure
+from hermes_agent.core.tool_results import ToolResult, failure
+from hermes_agent.core.tools import CodeSandbox
 from tests.support.calls import caller
 from tests.support.patience import PATIENCE
 from tests.support.written import ADD, Bench, tool_code

@@ -9,8 +9,8 @@ import traceback
 from pathlib import Path
 
 from hermes_agent.gateway.delivery import publisher  # noqa: F401
+from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.gateway.registry import ChannelRegistry
-from hermes_agent.gateway.service import Gateway
 
 # What a runtime with channels needs is imported before it is forked.
 from hermes_agent.models import scripted  # noqa: F401

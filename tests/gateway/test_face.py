@@ -16,8 +16,8 @@ from starlette.responses import Response
 from hermes_agent.cli.manage.gateway.command import status_lines
 from hermes_agent.core.gateway import Chat, InboundMessage, NewDelivery, OutboundMessage, Person
 from hermes_agent.gateway.channel import ChannelContext, Manifest, SettingField, Settings
+from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.gateway.registry import ChannelRegistry
-from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.api.app import build_app
 from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.doctor import channels

@@ -16,8 +16,8 @@ from tests.support.pad import HELD, Room, room
 
 async def begun(r: Room, *deliver: str, origin: str = "", **more: Any) -> Run:
     spec = JobSpec("make it", name="maker", deliver=deliver, policy="chats", **more)
-    shown = await r.runtime.jobs.service.add(spec, "every 7d", "UTC", "test", origin)
-    return await r.runtime.jobs.service.ask(shown.job.id)
+    shown = await r.runtime.job_service.add(spec, "every 7d", "UTC", "test", origin)
+    return await r.runtime.job_service.ask(shown.job.id)
 
 
 async def in_state(r: Room, run: Run, state: str, error: str = "") -> Run:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.gateway.registry import ChannelRegistry
-from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Domains
 from tests.support.moved_time import until

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers import open_provider
+from hermes_agent.learning.providers.registry import open_provider
 from tests.support.fake_mem0 import KEY, FakeMem0, ask_sdk
 from tests.support.patience import PATIENCE
 

@@ -7,7 +7,7 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.tool_services import OpenedSkill, ToolServices
+from hermes_agent.core.tools import OpenedSkill, ToolServices
 from hermes_agent.learning.service import Learning
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 from hermes_agent.learning.tools import skill
@@ -52,8 +52,8 @@ class Edited(KnowledgeToolBackend):
     """Somebody edits the skill as soon as it was opened for the first time."""
 
     def __init__(self, learning: Learning, text: str) -> None:
-        super().__init__(learning)
-        self._book = learning.book
+        super().__init__(learning.knowledge, learning.chores.save_skill)
+        self._book = learning.knowledge.book
         self._files = {"SKILL.md": text.encode()}
 
     async def open_skill(self, name: str, *rest: Any, **more: Any) -> OpenedSkill:

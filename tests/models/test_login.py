@@ -17,14 +17,14 @@ from hermes_agent.core.settings.services import DeviceLogin
 from hermes_agent.models.keys.oauth.device_flow import (
     LoginContext,
     claims,
-    log_in,
     post_by_http,
     renew,
 )
+from hermes_agent.models.keys.oauth.login import log_in
 from hermes_agent.models.keys.oauth.table import LOGINS
+from hermes_agent.models.keys.oauth.token import Token
 from hermes_agent.models.keys.oauth.tokens import (
     LoginSource,
-    Token,
     forget_token,
     save_token,
     stored_token,

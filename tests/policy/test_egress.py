@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import EgressCheck
+from hermes_agent.core.tools import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, guarded_client
 
 Answer = Callable[[str, dict[str, str]], str]

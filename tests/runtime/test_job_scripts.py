@@ -71,7 +71,7 @@ async def test_a_script_alone_is_the_result(
 async def test_whoever_makes_a_job_hears_that_its_script_would_be_refused(tmp_path: Path) -> None:
     async with workplace(tmp_path) as place:
         job = await place.add(script="rm -rf /srv/x", script_only=True, policy="careful")
-        (warning,) = (await place.runtime.jobs.service.show(job.id)).warnings
+        (warning,) = (await place.runtime.job_service.show(job.id)).warnings
         assert warning.startswith("the script will not run: the gate asks, and nobody can be asked")
 
 
@@ -99,7 +99,7 @@ async def test_a_script_that_runs_while_the_runtime_stops_is_found_by_the_next(
     script = f"echo once >> {log}; until test -e {go}; do sleep 0.02; done; echo over"
     async with workplace(tmp_path, clock=clock) as place:
         job = await place.add(script=script, script_only=True)
-        run = await place.runtime.jobs.service.ask(job.id)
+        run = await place.runtime.job_service.ask(job.id)
 
         async def runs() -> bool:
             return log.exists()
@@ -125,7 +125,7 @@ async def test_a_script_of_which_nobody_knows_waits_for_a_decision(
     script = f"echo once >> {log}; test -e {tmp_path}/quick || sleep 300; echo over"
     async with workplace(tmp_path, clock=clock) as place:
         job = await place.add(name="odd", script=script, script_only=True)
-        asked = await place.runtime.jobs.service.ask(job.id)
+        asked = await place.runtime.job_service.ask(job.id)
 
         async def runs() -> bool:
             return log.exists() and log.read_text() == "once\n"
@@ -144,6 +144,6 @@ async def test_a_script_of_which_nobody_knows_waits_for_a_decision(
         assert told.startswith("⚠ job odd waits for a decision")
         status = (await runtime_status(place.runtime))["jobs"]
         assert [one["run"] for one in status["parked"]] == [asked.id]
-        await place.runtime.jobs.service.decide(asked.id, decision, "ann")
+        await place.runtime.job_service.decide(asked.id, decision, "ann")
         run = await place.in_state(asked.id, state)
         assert log.read_text().count("once") == lines

@@ -35,7 +35,7 @@ async def test_a_job_that_goes_on_failing_is_one_signal_until_a_run_is_good(tmp_
         (tmp_path / "home" / "jobs" / job.id / "ok").unlink()
         await place.by_hand(job)
         assert await firing(place, (await incidents(place))[0].id)
-        await place.runtime.jobs.service.remove(job.id)
+        await place.runtime.job_service.remove(job.id)
         assert await firing(place, (await incidents(place))[0].id) == []
 
 
@@ -44,9 +44,9 @@ async def test_a_job_that_does_not_say_so_is_none(tmp_path: Path) -> None:
         job = await place.add("every 7d", script="false", script_only=True)
         await place.by_hand(job)
         assert await incidents(place) == []
-        await place.runtime.jobs.service.edit(job.id, {"incident": "P3"}, "", "")
+        await place.runtime.job_service.edit(job.id, {"incident": "P3"}, "", "")
         await place.by_hand(job)
         (incident,) = await incidents(place)
         assert len(await firing(place, incident.id)) == 1
-        await place.runtime.jobs.service.edit(job.id, {"incident": ""}, "", "")
+        await place.runtime.job_service.edit(job.id, {"incident": ""}, "", "")
         assert await firing(place, incident.id) == []

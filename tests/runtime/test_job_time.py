@@ -47,7 +47,7 @@ async def test_a_clock_set_forward_and_a_machine_that_slept_end_no_run(tmp_path:
     model, go = waits(tmp_path)
     async with workplace(tmp_path, model) as place:
         job = await place.add("every 7d", timeout=100.0)
-        asked = await place.runtime.jobs.service.ask(job.id)
+        asked = await place.runtime.job_service.ask(job.id)
         await begun(place)
         place.clock.set(DAY)
         place.clock.now += 20
@@ -64,7 +64,7 @@ async def test_the_time_that_a_run_has_taken_is_kept_over_a_restart_and_not_that
     model, clock = script(tmp_path, "slow", {"say": "at last", "wait": 300}), Clock()
     async with workplace(tmp_path, model, clock=clock) as place:
         job = await place.add("every 7d", timeout=100.0)
-        asked = await place.runtime.jobs.service.ask(job.id)
+        asked = await place.runtime.job_service.ask(job.id)
         await begun(place)
         clock.now += 60
         await beats(place, asked, 60)
@@ -89,11 +89,11 @@ async def test_a_script_under_way_ends_with_its_job(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with workplace(tmp_path) as place:
         job = await place.add(script=f"echo $$ > {log}; sleep 300", script_only=True)
-        asked = await place.runtime.jobs.service.ask(job.id)
+        asked = await place.runtime.job_service.ask(job.id)
         pid = await alive(log)
-        await place.runtime.jobs.service.set_state(job.id, "paused")
+        await place.runtime.job_service.set_state(job.id, "paused")
         assert (await place.jobs.run(asked.id)).state == "running"
-        await place.runtime.jobs.service.remove(job.id)
+        await place.runtime.job_service.remove(job.id)
         run = await place.in_state(asked.id, "failed")
         assert run.error == "its script was stopped by the removal of the job"
         await gone(pid)
@@ -106,7 +106,7 @@ async def test_a_job_that_was_removed_while_nobody_was_there_is_not_gone_on_with
     log, clock = tmp_path / "log", Clock()
     async with workplace(tmp_path, clock=clock) as place:
         job = await place.add(script=f"echo $$ > {log}; sleep 300", script_only=True)
-        asked = await place.runtime.jobs.service.ask(job.id)
+        asked = await place.runtime.job_service.ask(job.id)
         pid = await alive(log)
         # As if the runtime died right after the removal was written.
         now = await place.jobs.job(job.id)
@@ -129,7 +129,7 @@ async def test_what_waits_for_a_decision_ends_with_its_job(tmp_path: Path) -> No
             asked.id, frozenset({"claimed"}), state="parked", error="nobody can tell"
         )
     async with workplace(tmp_path) as place:
-        await place.runtime.jobs.service.remove(job.id)
+        await place.runtime.job_service.remove(job.id)
         run = await place.jobs.run(asked.id)
         assert (run.state, run.error) == (
             "failed",
@@ -149,7 +149,7 @@ async def test_a_message_that_no_turn_takes_is_taken_back_and_its_run_has_failed
         job = await place.add("every 7d", name="rent", timeout=100.0, keep_session=True)
         first = await place.by_hand(job)
         assert first.state == "parked"
-        second = await place.runtime.jobs.service.ask(job.id)
+        second = await place.runtime.job_service.ask(job.id)
 
         async def handed_in() -> bool:
             return bool((await place.jobs.run(second.id)).session)

@@ -94,11 +94,12 @@ async def test_making_a_job_asks_under_careful(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_is_made_again_after_a_death_adds_one_job(tmp_path: Path) -> None:
-    from hermes_agent.core.tool_services import Provenance
+    from hermes_agent.core.tools import Provenance
+    from hermes_agent.jobs.tool_backend import JobTool
 
     async with workplace(tmp_path, acts(tmp_path)) as place:
         session = await place.house.open(acts(tmp_path))
-        tool = place.runtime.jobs.lent(session)
+        tool = JobTool(place.runtime.context, place.runtime.job_service, session)
         given = {"name": "", "when": "every 1h", "prompt": "x", "options": None}
         for _ in range(2):
             await tool.act("add", given, Provenance(session.id, "e1"))

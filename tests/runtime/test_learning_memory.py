@@ -198,6 +198,6 @@ async def test_a_session_without_the_tools_is_shown_neither_notes_nor_skills(
         session = await h.open(model, use=("terminal",))
         prompt = await h.prompt(session)
         with pytest.raises(NotFound):
-            await h.runtime.learning.memory.find("nothing of that kind")
+            await h.runtime.learning.knowledge.memory.find("nothing of that kind")
     assert "MEMORY (" not in prompt
     assert "Skills are procedures" not in prompt

@@ -44,7 +44,7 @@ async def test_what_is_watched_is_watched_by_jobs_that_have_rows(tmp_path: Path)
     log = watch(tmp_path)
     async with workplace(tmp_path, policy="sandbox") as place:
         await made(place)
-        shown = await place.runtime.jobs.service.all()
+        shown = await place.runtime.job_service.all()
         assert [one.job.spec.name for one in shown] == NAMES
         assert [one.meaning.split(";")[0] for one in shown] == [
             "every 5 minutes", "every hour", "at 08:00 every day"
@@ -59,7 +59,7 @@ async def test_what_is_watched_is_watched_by_jobs_that_have_rows(tmp_path: Path)
         (run,) = await place.ended()
         assert (run.output, run.state) == ("the critical check holds", "done")
         assert log.read_text().split().count("web") == 2
-        await place.runtime.jobs.service.set_state("watch-health", "paused")
+        await place.runtime.job_service.set_state("watch-health", "paused")
         await place.pass_time(HOUR)
         audit = (await place.ended(2))[-1]
         assert audit.output.startswith("the hourly check holds")
@@ -75,7 +75,7 @@ async def test_a_briefing_can_be_sent_to_people_and_stays_removed(tmp_path: Path
     async with workplace(tmp_path, clock=clock, policy="sandbox") as place:
         await made(place)
         await has(log, "certificates", 1)
-        desk = place.runtime.jobs.service
+        desk = place.runtime.job_service
         await desk.edit("watch-briefing", {"deliver": ["post"]}, "every day at 9", "")
         await place.pass_time(9 * HOUR)
 
@@ -93,7 +93,7 @@ async def test_a_briefing_can_be_sent_to_people_and_stays_removed(tmp_path: Path
             return len(await place.jobs.jobs()) == 2
 
         await until(planned)
-        assert [one.job.spec.name for one in await place.runtime.jobs.service.all()] == NAMES[:2]
+        assert [one.job.spec.name for one in await place.runtime.job_service.all()] == NAMES[:2]
 
 
 async def test_health_is_looked_at_however_busy_the_jobs_of_people_are(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_health_is_looked_at_however_busy_the_jobs_of_people_are(tmp_path:
     async with workplace(tmp_path, model, jobs=settings, policy="sandbox") as place:
         await made(place)
         for _ in range(2):
-            await place.runtime.jobs.service.ask((await place.add("every 7d")).id)
+            await place.runtime.job_service.ask((await place.add("every 7d")).id)
         await begun(place)
         await place.pass_time(300)
         (health,) = await place.ended()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes_agent.agent.prompt import PromptContext, build_prompt
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.learning.service import SHIPPED
+from hermes_agent.learning.knowledge import SHIPPED
 from hermes_agent.learning.skills.file import parse
 from hermes_agent.learning.skills.prompt_index import SkillIndexEntry, index
 from hermes_agent.models.local.files import find_model

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.settings.root import TerminalSettings
-from hermes_agent.core.tool_services import AsyncCloseable, Closable
-from hermes_agent.core.tools import Permit, RecoveryResult, Tool, ToolContext, ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import (
+    AsyncCloseable,
+    Closable,
+    Permit,
+    RecoveryResult,
+    Tool,
+    ToolContext,
+)
 from hermes_agent.terminals.local.terminal import LocalTerminal
 
 

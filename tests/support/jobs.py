@@ -63,7 +63,7 @@ class Workplace:
         fields.setdefault("prompt", "go")
         fields.setdefault("policy", "sandbox")
         fields.setdefault("deliver", ("post",))
-        shown = await self.runtime.jobs.service.add(JobSpec(**fields), when, "UTC", "test")
+        shown = await self.runtime.job_service.add(JobSpec(**fields), when, "UTC", "test")
         return shown.job
 
     async def pass_time(self, seconds: float) -> None:
@@ -93,7 +93,7 @@ class Workplace:
 
     async def by_hand(self, job: Job) -> Run:
         """A run from beginning to end."""
-        asked = await self.runtime.jobs.service.ask(job.id)
+        asked = await self.runtime.job_service.ask(job.id)
 
         async def over() -> bool:
             run = await self.jobs.run(asked.id)

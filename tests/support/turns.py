@@ -17,8 +17,7 @@ from hermes_agent.core.messages import Prompt
 from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import ModelRole, NewSession, Session, SessionMessage, Turn
 from hermes_agent.core.settings.root import Settings, TerminalSettings
-from hermes_agent.core.tool_services import ToolServices
-from hermes_agent.core.tools import Tool
+from hermes_agent.core.tools import Tool, ToolServices
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.tools.builtin import load_tools

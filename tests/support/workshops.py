@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.tool_services import Call, SandboxLimits, SandboxResult
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Call, SandboxLimits, SandboxResult
 from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 from tests.support.sandboxes import Box, Kind
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
 from tests.support.awake_loop import pass_time
 from tests.support.sandboxes import Kind, marked
 from tests.support.terminals import until

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
 from tests.support.sandboxes import SECRET, SECRETS, Kind, marked
 from tests.support.workshops import SMALL, Shop
 

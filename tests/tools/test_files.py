@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.files import READ_BYTES, READ_CHARS, patch, read_file, write_file
 from tests.support.calls import Caller
 from tests.support.web_server import pdf

@@ -6,7 +6,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import CommandState, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.terminals.local.terminal import LocalTerminal
 from hermes_agent.tools.terminal import process, show, terminal
 from tests.support.calls import Caller

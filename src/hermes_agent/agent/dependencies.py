@@ -14,8 +14,7 @@ from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import ModelRole
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.skills import SkillLimits
-from hermes_agent.core.tool_services import ToolServices
-from hermes_agent.core.tools import Tool
+from hermes_agent.core.tools import Tool, ToolServices
 from hermes_agent.policy.redaction.redactor import Redactor
 
 

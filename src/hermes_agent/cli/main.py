@@ -60,7 +60,7 @@ def _mend_streams() -> None:
 
 def _main(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"]):
-        from hermes_agent import __version__
+        from hermes_agent.core.version import __version__
 
         print(f"hermes {__version__}")
         return 0

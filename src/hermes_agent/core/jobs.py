@@ -11,6 +11,8 @@ from hermes_agent.core.incidents import Severity
 
 JOBS = "job"
 """The source of sessions in which jobs are worked on."""
+JOB_KEY = "job:"
+"""Begins the key of a job's session; its id and a slash follow."""
 
 ScheduleKind = Literal["cron", "every", "once"]
 

@@ -13,7 +13,7 @@ from hermes_agent.host.responses import reply
 from hermes_agent.runtime.services import Row
 
 if TYPE_CHECKING:
-    from hermes_agent.gateway.service import Gateway
+    from hermes_agent.gateway.service import ChannelHost
 
 TEST_SECONDS = 20.0
 MOST = 1_000
@@ -23,7 +23,7 @@ ARRIVED = "in-"
 
 
 class Routes:
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, gateway: "ChannelHost") -> None:
         self._gateway = gateway
 
     def table(self) -> Sequence[Row]:

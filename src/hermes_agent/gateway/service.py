@@ -17,7 +17,7 @@ from hermes_agent.core.gateway import Chat, InboundMessage, QueueDepths
 from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.supervision.backoff import backoff
 from hermes_agent.host.outbound import HOME
-from hermes_agent.runtime.services import Domains, Row
+from hermes_agent.runtime.services import Domains
 
 if TYPE_CHECKING:  # a runtime without channels needs none of these
     from hermes_agent.gateway.channel import Channel, ChannelContext, Manifest
@@ -37,8 +37,8 @@ AGAIN_SECONDS = 1.0
 MOST_AGAIN_SECONDS = 60.0
 
 
-class Gateway:
-    """One per runtime."""
+class ChannelHost:
+    """Runs the channels of one runtime."""
 
     name = "gateway"
 
@@ -87,18 +87,6 @@ class Gateway:
     @property
     def busy(self) -> bool:
         return bool(self._supervisors)
-
-    def table(self) -> Sequence[Row]:
-        from hermes_agent.gateway.people_routes import PeopleApi
-        from hermes_agent.gateway.routes import Routes
-
-        people = PeopleApi(self.context, self._outbound, lambda: self.router)
-        return [*Routes(self).table(), *people.table()]
-
-    def public(self) -> Sequence[Row]:
-        from hermes_agent.gateway.routes import Routes
-
-        return Routes(self).public()
 
     async def status(self) -> dict[str, Any]:
         """How all channels are, as far as the store can be read."""
@@ -236,7 +224,8 @@ class Gateway:
 
         surroundings = self._surroundings(name)
         supervisor = ChannelSupervisor(
-            manifest, lambda: make(manifest, given, surroundings), self, made_of,
+            manifest, lambda: make(manifest, given, surroundings), self.context,
+            self.announce, self.supervise, made_of,
             self._sleep, self._random, time.monotonic,
         )  # fmt: skip
         self._supervisors[name] = supervisor

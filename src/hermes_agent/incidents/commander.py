@@ -14,7 +14,7 @@ from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping, 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import ActivatedSkill
-from hermes_agent.core.tool_services import Provenance
+from hermes_agent.core.tools import Provenance
 from hermes_agent.incidents.backend import SHIPPED, IncidentBackend
 from hermes_agent.incidents.reports.closeout import judge_uses, judged, learn, save_report
 from hermes_agent.incidents.reports.report import needs_report

@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,6 +33,7 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.responses import body_of, reply
 from hermes_agent.incidents.backend import KEY, SkillOption
 from hermes_agent.incidents.commander import COMMANDER, Commander
+from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.incidents.reports.closeout import BY, DrillOutcome, drilled, judged
 from hermes_agent.incidents.reports.markdown import markdown
 from hermes_agent.incidents.reports.report import as_json, report
@@ -40,7 +41,6 @@ from hermes_agent.learning.service import Learning
 
 if TYPE_CHECKING:
     from hermes_agent.incidents.response.actions import IncidentTool
-    from hermes_agent.incidents.service import IncidentService as Watching
 
 RESPONDER = "builtin/responder"
 """Goes to work where no model can be had."""
@@ -53,6 +53,24 @@ TOOLS = (
 log = logging.getLogger("hermes.incidents")
 
 
+class Monitoring(Protocol):
+    """What the commander needs of the monitoring."""
+
+    def notices_for(
+        self, incident: Incident, kind: NoticeKind, number: int, text: str
+    ) -> Sequence[NewNotice]: ...
+
+    def wake_notices(self) -> None: ...
+
+    async def topology(self, terminal: str = "") -> Sequence[MonitoredService]: ...
+
+    async def watched(self) -> Sequence[WatchedCheck]: ...
+
+    async def run_check(
+        self, check: WatchedCheck, policy: str = "", actor: Actor | None = None
+    ) -> CheckOutcome: ...
+
+
 class CommanderService:
     """The commander of a runtime."""
 
@@ -63,7 +81,7 @@ class CommanderService:
         completions: Completions,
         switch_model: SwitchModel,
         learning: Learning,
-        watching: "Watching",
+        watching: Monitoring,
     ) -> None:
         self._world = RuntimeBackend(
             context, sessions, completions, switch_model, learning, watching
@@ -114,7 +132,7 @@ class RuntimeBackend:
         completions: Completions,
         switch_model: SwitchModel,
         learning: Learning,
-        watching: "Watching",
+        watching: Monitoring,
     ) -> None:
         self._context = context
         self._sessions = sessions
@@ -283,7 +301,7 @@ class RuntimeBackend:
 
     async def skills(self) -> Sequence[SkillOption]:
         learning = self._learning
-        await learning.sync()
+        await learning.knowledge.sync()
         record: Counter[str] = Counter()
         for use in await self.knowledge.uses():
             if use.opened:
@@ -293,14 +311,14 @@ class RuntimeBackend:
                 one.name, one.state, one.description, one.digest, one.incident,
                 one.shipped, record[one.name],
             )
-            for one in await learning.book.offered(TOOLS)
+            for one in await learning.knowledge.book.offered(TOOLS)
         ]  # fmt: skip
 
     async def runbook(
         self, skill: str, arguments: str, facts: Mapping[str, str]
     ) -> ActivatedSkill | None:
         try:
-            book = self._learning.book
+            book = self._learning.knowledge.book
             found = await book.open(skill, arguments, run=True, facts=facts)
         except HermesError:  # it has none, wants other arguments, or is gone
             return None
@@ -313,4 +331,4 @@ class RuntimeBackend:
         await self._sessions.settle()
 
     async def promote(self, skill: str, why: str) -> None:
-        await self._learning.book.set_state(skill, "proven", why, BY)
+        await self._learning.knowledge.book.set_state(skill, "proven", why, BY)

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -14,8 +13,6 @@ from starlette.responses import Response
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.incidents import (
     OPEN,
-    IngestResult,
-    Severity,
     Signal,
     TimelineEntry,
     WatchedCheck,
@@ -23,6 +20,7 @@ from hermes_agent.core.incidents import (
 from hermes_agent.core.ports import Sessions
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.responses import body_of, reply
+from hermes_agent.incidents.alerts.receive import OutsideSignal, raised_by
 
 if TYPE_CHECKING:
     from hermes_agent.incidents.service import IncidentService
@@ -32,28 +30,6 @@ Handler = Callable[[Request], Awaitable[Response]]
 LONGEST_WAIT = 60.0
 LOOK_SECONDS = 0.2
 MOST = 1_000
-
-
-class OutsideSignal(Struct, forbid_unknown_fields=True):
-    """What anybody with the token may say is wrong."""
-
-    title: str
-    fingerprint: str = ""
-    service: str = ""
-    severity: Severity = "P2"
-    firing: bool = True
-    detail: str = ""
-    owner: str = ""
-    labels: dict[str, str] = {}
-
-    def signal(self) -> Signal:
-        if not self.title.strip():
-            raise UsageError("the signal has no title", "say in a few words what looks wrong")
-        same = self.fingerprint or sha256(f"{self.title}\0{self.service}".encode()).hexdigest()[:16]
-        return Signal(
-            "person", f"person:{same}", self.title, self.service,
-            self.severity, self.firing, self.detail, 0.0, self.owner, self.labels,
-        )  # fmt: skip
 
 
 class NewSignal(OutsideSignal, forbid_unknown_fields=True):
@@ -77,21 +53,6 @@ class NewSignal(OutsideSignal, forbid_unknown_fields=True):
 class Closing(Struct, forbid_unknown_fields=True):
     why: str
     by: str = "cli"
-
-
-async def raised_outside(incidents: "IncidentService", body: bytes) -> Response:
-    signal = body_of(body, OutsideSignal).signal()
-    return reply(await incidents.intake.raise_signal(signal), 202)
-
-
-async def raised_by(incidents: "IncidentService", kind: str, body: bytes) -> Response:
-    """The signals of a webhook: what became of each."""
-    from hermes_agent.incidents.alerts.formats import signals_of
-
-    taken: list[IngestResult] = [
-        await incidents.intake.raise_signal(signal) for signal in signals_of(kind, body)
-    ]
-    return reply({"taken": taken}, 202)
 
 
 class IncidentApi:
@@ -191,7 +152,9 @@ class IncidentApi:
         return reply(await self._incidents.intake.raise_signal(signal), 202)
 
     async def alerts(self, request: Request) -> Response:
-        return await raised_by(self._incidents, request.path_params["kind"], await request.body())
+        return await raised_by(
+            self._incidents.intake, request.path_params["kind"], await request.body()
+        )
 
     async def checks(self, request: Request) -> Response:
         watching = self._incidents.watching

@@ -164,7 +164,7 @@ class IncidentService:
     def listener(self) -> "AlertListener":
         from hermes_agent.incidents.alerts.listener import AlertListener
 
-        return AlertListener(self._context, self)
+        return AlertListener(self._context, self.intake)
 
     @cached_property
     def commander(self) -> "CommanderService":

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Provenance
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Provenance, RecoveryResult, ToolContext, tool
 
 Action = Literal[
     "facts", "signs", "hypothesis", "keep", "undo", "check_with", "verify", "resolve",

@@ -16,7 +16,6 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.responses import body_of, reply
 
 if TYPE_CHECKING:
-    from hermes_agent.jobs.scheduler import JobScheduler
     from hermes_agent.jobs.service import Decision, JobService
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -53,7 +52,7 @@ class RunDecision(Struct, forbid_unknown_fields=True):
 
 
 class JobApi:
-    def __init__(self, context: RuntimeContext, sessions: Sessions, jobs: "JobScheduler") -> None:
+    def __init__(self, context: RuntimeContext, sessions: Sessions, jobs: "JobService") -> None:
         self._context = context
         self._sessions = sessions
         self._jobs = jobs
@@ -76,7 +75,7 @@ class JobApi:
     @property
     def _service(self) -> "JobService":
         self._context.note_activity()
-        return self._jobs.service
+        return self._jobs
 
     async def list_jobs(self, request: Request) -> Response:
         removed = request.query_params.get("removed") == "true"

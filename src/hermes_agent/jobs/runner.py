@@ -11,7 +11,7 @@ import msgspec
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
-from hermes_agent.core.jobs import JOBS, Job, Run, RunState
+from hermes_agent.core.jobs import JOB_KEY, JOBS, Job, Run, RunState
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import ChildLimits, Session, SessionMessage
@@ -20,7 +20,6 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs import messages
 from hermes_agent.jobs.alerts import JobAlerts
 from hermes_agent.jobs.messages import JobInput, title
-from hermes_agent.jobs.scheduler import KEY
 from hermes_agent.jobs.script_runner import Scripts, workspace
 from hermes_agent.jobs.scripts import BUILTIN, ScriptOutput
 from hermes_agent.learning.service import Learning
@@ -251,7 +250,7 @@ class RunWorker:
             model=spec.model,
             policy=spec.policy,
             source=JOBS,
-            key=f"{KEY}{job.id}/{which}",
+            key=f"{JOB_KEY}{job.id}/{which}",
             once=True,
             terminals=spec.terminals,
             share=ChildLimits(spec.tokens, spec.dollars),

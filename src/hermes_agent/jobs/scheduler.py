@@ -9,10 +9,9 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent.completions import Completions
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Chat
-from hermes_agent.core.jobs import ENDED, Job, JobSpec, Run, RunState
+from hermes_agent.core.jobs import ENDED, JOB_KEY, Job, JobSpec, Run, RunState
 from hermes_agent.core.ports import RaiseSignal, Sessions
 from hermes_agent.core.records import Session
 from hermes_agent.host.context import RuntimeContext
@@ -22,17 +21,13 @@ from hermes_agent.jobs.alerts import JobAlerts
 from hermes_agent.learning.service import Learning
 
 if TYPE_CHECKING:
-    from hermes_agent.core.tool_services import JobActions
     from hermes_agent.jobs.notifier import JobNotifier
     from hermes_agent.jobs.planner import Outage
     from hermes_agent.jobs.runner import RunWorker
     from hermes_agent.jobs.script_runner import Scripts
-    from hermes_agent.jobs.service import JobService
 
 log = logging.getLogger("hermes.jobs")
 
-KEY = "job:"
-"""Begins the key of a job's session; its id and a slash follow."""
 REST_SECONDS = 30.0
 """The longest rest: a clock that was set is noticed by then."""
 BACK_SECONDS = 60.0
@@ -49,7 +44,6 @@ class JobScheduler:
         self,
         context: RuntimeContext,
         sessions: Sessions,
-        completions: Completions,
         shells: PolicyShells,
         outbound: OutboundMessages,
         learning: Learning,
@@ -58,11 +52,10 @@ class JobScheduler:
     ) -> None:
         self._context = context
         self._sessions = sessions
-        self._completions = completions
         self._shells = shells
         self._outbound = outbound
         self._learning = learning
-        self._alerts = JobAlerts(raise_signal, context.clock)
+        self.alerts = JobAlerts(raise_signal, context.clock)
         self._builtins = builtins
         self._woken = asyncio.Event()
         self._wanted = False
@@ -101,26 +94,11 @@ class JobScheduler:
 
     # parts
 
-    @cached_property
-    def service(self) -> "JobService":
-        from hermes_agent.jobs.service import JobService
-
-        return JobService(
-            self._context, self, self._alerts, self._shells, self._completions, self._outbound,
-            self._learning,
-        )  # fmt: skip
-
-    def lent(self, session: Session) -> "JobActions":
-        """What the tool of a session reaches."""
-        from hermes_agent.jobs.tool_backend import JobTool
-
-        return JobTool(self._context, self.service, session)
-
     async def name_of(self, session: Session) -> str:
         """The name of the job whose session it is, by which rules may know it."""
         from hermes_agent.jobs.messages import title
 
-        id = session.key.removeprefix(KEY).partition("/")[0]
+        id = session.key.removeprefix(JOB_KEY).partition("/")[0]
         try:
             return title(await self._context.store.jobs.job(id))
         except NotFound:
@@ -128,7 +106,7 @@ class JobScheduler:
 
     async def asked(self, session: Session) -> list[Chat]:
         """Where the people of a job are whose session it is."""
-        id = session.key.removeprefix(KEY).partition("/")[0]
+        id = session.key.removeprefix(JOB_KEY).partition("/")[0]
         try:
             return self.post.asked(await self._context.store.jobs.job(id))
         except NotFound:
@@ -302,7 +280,7 @@ class JobScheduler:
             self._learning,
             self.post,
             self.scripts,
-            self._alerts,
+            self.alerts,
             run,
         )
         self._workers[run.id] = worker

@@ -4,7 +4,7 @@ agent's tool."""
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -15,13 +15,10 @@ from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
-from hermes_agent.jobs.alerts import JobAlerts
 from hermes_agent.jobs.messages import title
 from hermes_agent.jobs.runner import OPEN
+from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.learning.service import Learning
-
-if TYPE_CHECKING:
-    from hermes_agent.jobs.scheduler import JobScheduler
 
 LAST = 10
 """Runs that are shown with a job."""
@@ -47,15 +44,14 @@ class JobService:
     def __init__(
         self,
         context: RuntimeContext,
-        jobs: "JobScheduler",
-        alerts: JobAlerts,
+        jobs: JobScheduler,
         shells: PolicyShells,
         completions: Completions,
         outbound: OutboundMessages,
         learning: Learning,
     ) -> None:
         self._context = context
-        self._alerts = alerts
+        self._alerts = jobs.alerts
         self._shells = shells
         self._completions = completions
         self._outbound = outbound

@@ -1,20 +1,18 @@
 """Jobs as the agent's tool reaches them: the desk, in words for a model."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.records import Session
-from hermes_agent.core.tool_services import Provenance
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Provenance
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs.messages import cut, stamp, title
-
-if TYPE_CHECKING:
-    from hermes_agent.jobs.service import JobService, JobView
+from hermes_agent.jobs.service import JobService, JobView
 
 RUNS = 10
 SHOWN = 500
@@ -22,7 +20,7 @@ SHOWN = 500
 
 
 class JobTool:
-    def __init__(self, context: RuntimeContext, service: "JobService", session: Session) -> None:
+    def __init__(self, context: RuntimeContext, service: JobService, session: Session) -> None:
         self._context = context
         self._service = service
         self._session = session
@@ -63,7 +61,7 @@ class JobTool:
         return _result(await service.set_state(name, "paused" if action == "pause" else "active"))
 
     async def _add(
-        self, service: "JobService", given: Mapping[str, Any], by: Provenance
+        self, service: JobService, given: Mapping[str, Any], by: Provenance
     ) -> ToolResult:
         options = _options(given)
         zone = str(options.pop("zone", ""))
@@ -90,7 +88,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _result(shown: "JobView") -> ToolResult:
+def _result(shown: JobView) -> ToolResult:
     job = shown.job
     lines = [_line(shown), f"prompt: {job.spec.prompt}" if job.spec.prompt else ""]
     lines.append(f"results: {shown.results}")
@@ -99,7 +97,7 @@ def _result(shown: "JobView") -> ToolResult:
     return ToolResult("\n".join(filter(None, lines)), msgspec.to_builtins(shown))
 
 
-def _line(shown: "JobView") -> str:
+def _line(shown: JobView) -> str:
     job = shown.job
     failing = f", failed {job.failures} times in a row" if job.failures else ""
     return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"

@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Provenance
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Provenance, RecoveryResult, ToolContext, tool
 
 
 async def _recover(

@@ -104,36 +104,40 @@ class LearningApi:
     # memory
 
     async def memory(self, request: Request) -> Response:
-        shown = await self._learning.memory.show()
+        shown = await self._learning.knowledge.memory.show()
         provider = self._context.settings.memory.provider
         return reply({"views": shown.views, "notes": shown.notes, "provider": provider})
 
     async def edit_memory(self, request: Request) -> Response:
         new = body_of(await request.body(), NewNotes)
-        return reply(await self._learning.memory.edit(new.edits, "person", new.source))
+        return reply(await self._learning.knowledge.memory.edit(new.edits, "person", new.source))
 
     async def memory_log(self, request: Request) -> Response:
         limit, note = _number(request, "limit", 50), _number(request, "note", 0)
-        return reply(await self._learning.memory.log(limit, note=note))
+        return reply(await self._learning.knowledge.memory.log(limit, note=note))
 
     async def memory_diff(self, request: Request) -> Response:
-        return reply({"diff": await self._learning.memory.diff(_number(request, "batch", 0))})
+        return reply(
+            {"diff": await self._learning.knowledge.memory.diff(_number(request, "batch", 0))}
+        )
 
     async def undo_memory(self, request: Request) -> Response:
         return reply(
-            await self._learning.memory.undo(body_of(await request.body(), Undo).batch, "person")
+            await self._learning.knowledge.memory.undo(
+                body_of(await request.body(), Undo).batch, "person"
+            )
         )
 
     async def search_memory(self, request: Request) -> Response:
         query, limit = request.query_params.get("query", ""), _number(request, "limit", 20)
-        return reply(await self._learning.memory.search(query, limit))
+        return reply(await self._learning.knowledge.memory.search(query, limit))
 
     async def why_note(self, request: Request) -> Response:
         try:
             id = int(request.path_params["id"])
         except ValueError:
             raise UsageError("a note is named by its number", "`hermes memory show`") from None
-        why = await self._learning.memory.why(id)
+        why = await self._learning.knowledge.memory.why(id)
         return reply(
             {
                 "note": why.note,
@@ -168,8 +172,8 @@ class LearningApi:
     async def write_skill(self, request: Request) -> Response:
         new = body_of(await request.body(), NewSkill)
         files = {path: text.encode() for path, text in new.files.items()}
-        book, knowledge = self._learning.book, self._context.store.knowledge
-        await self._learning.sync()
+        book, knowledge = self._learning.knowledge.book, self._context.store.knowledge
+        await self._learning.knowledge.sync()
         if new.keep:
             record = await knowledge.skill(new.name)
             files = {**await knowledge.files(new.name, record.version), **files}
@@ -184,12 +188,12 @@ class LearningApi:
 
     async def retire(self, request: Request) -> Response:
         why = body_of(await request.body(), Retire).why
-        book = self._learning.book
+        book = self._learning.knowledge.book
         return reply(await book.retire(request.path_params["name"], why, "person"))
 
     async def restore(self, request: Request) -> Response:
         version = body_of(await request.body(), Restore).version
-        book = self._learning.book
+        book = self._learning.knowledge.book
         return reply(await book.restore(request.path_params["name"], version, "person"))
 
     async def skill_log(self, request: Request) -> Response:
@@ -199,7 +203,7 @@ class LearningApi:
 
     async def skill_diff(self, request: Request) -> Response:
         first, second = _number(request, "a", 0), _number(request, "b", 0)
-        book = self._learning.book
+        book = self._learning.knowledge.book
         return reply({"diff": await book.diff(request.path_params["name"], first, second)})
 
     async def report(self, request: Request) -> Response:
@@ -250,7 +254,7 @@ class LearningApi:
             raise UsageError(f"nothing is kept as {kind!r}", f"one of {', '.join(SEARCHED)}")
         kinds = (kind,) if kind else SEARCHED
         query, limit = request.query_params.get("query", ""), _number(request, "limit", 20)
-        return reply(await self._learning.recalling.search(query, kinds, limit))
+        return reply(await self._learning.knowledge.recalling.search(query, kinds, limit))
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:

@@ -2,11 +2,9 @@
 Each part is made when it is first wanted."""
 
 import logging
-import os
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -19,29 +17,21 @@ from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.knowledge import TRIALS, Outcome, SkillUse, turn_chore
 from hermes_agent.core.ports import OutcomeOf, Sessions
 from hermes_agent.core.records import Session, SessionMessage
-from hermes_agent.core.settings.root import LearningSettings, MemorySettings
 from hermes_agent.core.skills import OFFERED, ActivatedSkill, RecallResult
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import PolicyShells
-from hermes_agent.learning.budget import LearningBudget
+from hermes_agent.learning.knowledge import INDEXED, Knowledge
 from hermes_agent.learning.skills.api import SkillsApi
+from hermes_agent.learning.task_handlers import TaskHandlers
 from hermes_agent.learning.tasks import BackgroundTasks
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 
 if TYPE_CHECKING:
     from hermes_agent.learning.evaluation.runner import TrialRunner
-    from hermes_agent.learning.memory.memory import Memory
-    from hermes_agent.learning.providers import Provider
-    from hermes_agent.learning.recall.recall import Recall
-    from hermes_agent.learning.skills.registry import SkillRegistry
 
 log = logging.getLogger("hermes.learning")
 
-SHIPPED = Path(__file__).parent.parent / "skills"
 WEEK = 7 * 86_400.0
-INDEXED = 5
-"""Messages of a session by which it is found, beside its summary; and how often it is looked at
-again once it has them."""
 _SLASH = re.compile(r"/(?P<name>[\w-]{1,64})(?:\s+(?P<rest>.*))?\Z", re.DOTALL)
 
 
@@ -55,100 +45,30 @@ class Learning:
         incident_outcome: OutcomeOf,
     ) -> None:
         self._context = context
+        self._incident_outcome = incident_outcome
         self._sessions = sessions
         self._completions = completions
         self._shells = shells
-        self._incident_outcome = incident_outcome
-        self._troubles: dict[str, str] = {}
-        self._providers: dict[MemorySettings, Provider] = {}
-        self.ledger = LearningBudget(context.store.knowledge, lambda: self.settings, context.clock)
-        self.chores = BackgroundTasks(context, sessions, completions, self)
-        self.skills = SkillsApi(context, sessions, self)
-
-    @property
-    def settings(self) -> LearningSettings:
-        return self._context.settings.learning
-
-    @property
-    def trouble(self) -> str:
-        """What of it does not work now, in sentences; shown by `hermes status`."""
-        return "; ".join(self._troubles.values())
-
-    # parts
+        self.knowledge = Knowledge(context)
+        handlers = TaskHandlers(context, sessions, completions, self.knowledge, lambda: self.trials)
+        self.chores = BackgroundTasks(
+            context, completions.models, self.knowledge, handlers, lambda: self.trials,
+            self.catch_up, self.notify_provider,
+        )  # fmt: skip
+        self.skills = SkillsApi(context, sessions, self.knowledge)
 
     @cached_property
-    def memory(self) -> "Memory":
-        from hermes_agent.learning.memory.memory import Memory
-
-        def danger(text: str) -> str:
-            from hermes_agent.learning.injection_scan.scan import (
-                scan,  # most homes have nothing to look at yet
-            )
-
-            # Without the words themselves: what is withheld of a file is said in the prompt.
-            found = scan(text, "memory")
-            return f"it looks dangerous: {found[0].why}" if found else ""
-
-        return Memory(
-            self._context.home.path / "memories",
-            self._context.store.knowledge,
-            limits=lambda: self._context.settings.memory,
-            scan=danger,
-            redact=self._context.redact,
-            clock=self._context.clock,
-        )
-
-    @cached_property
-    def book(self) -> "SkillRegistry":
-        from hermes_agent.learning.skills.registry import SkillRegistry
-
-        return SkillRegistry(
-            self._context.home.path / "skills",
-            self._context.store.knowledge,
-            shipped=SHIPPED,
-            scan=_danger_of_skill,
-            redact=self._context.redact,
-            clock=self._context.clock,
-            platform=os.uname().sysname.lower(),
-        )
-
-    @cached_property
-    def recalling(self) -> "Recall":
-        from hermes_agent.learning.recall.recall import Recall
-
-        return Recall(
-            self._context.store.knowledge,
-            self._context.store,
-            settings=lambda: self.settings,
-            clock=self._context.clock,
-        )
-
-    @cached_property
-    def arena(self) -> "TrialRunner":
+    def trials(self) -> "TrialRunner":
         from hermes_agent.learning.evaluation.runner import TrialRunner
 
         return TrialRunner(
-            self._context, self._sessions, self._completions, self._shells, self.ledger
+            self._context, self._sessions, self._completions, self._shells, self.knowledge.ledger
         )
-
-    @property
-    def provider(self) -> "Provider | None":
-        """The service that remembers beside us, where the settings name one now."""
-        memory = self._context.settings.memory
-        if not memory.provider:
-            return None
-        if memory not in self._providers:
-            from hermes_agent.learning.providers import open_provider
-
-            self._providers[memory] = open_provider(
-                memory, self._context.secret, self._context.clock
-            )
-        return self._providers[memory]
 
     def lent(self, session: Session) -> KnowledgeToolBackend:
         """What a session's tools reach of it."""
-        trial = self.arena.lent.get(session.id) if session.source == TRIALS else None
-        return KnowledgeToolBackend(self, trial)
+        trial = self.trials.lent.get(session.id) if session.source == TRIALS else None
+        return KnowledgeToolBackend(self.knowledge, self.chores.save_skill, trial)
 
     # a session opens
 
@@ -158,31 +78,24 @@ class Learning:
         if source == TRIALS:
             return "", ""
         try:
-            memory = "" if parent or "memory" not in tools else (await self.memory.snapshot()).text
+            memory = (
+                ""
+                if parent or "memory" not in tools
+                else (await self.knowledge.memory.snapshot()).text
+            )
             skills = ""
             if "skill" in tools:
-                await self.sync()
+                await self.knowledge.sync()
                 # A candidate is offered where it fits, and there in half of the cases only.
-                known = await self.book.offered(tools)
-                skills = self.book.index([one for one in known if one.state != "candidate"])
+                known = await self.knowledge.book.offered(tools)
+                skills = self.knowledge.book.index(
+                    [one for one in known if one.state != "candidate"]
+                )
         except HermesError as error:
-            self.say("opening", f"memory and skills could not be read: {error.message}")
+            self.knowledge.say("opening", f"memory and skills could not be read: {error.message}")
             return "", ""
-        self.say("opening", "")
+        self.knowledge.say("opening", "")
         return memory, skills
-
-    async def sync(self) -> None:
-        """Take in what was changed by hand in the skills, and say what came of it."""
-        for words in await self.book.sync():
-            log.warning("skills: %s", words)
-
-    def say(self, part: str, trouble: str) -> None:
-        """What is wrong with a part; empty when it is well again."""
-        if trouble and trouble != self._troubles.get(part):
-            log.warning("%s", trouble)
-        self._troubles.pop(part, None)
-        if trouble:
-            self._troubles[part] = trouble
 
     # a message arrives
 
@@ -196,19 +109,19 @@ class Learning:
         try:
             message = await self._with_recalled(session, message)
         except HermesError as error:
-            self.say("recall", f"nothing could be recalled: {error.message}")
+            self.knowledge.say("recall", f"nothing could be recalled: {error.message}")
             return message
-        self.say("recall", "")
+        self.knowledge.say("recall", "")
         return message
 
     async def expect(self, text: str) -> None:
         """A message that names a skill wrongly is refused before a session is opened for it."""
         slash = _SLASH.match(text.strip())
         if slash is not None and await self._knows(slash["name"]):
-            await self.book.open(slash["name"], (slash["rest"] or "").strip())
+            await self.knowledge.book.open(slash["name"], (slash["rest"] or "").strip())
 
     async def _knows(self, name: str) -> bool:
-        await self.sync()
+        await self.knowledge.sync()
         return any(record.name == name for record in await self._context.store.knowledge.skills())
 
     async def _with_skill(
@@ -218,7 +131,7 @@ class Learning:
 
     async def opened(self, name: str, arguments: str = "") -> ActivatedSkill:
         """A skill as a message opens it."""
-        found = await self.book.open(name, arguments.strip())
+        found = await self.knowledge.book.open(name, arguments.strip())
         text = found.text
         if found.snippets:
             # What the commands in its text print is known only in a turn, where they are judged.
@@ -230,9 +143,9 @@ class Learning:
         prompt = await self._context.store.prompt(session.prompt)
         tools = [spec.name for spec in prompt.tools]
         recalled = RecallResult()
-        if self.settings.recall and "skill" in tools:
-            offered = await self.book.offered(tools)
-            recalled = await self.recalling.offer(
+        if self.knowledge.settings.recall and "skill" in tools:
+            offered = await self.knowledge.book.offered(tools)
+            recalled = await self.knowledge.recalling.offer(
                 message.text,
                 skills={entry.name: entry.state for entry in offered},
                 session=session.id,
@@ -245,16 +158,16 @@ class Learning:
     async def _with_provider(self, message: SessionMessage, recalled: RecallResult) -> RecallResult:
         name = self._context.settings.memory.provider
         try:
-            if (provider := self.provider) is None:
+            if (provider := self.knowledge.provider) is None:
                 return recalled
             lines = await provider.recall(self._context.redact(message.text), 5)
         except HermesError as error:
-            self.say("provider", f"{name} does not answer: {error.message}")
+            self.knowledge.say("provider", f"{name} does not answer: {error.message}")
             return recalled
-        self.say("provider", "")
+        self.knowledge.say("provider", "")
         if not lines:
             return recalled
-        from hermes_agent.learning.providers import fenced
+        from hermes_agent.learning.providers.registry import fenced
 
         more = fenced(name, lines)
         return replace(recalled, text=f"{recalled.text}\n\n{more}".strip())
@@ -271,7 +184,7 @@ class Learning:
         await self._note_uses(session, talk, started.turn, events)
         if not session.parent:
             if talk.turns <= INDEXED or talk.turns % INDEXED == 0:
-                await self.index(session.id)
+                await self.knowledge.index(session.id)
             if session.source != INCIDENTS:  # those look back on themselves
                 await self.chores.after(session, talk, events)
         await self._context.store.knowledge.drop_chore(turn_chore(started.turn))
@@ -355,20 +268,9 @@ class Learning:
         await self._context.store.knowledge.add_uses(again)
         return {one.skill for one in again}
 
-    async def index(self, id: str) -> None:
-        """A later message may fit this session."""
-        recorded = await self._context.store.events(id)
-        said = [one.event.text for one in recorded if isinstance(one.event, ev.MessageTaken)]
-        summaries = [one.event.summary for one in recorded if isinstance(one.event, ev.Summarised)]
-        ends = [one.event.text for one in recorded if isinstance(one.event, ev.TurnFinished)]
-        title = (await self._context.store.session(id)).title
-        await self.recalling.index_session(
-            id, title, [*said[:INDEXED], *summaries[-1:]], ends[-1] if ends else ""
-        )
-
     async def notify_provider(self, session: str, after: int) -> str:
         """Hand what was said in a turn to the service that remembers beside us."""
-        if (provider := self.provider) is None:
+        if (provider := self.knowledge.provider) is None:
             return "no service is named any more"
         said: list[tuple[Literal["user", "assistant"], str]] = []
         redact = self._context.redact
@@ -381,9 +283,9 @@ class Learning:
         try:
             await provider.remember(session, said)
         except HermesError as error:
-            self.say("provider", f"{provider.name} could not be told: {error.message}")
+            self.knowledge.say("provider", f"{provider.name} could not be told: {error.message}")
             raise ModelError("overload", error.message, error.hint) from None
-        self.say("provider", "")
+        self.knowledge.say("provider", "")
         return f"{len(said)} messages"
 
     # how it is
@@ -393,25 +295,16 @@ class Learning:
         skills = await knowledge.skills()
         week = self._context.clock() - WEEK
         return {
-            "trouble": self.trouble,
+            "trouble": self.knowledge.trouble,
             "proposals": len(await knowledge.proposals()),
             "skills": sum(record.state in OFFERED for record in skills),
             "quarantined": [one.name for one in skills if one.state == "quarantined"],
             "given_up": [f"{one.key}: {one.result}" for one in await knowledge.given_up(week)],
             "candidates": sum(record.state == "candidate" for record in skills),
             "chores": len(await knowledge.chores(self._context.clock())),
-            "tokens_today": int(await self.ledger.tokens()),
-            "dollars_today": await self.ledger.dollars(),
+            "tokens_today": int(await self.knowledge.ledger.tokens()),
+            "dollars_today": await self.knowledge.ledger.dollars(),
         }
 
     async def close(self) -> None:
-        for provider in self._providers.values():
-            await provider.close()
-
-
-def _danger_of_skill(text: str) -> str:
-    from hermes_agent.learning.injection_scan.scan import (
-        reason,  # most homes have nothing to look at yet
-    )
-
-    return reason(text, "skill")
+        await self.knowledge.close()

@@ -1,6 +1,6 @@
 """What learning does with a model: reviews, proofs and summaries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import ModelRole
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.host.context import RuntimeContext
+from hermes_agent.learning.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
+    from hermes_agent.learning.evaluation.runner import TrialRunner
     from hermes_agent.learning.review.reviewer import Reviewer
     from hermes_agent.learning.review.transcript import ReviewTranscript
-    from hermes_agent.learning.service import Learning
     from hermes_agent.learning.skills.lifecycle import SkillLifecycle
     from hermes_agent.learning.structured_output import StructuredAnswer
 
@@ -35,12 +36,14 @@ class TaskHandlers:
         context: RuntimeContext,
         sessions: Sessions,
         completions: Completions,
-        learning: "Learning",
+        knowledge: Knowledge,
+        trials: "Callable[[], TrialRunner]",
     ) -> None:
         self._context = context
         self._sessions = sessions
         self._completions = completions
-        self._learning = learning
+        self._knowledge = knowledge
+        self._trials = trials
 
     @cached_property
     def reviewer(self) -> "Reviewer":
@@ -49,9 +52,9 @@ class TaskHandlers:
         return Reviewer(
             ask=self._ask,
             knowledge=self._context.store.knowledge,
-            memory=self._learning.memory,
-            skills=self._learning.book,
-            settings=lambda: self._learning.settings,
+            memory=self._knowledge.memory,
+            skills=self._knowledge.book,
+            settings=lambda: self._knowledge.settings,
             clock=self._context.clock,
         )
 
@@ -62,8 +65,8 @@ class TaskHandlers:
         return SkillEvaluator(
             ask=self._ask,
             knowledge=self._context.store.knowledge,
-            arena=self._learning.arena,
-            settings=lambda: self._learning.settings,
+            arena=self._trials(),
+            settings=lambda: self._knowledge.settings,
         )
 
     @cached_property
@@ -72,7 +75,7 @@ class TaskHandlers:
 
         return SkillLifecycle(
             knowledge=self._context.store.knowledge,
-            skills=self._learning.book,
+            skills=self._knowledge.book,
             clock=self._context.clock,
         )
 
@@ -80,7 +83,7 @@ class TaskHandlers:
         """One question to a model of learning's own, within its own budget."""
         from hermes_agent.learning.structured_output import NoBudget, StructuredAnswer
 
-        context, ledger = self._context, self._learning.ledger
+        context, ledger = self._context, self._knowledge.ledger
         request = Request(Prompt(system), (UserMessage(context.redact(prompt)),), max_output=most)
         try:
             reply = await self._completions.answer(
@@ -188,5 +191,5 @@ class TaskHandlers:
         if summary is None:
             return "nothing was said"
         await self._sessions.add(session, ev.Summarised(summary.text, summary.upto, summary.model))
-        await self._learning.index(id)
+        await self._knowledge.index(id)
         return "summarised"

@@ -3,7 +3,7 @@ after the other in the background, and taken up by the next runtime when this on
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.agent.budgets.limits import today
-from hermes_agent.agent.completions import Completions
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
@@ -22,14 +21,15 @@ from hermes_agent.core.errors import (
     UsageError,
 )
 from hermes_agent.core.knowledge import BackgroundTask, Proposal
-from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import Session
-from hermes_agent.core.tool_services import Provenance
+from hermes_agent.core.tools import Provenance
 from hermes_agent.host.context import RuntimeContext
+from hermes_agent.learning.knowledge import Knowledge
 from hermes_agent.learning.task_handlers import NotYet, TaskHandlers
+from hermes_agent.models.registry import ModelRegistry
 
 if TYPE_CHECKING:
-    from hermes_agent.learning.service import Learning
+    from hermes_agent.learning.evaluation.runner import TrialRunner
 
 log = logging.getLogger("hermes.learning")
 
@@ -51,14 +51,20 @@ class BackgroundTasks:
     def __init__(
         self,
         context: RuntimeContext,
-        sessions: Sessions,
-        completions: Completions,
-        learning: "Learning",
+        models: ModelRegistry,
+        knowledge: Knowledge,
+        handlers: TaskHandlers,
+        trials: "Callable[[], TrialRunner]",
+        catch_up: Callable[[str, int], Awaitable[str]],
+        notify_provider: Callable[[str, int], Awaitable[str]],
     ) -> None:
         self._context = context
-        self._models = completions.models
-        self._learning = learning
-        self.lessons = TaskHandlers(context, sessions, completions, learning)
+        self._models = models
+        self._knowledge = knowledge
+        self.lessons = handlers
+        self._trials = trials
+        self._catch_up = catch_up
+        self._notify_provider = notify_provider
         self._woken = asyncio.Event()
         self.busy = False
         """Whether work is under way."""
@@ -82,7 +88,7 @@ class BackgroundTasks:
         self, session: Session, talk: ConversationState, events: Sequence[ev.Recorded]
     ) -> None:
         """A turn has ended: what is to be done because of it."""
-        settings, knowledge = self._learning.settings, self._context.store.knowledge
+        settings, knowledge = self._knowledge.settings, self._context.store.knowledge
         now, turn = self._context.clock(), talk.turns
         if self._context.settings.memory.provider:
             body: dict[str, Any] = {"session": session.id, "after": talk.turn_began - 1}
@@ -116,7 +122,7 @@ class BackgroundTasks:
     ) -> None:
         from hermes_agent.learning.review.triggers import worth
 
-        knowledge, settings = self._context.store.knowledge, self._learning.settings
+        knowledge, settings = self._context.store.knowledge, self._knowledge.settings
         triggers = worth(events, settings)
         if triggers:
             body: dict[str, Any] = {
@@ -130,7 +136,7 @@ class BackgroundTasks:
 
     async def request_evaluation(self, name: str) -> str:
         """A proof of the skill as it is now, because somebody asks for it."""
-        await self._learning.sync()
+        await self._knowledge.sync()
         record = await self._context.store.knowledge.skill(name)
         now = self._context.clock()
         key = f"proof {name} {record.digest} {now:.0f}"
@@ -147,7 +153,7 @@ class BackgroundTasks:
         number = turn.id if turn is not None else 0
         knowledge, evidence = self._context.store.knowledge, f"session {by.session}"
         records = {record.name: record for record in await knowledge.skills()}
-        mode, known = self._learning.settings.skills, records.get(name)
+        mode, known = self._knowledge.settings.skills, records.get(name)
         if mode == "off":
             raise UsageError("no skills are to be learned here (learning.skills: off)")
         main = next((data for path, data in files.items() if path.lower() == "skill.md"), b"")
@@ -228,7 +234,7 @@ class BackgroundTasks:
         if self._context.store.health.state == "well":
             await self._context.store.knowledge.forget_chores(self._context.clock() - KEPT_SECONDS)
         if (self._context.home.path / "proofs").is_dir():
-            await self._learning.arena.clear()
+            await self._trials().clear()
 
     async def _do_due(self) -> None:
         if self._context.store.health.state != "well":
@@ -238,17 +244,17 @@ class BackgroundTasks:
             self.busy = True
             for chore in due:
                 await self._do(chore)
-        if self._learning.settings.semantic:
+        if self._knowledge.settings.semantic:
             await self._embed()
 
     async def _embed(self) -> None:
         from hermes_agent.learning.recall.embeddings import NoSemantics
 
         try:
-            while await self._learning.recalling.embed_some(EMBEDDED):
+            while await self._knowledge.recalling.embed_some(EMBEDDED):
                 pass
         except NoSemantics as error:
-            self._learning.say("meaning", f"only words count: {error.message}")
+            self._knowledge.say("meaning", f"only words count: {error.message}")
 
     async def _do(self, chore: BackgroundTask) -> None:
         from hermes_agent.learning.structured_output import NoBudget
@@ -288,7 +294,7 @@ class BackgroundTasks:
         body = chore.body
         match chore.kind:
             case "turn":
-                return await self._learning.catch_up(body["session"], body["turn"])
+                return await self._catch_up(body["session"], body["turn"])
             case "review":
                 return await self.lessons.review(body)
             case "summary":
@@ -296,4 +302,4 @@ class BackgroundTasks:
             case "proof":
                 return await self.lessons.prove(body)
             case "remember":
-                return await self._learning.notify_provider(body["session"], body["after"])
+                return await self._notify_provider(body["session"], body["after"])

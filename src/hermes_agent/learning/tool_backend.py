@@ -1,6 +1,6 @@
 """Memory and skills as a session's tools reach them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tool_services import OpenedSkill, Provenance
+from hermes_agent.core.tools import OpenedSkill, Provenance
+from hermes_agent.learning.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from hermes_agent.learning.evaluation.runner import SkillUnderTest
-    from hermes_agent.learning.service import Learning
+
+SaveSkill = Callable[[str, Mapping[str, bytes], str, Provenance], Awaitable[str]]
 
 LOG = 1_000
 """How far back the log of notes is read for what an effect has written."""
@@ -22,16 +24,22 @@ class KnowledgeToolBackend:
     """What a session's tools may do with what is learned. `trial` is the one skill, with its
     files, of a session that is a trial."""
 
-    def __init__(self, learning: "Learning", trial: "SkillUnderTest | None" = None) -> None:
-        self._learning = learning
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        save_skill: SaveSkill,
+        trial: "SkillUnderTest | None" = None,
+    ) -> None:
+        self._knowledge = knowledge
+        self._save_skill = save_skill
         self._trial = trial
 
     # memory
 
     async def note(self, edits: Sequence[NoteEdit], by: Provenance) -> str:
         with _told():
-            notes = await self._learning.memory.edit(edits, "agent", _source(by), model=by.model)
-            shown = await self._learning.memory.show()
+            notes = await self._knowledge.memory.edit(edits, "agent", _source(by), model=by.model)
+            shown = await self._knowledge.memory.show()
         full = ", ".join(
             f"{name} {view.chars:,} of {view.limit:,} characters"
             for name, view in shown.views.items()
@@ -41,10 +49,10 @@ class KnowledgeToolBackend:
 
     async def which(self, view: View, part: str) -> int:
         with _told():
-            return (await self._learning.memory.find(part, view)).id
+            return (await self._knowledge.memory.find(part, view)).id
 
     async def noted(self, by: Provenance) -> bool:
-        changes = await self._learning.memory.log(LOG)
+        changes = await self._knowledge.memory.log(LOG)
         return any(change.source == _source(by) for change in changes)
 
     # skills
@@ -56,7 +64,7 @@ class KnowledgeToolBackend:
         digest: str = "",
         facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
-        book = self._learning.book
+        book = self._knowledge.book
         with _told():
             if self._trial is None:
                 return await book.open(name, arguments, digest=digest, facts=facts)
@@ -71,7 +79,7 @@ class KnowledgeToolBackend:
                 raise ToolError(f"the skill {name} has no file {path!r}")
         else:
             with _told():
-                data = await self._learning.book.read(name, path)
+                data = await self._knowledge.book.read(name, path)
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -81,7 +89,7 @@ class KnowledgeToolBackend:
         self, name: str, files: Mapping[str, str], why: str, by: Provenance
     ) -> str:
         with _told():
-            kept = await self._learning.chores.save_skill(
+            kept = await self._save_skill(
                 name, {path: text.encode() for path, text in files.items()}, why, by
             )
         return f"the skill {name} is kept as a {kept}; it is tried before it counts as proven"
@@ -92,7 +100,7 @@ class KnowledgeToolBackend:
         number = by.effect.removeprefix(f"{by.session}-").partition("-")[0]
         asking = ("message", f"{by.session}:{number}")
         with _told():
-            found = await self._learning.recalling.search(query, kinds, limit + 1)
+            found = await self._knowledge.recalling.search(query, kinds, limit + 1)
         hits = [hit for hit in found if (hit.kind, hit.ref) != asking][:limit]
         if not hits:
             return "nothing was found"

@@ -7,8 +7,8 @@ import msgspec
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
-from hermes_agent.core.tool_services import KnowledgeService, Provenance
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import KnowledgeService, Provenance, RecoveryResult, ToolContext, tool
 
 OUTPUT_CHARS = 4_000
 """Of one command in a skill's text."""

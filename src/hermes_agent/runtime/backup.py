@@ -16,10 +16,10 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from hermes_agent import __version__
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.version import __version__
 from hermes_agent.host.home import Home, HomeLock
 from hermes_agent.host.inspect import out_of_reach
 from hermes_agent.runtime.tools import builtin

@@ -16,8 +16,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.tool_services import DELEGATE
-from hermes_agent.core.tools import Tool
+from hermes_agent.core.tools import DELEGATE, Tool
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.home import HomeLock
 from hermes_agent.host.outbound import OutboundMessages
@@ -26,6 +25,7 @@ from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.host.terminal_pool import TerminalPool
 from hermes_agent.incidents.service import IncidentService
 from hermes_agent.jobs.scheduler import JobScheduler
+from hermes_agent.jobs.service import JobService
 from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.runtime.maintenance import Maintenance
@@ -127,16 +127,19 @@ class Runtime:
             self.outbound, self.learning, lambda wanted: self.jobs.have(wanted),
         )  # fmt: skip
         self.jobs = JobScheduler(
-            context, self.sessions, completions, self.shells, self.outbound, self.learning,
+            context, self.sessions, self.shells, self.outbound, self.learning,
             lambda signal: self.incidents.intake.raise_signal(signal),
             lambda: self.incidents.builtins(),
         )  # fmt: skip
+        self.job_service = JobService(
+            context, self.jobs, self.shells, completions, self.outbound, self.learning
+        )
         self._subagents = SubagentManager(context, self.sessions, self._inherit)
         self._turn_dependencies = TurnDependenciesFactory(
             context, self._tools, self.terminals, self._gates, self._roles, self._reservations,
             SessionCapabilities(
                 context, self._tool_services, self._subagents, self.learning, self.incidents,
-                self.jobs, self.outbound,
+                self.jobs, self.job_service, self.outbound,
             ),
         )  # fmt: skip
         self._maintenance = Maintenance(

@@ -1,6 +1,7 @@
 """A question to the person the agent works for."""
 
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
 
 NOBODY = (
     "nobody can answer now; decide with what you know and say what you assumed, "

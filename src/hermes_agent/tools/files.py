@@ -11,7 +11,8 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 from hermes_agent.tools.replace import Replaced, replace
 from hermes_agent.tools.web.documents.types import HEAD, image_type, kind_of
 

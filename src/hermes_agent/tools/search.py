@@ -9,7 +9,8 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import SearchMatch
 from hermes_agent.core.sensitive_paths import holds_secrets
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
 
 LINE_CHARS = 300
 """The most of one found line that is shown."""

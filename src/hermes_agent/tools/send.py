@@ -4,7 +4,8 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 
 MOST_BYTES = 20_000_000
 MOST_FILES = 10

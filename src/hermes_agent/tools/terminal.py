@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.protocols import CommandState, ShellCommand
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 
 COMMAND_CHARS = 100
 """How much of a command's text a list shows."""

@@ -4,7 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
 
 MARKS = {"open": " ", "doing": ">", "done": "x", "dropped": "-"}
 

@@ -1,25 +1,22 @@
 """The OpenAI-compatible API as a face of the runtime: who may use it, and its routes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.host.http_listener import body_within, knows, token_of
+from hermes_agent.host.http_listener import knows, token_of
 from hermes_agent.host.responses import reply
 from hermes_agent.runtime.services import Domains, Row
 from hermes_agent.web import schemas
 from hermes_agent.web.conversations import (
     HOUSE,
-    ApiConversations,
     ClientMessage,
-    StreamChunk,
     SubmittedMessage,
 )
 from hermes_agent.web.errors import (
@@ -31,28 +28,23 @@ from hermes_agent.web.errors import (
     stream,
     troubled,
 )
+from hermes_agent.web.exchanges import Exchanges
 from hermes_agent.web.responses import Responses
 from hermes_agent.web.runs import RunsApi
-
-MOST_BYTES = 20_000_000
-"""Of a request: images come with it."""
-LOOK_SECONDS = 0.5
-KEEP_ALIVE_SECONDS = 15.0
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class ChatCompletionsApi:
-    """`/v1/models` and `/v1/chat/completions`, and what the other routes share."""
+    """`/v1/models` and `/v1/chat/completions`, served to OpenAI clients."""
 
     name = "api"
 
     def __init__(self, domains: Domains) -> None:
         self.context = domains.context
-        self.sessions = domains.sessions
-        self.talk = ApiConversations(domains)
-        self._parts = (Responses(self), RunsApi(self))
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._exchanges = Exchanges(domains)
+        self.talk = self._exchanges.talk
+        self._parts = (Responses(self._exchanges), RunsApi(self._exchanges))
 
     # as a face
 
@@ -61,8 +53,7 @@ class ChatCompletionsApi:
         await asyncio.Event().wait()
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        await self._exchanges.close()
 
     def table(self) -> Sequence[Row]:
         return ()
@@ -122,13 +113,13 @@ class ChatCompletionsApi:
     # chat
 
     async def chat(self, request: Request) -> Response:
-        asked = msgspec.json.decode(await self.body(request), type=schemas.ChatRequest)
+        asked = msgspec.json.decode(await self._exchanges.body(request), type=schemas.ChatRequest)
         said = schemas.chat_said(asked)
-        exchange = await self.begin(request, said, asked.model)
+        exchange = await self._exchanges.begin(request, said, asked.model)
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
             return stream(self._chunks(request, asked, said, exchange, usage))
-        end = await self.ended(request, exchange)
+        end = await self._exchanges.ended(request, exchange)
         self._remember(request, said, asked.model, end.text, exchange)
         message = {"role": "assistant", "content": end.text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
@@ -167,7 +158,7 @@ class ChatCompletionsApi:
 
         yield chunk({"role": "assistant", "content": ""})
         written: list[str] = []
-        async with aclosing(self.pieces(request, exchange)) as pieces:
+        async with aclosing(self._exchanges.pieces(request, exchange)) as pieces:
             async for piece in pieces:
                 if piece is None:
                     yield b": still at work\n\n"
@@ -186,80 +177,3 @@ class ChatCompletionsApi:
                             figures = {**head, "choices": [], "usage": chat_usage(piece.end)}
                             yield schemas.server_sent(figures)
         yield b"data: [DONE]\n\n"
-
-    # what the other routes share
-
-    async def body(self, request: Request) -> bytes:
-        return await body_within(request, MOST_BYTES)
-
-    async def begin(
-        self, request: Request, said: list[ClientMessage], model: str, *, interactive: bool = False
-    ) -> SubmittedMessage:
-        key, name = request.headers.get(ONCE, ""), request.headers.get(SESSION, "")
-        model = self.talk.model(model)
-        if name:
-            return await self.talk.named(name, said, model, key, interactive=interactive)
-        return await self.talk.whole(said, model, key, interactive=interactive)
-
-    async def ended(self, request: Request, exchange: SubmittedMessage) -> ev.TurnFinished:
-        """The end of a turn that somebody waits for; they may go away meanwhile."""
-        waiting = asyncio.ensure_future(self.talk.end(exchange))
-        try:
-            while not (await asyncio.wait({waiting}, timeout=LOOK_SECONDS))[0]:
-                if await request.is_disconnected():
-                    await self.left(request, exchange)
-                    raise HermesError("the client has gone")
-            end = waiting.result()
-        finally:
-            waiting.cancel()
-        if (error := failure(end)) is not None:
-            raise error
-        return end
-
-    async def pieces(
-        self, request: Request, exchange: SubmittedMessage, after: int = 0
-    ) -> AsyncGenerator[StreamChunk | None]:
-        """What comes of an exchange; None now and then when nothing does. Whoever stops listening
-        early stops the turn, unless it is to be had again under its key."""
-        over = False
-        news = self.talk.pieces(exchange, after)
-        following: asyncio.Task[StreamChunk] | None = None
-        try:
-            while not over:
-                following = following or asyncio.ensure_future(anext(news))
-                done, _ = await asyncio.wait({following}, timeout=KEEP_ALIVE_SECONDS)
-                if not done:
-                    yield None
-                    continue
-                piece = following.result()
-                following = None
-                over = piece.end is not None
-                yield piece
-        except StopAsyncIteration:
-            over = True
-        finally:  # whoever went away has cancelled us: nothing more can be awaited here
-            self._later(self._end(following, news, None if over else (request, exchange)))
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _end(
-        self,
-        following: asyncio.Task[StreamChunk] | None,
-        news: AsyncGenerator[StreamChunk],
-        left: tuple[Request, SubmittedMessage] | None,
-    ) -> None:
-        if following is not None:
-            following.cancel()
-            await asyncio.wait({following})
-        await news.aclose()
-        if left is not None:
-            await self.left(*left)
-
-    async def left(self, request: Request, exchange: SubmittedMessage) -> None:
-        """Nobody waits for the answer any more."""
-        if exchange.new and ONCE not in request.headers:
-            with suppress(HermesError):
-                await self.sessions.interrupt(exchange.session.id, "api")

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -15,15 +15,13 @@ from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
 from hermes_agent.web.conversations import HOUSE, ClientMessage, SubmittedMessage, key_of
 from hermes_agent.web.errors import ONCE, failure, stream
-
-if TYPE_CHECKING:
-    from hermes_agent.web.api import ChatCompletionsApi
+from hermes_agent.web.exchanges import Exchanges
 
 ID = "resp_"
 
 
 class Responses:
-    def __init__(self, api: "ChatCompletionsApi") -> None:
+    def __init__(self, api: Exchanges) -> None:
         self._api = api
 
     def rows(self) -> list[Row]:

@@ -3,7 +3,7 @@ answered and stopped; nobody needs to stay connected."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -17,9 +17,7 @@ from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
 from hermes_agent.web.conversations import SOURCE, ClientMessage, SubmittedMessage
 from hermes_agent.web.errors import ONCE, NotTheirs, number, stream
-
-if TYPE_CHECKING:
-    from hermes_agent.web.api import ChatCompletionsApi
+from hermes_agent.web.exchanges import Exchanges
 
 ID = "run_"
 NO = "no"
@@ -28,7 +26,7 @@ ALWAYS = "always"
 
 
 class RunsApi:
-    def __init__(self, api: "ChatCompletionsApi") -> None:
+    def __init__(self, api: Exchanges) -> None:
         self._api = api
 
     def rows(self) -> list[Row]:

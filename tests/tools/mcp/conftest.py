@@ -10,7 +10,7 @@ import pytest
 
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.mcp.provider import Servers
 from tests.support.calls import Caller
 from tests.support.mcp_servers import odd

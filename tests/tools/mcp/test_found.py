@@ -5,8 +5,8 @@ from typing import Any
 
 from hermes_agent.agent.tools.discovery import find_tools
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tool_services import ToolServices
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolServices
 from tests.support.calls import Caller
 from tests.tools.mcp.conftest import Desk
 

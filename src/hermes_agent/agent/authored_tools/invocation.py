@@ -9,8 +9,8 @@ import msgspec
 from hermes_agent.agent.authored_tools.signature import ToolSignature
 from hermes_agent.agent.tools.resolver import KEPT_BACK
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Call, SandboxResult
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Call, RecoveryResult, SandboxResult, ToolContext
 
 _TOOL_FAILED = re.compile(r"^(?:\w+\.)*ToolFailed\b", re.MULTILINE)
 """How a traceback names what a call that failed raises."""

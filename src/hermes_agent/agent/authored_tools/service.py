@@ -29,14 +29,18 @@ from hermes_agent.agent.authored_tools.store import HAND, AuthoredToolStore, Too
 from hermes_agent.agent.authored_tools.validation import tail, trouble_of, try_out
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.tool_services import (
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import (
     Call,
     CodeSandbox,
+    RecoveryResult,
     SandboxLimits,
     SandboxResult,
+    Tool,
+    ToolContext,
     ToolListing,
+    tool,
 )
-from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, ToolResult, tool
 
 log = logging.getLogger("hermes.written")
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hermes_agent.agent.authored_tools.signature import ToolSignature
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Call, CodeSandbox, SandboxLimits, SandboxResult
+from hermes_agent.core.tools import Call, CodeSandbox, SandboxLimits, SandboxResult
 
 PROGRAM = Path(__file__).with_name("harness.py")
 """What runs inside, after the tool's own lines, which so keep their numbers."""

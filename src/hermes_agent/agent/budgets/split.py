@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from hermes_agent.agent.budgets.reservations import Budget, BudgetReservations
-from hermes_agent.core.tool_services import BudgetShare
+from hermes_agent.core.tools import BudgetShare
 
 SplitBudget = Callable[[int, int], AbstractAsyncContextManager[BudgetShare]]
 """With the number of children, and of those calls (this one among them) that still have to get

@@ -13,8 +13,8 @@ from hermes_agent.agent.human_input import HumanInput
 from hermes_agent.agent.tools.authorization import CallAuthorizer
 from hermes_agent.agent.tools.resolver import ToolResolver
 from hermes_agent.core import events as ev
-from hermes_agent.core.tool_services import DELEGATE, BudgetShare
-from hermes_agent.core.tools import ToolContext, ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import DELEGATE, BudgetShare, ToolContext
 from hermes_agent.policy.redaction.stream import RedactingStream
 
 Inner = Callable[[PendingCall, str, Mapping[str, Any]], Awaitable[ToolResult]]

@@ -12,14 +12,17 @@ from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.messages import Usage, read_json
-from hermes_agent.core.tool_services import (
+from hermes_agent.core.tool_results import ToolResult, failure
+from hermes_agent.core.tools import (
     DELEGATE,
     BudgetShare,
+    RecoveryResult,
     SubagentResult,
     SubagentRunner,
     SubagentTask,
+    ToolContext,
+    tool,
 )
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, failure, tool
 
 NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill", "incident"})
 """What changes more than the work at hand, or reaches people, stays with whoever was asked."""

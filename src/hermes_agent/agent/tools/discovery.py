@@ -9,8 +9,8 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tool_services import ToolListing, ToolProvider
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, ToolListing, ToolProvider, tool
 
 SHOWN = 40
 """Tools that a search shows."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from hermes_agent.agent.tools.resolver import KEPT_BACK
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import SandboxLimits, SandboxResult
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, failure, tool
+from hermes_agent.core.tool_results import ToolResult, failure
+from hermes_agent.core.tools import RecoveryResult, SandboxLimits, SandboxResult, ToolContext, tool
 
 TROUBLE_LINES = 30
 """How many lines of a traceback the model sees: the last ones."""

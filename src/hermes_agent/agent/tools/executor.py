@@ -24,7 +24,8 @@ from hermes_agent.agent.tools.result_overflow import ResultStore
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, ToolResult, failed, failure
+from hermes_agent.core.tool_results import ToolResult, failed, failure
+from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext
 
 log = logging.getLogger("hermes.calls")
 

@@ -8,7 +8,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
 
 LINES = 400
 PAGE_CHARS = 16_000

@@ -13,7 +13,7 @@ from typing import Any
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import moment, print_json, stamp
-from hermes_agent.cli.talk.sessions.command import find
+from hermes_agent.cli.talk.sessions.text import find
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.text.terminal import clean
 

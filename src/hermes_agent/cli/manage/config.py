@@ -145,7 +145,7 @@ def _unusable(settings: Any, name: str) -> HermesError | None:
                 name = settings.terminal.default
                 raise UsageError(f"no terminal called {name!r}", f"there are: {there}")
         else:
-            from hermes_agent.cli.manage.model.command import open_models
+            from hermes_agent.cli.manage.model.registry import open_models
 
             open_models(Path(find_home(os.environ)), settings).check(settings.model)
     except HermesError as error:

@@ -10,7 +10,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command has this shape
-    from hermes_agent.gateway.service import Gateway
+    from hermes_agent.gateway.gateway import Gateway
     from hermes_agent.host.paths import find_home
     from hermes_agent.runtime.process import serve
     from hermes_agent.web.api import ChatCompletionsApi

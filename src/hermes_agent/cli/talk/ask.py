@@ -23,6 +23,7 @@ from hermes_agent.cli.arguments import (
     terminal_option,
     tools_option,
 )
+from hermes_agent.cli.output.turn_outcome import collect
 from hermes_agent.cli.output.turn_printer import Printer
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -183,15 +184,6 @@ def watch(
         if event["kind"] == "call_parked":
             return {**outcome, "reason": "parked"}
     return outcome
-
-
-def collect(event: Event, outcome: Event) -> None:
-    match event["kind"]:
-        case "call_parked":
-            outcome["parked"].append(event["effect"])
-        case "turn_finished":
-            for key in ("text", "reason", "error", "hint", "steps", "usage", "cost", "seconds"):
-                outcome[key] = event[key]
 
 
 def budget_used_up(outcome: Event) -> HermesError:

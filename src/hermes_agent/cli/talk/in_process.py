@@ -11,8 +11,8 @@ import msgspec
 
 from hermes_agent.cli.client.stream import TERMINAL, answer_typed, drop_question, print_question
 from hermes_agent.cli.output.id_prefix import myself
+from hermes_agent.cli.output.turn_outcome import collect
 from hermes_agent.cli.output.turn_printer import Printer
-from hermes_agent.cli.talk.ask import collect
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.messages import Media

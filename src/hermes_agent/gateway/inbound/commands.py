@@ -4,20 +4,37 @@ its name, and returns what to answer."""
 import time
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.gateway import ChatBinding, Identity, InboxEntry, Role, person_of
+from hermes_agent.core.gateway import (
+    ChatBinding,
+    Identity,
+    InboundMessage,
+    InboxEntry,
+    Role,
+    person_of,
+)
 from hermes_agent.core.messages import Effort
+from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Session, SessionMessage
+from hermes_agent.gateway.access.admission import Admission
 from hermes_agent.gateway.access.identities import attributed, who
-from hermes_agent.gateway.approvals.questions import SHORT, parked_hash, question_hash
+from hermes_agent.gateway.approvals.questions import (
+    SHORT,
+    AnswerHandler,
+    parked_hash,
+    question_hash,
+)
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.learning.service import Learning
+from hermes_agent.runtime.models.selection import ModelSelection
+from hermes_agent.runtime.sessions import SessionService
 
 if TYPE_CHECKING:
     from hermes_agent.core.jobs import Job
-    from hermes_agent.gateway.inbound.router import Router
 
 LISTED = 10
 MANY = 1_000
@@ -26,10 +43,32 @@ STANDS = "What you have done stands: look at it, and do not do it again."
 STEPS: tuple[str, ...] = get_args(Effort)
 
 
+class CommandRouter(Protocol):
+    """What commands need of the router that runs them."""
+
+    context: RuntimeContext
+    sessions: SessionService
+    learning: Learning
+    model_selection: ModelSelection
+    answers: AnswerHandler
+    admission: Admission
+    ids: PseudonymHasher
+
+    async def open(self, kept: InboxEntry, identity: Identity) -> ChatBinding: ...
+
+    async def bind(
+        self, arrived: InboundMessage, identity: Identity, session: Session
+    ) -> ChatBinding: ...
+
+    async def set_busy(self, kept: InboxEntry, identity: Identity, busy: str) -> None: ...
+
+    def person_key(self, arrived: InboundMessage, identity: Identity) -> str: ...
+
+
 class CommandContext(NamedTuple):
     """Where a command was written, and by whom."""
 
-    router: "Router"
+    router: CommandRouter
     identity: Identity
     binding: ChatBinding | None
     kept: InboxEntry

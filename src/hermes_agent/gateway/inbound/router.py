@@ -127,7 +127,7 @@ class Router:
         return await self._message(kept, identity, text, opens_skill=bool(name))
 
     async def _is_skill(self, name: str) -> bool:
-        await self.learning.sync()
+        await self.learning.knowledge.sync()
         return any(one.name == name for one in await self.context.store.knowledge.skills())
 
     def wake(self, channel: str) -> None:

@@ -1,17 +1,18 @@
 """A channel with all that is done for it: kept connected, sent from, and asked for proof."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from hermes_agent.core.gateway import QueueDepths
 from hermes_agent.gateway.channel import Channel, Manifest
 from hermes_agent.gateway.delivery.outbox import Outbox
 from hermes_agent.gateway.supervision.connection import ChannelConnection
-from hermes_agent.gateway.supervision.health import PROBE_SECONDS, Liveness, in_words
+from hermes_agent.gateway.supervision.health import PROBE_SECONDS, Announce, Liveness, in_words
+from hermes_agent.host.context import RuntimeContext
 
-if TYPE_CHECKING:
-    from hermes_agent.gateway.service import Gateway
+Supervise = Callable[[str, Callable[[], Awaitable[None]]], Coroutine[Any, Any, None]]
+"""Runs something by a name, and again when it breaks."""
 
 
 class ChannelSupervisor:
@@ -19,28 +20,30 @@ class ChannelSupervisor:
         self,
         manifest: Manifest,
         make: Callable[[], Channel],
-        gateway: "Gateway",
+        context: RuntimeContext,
+        announce: Announce,
+        supervise: Supervise,
         made_of: bytes,
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        context = gateway.context
+        self._context = context
+        self._supervise = supervise
         self.manifest = manifest
         self.made_of = made_of
         """The settings it was made of."""
-        self._gateway = gateway
         self._tasks: list[asyncio.Task[None]] = []
         self.line = ChannelConnection(
             manifest.name, make, monotonic=monotonic, sleep=sleep, random=random,
             came_up=self._came_up,
         )  # fmt: skip
         self.liveness = Liveness(
-            self.line, manifest.title, gateway.ledger, lambda: context.settings.gateway,
-            gateway.announce, clock=context.clock, sleep=sleep, random=random,
+            self.line, manifest.title, context.store.gateway, lambda: context.settings.gateway,
+            announce, clock=context.clock, sleep=sleep, random=random,
         )  # fmt: skip
         self.outbox = Outbox(
-            manifest, gateway.ledger, lambda: self.line.channel,
+            manifest, context.store.gateway, lambda: self.line.channel,
             is_well=lambda: self.liveness.is_well, clock=context.clock, sleep=sleep,
             random=random, told=self.liveness.told,
         )  # fmt: skip
@@ -51,9 +54,9 @@ class ChannelSupervisor:
     def begin(self) -> None:
         name = self.manifest.name
         self._tasks = [
-            asyncio.create_task(self._gateway.supervise(name, self.line.run)),
-            asyncio.create_task(self._gateway.supervise(f"the proof of {name}", self.liveness.run)),
-            asyncio.create_task(self._gateway.supervise(f"the sender of {name}", self.outbox.run)),
+            asyncio.create_task(self._supervise(name, self.line.run)),
+            asyncio.create_task(self._supervise(f"the proof of {name}", self.liveness.run)),
+            asyncio.create_task(self._supervise(f"the sender of {name}", self.outbox.run)),
         ]
 
     async def end(self) -> None:
@@ -64,7 +67,7 @@ class ChannelSupervisor:
 
     def _stale_seconds(self) -> float:
         """How old a proof may be that still says something."""
-        return 2 * self._gateway.context.settings.gateway.probe_seconds + PROBE_SECONDS
+        return 2 * self._context.settings.gateway.probe_seconds + PROBE_SECONDS
 
     def status(self, counts: QueueDepths | None, now: float) -> dict[str, Any]:
         counts = counts or QueueDepths()

@@ -3,7 +3,6 @@ the token."""
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,15 +18,14 @@ from hermes_agent.host.http_listener import (
     token_of,
 )
 from hermes_agent.host.responses import guarded, reply
-
-if TYPE_CHECKING:
-    from hermes_agent.incidents.service import IncidentService
+from hermes_agent.incidents.alerts.ingest import Intake
+from hermes_agent.incidents.alerts.receive import raised_by, raised_outside
 
 
 class AlertListener:
-    def __init__(self, context: RuntimeContext, incidents: "IncidentService") -> None:
+    def __init__(self, context: RuntimeContext, intake: Intake) -> None:
         self._context = context
-        self._incidents = incidents
+        self._intake = intake
         self._door = HttpListener(
             "watch.listen",
             lambda: self._context.settings.watch.listen,
@@ -57,18 +55,14 @@ class AlertListener:
         return token_of("watch.token", self._context.settings.watch.token, self._context.secret)
 
     async def own(self, request: Request) -> Response:
-        from hermes_agent.incidents.routes import raised_outside
-
         body = await self._body(request)
-        return body if isinstance(body, Response) else await raised_outside(self._incidents, body)
+        return body if isinstance(body, Response) else await raised_outside(self._intake, body)
 
     async def foreign(self, request: Request) -> Response:
-        from hermes_agent.incidents.routes import raised_by
-
         body = await self._body(request)
         if isinstance(body, Response):
             return body
-        return await raised_by(self._incidents, request.path_params["kind"], body)
+        return await raised_by(self._intake, request.path_params["kind"], body)
 
     async def _body(self, request: Request) -> bytes | Response:
         """The body of somebody who may raise a signal, or why there is none."""

@@ -1,13 +1,9 @@
 """A report as people read it."""
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
 from hermes_agent.core.incidents import CATEGORIES, TimelineEntry
+from hermes_agent.core.text.format import utc_stamp
 from hermes_agent.incidents.notification_sinks import span
-
-if TYPE_CHECKING:
-    from hermes_agent.incidents.reports.report import IncidentReport, ReportedAction
+from hermes_agent.incidents.reports.report import IncidentReport, ReportedAction
 
 ACTION_CHARS = 240
 """Of a command that is shown; the whole is in the report as JSON, and in the transcript."""
@@ -15,13 +11,7 @@ TIMELINE = 200
 """Entries that are shown."""
 
 
-def stamp(time: float | None) -> str:
-    if time is None:
-        return "-"
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def markdown(made: "IncidentReport") -> str:
+def markdown(made: IncidentReport) -> str:
     parts = [
         f"# {made.incident}: {_plain(made.title)}",
         _head(made),
@@ -37,7 +27,7 @@ def markdown(made: "IncidentReport") -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _head(made: "IncidentReport") -> str:
+def _head(made: IncidentReport) -> str:
     took = "not over" if made.seconds is None else span(made.seconds)
     lasted = [("time to recover", took)] if made.state != "closed" else []
     rows = [
@@ -45,8 +35,8 @@ def _head(made: "IncidentReport") -> str:
         ("state", made.state),
         ("service", made.service or "-"),
         ("owner", made.owner or "-"),
-        ("from", stamp(made.opened)),
-        ("until", stamp(made.ended)),
+        ("from", utc_stamp(made.opened)),
+        ("until", utc_stamp(made.ended)),
         *lasted,
         ("affected", made.impact),
     ]
@@ -55,7 +45,7 @@ def _head(made: "IncidentReport") -> str:
     )
 
 
-def _cause(made: "IncidentReport") -> str:
+def _cause(made: IncidentReport) -> str:
     if (found := made.diagnosis) is None:
         return "## Cause\n\nNobody has said what it was."
     meaning = CATEGORIES.get(found.category, "")
@@ -71,7 +61,7 @@ def _cause(made: "IncidentReport") -> str:
     return "\n".join(lines)
 
 
-def _evidence(made: "IncidentReport") -> str:
+def _evidence(made: IncidentReport) -> str:
     if not made.evidence:
         return ""
     lines = ["## Evidence", ""]
@@ -82,7 +72,7 @@ def _evidence(made: "IncidentReport") -> str:
     return "\n".join(lines)
 
 
-def _actions(made: "IncidentReport") -> str:
+def _actions(made: IncidentReport) -> str:
     if not made.actions:
         return "## Actions\n\nNothing was changed."
     return "\n".join(["## Actions", "", *(_action(one) for one in made.actions)])
@@ -95,27 +85,27 @@ def _short(command: str) -> str:
     return f"{command[: ACTION_CHARS // 3]} … {command[-(ACTION_CHARS * 2 // 3 - 3) :]}"
 
 
-def _action(one: "ReportedAction") -> str:
+def _action(one: ReportedAction) -> str:
     marks = "" if one.ok else "failed: "
     outcome = f" ({marks}{_plain(one.outcome)})" if one.outcome or marks else ""
     undo = f"; undo: {_plain(one.undo)}" if one.undo else ""
     return (
-        f"- {stamp(one.time)} {_code(_short(one.what))}{outcome}{undo} "
+        f"- {utc_stamp(one.time)} {_code(_short(one.what))}{outcome}{undo} "
         f"[session {one.session}, event {one.event}]"
     )
 
 
-def _needed(made: "IncidentReport") -> str:
+def _needed(made: IncidentReport) -> str:
     return f"## What people must do\n\n{_plain(made.needed)}" if made.needed else ""
 
 
-def _prevent(made: "IncidentReport") -> str:
+def _prevent(made: IncidentReport) -> str:
     lines = [f"- {_plain(one)}" for one in made.prevent]
     lines += [f"- the skill `{made.learned}` was written down"] if made.learned else []
     return "\n".join(["## What would prevent it", "", *lines]) if lines else ""
 
 
-def _believed(made: "IncidentReport") -> str:
+def _believed(made: IncidentReport) -> str:
     if not made.hypotheses:
         return ""
     lines = [
@@ -130,7 +120,7 @@ def _stands(believed: str, state: str) -> str:
     return "not pursued" if believed == "open" and state in {"resolved", "closed"} else believed
 
 
-def _timeline(made: "IncidentReport") -> str:
+def _timeline(made: IncidentReport) -> str:
     shown = [_entry(one) for one in made.timeline[:TIMELINE]]
     left = len(made.timeline) - len(shown)
     more = [f"- and {left} more"] if left else []
@@ -138,10 +128,10 @@ def _timeline(made: "IncidentReport") -> str:
 
 
 def _entry(entry: TimelineEntry) -> str:
-    return f"- {stamp(entry.time)} **{entry.kind}** {_plain(entry.text)}"
+    return f"- {utc_stamp(entry.time)} **{entry.kind}** {_plain(entry.text)}"
 
 
-def _work(made: "IncidentReport") -> str:
+def _work(made: IncidentReport) -> str:
     if not made.session:
         return ""
     cost = "unknown" if made.dollars is None else f"${made.dollars:.4f}"

@@ -12,8 +12,8 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.incidents import Diagnosis, Hypothesis, Incident, TimelineEntry
 from hermes_agent.core.journal import Journal
+from hermes_agent.core.text.format import utc_stamp
 from hermes_agent.incidents.backend import IncidentBackend
-from hermes_agent.incidents.reports.markdown import stamp
 from hermes_agent.incidents.response.evidence import EvidenceCall, IncidentTranscript, transcript
 
 OUTCOME_CHARS = 200
@@ -161,9 +161,9 @@ async def _work(journal: Journal, incident: Incident, results: Path) -> _Work:
 
 def _impact(incident: Incident) -> str:
     hit = [name for name in dict.fromkeys([incident.service, *incident.related]) if name]
-    end = f"until {stamp(incident.ended)}" if incident.ended is not None else "and still is"
+    end = f"until {utc_stamp(incident.ended)}" if incident.ended is not None else "and still is"
     count = f"{incident.signals} signal{'s' if incident.signals != 1 else ''}"
-    return f"{', '.join(hit) or 'unknown'}, from {stamp(incident.opened)} {end} ({count})"
+    return f"{', '.join(hit) or 'unknown'}, from {utc_stamp(incident.opened)} {end} ({count})"
 
 
 def _pointers(incident: Incident, seen: IncidentTranscript) -> tuple[Pointer, ...]:

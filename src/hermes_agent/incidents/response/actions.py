@@ -22,8 +22,8 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.skills import Check, Expectation
-from hermes_agent.core.tool_services import Provenance
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Provenance
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.notification_sinks import closed_text, resolved_text, span
 from hermes_agent.incidents.response.assistance import Assistance

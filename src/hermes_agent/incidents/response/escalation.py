@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
-from hermes_agent.core.tool_services import Provenance
+from hermes_agent.core.tools import Provenance
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.notification_sinks import escalated_text
 

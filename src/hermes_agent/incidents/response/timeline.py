@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import OPEN, EntryKind
-from hermes_agent.core.tool_services import DELEGATE
+from hermes_agent.core.tools import DELEGATE
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.evidence import CHILDREN, EvidenceCall, calls_of
 

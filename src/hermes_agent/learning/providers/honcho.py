@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers import Said
+from hermes_agent.learning.providers.base import Said
 from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, on_one_line
 
 PUBLIC = "https://api.honcho.dev"

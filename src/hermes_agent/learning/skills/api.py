@@ -3,7 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,9 +11,7 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import SessionMessage
 from hermes_agent.host.context import RuntimeContext
-
-if TYPE_CHECKING:
-    from hermes_agent.learning.service import Learning
+from hermes_agent.learning.knowledge import Knowledge
 
 SOURCE = "runbook"
 EVERY = 100_000
@@ -21,15 +19,15 @@ EVERY = 100_000
 
 
 class SkillsApi:
-    def __init__(self, context: RuntimeContext, sessions: Sessions, learning: "Learning") -> None:
+    def __init__(self, context: RuntimeContext, sessions: Sessions, knowledge: Knowledge) -> None:
         self._context = context
         self._sessions = sessions
-        self._learning = learning
+        self._knowledge = knowledge
 
     async def listed(self) -> list[dict[str, Any]]:
         """Every skill, a row each."""
-        book, knowledge = self._learning.book, self._context.store.knowledge
-        await self._learning.sync()
+        book, knowledge = self._knowledge.book, self._context.store.knowledge
+        await self._knowledge.sync()
         uses = Counter(one.skill for one in await knowledge.uses(limit=EVERY) if one.opened)
         known = book.known()
         return [
@@ -50,7 +48,7 @@ class SkillsApi:
         ]
 
     async def described(self, name: str) -> dict[str, Any]:
-        page = await self._learning.book.facts(name)
+        page = await self._knowledge.book.facts(name)
         main = next((path for path in page.files if path.lower() == "skill.md"), "")
         return {
             "record": page.record,
@@ -67,7 +65,7 @@ class SkillsApi:
 
     async def problems(self, name: str, files: Mapping[str, str]) -> Sequence[Any]:
         if not files:
-            return (await self._learning.book.facts(name)).problems
+            return (await self._knowledge.book.facts(name)).problems
         from hermes_agent.learning.skills.file import problems
 
         return problems({path: text.encode() for path, text in files.items()}, name)
@@ -88,7 +86,7 @@ class SkillsApi:
         session and the key of the message. Also for a job or a signal to call."""
         from hermes_agent.models.runbook import OPENING
 
-        found = await self._learning.book.open(name, arguments, run=True)
+        found = await self._knowledge.book.open(name, arguments, run=True)
         record = await self._context.store.knowledge.skill(name)
         if record.state == "candidate" and not anyway:
             raise UsageError(

@@ -11,7 +11,7 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import Author, KnowledgeStore, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
-from hermes_agent.core.tool_services import OpenedSkill
+from hermes_agent.core.tools import OpenedSkill
 from hermes_agent.learning.skills import rendering
 from hermes_agent.learning.skills.file import SkillProblem, SkillText, parse, problems
 from hermes_agent.learning.skills.folder import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.tool_services import Snippet
+from hermes_agent.core.tools import Snippet
 from hermes_agent.learning.skills.frontmatter import FrontmatterError
 from hermes_agent.learning.skills.placeholders import NAME, PLACEHOLDER, within
 

@@ -8,9 +8,9 @@ from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from hermes_agent import __version__
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.timeouts import awake
+from hermes_agent.core.version import __version__
 from hermes_agent.models.shared import sensible_pause
 
 if TYPE_CHECKING:

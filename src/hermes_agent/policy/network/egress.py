@@ -12,7 +12,7 @@ import httpcore
 import httpx
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import EgressCheck
+from hermes_agent.core.tools import EgressCheck
 from hermes_agent.policy.patterns.addresses import address_of, classify, plain
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]

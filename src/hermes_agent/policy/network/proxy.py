@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.timeouts import awake
-from hermes_agent.core.tool_services import EgressCheck
+from hermes_agent.core.tools import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, checked, resolve
 from hermes_agent.policy.patterns.addresses import plain
 

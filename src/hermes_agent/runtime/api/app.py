@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from hermes_agent import __version__
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
     HermesError,
@@ -20,6 +19,7 @@ from hermes_agent.core.errors import (
 )
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.records import CostKey, SearchFilter, Session, SessionMessage
+from hermes_agent.core.version import __version__
 from hermes_agent.host.responses import body_of, guarded, reply
 from hermes_agent.incidents.drift.routes import DriftApi
 from hermes_agent.incidents.routes import IncidentApi
@@ -134,7 +134,7 @@ class LocalApi:
             *LearningApi(runtime.context, runtime.learning).table(),
             *IncidentApi(runtime.context, runtime.sessions, runtime.incidents).table(),
             *DriftApi(runtime.context, runtime.shells, runtime.learning).table(),
-            *JobApi(runtime.context, runtime.sessions, runtime.jobs).table(),
+            *JobApi(runtime.context, runtime.sessions, runtime.job_service).table(),
             *self._runtime.services.table(),
         )
         return [

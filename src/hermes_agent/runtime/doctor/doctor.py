@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent import __version__
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.version import __version__
 from hermes_agent.host import inspect, paths
 from hermes_agent.host.config import load_settings
 from hermes_agent.host.home import Home

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.core.tool_services import (
+from hermes_agent.core.tools import (
     Call,
     EgressCheck,
     IncidentActions,
@@ -29,7 +29,8 @@ from hermes_agent.runtime.tools.session_resources import SessionResources
 
 if TYPE_CHECKING:
     from hermes_agent.agent.authored_tools.service import AuthoredTools
-    from hermes_agent.core.tools import Tool, ToolResult
+    from hermes_agent.core.tool_results import ToolResult
+    from hermes_agent.core.tools import Tool
     from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
     from hermes_agent.tools.mcp.provider import Servers
 

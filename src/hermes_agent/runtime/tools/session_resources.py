@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.tool_services import AsyncCloseable, Closable, ResourceCache
+from hermes_agent.core.tools import AsyncCloseable, Closable, ResourceCache
 
 log = logging.getLogger("hermes.keeps")
 

@@ -11,13 +11,15 @@ from hermes_agent.core.gateway import person_of
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.records import Session
-from hermes_agent.core.tool_services import EgressCheck, IncidentActions, ToolServices
+from hermes_agent.core.tools import EgressCheck, IncidentActions, ToolServices
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.policy_gates import GateFactory
 from hermes_agent.host.terminal_pool import TerminalPool
 from hermes_agent.incidents.service import IncidentService
 from hermes_agent.jobs.scheduler import JobScheduler
+from hermes_agent.jobs.service import JobService
+from hermes_agent.jobs.tool_backend import JobTool
 from hermes_agent.learning.service import Learning
 from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
@@ -83,6 +85,7 @@ class SessionCapabilities:
         learning: Learning,
         incidents: IncidentService,
         jobs: JobScheduler,
+        job_service: JobService,
         outbound: OutboundMessages,
     ) -> None:
         self._context = context
@@ -91,6 +94,7 @@ class SessionCapabilities:
         self._learning = learning
         self._incidents = incidents
         self._jobs = jobs
+        self._job_service = job_service
         self._outbound = outbound
 
     def services(self, session: Session) -> ToolServices:
@@ -99,7 +103,7 @@ class SessionCapabilities:
             self._subagents,
             self._learning.lent(session),
             self._incident_actions(session),
-            self._jobs.lent(session),
+            JobTool(self._context, self._job_service, session),
             SessionMessenger(self._context, self._outbound, session),
         )
 

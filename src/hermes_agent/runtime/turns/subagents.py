@@ -12,7 +12,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import ChildLimits, Session, SessionMessage
-from hermes_agent.core.tool_services import SubagentResult, SubagentTask
+from hermes_agent.core.tools import SubagentResult, SubagentTask
 from hermes_agent.host.context import RuntimeContext
 
 log = logging.getLogger("hermes.family")

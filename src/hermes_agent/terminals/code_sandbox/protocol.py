@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tool_services import Call, SandboxLimits
-from hermes_agent.core.tools import ToolResult, failed, failure
+from hermes_agent.core.tool_results import ToolResult, failed, failure
+from hermes_agent.core.tools import Call, SandboxLimits
 from hermes_agent.terminals.code_sandbox.guest import AT_ONCE, FRAME, FRAME_BYTES
 from hermes_agent.terminals.sandbox.process import SandboxProcess
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import Limits, SandboxPlace
-from hermes_agent.core.tool_services import Call, SandboxLimits, SandboxResult
+from hermes_agent.core.tools import Call, SandboxLimits, SandboxResult
 from hermes_agent.terminals.code_sandbox import mounts
 from hermes_agent.terminals.code_sandbox.guest import TROUBLE_CHARS
 from hermes_agent.terminals.code_sandbox.protocol import SandboxConnection

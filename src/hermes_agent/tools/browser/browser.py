@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import BrowserSettings
 from hermes_agent.core.timeouts import awake
-from hermes_agent.core.tool_services import EgressCheck, Proxy
+from hermes_agent.core.tools import EgressCheck, Proxy
 from hermes_agent.tools.browser.devtools.connection import (
     GONE,
     BrowserGone,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from hermes_agent.core.tool_services import EgressCheck
+from hermes_agent.core.tools import EgressCheck
 from hermes_agent.tools.browser.tab import Tab
 
 

@@ -10,7 +10,8 @@ import msgspec
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import RecoveryResult, ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 from hermes_agent.tools.browser import actions, navigation
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.devtools.connection import SessionLost

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tool_services import ToolListing
+from hermes_agent.core.tools import ToolListing
 from hermes_agent.tools.mcp.catalogue_cache import (
     GET_PROMPT,
     READ_RESOURCE,

@@ -22,8 +22,8 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
-from hermes_agent import __version__
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
+from hermes_agent.core.version import __version__
 from hermes_agent.tools.mcp.catalogue_cache import ServerFacts, first_line
 from hermes_agent.tools.mcp.context import NotDone
 from hermes_agent.tools.mcp.errors import cause, lost, on_the_way, refused, silent, wrong

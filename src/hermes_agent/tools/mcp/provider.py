@@ -9,8 +9,7 @@ from pathlib import Path
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tool_services import ToolListing
-from hermes_agent.core.tools import Tool
+from hermes_agent.core.tools import Tool, ToolListing
 from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache, ServerFacts, first_line
 from hermes_agent.tools.mcp.catalogue_index import Index
 from hermes_agent.tools.mcp.connection_pool import McpConnectionPool

@@ -11,7 +11,7 @@ import msgspec
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.mcp.catalogue_cache import first_line
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import Tool, ToolContext, ToolResult
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.tools.mcp.catalogue_cache import (
     GET_PROMPT,
     READ_RESOURCE,

@@ -9,7 +9,8 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.web.documents.cache import SECONDS, Page, Pages, broken, passages
 from hermes_agent.tools.web.documents.types import image_type, kind_of
 

@@ -8,7 +8,8 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.web.engines.results import SearchHit
 from hermes_agent.tools.web.engines.table import ENGINES, KEYS, Query
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from hermes_agent.cli.actions import add_action
 from hermes_agent.cli.actions import runtime as started
 from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.manage.gateway.test import tested
 from hermes_agent.cli.output.formatting import print_json, stamp, sure, table
 from hermes_agent.cli.output.turn_printer import one_line
-from hermes_agent.core.text.terminal import clean
 
 Row = dict[str, Any]
 
@@ -121,21 +121,6 @@ def left_hint(name: str) -> str:
 
 def _test(options: argparse.Namespace) -> int:
     return tested(options.channel, json=options.json)
-
-
-def tested(channel: str, *, json: bool) -> int:
-    """Try a channel for real; 1 when it is not proven to hear."""
-    told = started().post(f"/v1/gateway/{quote(channel, safe='')}/test")
-    if json:
-        print_json(told)
-    elif told["proven_now"]:
-        proves = "what is sent to it arrives" if told["proof"] == "round-trip" else "it answers"
-        print(f"{channel}: proven just now: {proves}")
-    else:
-        print(f"{channel}: not proven: {clean(str(told['error']))}")
-        hint = told.get("hint") or "it is begun again by itself; `hermes logs` may say more"
-        print(f"hint: {clean(str(hint))}")
-    return 0 if told["proven_now"] else 1
 
 
 def _pair(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from hermes_agent.cli.manage.gateway.command import tested
+from hermes_agent.cli.manage.gateway.test import tested
 from hermes_agent.cli.output.formatting import print_json, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.root import Settings

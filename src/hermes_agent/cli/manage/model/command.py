@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.arguments import absolute_model, effort_option, json_option, positive
 from hermes_agent.cli.manage.model.facts import price_of, state_of, window
+from hermes_agent.cli.manage.model.registry import home_and_settings, open_models
 from hermes_agent.cli.output.formatting import dollars, print_json, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
@@ -124,21 +125,6 @@ def _meant(word: str) -> str:
 
     near = get_close_matches(word, [name for name in TAKES if name.islower()], 1)
     return f"did you mean `hermes model {near[0]}`? " if near else ""
-
-
-def home_and_settings() -> tuple[Path, "Settings"]:
-    from hermes_agent.host.config import load_settings
-    from hermes_agent.host.paths import find_home
-
-    home = Path(find_home(os.environ))
-    return home, load_settings(home / "config.yaml", os.environ)
-
-
-def open_models(home: Path, settings: "Settings") -> "ModelRegistry":
-    from hermes_agent.models.registry import ModelRegistry
-    from hermes_agent.policy.secrets import Secrets
-
-    return ModelRegistry(settings.models, Secrets(os.environ, home).beside(os.environ), home)
 
 
 # what answers
@@ -245,7 +231,7 @@ def _set(home: Path, setting: str, value: Any) -> None:
 def _choose_for_session(name: str, options: argparse.Namespace) -> int:
     from hermes_agent.cli.client.api import RuntimeClient, session_path
     from hermes_agent.cli.output.id_prefix import myself
-    from hermes_agent.cli.talk.sessions.command import find
+    from hermes_agent.cli.talk.sessions.text import find
 
     api = RuntimeClient()
     api.ensure()

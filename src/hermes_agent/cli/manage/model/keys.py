@@ -6,8 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.manage.model.command import home_and_settings, open_models
 from hermes_agent.cli.manage.model.facts import check_service
+from hermes_agent.cli.manage.model.registry import home_and_settings, open_models
 from hermes_agent.cli.output.formatting import print_json, table
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
@@ -118,7 +118,8 @@ def read_secret(prompt: str) -> str:
 def _login(name: str, options: argparse.Namespace) -> int:
     import asyncio
 
-    from hermes_agent.models.keys.oauth.device_flow import LoginContext, log_in, post_by_http
+    from hermes_agent.models.keys.oauth.device_flow import LoginContext, post_by_http
+    from hermes_agent.models.keys.oauth.login import log_in
     from hermes_agent.models.keys.oauth.table import LOGINS, login_of
     from hermes_agent.models.keys.oauth.tokens import save_token
 

@@ -9,8 +9,8 @@ from mcp.types import CallToolResult, ElicitResult, TextContent
 from hermes_agent.cli.client.stream import answer_typed
 from hermes_agent.cli.output.formatting import ago, dollars
 from hermes_agent.cli.output.transcript import messages
+from hermes_agent.cli.output.turn_outcome import collect
 from hermes_agent.cli.output.turn_printer import call_line, one_line, question_lines, route_said
-from hermes_agent.cli.talk.ask import collect
 from hermes_agent.core.errors import HermesError
 
 Event = dict[str, Any]

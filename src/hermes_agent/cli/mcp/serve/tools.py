@@ -15,7 +15,6 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import CallToolResult, ElicitResult, InputRequiredResult, ToolAnnotations
 
-from hermes_agent import __version__
 from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.client.follower import reach, send
 from hermes_agent.cli.mcp.serve.calls import McpContext, ServedCall, ServedCalls, hangs_up, whose
@@ -32,8 +31,9 @@ from hermes_agent.cli.mcp.serve.turn import ServedTurn, TurnCursor, answer
 from hermes_agent.cli.output.formatting import moment
 from hermes_agent.cli.output.transcript import markdown
 from hermes_agent.cli.output.turn_printer import question_lines
-from hermes_agent.cli.talk.sessions.command import found_text
+from hermes_agent.cli.talk.sessions.text import found_text
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.version import __version__
 
 INSTRUCTIONS = (
     "Hermes is an agent that works on this machine, with its files, programs and memory of past "

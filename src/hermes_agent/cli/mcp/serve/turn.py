@@ -21,8 +21,8 @@ from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.client.follower import TurnFollower, reach
 from hermes_agent.cli.mcp.serve.calls import McpContext, ServedCall, whose
 from hermes_agent.cli.mcp.serve.text import answer_of, form, steps_said, turn_told
+from hermes_agent.cli.output.turn_outcome import collect
 from hermes_agent.cli.output.turn_printer import one_line
-from hermes_agent.cli.talk.ask import collect
 from hermes_agent.core.errors import HermesError, NotFound
 
 Event = dict[str, Any]

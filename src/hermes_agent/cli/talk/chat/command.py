@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     api.ensure()
     session: dict[str, Any] | None = None
     if options.session:
-        from hermes_agent.cli.talk.sessions.command import find
+        from hermes_agent.cli.talk.sessions.text import find
 
         session = find(api, options.session)
     elif options.last:

@@ -16,7 +16,7 @@ from hermes_agent.cli.output.turn_printer import tokens_said
 from hermes_agent.cli.run.status import current_status, status_lines
 from hermes_agent.cli.talk.chat.session import ChatSession
 from hermes_agent.cli.talk.export import export
-from hermes_agent.cli.talk.sessions.command import found_text, sessions_text
+from hermes_agent.cli.talk.sessions.text import found_text, sessions_text
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -161,7 +161,7 @@ def _with_effort(effort: str) -> str:
 
 
 def _open_with(talk: ChatSession, name: str, effort: str) -> str:
-    from hermes_agent.cli.manage.model.command import home_and_settings, open_models
+    from hermes_agent.cli.manage.model.registry import home_and_settings, open_models
 
     models = open_models(*home_and_settings())
     full = models.resolve(absolute_model(name or talk.model))

@@ -10,8 +10,9 @@ from typing import Any
 
 from hermes_agent.cli.arguments import json_option, natural, positive, session_name
 from hermes_agent.cli.client.api import RuntimeClient, session_path
-from hermes_agent.cli.output.formatting import ago, dollars, moment, print_json, stamp, sure, table
+from hermes_agent.cli.output.formatting import dollars, moment, print_json, sure
 from hermes_agent.cli.output.turn_printer import one_line, tokens_said
+from hermes_agent.cli.talk.sessions.text import find, found_text, sessions_text
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -77,11 +78,6 @@ def run(options: argparse.Namespace) -> int:
     return int(options.act(api, options) or 0)
 
 
-def find(api: RuntimeClient, reference: str) -> dict[str, Any]:
-    found: dict[str, Any] = api.get(session_path(reference))
-    return found
-
-
 def _list(api: RuntimeClient, options: argparse.Namespace) -> None:
     # Children are in the tree; here they would push what people said out of sight.
     rows = api.get(f"/v1/sessions?parent=&limit={options.limit}")
@@ -89,17 +85,6 @@ def _list(api: RuntimeClient, options: argparse.Namespace) -> None:
         print_json(rows)
     else:
         print(sessions_text(rows, time.time()))
-
-
-def sessions_text(rows: list[dict[str, Any]], now: float) -> str:
-    if not rows:
-        return 'no sessions yet\nhint: hermes ask "…" or `hermes chat` opens one'
-    cells = [
-        (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
-         dollars(row["cost"]), one_line(row["model"]), one_line(row["name"] or row["title"], 60))
-        for row in rows
-    ]  # fmt: skip
-    return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
 
 
 def _tree(api: RuntimeClient, options: argparse.Namespace) -> None:
@@ -152,17 +137,6 @@ def _search(api: RuntimeClient, options: argparse.Namespace) -> None:
         print_json(rows)
     else:
         print(found_text(rows))
-
-
-def found_text(rows: list[dict[str, Any]]) -> str:
-    lines = []
-    for row in rows:
-        who = one_line(f"{row['role']} {row['tool']}")
-        title = f"  {one_line(row['title'], 50)}" if row["title"] else ""
-        lines.append(f"{row['session']} {stamp(row['time'])} {who}{title}")
-        lines.append(f"    {one_line(row['snippet'], 200)}")
-        lines += [f"    · {near['role']}: {one_line(near['text'])}" for near in row["around"]]
-    return "\n".join(lines) or "nothing found"
 
 
 def _resume(api: RuntimeClient, options: argparse.Namespace) -> int:

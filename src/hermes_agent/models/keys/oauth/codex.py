@@ -15,7 +15,7 @@ from hermes_agent.models.keys.oauth.device_flow import (
     text,
     token_of,
 )
-from hermes_agent.models.keys.oauth.tokens import Token
+from hermes_agent.models.keys.oauth.token import Token
 
 _JSON = {"content-type": "application/json", "accept": "application/json"}
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}

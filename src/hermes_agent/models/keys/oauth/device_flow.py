@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.services import DeviceLogin
-from hermes_agent.models.keys.oauth.tokens import Token
+from hermes_agent.models.keys.oauth.token import Token
 from hermes_agent.models.wires.http import HttpConnection
 
 INTERVAL = 5.0
@@ -56,12 +56,8 @@ async def post_by_http(url: str, body: bytes, headers: Mapping[str, str]) -> tup
         await wire.close()
 
 
-async def log_in(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
+async def log_in_by_device(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
     """Show a code and wait until the user has confirmed it. Cancel it to give up."""
-    if login.flow == "codex":
-        from hermes_agent.models.keys.oauth.codex import log_in_codex
-
-        return await log_in_codex(name, login, signing)
     asked = {"client_id": login.client} | ({"scope": login.scope} if login.scope else {})
     proof = {}
     if login.proof:

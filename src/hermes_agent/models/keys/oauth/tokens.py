@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.pseudonyms import credentials_file, private_folder, write_private
 from hermes_agent.core.settings.services import DeviceLogin
+from hermes_agent.models.keys.oauth.token import Token
 from hermes_agent.models.keys.validation import Learn, checked
 from hermes_agent.models.wires.base import Credential
 
@@ -21,22 +21,6 @@ EARLY_SECONDS = 120.0
 """A token is renewed so long before it expires: a reply may stream for a while."""
 _LOCK_SECONDS = 90.0
 _LOCK_PAUSE = 0.05
-
-
-class Token(Struct, frozen=True):
-    """What a login gave. Never shown."""
-
-    access: str
-    refresh: str = ""
-    expires: float = 0.0
-    """When, in seconds since the epoch; 0 when the service does not say."""
-    account: str = ""
-    """Whose it is, where requests must say so."""
-
-    def __repr__(self) -> str:
-        return f"Token(expires={self.expires:.0f})"
-
-    __str__ = __repr__
 
 
 def stored_token(home: Path, name: str) -> Token | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hermes_agent.core.messages import Media
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.tab import Tab
 
