@@ -2,11 +2,12 @@
 
 from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell.interpreter.collector import MAX_ACTS
-from hermes_agent.policy.shell.interpreter.command import run_simple
+from hermes_agent.policy.shell.interpreter.command import dispatch, run_simple
 from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter
 from hermes_agent.policy.shell.interpreter.state import ShellContext, State
 from hermes_agent.policy.shell.parser.commands import ShellParser
 from hermes_agent.policy.shell.parser.syntax import UnreadableShell
+from hermes_agent.policy.shell.programs.lookup import is_known
 
 __all__ = ["read"]
 
@@ -22,7 +23,7 @@ def read(text: str, *, folder: str, home: str = "~") -> tuple[Operation, ...]:
         return (_unknown(text, "too long to be read"),)
     if not _ODD.isdisjoint(text) or not _encodes(text):
         return (_unknown(text, "signs that no shell text has"),)
-    walk = ShellInterpreter(run_simple)
+    walk = ShellInterpreter(run_simple, dispatch, is_known)
     state = State((folder if folder.startswith("/") else None,), home)
     try:
         script = ShellParser(text, walk.budget).whole()

@@ -2,17 +2,14 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell.interpreter.collector import places_of
 from hermes_agent.policy.shell.interpreter.expand import hides_code
 from hermes_agent.policy.shell.interpreter.output import echoed, formatted
+from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, absolute
 
-if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
-
-Builtin = Callable[["SimpleCommandRun", list[ExpandedWord]], str | None]
+Builtin = Callable[[SimpleCommandRun, list[ExpandedWord]], str | None]
 
 _FLAG = re.compile(r"-[^-]|--[^-]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -27,7 +24,7 @@ _SAFE_SET_NAMES = frozenset(
 )  # fmt: skip
 
 
-def _note(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
+def _note(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     """The command itself, as a program without places of its own."""
     flags = [f.text for f in fields[1:] if _FLAG.match(f.text) and not f.dynamic]
     places, hosts = run.redirected.take()
@@ -36,28 +33,28 @@ def _note(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
     )
 
 
-def _plain(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
+def _plain(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     _note(run, fields)
     _check_names(run, fields)
 
 
-def _silent(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
+def _silent(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
     return ""
 
 
-def _check_names(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
+def _check_names(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     """Names and numbers in which bash would run code."""
     if any(hides_code(field.text) for field in fields[1:]):
         run.unknown(fields[0].text, "a name with code in it", fields[0].text)
 
 
-def _echo(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _echo(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     return echoed(fields[1:], bash=run.around.bash)
 
 
-def _printf(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _printf(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     if len(fields) > 2 and fields[1].text.startswith("-v"):
         _check_names(run, fields)
@@ -67,7 +64,7 @@ def _printf(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
     return formatted(fields[1:])
 
 
-def _eval(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _eval(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     words = fields[1:]
     if words and words[0].text == "--":
         words = words[1:]
@@ -79,7 +76,7 @@ def _eval(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
     return run.walk.text(text, run.state, run.around)
 
 
-def _source(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _source(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     words = [field for field in fields[1:] if field.text != "--"]
     stdin = run.around.stdin
     text = words[0].content if words else None
@@ -100,7 +97,7 @@ def _source(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
 _BETWEEN = frozenset({"DEBUG", "ERR", "RETURN", "SIGDEBUG", "SIGERR", "SIGRETURN"})
 
 
-def _trap(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
+def _trap(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     _note(run, fields)
     words = fields[1:]
     if words and words[0].text == "--":
@@ -115,9 +112,7 @@ def _trap(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
         run.unknown(words[0].text, "it would run between later commands", "trap")
 
 
-def _alias(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
-    from hermes_agent.policy.shell.programs.lookup import is_known  # it knows this module
-
+def _alias(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     _note(run, fields)
     for field in fields[1:]:
         _, equals, value = field.text.partition("=")
@@ -125,12 +120,12 @@ def _alias(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
             run.unknown(field.text, "what the alias stands for is not known", "alias")
         elif equals:
             run.walk.text(value, run.state.later(), run.around)
-            if is_known(field.text.partition("=")[0]):
+            if run.walk.is_known(field.text.partition("=")[0]):
                 reason = "later commands would run it in place of a program"
                 run.unknown(field.text, reason, "alias")
 
 
-def _cd(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
+def _cd(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     words = [f for f in fields[1:] if f.dynamic or not re.fullmatch(r"-[LPe@n]*|--", f.text)]
     previous = any(f.text == "-" for f in fields[1:])
     state = run.state
@@ -150,13 +145,13 @@ def _cd(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
     return ""
 
 
-def _popd(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
+def _popd(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
     run.state.folders = (None,)
     return ""
 
 
-def _set(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _set(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     words = fields[1:]
     while words:
@@ -179,14 +174,14 @@ def _set(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
     return "" if len(fields) > 1 else None
 
 
-def _shift(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
+def _shift(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
     given = run.state.positional
     run.state.positional = given[1:] if given and len(fields) == 1 else None
     return ""
 
 
-def _declare(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _declare(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     _check_names(run, fields)
     inner = fields[0].text in {"local", "declare", "typeset"}
@@ -214,7 +209,7 @@ def _declare(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
     return "" if len(fields) > 1 else None
 
 
-def _read(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
+def _read(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
     _check_names(run, fields)
     for field in fields[1:]:
@@ -230,7 +225,7 @@ def _read(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
     return ""
 
 
-def _unset(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
+def _unset(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
     _check_names(run, fields)
     for field in fields[1:]:
@@ -242,7 +237,7 @@ def _unset(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
     return ""
 
 
-def _let(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
+def _let(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
     _check_names(run, fields)
     for field in fields[1:]:
@@ -251,7 +246,7 @@ def _let(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str:
     return ""
 
 
-def _command(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _command(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     words = fields[1:]
     while words and not words[0].dynamic and words[0].text.startswith("-"):
         option, words = words[0].text, words[1:]
@@ -265,7 +260,7 @@ def _command(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
     return run.inside().words(words, functions=False)
 
 
-def _exec(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _exec(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     words = fields[1:]
     while words and not words[0].dynamic and words[0].text.startswith("-"):
         option, words = words[0].text, words[1:]
@@ -282,7 +277,7 @@ def _exec(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
     return ""
 
 
-def _shopt(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _shopt(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     names = [f for f in fields[1:] if f.dynamic or not f.text.startswith("-")]
     changing = any(f.text.startswith("-") and set(f.text) & {"s", "u"} for f in fields[1:])
@@ -292,21 +287,21 @@ def _shopt(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
     return "" if changing else None
 
 
-def _odd(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
+def _odd(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     """Commands that can make the shell run anything."""
     _note(run, fields)
     if len(fields) > 1:
         run.unknown(" ".join(f.text for f in fields), "changes what the shell runs", fields[0].text)
 
 
-def _jobs(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> str | None:
+def _jobs(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     if len(fields) > 2 and fields[1].text == "-x":
         return run.inside().words(fields[2:])
     _note(run, fields)
     return None
 
 
-def _history(run: "SimpleCommandRun", fields: list[ExpandedWord]) -> None:
+def _history(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     """Shows what was run; with options it writes and reads files."""
     if any(field.text.startswith("-") or field.dynamic for field in fields[1:]):
         _odd(run, fields)

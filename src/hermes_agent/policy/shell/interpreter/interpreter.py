@@ -1,6 +1,7 @@
 """Follows a parsed text the way the shell would, over all branches, and notes what it does."""
 
 from collections.abc import Callable
+from typing import Any
 
 from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import OperationCollector, host_of, places_of
@@ -53,15 +54,20 @@ class Redirected:
 
 
 class ShellInterpreter:
-    """One reading of one text. `command.run_simple` is handed in to follow simple commands."""
+    """One reading of one text. What follows simple commands, what dispatches to programs, and what
+    knows their names is handed in."""
 
-    def __init__(self, simple: "RunSimple") -> None:
+    def __init__(
+        self, simple: "RunSimple", dispatch: "Dispatch", is_known: Callable[[str], bool]
+    ) -> None:
         self.note = OperationCollector()
         self.budget = ParseBudget()
         self.steps = 0
         self.depth = 0
         self.calling: list[Command] = []
         self.run_simple = simple
+        self.dispatch = dispatch
+        self.is_known = is_known
 
     def descend(self) -> None:
         self.depth += 1
@@ -143,9 +149,7 @@ class ShellInterpreter:
     def define(self, function: Function, state: State, around: ShellContext) -> None:
         """A body counts as run where it is defined: later commands may call it. One that is called
         like a program would make another thing of what a later command says."""
-        from hermes_agent.policy.shell.programs.lookup import is_known  # it knows this module
-
-        if is_known(function.name):
+        if self.is_known(function.name):
             reason = "later commands would run it in place of the program"
             self.note.unknown(f"{function.name}()", reason, around)
         state.assign("FUNCNAME", None)
@@ -294,6 +298,8 @@ class ShellInterpreter:
 
 
 RunSimple = Callable[[ShellInterpreter, Simple, State, ShellContext], str | None]
+Dispatch = Callable[[Any, list[ExpandedWord]], str | None]
+"""Follows the program of a `SimpleCommandRun`."""
 
 
 def leaves(command: Command) -> bool:

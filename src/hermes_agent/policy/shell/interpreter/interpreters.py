@@ -2,18 +2,15 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
+from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, State, Stdin
 
-if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
-
-Special = Callable[["SimpleCommandRun", str, list[ExpandedWord]], str | None]
+Special = Callable[[SimpleCommandRun, str, list[ExpandedWord]], str | None]
 
 _SHELL_FLAGS = re.compile(r"[-+][abefhiklmnprstuvxBCDEHPT]*")
 _SHELL_LONG = frozenset(
@@ -26,7 +23,7 @@ _STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def _note(
-    run: "SimpleCommandRun",
+    run: SimpleCommandRun,
     name: str,
     fields: list[ExpandedWord],
     places: list[PathAccess] | None = None,
@@ -38,21 +35,21 @@ def _note(
     )
 
 
-def _child(run: "SimpleCommandRun", name: str) -> "SimpleCommandRun":
+def _child(run: SimpleCommandRun, name: str) -> SimpleCommandRun:
     state = State(run.state.folders, run.state.home)
     inside = run.inside(name, state=state)
     inside.around = replace(inside.around, bash=name in {"bash", "rbash"})
     return inside
 
 
-def _follow(run: "SimpleCommandRun", name: str, text: str, stdin: Stdin | None) -> str | None:
+def _follow(run: SimpleCommandRun, name: str, text: str, stdin: Stdin | None) -> str | None:
     inside = _child(run, name)
     if name in _FOREIGN:
         run.unknown(text, f"{name} reads commands in its own way", name)
     return inside.walk.text(text, inside.state, inside.around.fed(stdin))
 
 
-def _shell(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _shell(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     words = fields[1:]
     command = stdin_text = False
     while words and not words[0].dynamic and words[0].text[:1] in {"-", "+"}:
@@ -87,7 +84,7 @@ def _shell(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> st
 
 
 def _command_text(
-    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
+    run: SimpleCommandRun, name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
 ) -> str | None:
     if not words or words[0].dynamic or words[0].glob:
         _note(run, name, fields)
@@ -101,7 +98,7 @@ def _command_text(
 
 
 def _script_file(
-    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
+    run: SimpleCommandRun, name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
 ) -> str | None:
     script = words[0]
     if script.text in _STDIN_FILES and run.around.stdin is not None:
@@ -116,7 +113,7 @@ def _script_file(
     return None
 
 
-def _python(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _python(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """Code is unknown; a file of code is a place that is read."""
     words = fields[1:]
     while words and not words[0].dynamic and words[0].text.startswith("-") and words[0].text != "-":
@@ -141,7 +138,7 @@ def _python(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> s
 
 
 def _interpret(
-    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
+    run: SimpleCommandRun, name: str, fields: list[ExpandedWord], words: list[ExpandedWord]
 ) -> None:
     """A file of code, or the input."""
     script = words[0] if words else None
@@ -155,7 +152,7 @@ def _interpret(
         run.unknown(script.text, f"what {name} is given to run is not known", name)
 
 
-def _coder(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _coder(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """Interpreters whose every option may be code."""
     words = fields[1:]
     if words and words[0].text in {"-v", "-V", "--version", "-h", "--help"} and len(words) == 1:

@@ -2,24 +2,22 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
+from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import UNSEEN, ExpandedWord, Stdin
-from hermes_agent.policy.shell.programs.call import ProgramCall, follow
+from hermes_agent.policy.shell.programs.call import ProgramCall
+from hermes_agent.policy.shell.programs.follow import follow
 from hermes_agent.policy.shell.programs.table import ProgramSpec, sort_words, spec
 
-if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
-
-Special = Callable[["SimpleCommandRun", str, list[ExpandedWord]], str | None]
+Special = Callable[[SimpleCommandRun, str, list[ExpandedWord]], str | None]
 
 
 def _note(
-    run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], own: Sequence[PathAccess] = (),
+    run: SimpleCommandRun, name: str, fields: list[ExpandedWord], own: Sequence[PathAccess] = (),
     flags: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
     places, hosts = run.redirected.take()
@@ -30,13 +28,13 @@ def _note(
     )
 
 
-def _inside(run: "SimpleCommandRun", name: str) -> "SimpleCommandRun":
+def _inside(run: SimpleCommandRun, name: str) -> SimpleCommandRun:
     state = run.state.copy()
     state.functions = {}
     return run.inside(name, state=state)
 
 
-def _env(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _env(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """Options, assignments, then a program."""
     found = spec(name) or ProgramSpec({})
     reading = sort_words(name, found, fields[1:])
@@ -65,7 +63,7 @@ def _env(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str 
     return inside.words(rest, functions=False)
 
 
-def _xargs(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _xargs(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """Words from the input behind the words that are given."""
     found = spec(name) or ProgramSpec({})
     reading = sort_words(name, found, fields[1:])
@@ -97,7 +95,7 @@ def _marked(field: ExpandedWord, mark: str) -> ExpandedWord:
     return ExpandedWord(field.text, dynamic=True, prefix=field.text.partition(mark)[0])
 
 
-def _parallel(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _parallel(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     _note(run, name, fields)
     run.unknown(" ".join(f.text for f in fields), "what parallel runs is put together", name)
     words = [field for field in fields[1:] if not field.text.startswith("-")]
@@ -128,7 +126,7 @@ _FIND_PLAIN = re.compile(
 )
 
 
-def _find(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _find(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """Folders, then tests and what to do with what is found."""
     roots: list[ExpandedWord] = []
     flags: list[str] = []
@@ -190,14 +188,14 @@ def _found(word: ExpandedWord, roots: list[ExpandedWord]) -> list[ExpandedWord]:
     return [ExpandedWord(root.text) for root in roots]
 
 
-def _busybox(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _busybox(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     if len(fields) < 2 or fields[1].text.startswith("-"):
         _note(run, name, fields)
         return None
     return _inside(run, name).plain(fields[1:]) if not fields[1].dynamic else run.words(fields[1:])
 
 
-def _tar(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _tar(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """`tar xzf file` is `tar -xzf file`."""
     words = fields[1:]
     if words and not words[0].dynamic and re.fullmatch(r"[A-Za-z]+", words[0].text):
@@ -228,7 +226,7 @@ def _tar(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str 
     return None
 
 
-def _ssh(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _ssh(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """Words behind the host are shell text there; without any, the input is."""
     found = spec(name) or ProgramSpec({})
     call = ProgramCall(run, name, fields, sort_words(name, found, fields[1:]))
@@ -245,7 +243,7 @@ def _ssh(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str 
     return None
 
 
-def _from_stdin(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def _from_stdin(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """at, batch, crontab: what they read will run."""
     found = spec(name) or ProgramSpec({})
     call = ProgramCall(run, name, fields, sort_words(name, found, fields[1:]))

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access
 from hermes_agent.policy.shell.interpreter.collector import host_of, remote_host
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
+from hermes_agent.policy.shell.programs.call import ProgramCall
 from hermes_agent.policy.shell.programs.embedded_languages import (
     awk_is_plain,
     sed_is_plain,
@@ -16,10 +16,7 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sql_verbs,
 )
 
-if TYPE_CHECKING:
-    from hermes_agent.policy.shell.programs.call import ProgramCall
-
-Role = Callable[["ProgramCall", ExpandedWord, str], None]
+Role = Callable[[ProgramCall, ExpandedWord, str], None]
 
 _GIT_CODE = re.compile(
     r"(?i)alias\.|core\.(?:alternaterefscommand|pager|editor|sshcommand|fsmonitor|hookspath|gitproxy|askpass|worktree)"
@@ -49,12 +46,12 @@ _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
 
-def apply(call: "ProgramCall", role: str, field: ExpandedWord, option: str) -> None:
+def apply(call: ProgramCall, role: str, field: ExpandedWord, option: str) -> None:
     if role != ".":
         ROLES[role](call, field, option)
 
 
-def go_on(call: "ProgramCall", words: list[ExpandedWord]) -> None:
+def go_on(call: ProgramCall, words: list[ExpandedWord]) -> None:
     """Run the words that stand behind a wrapper."""
     far = call.reading.spec.far
     inside = call.inside(far=far)
@@ -72,7 +69,7 @@ def go_on(call: "ProgramCall", words: list[ExpandedWord]) -> None:
         inside.words(words, functions=False)
 
 
-def _text(call: "ProgramCall", words: list[ExpandedWord], *, far: bool) -> None:
+def _text(call: ProgramCall, words: list[ExpandedWord], *, far: bool) -> None:
     """Words that are joined and read by a shell."""
     text = " ".join(word.text for word in words)
     if any(word.dynamic or word.glob for word in words):
@@ -85,19 +82,19 @@ def _text(call: "ProgramCall", words: list[ExpandedWord], *, far: bool) -> None:
 
 
 def _place(access: Access) -> Role:
-    def role(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+    def role(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         del option
         call.place(field, access)
 
     return role
 
 
-def _host(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _host(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     del option
     call.hosts.append(host_of(field))
 
 
-def _url(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _url(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A URL, `host:path`, or a path to read."""
     host = remote_host(field)
     if "::" in field.text and "[" not in field.text:
@@ -112,7 +109,7 @@ def _url(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
 
 
 def _remote(access: Access) -> Role:
-    def role(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+    def role(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         del option
         host = remote_host(field)
         if host is None:
@@ -126,7 +123,7 @@ def _remote(access: Access) -> Role:
 def _copy(access: Access) -> Role:
     """A path of this machine, or one in a container, pod or bucket."""
 
-    def role(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+    def role(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         del option
         if remote_host(field) is None:
             call.place(field, access)
@@ -134,32 +131,32 @@ def _copy(access: Access) -> Role:
     return role
 
 
-def _net_shell(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _net_shell(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A program that the other side of a connection feeds."""
     _unknown(call, field, option)
     call.shell(field)
 
 
-def _shell(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _shell(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     del option
     call.shell(field)
 
 
-def _far(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _far(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     del option
     call.shell(field, far=True)
 
 
-def _unknown(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _unknown(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     call.unknown(field, f"{call.name} {option} can run or change anything".replace("  ", " "))
 
 
-def _code(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _code(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     del option
     call.unknown(field, f"code for {call.name}")
 
 
-def _config(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _config(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`git -c key=value`: most settings name files, hosts or commands."""
     text = field.prefix if field.dynamic else field.text
     key, equals, _ = text.partition("=")
@@ -167,7 +164,7 @@ def _config(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         _unknown(call, field, option)
 
 
-def _ssh_option(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _ssh_option(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     text = field.prefix if field.dynamic else field.text
     host = _SSH_HOST.match(text)
     if _SSH_CODE.match(text) or not text:
@@ -176,7 +173,7 @@ def _ssh_option(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.hosts.append(host_of(ExpandedWord(host.group(1))))
 
 
-def _data(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _data(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """curl's data: `@file`, or `name=@file` and `name=<file` in a form."""
     text = field.prefix if field.dynamic else field.text
     found = re.match(r"(?:[^=@]*=)?[@<](.*)", text) if option in {"-F", "--form"} else None
@@ -188,7 +185,7 @@ def _data(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.place(ExpandedWord(text.partition("@")[2], field.dynamic), "read")
 
 
-def _mount(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _mount(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`-v /here:/there[:ro]` and `--mount type=bind,source=/here,…`."""
     text = field.prefix if field.dynamic else field.text
     if option == "--mount":
@@ -204,7 +201,7 @@ def _mount(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.place(ExpandedWord(here), "read" if kept else "write")
 
 
-def _dd(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _dd(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     del option
     text = field.prefix if field.dynamic else field.text
     key, _, value = text.partition("=")
@@ -215,19 +212,19 @@ def _dd(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.place(field, "write")
 
 
-def _sed(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _sed(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     del option
     if field.dynamic or field.glob or not sed_is_plain(field.text):
         call.unknown(field, "a sed program that may write or run something")
 
 
-def _awk(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _awk(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     del option
     if field.dynamic or field.glob or not awk_is_plain(field.text):
         call.unknown(field, "an awk program that may write or run something")
 
 
-def _sql(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _sql(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """What a database is told is what the program does: `select`, `drop`."""
     del option
     if field.dynamic or not sql_is_plain(field.text):
@@ -237,7 +234,7 @@ def _sql(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.reading.verb = " ".join(dict.fromkeys(verbs))
 
 
-def _database(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _database(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
     found = re.search(r"host(?:addr)?\s*=\s*(\S+)", field.text)
     if "=" in field.text and _DATABASE_ODD.search(field.text):
@@ -248,13 +245,13 @@ def _database(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.hosts.append(found.group(1))
 
 
-def _date(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _date(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`+format`, or a time to set the clock to."""
     if field.dynamic or not field.text.startswith("+"):
         _unknown(call, field, option)
 
 
-def _method(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _method(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A request is a GET anyway: to say so is no option that counts."""
     del field
     given = [value for name, _, value in call.reading.values if name == option]
@@ -262,13 +259,13 @@ def _method(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.reading.flags[:] = [flag for flag in call.reading.flags if flag != option]
 
 
-def _kind(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _kind(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """What kubectl gets: it could be secrets."""
     if field.dynamic or field.glob:
         _unknown(call, field, option)
 
 
-def _keyed(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _keyed(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`name=file,name=file`, or a file."""
     del option
     if field.dynamic:
@@ -278,7 +275,7 @@ def _keyed(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
             call.place(ExpandedWord(part.rpartition("=")[2]), "read")
 
 
-def _object_file(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _object_file(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A file, or `@file` with more words in it."""
     if field.text.startswith("@"):
         _unknown(call, field, option)
@@ -286,7 +283,7 @@ def _object_file(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.place(field, "read")
 
 
-def _pager_file(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _pager_file(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A file, or `+command`."""
     if field.text.startswith("+") and not re.fullmatch(r"\+(?:\d+|[gGF]|/[ -~]*)", field.text):
         _unknown(call, field, option)
@@ -294,20 +291,20 @@ def _pager_file(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.place(field, "read")
 
 
-def _page(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _page(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """The name of a manual page, or a file with one, which can name more files."""
     if "/" in field.text:
         _unknown(call, field, option)
 
 
-def _processes(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _processes(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """ps: letters with an `e` among them, or a format with `environ`, show environments."""
     letters = not set(field.text) - _PS_LETTERS and "e" in field.text
     if field.dynamic or (letters if not option else "environ" in field.text):
         call.reading.flags.append("e")
 
 
-def _entry(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _entry(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`docker run --entrypoint program image words…`."""
     del option
     words = call.reading.rest or []
@@ -317,7 +314,7 @@ def _entry(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         call.later.append(lambda: inside.words([field, *words], functions=False))
 
 
-def _web(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _web(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A URL with or without its scheme, and with any number of slashes; `@file` has many."""
     found = _WEB.match(field.text)
     if field.text.startswith("@"):
@@ -330,19 +327,19 @@ def _web(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
         _host(call, field, option)
 
 
-def _cookie(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _cookie(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """curl's `-b`: data when there is a `=` in it, else a file."""
     del option
     if field.dynamic or "=" not in field.text:
         call.place(field, "read")
 
 
-def _sysctl(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _sysctl(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     if "=" in field.text or field.dynamic:
         _unknown(call, field, option)
 
 
-def _git_remote(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _git_remote(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """The name of a remote, which the settings of the repository resolve, or an address."""
     if field.dynamic or ":" in field.text or "/" in field.text:
         if field.text.startswith("ext::"):
@@ -351,7 +348,7 @@ def _git_remote(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
             _url(call, field, option)
 
 
-def _git_setting(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _git_setting(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`git config key value`: some values are commands that git will run."""
     if field.dynamic or _GIT_CODE.match(field.text):
         reading = call.reading
@@ -360,7 +357,7 @@ def _git_setting(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
             _unknown(call, field, option)
 
 
-def _netcat(call: "ProgramCall", field: ExpandedWord, option: str) -> None:
+def _netcat(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A host or a port; socat's addresses can be anything."""
     text = field.prefix if field.dynamic else field.text
     if call.name == "socat":

@@ -1,19 +1,14 @@
 """A program with its words on the way from the table to acts."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
+from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
-from hermes_agent.policy.shell.programs import argument_roles
 from hermes_agent.policy.shell.programs.table import Reading
-
-if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
-
 
 _USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "mosh"})
 """Whose commands are read by the user's shell, which is bash; others use sh."""
@@ -23,7 +18,7 @@ class ProgramCall:
     """A program with its words while its roles are worked out."""
 
     def __init__(
-        self, run: "SimpleCommandRun", name: str, fields: list[ExpandedWord], reading: Reading
+        self, run: SimpleCommandRun, name: str, fields: list[ExpandedWord], reading: Reading
     ) -> None:
         self.run = run
         self.name = name
@@ -50,7 +45,7 @@ class ProgramCall:
         around = inside.around if self.name in _USER_SHELL else replace(inside.around, bash=False)
         self.later.append(lambda: inside.walk.text(text.text, inside.state, around))
 
-    def inside(self, *, far: bool = False) -> "SimpleCommandRun":
+    def inside(self, *, far: bool = False) -> SimpleCommandRun:
         """Where the commands run that the program starts."""
         state = self.run.state.copy()
         if far:
@@ -68,36 +63,3 @@ class ProgramCall:
             flags=self.reading.flags, places=[*self.places, *places], hosts=[*self.hosts, *hosts],
             options=self.reading.given,
         )  # fmt: skip
-
-
-def follow(call: ProgramCall) -> None:
-    """Work out the roles of the words, note the program, and go on with what it runs."""
-    reading = call.reading
-    found = reading.spec
-    for option, role, field in reading.values:
-        argument_roles.apply(call, role, field, option)
-    for role, field in reading.operands:
-        argument_roles.apply(call, role, field, "")
-    stdin = call.run.around.stdin
-    if (
-        found.input
-        and stdin is not None
-        and not any(r == found.input for _, r, _ in reading.values)
-    ):
-        text = ExpandedWord(stdin.text or "", dynamic=stdin.text is None)
-        argument_roles.apply(call, found.input, text, "<")
-    runs = reading.rest is not None and bool(reading.rest)
-    if runs and (reading.unlisted or reading.unsure):
-        words = " ".join([*reading.unlisted, *(field.text for field in reading.unsure)])
-        call.unknown(ExpandedWord(words), f"where the command of {call.name} starts")
-    elif reading.unlisted and found.closed:
-        words = " ".join(reading.unlisted)
-        call.unknown(ExpandedWord(words), f"not a known option of {call.name}")
-    elif reading.unsure and found.risky:
-        call.unknown(reading.unsure[0], f"may be an option of {call.name}")
-    if not (runs and found.bare and not call.places and not call.hosts):
-        call.note()
-    for step in call.later:
-        step()
-    if runs and reading.rest is not None:
-        argument_roles.go_on(call, reading.rest)

@@ -1,19 +1,17 @@
 """Finds out how to follow a program: by hand, by its line in the table, or not at all."""
 
-from typing import TYPE_CHECKING
-
+from hermes_agent.policy.shell.interpreter.builtins import BUILTINS
 from hermes_agent.policy.shell.interpreter.collector import loose_options
 from hermes_agent.policy.shell.interpreter.interpreters import INTERPRETERS
+from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.interpreter.wrappers import WRAPPERS
-from hermes_agent.policy.shell.programs.call import ProgramCall, follow
+from hermes_agent.policy.shell.programs.call import ProgramCall
+from hermes_agent.policy.shell.programs.follow import follow
 from hermes_agent.policy.shell.programs.table import Reading, sort_words, spec
 
-if TYPE_CHECKING:
-    from hermes_agent.policy.shell.interpreter.command import SimpleCommandRun
 
-
-def run_program(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> str | None:
+def run_program(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     """Note a program and follow what it runs; what it prints, when known."""
     special = WRAPPERS.get(name) or INTERPRETERS.get(name)
     if special is not None:
@@ -31,13 +29,11 @@ def run_program(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) 
 
 def is_known(name: str) -> bool:
     """Whether the shell or the table knows a command of this name."""
-    from hermes_agent.policy.shell.interpreter.builtins import BUILTINS
-
     known = name in BUILTINS or name in WRAPPERS or name in INTERPRETERS
     return known or spec(name) is not None
 
 
-def _unlisted(run: "SimpleCommandRun", name: str, fields: list[ExpandedWord]) -> None:
+def _unlisted(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> None:
     """A program that nobody described: what looks like a path is at least read."""
     reading = Reading(given=loose_options(fields[1:]))
     call = ProgramCall(run, name, fields, reading)
