@@ -1,5 +1,5 @@
 """A family of tasks that are alike, with learning and without: steps, time and tokens of the n-th
-task. The model is a script (tests/support/curve.py says what that can show)."""
+task. The model is a script (tests/support/learning_curve.py says what that can show)."""
 
 import asyncio
 import tempfile
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.table import Figure
-from tests.support.curve import Family, Task
+from tests.support.learning_curve import Family, Task
 
 TASKS = 8
 

@@ -11,7 +11,7 @@ from hypothesis import settings, strategies
 
 from tests.support.awake_loop import AwakeLoop
 from tests.support.daemons import in_user_namespace
-from tests.support.prefix import check_prefixes
+from tests.support.prompt_prefix import check_prefixes
 
 # The same examples every time, so that a change is what turns a test red;
 # HYPOTHESIS_PROFILE=explore looks for new ones.

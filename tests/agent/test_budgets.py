@@ -21,8 +21,8 @@ from hermes_agent.core.records import NewSession, SessionMessage, Turn
 from hermes_agent.core.settings.root import BudgetSettings, LoopSettings, Settings
 from hermes_agent.store.store import Store
 from tests.support.awake_loop import pass_time
-from tests.support.moved_time import MovedTime
-from tests.support.paid import LOOK, Paid, facts
+from tests.support.billing_model import LOOK, Paid, facts
+from tests.support.fake_time import MovedTime
 from tests.support.patience import PATIENCE
 from tests.support.turns import Bench, bench
 

@@ -227,7 +227,7 @@ async def test_a_resumed_request_has_the_very_bytes_the_first_would_have_had(
         worker = await b.worker()
         await worker.run()
         events = await b.store.events(b.session.id)
-        from tests.support.prefix import check_session
+        from tests.support.prompt_prefix import check_session
 
         prompt = await b.store.prompt(b.session.prompt)
         assert check_session(b.session.id, prompt, events) == 2

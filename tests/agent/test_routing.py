@@ -16,8 +16,8 @@ from hermes_agent.core.settings.root import LoopSettings, ModelSettings, Price, 
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.registry import ModelRegistry
+from tests.support.failing_models import Time
 from tests.support.openai_server import OpenAIServer
-from tests.support.routes import Time
 from tests.support.turns import bench
 
 STEPS = 20

@@ -21,8 +21,8 @@ from hermes_agent.core.tools import Tool
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.redaction.redactor import Redactor
 from tests.support.awake_loop import pass_time
+from tests.support.fake_time import MovedTime
 from tests.support.gates import Says
-from tests.support.moved_time import MovedTime
 from tests.support.turns import bench
 
 

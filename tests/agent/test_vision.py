@@ -14,7 +14,7 @@ from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.settings.root import BudgetSettings, Settings
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.store.store import Store
-from tests.support.paid import LOOK, Paid, facts
+from tests.support.billing_model import LOOK, Paid, facts
 from tests.support.turns import Bench, bench
 
 SHOT = Media("image/png", b"\x89PNG a screen with an error", "shot.png")

@@ -8,8 +8,8 @@ import pytest
 
 from hermes_agent.cli.talk.chat.view import ChatView
 from tests.support.cli import House
+from tests.support.model_service import ANSWER, served
 from tests.support.openai_server import OpenAIServer
-from tests.support.served import ANSWER, served
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import House
-from tests.support.pupils import skill_text
+from tests.support.learning_fixture import skill_text
 
 SCRIPT = """
 turns:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.cli import House
+from tests.support.model_service import ANSWER, COST, served
 from tests.support.openai_server import OpenAIServer
-from tests.support.served import ANSWER, COST, served
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hermes_agent.cli.work.drift.command import SCOPES, completed
 from hermes_agent.cli.work.drift.show import audit_text, finding_text, list_text
 from hermes_agent.incidents.drift.values import SCOPES as REAL_SCOPES
 from tests.support.cli import House
-from tests.support.drifting import declare
+from tests.support.drift_repositories import declare
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
 

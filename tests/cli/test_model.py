@@ -9,8 +9,8 @@ from hermes_agent.cli.arguments import STEPS
 from hermes_agent.core.messages import EFFORTS
 from tests.models.test_refresh import models_dev
 from tests.support.cli import House
+from tests.support.model_service import ANSWER, COST, served
 from tests.support.openai_server import OpenAIServer
-from tests.support.served import ANSWER, COST, served
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from tests.support.cli import PATIENCE, House, Pane, wait_until
+from tests.support.model_service import ANSWER, served
 from tests.support.oauth_server import OAuthServer
 from tests.support.openai_server import OpenAIServer
-from tests.support.served import ANSWER, served
 
 KEY = "sk-a-key-of-the-tests"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.agent.authored_tools.store import AuthoredToolStore
+from tests.support.authored_tools import ADD
 from tests.support.cli import House
-from tests.support.written import ADD
 
 CHANGED = ADD.replace("Sums", "More sums")
 

@@ -13,7 +13,7 @@ from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
 from tests.support.apptainer import apptainer_way
 from tests.support.cluster import kubernetes_way
 from tests.support.dockerd import docker_place
-from tests.support.fake_ways import daytona_way, e2b_way, hosted_place, modal_way
+from tests.support.fake_transports import daytona_way, e2b_way, hosted_place, modal_way
 from tests.support.podman import podman_place
 from tests.support.sandboxes import sandbox_place
 from tests.support.sshd import ssh_place

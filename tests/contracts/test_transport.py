@@ -10,10 +10,10 @@ import pytest
 
 from hermes_agent.terminals.transport import ByteStream
 from tests.support.apptainer import apptainer_way
-from tests.support.boxes import box_way
 from tests.support.cluster import kubernetes_way
 from tests.support.dockerd import docker_way
-from tests.support.fake_ways import daytona_way, e2b_way, modal_way
+from tests.support.drill_box import box_way
+from tests.support.fake_transports import daytona_way, e2b_way, modal_way
 from tests.support.podman import podman_way
 from tests.support.sandboxes import landlock_way, sandbox_way
 from tests.support.sshd import ssh_way

@@ -26,8 +26,8 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
+from tests.support.fake_time import until
 from tests.support.model_server import ModelServer, Raw
-from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Heard, WireUnderTest
 

@@ -12,7 +12,7 @@ import pytest
 from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, Event, Nursery, case, wait_until
-from tests.support.families import call, delegated, say, shell
+from tests.support.subagents import call, delegated, say, shell
 
 CHILDREN = 8
 NAMES = [f"child{number}" for number in range(1, CHILDREN + 1)]

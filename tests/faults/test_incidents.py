@@ -16,8 +16,8 @@ from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, wait_until
 from tests.faults.learner import Learners
-from tests.support.families import call, say, shell
-from tests.support.responses import SAW, act, prevention, resolve, script
+from tests.support.incident_fixture import SAW, act, prevention, resolve, script
+from tests.support.subagents import call, say, shell
 
 pytestmark = pytest.mark.timeout(600)
 

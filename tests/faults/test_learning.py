@@ -10,11 +10,11 @@ import pytest
 from hermes_agent.cli.client.api import RuntimeGone
 from tests.faults.harness import Case, Event, wait_until
 from tests.faults.learner import Learners
-from tests.support.curve import DESCRIPTION, FIX, SKILL
-from tests.support.curve import models as curve_models
-from tests.support.curve import skill_text as curve_text
-from tests.support.families import call, say
-from tests.support.pupils import skill_text
+from tests.support.learning_curve import DESCRIPTION, FIX, SKILL
+from tests.support.learning_curve import models as curve_models
+from tests.support.learning_curve import skill_text as curve_text
+from tests.support.learning_fixture import skill_text
+from tests.support.subagents import call, say
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError
-from tests.gateway.nursery import CHANNELS, FORGETFUL
+from tests.gateway.fork_server import CHANNELS, FORGETFUL
 from tests.support.loop_platform import LoopPlatform
 
 TOKEN = re.compile(r"<\w+-\d+-\d+>")
@@ -55,7 +55,7 @@ class Chaos:
         platform.forgetful.add(FORGETFUL)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "tests.gateway.nursery"],
+            [sys.executable, "-m", "tests.gateway.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from hermes_agent.core import events as ev
 from hermes_agent.gateway.approvals.routing import ASKED, NOBODY
-from tests.gateway.test_telling import asking, rule
-from tests.support.house import until
-from tests.support.pad import Room, room
+from tests.gateway.test_publisher import asking, rule
+from tests.support.fake_channel import Room, room
+from tests.support.runtime_fixture import until
 
 
 async def asks_in_group(r: Room) -> str:

@@ -15,7 +15,7 @@ from hermes_agent.gateway.supervision.connection import clean
 from hermes_agent.store.gateway import inbox
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
-from tests.support.moved_time import MovedTime, settled, until
+from tests.support.fake_time import MovedTime, settled, until
 from tests.support.patience import PATIENCE
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings.root import ApprovalSettings
 from hermes_agent.runtime.api.status import status as runtime_status
-from tests.gateway.test_telling import asking, rule
+from tests.gateway.test_publisher import asking, rule
 from tests.support.awake_loop import pass_time
-from tests.support.house import script, until
-from tests.support.moved_time import MovedTime
-from tests.support.pad import HELD, Room, room
+from tests.support.fake_channel import HELD, Room, room
+from tests.support.fake_time import MovedTime
+from tests.support.runtime_fixture import script, until
 
 
 async def begun(r: Room, *deliver: str, origin: str = "", **more: Any) -> Run:

@@ -16,9 +16,9 @@ from hermes_agent.gateway.supervision.connection import REFUSED_SECONDS, Channel
 from hermes_agent.gateway.supervision.health import Liveness, in_words
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
+from tests.support.fake_time import MovedTime, settled
 from tests.support.loop_channel import LoopChannel, make
 from tests.support.loop_platform import LoopPlatform
-from tests.support.moved_time import MovedTime, settled
 from tests.support.patience import PATIENCE
 
 INTERVAL = 60.0

@@ -13,8 +13,8 @@ from hermes_agent.gateway.channel import Manifest, SendError
 from hermes_agent.gateway.delivery.outbox import ATTEMPTS, Outbox
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
+from tests.support.fake_time import MovedTime, settled, until
 from tests.support.loop_channel import manifest
-from tests.support.moved_time import MovedTime, settled, until
 from tests.support.patience import PATIENCE
 
 HERE = Chat("loop", "here")

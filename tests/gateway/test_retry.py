@@ -7,8 +7,8 @@ from typing import Any
 from hermes_agent.core import events as ev
 from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.gateway.inbound.commands import AGAIN
-from tests.support.house import script
-from tests.support.pad import Room, room
+from tests.support.fake_channel import Room, room
+from tests.support.runtime_fixture import script
 
 
 def model(folder: Path, *turns: dict[str, Any]) -> str:

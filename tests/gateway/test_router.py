@@ -6,8 +6,8 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.gateway import Chat, Identity, InboundMessage, Person, person_of
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.access.identities import attributed, plain_name
-from tests.support.house import script
-from tests.support.pad import HELD, Room, room
+from tests.support.fake_channel import HELD, Room, room
+from tests.support.runtime_fixture import script
 
 
 async def taken(r: Room) -> list[str]:

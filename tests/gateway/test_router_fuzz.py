@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.supervision.connection import clean
-from tests.support.house import script
-from tests.support.pad import room
+from tests.support.fake_channel import room
+from tests.support.runtime_fixture import script
 
 ODD = st.text(st.characters(), max_size=30)
 TEXT = st.one_of(

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core import events as ev
-from tests.support.house import script
-from tests.support.pad import room
+from tests.support.fake_channel import room
+from tests.support.runtime_fixture import script
 
 
 def sending(folder: Path, *calls: dict[str, Any]) -> str:

@@ -14,10 +14,10 @@ from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.access.identities import IdentityResolver
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
-from tests.support.house import house
 from tests.support.patience import PATIENCE
 from tests.support.platforms.webhook import ALERT_TOKEN, TOKEN
 from tests.support.platforms.world import World, world
+from tests.support.runtime_fixture import house
 
 BODY = json.dumps({"sender": "cron", "data": {"body": "hello"}, "id": "1"}).encode()
 

@@ -14,7 +14,7 @@ from hermes_agent.incidents.response.candidates import (
     try_skills,
 )
 from hermes_agent.incidents.response.facts import ServiceFacts
-from tests.support.local_looks import local_look
+from tests.support.local_commands import local_look
 
 STEP = (RunStep("mend"),)
 CHAIN = {"shop": 0, "store": 1}

@@ -13,7 +13,7 @@ from hermes_agent.incidents.response.copies import (
     stored_copies,
     undo_script,
 )
-from tests.support.local_looks import local_look
+from tests.support.local_commands import local_look
 
 
 async def kept(paths: list[Path], number: int = 1) -> list[Copy]:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.support.cluster import cluster
-from tests.support.drifting import ShellLive, audited, declare, looked
+from tests.support.drift_repositories import ShellLive, audited, declare, looked
 
 pytestmark = pytest.mark.slow
 

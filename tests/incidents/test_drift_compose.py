@@ -11,7 +11,7 @@ import pytest
 
 from hermes_agent.incidents.drift.scopes.compose_file import resolved, services_of
 from tests.support.dockerd import asked, docker_engine
-from tests.support.drifting import ShellLive, audited, declare, looked
+from tests.support.drift_repositories import ShellLive, audited, declare, looked
 from tests.support.images import IMAGE
 
 SLEEP = ["sh", "-c", "sleep 300"]

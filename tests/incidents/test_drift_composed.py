@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.support.dockerd import docker_engine
-from tests.support.drifting import ShellLive, audited, declare, looked
+from tests.support.drift_repositories import ShellLive, audited, declare, looked
 from tests.support.images import IMAGE
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from hermes_agent.core.errors import UsageError
 from hermes_agent.incidents.drift.audit import AuditBaseline
 from hermes_agent.incidents.drift.patterns import learned_from
-from tests.support.drifting import ShellLive, audited, declare, git, looked
+from tests.support.drift_repositories import ShellLive, audited, declare, git, looked
 
 CONF = "listen = 80\nworkers = 4\n"
 

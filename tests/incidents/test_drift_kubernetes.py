@@ -14,7 +14,7 @@ from hermes_agent.incidents.drift.audit import AuditBaseline
 from hermes_agent.incidents.drift.cluster.fields import ABSENT, differences, same, written
 from hermes_agent.incidents.drift.patterns import learned_from
 from hermes_agent.incidents.drift.values import DriftFinding
-from tests.support.drifting import Cluster, ShellLive, audited, declare, looked
+from tests.support.drift_repositories import Cluster, ShellLive, audited, declare, looked
 
 WEB = {
     "apiVersion": "apps/v1",

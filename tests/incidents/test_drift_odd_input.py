@@ -19,7 +19,7 @@ from hermes_agent.incidents.drift.scopes.compose_file import resolved
 from hermes_agent.incidents.drift.scopes.packages import declared
 from hermes_agent.incidents.drift.scopes.unit_file import settings_of
 from hermes_agent.incidents.drift.values import Audit, DriftFinding, ScopeResult
-from tests.support.drifting import git
+from tests.support.drift_repositories import git
 
 LOGGED = st.lists(
     st.sampled_from([

@@ -5,7 +5,7 @@ from typing import Any
 
 from hermes_agent.incidents.drift.scopes.packages import declared
 from hermes_agent.incidents.drift.values import CommandAnswer
-from tests.support.drifting import ShellLive, audited, declare, looked
+from tests.support.drift_repositories import ShellLive, audited, declare, looked
 
 HISTORY = """\
 Start-Date: 2025-11-03  06:12:01

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.drifting import ShellLive, audited, declare, looked
-from tests.support.manager import Manager, manager
+from tests.support.drift_repositories import ShellLive, audited, declare, looked
+from tests.support.systemd import Manager, manager
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from hermes_agent.core.incidents import LogCursor
 from hermes_agent.incidents.monitoring.config import LogPattern
 from hermes_agent.incidents.monitoring.logs import MOST_BYTES, LogReader, fitting, read_on
 from tests.store.helpers import Clock
-from tests.support.watchers import Post, post
+from tests.support.incident_store import Post, post
 
 
 class Reader:

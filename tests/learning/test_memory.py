@@ -10,7 +10,7 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import NoteEdit
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.memory import Duplicate, Snapshot
-from tests.support.memories import a_memory
+from tests.support.memory_fixture import a_memory
 
 
 async def test_notes_are_shown_to_a_new_session_with_how_full_each_view_is(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hermes_agent.core.knowledge import NoteEdit
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory import files as memory_files
 from hermes_agent.learning.memory.files import ViewFiles, ViewState
-from tests.support.memories import a_memory
+from tests.support.memory_fixture import a_memory
 
 
 async def test_lines_added_changed_and_removed_by_hand_become_edits(tmp_path: Path) -> None:

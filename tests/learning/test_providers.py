@@ -16,8 +16,8 @@ from tests.support import fake_honcho, fake_mem0
 from tests.support.awake_loop import pass_time, stand_still
 from tests.support.fake_honcho import FakeHoncho
 from tests.support.fake_mem0 import FakeMem0
+from tests.support.fake_time import until
 from tests.support.model_server import Raw
-from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 
 JSON = {"content-type": "application/json"}

@@ -15,8 +15,15 @@ from hermes_agent.learning.review.reviewer import Reviewer
 from hermes_agent.learning.review.transcript import ReviewTranscript
 from hermes_agent.learning.review.triggers import Trigger
 from hermes_agent.learning.structured_output import NoBudget
-from tests.support.learned import Learned, Scripted, as_json, learned, skill_files, skill_text
-from tests.support.told import call, turn
+from tests.support.journal_events import call, turn
+from tests.support.learning_parts import (
+    Learned,
+    Scripted,
+    as_json,
+    learned,
+    skill_files,
+    skill_text,
+)
 
 SAID = "Restart the billing worker, please"
 TURN = ReviewTranscript(

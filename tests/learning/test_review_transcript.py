@@ -3,7 +3,7 @@
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.learning.review.transcript import ReviewTranscript, cut, evidence, shown
-from tests.support.told import call, recorded, turn
+from tests.support.journal_events import call, recorded, turn
 
 
 def one_turn(session: str = "s1", **more: object) -> ReviewTranscript:

@@ -17,7 +17,7 @@ from hermes_agent.learning.skills.runbook import load
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.path_resolvers import by_words, finish
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
-from tests.support.skillbooks import BUNDLED, skill_home
+from tests.support.skills import BUNDLED, skill_home
 
 SKILLS = sorted(folder.name for folder in BUNDLED.iterdir())
 CAUSES = sorted(set(CATEGORIES) - {"no-fault", "unknown"})

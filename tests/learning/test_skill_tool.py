@@ -12,8 +12,8 @@ from hermes_agent.learning.service import Learning
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 from hermes_agent.learning.tools import skill
 from hermes_agent.models.scripted import ScriptedModel
-from tests.support.families import answers, call, say, shell
-from tests.support.pupils import pupil, skill_text
+from tests.support.learning_fixture import pupil, skill_text
+from tests.support.subagents import answers, call, say, shell
 from tests.support.turns import bench
 
 ONLY_LS = skill_text("only-ls", "Lists.", "Look around.", allowed_tools="terminal(ls:*)")

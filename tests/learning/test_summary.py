@@ -2,8 +2,8 @@
 
 from hermes_agent.core import events as ev
 from hermes_agent.learning.review.summary import SUMMARY_CHARS, shortened, summarise
-from tests.support.learned import Scripted
-from tests.support.told import call, recorded, turn
+from tests.support.journal_events import call, recorded, turn
+from tests.support.learning_parts import Scripted
 
 EVENTS = turn("why is web-3 slow?", call("terminal", "load 40"), answer="A backup runs.")
 

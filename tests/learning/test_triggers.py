@@ -11,7 +11,7 @@ from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.core.skills import ActivatedSkill, Runbook, RunStep
 from hermes_agent.learning.review.triggers import outcome, outcome_after, worth
 from hermes_agent.models.scripted import ScriptedModel
-from tests.support.told import call, recorded, turn
+from tests.support.journal_events import call, recorded, turn
 from tests.support.turns import bench
 
 SETTINGS = LearningSettings(calls=3)

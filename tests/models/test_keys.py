@@ -25,7 +25,7 @@ from hermes_agent.models.keys.storage import forget_key, store_key
 from hermes_agent.models.wires.base import Credential
 from hermes_agent.policy.secrets import Secrets, parse
 from tests.support.awake_loop import pass_time, stand_still
-from tests.support.moved_time import until
+from tests.support.fake_time import until
 from tests.support.patience import PATIENCE
 
 SERVICE = ModelService(key_variables=("TEST_API_KEY", "TEST_KEY"))

@@ -9,8 +9,8 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Reply
 from tests.models.helpers import KEY, chat, chunks, reply, request
 from tests.support.awake_loop import pass_time
+from tests.support.fake_time import until
 from tests.support.model_server import Raw
-from tests.support.moved_time import until
 from tests.support.openai_server import FAILURES, OpenAIServer, text_chunk
 from tests.support.patience import PATIENCE
 

@@ -12,9 +12,9 @@ from hermes_agent.core.skills import Check
 from hermes_drills.compose import Case, compose, faults
 from hermes_drills.episode import Episode
 from hermes_drills.worlds import inits
-from tests.support.families import Line, call, say, shell
-from tests.support.house import until
-from tests.support.pupils import pupil
+from tests.support.learning_fixture import pupil
+from tests.support.runtime_fixture import until
+from tests.support.subagents import Line, call, say, shell
 
 HEAD = "Filesystem 1024-blocks Used Available Capacity Mounted on"
 OVER = {"resolved", "escalated", "closed"}

@@ -10,10 +10,7 @@ from msgspec.structs import replace
 from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import Signal, WatchedCheck
 from hermes_agent.core.skills import Check
-from tests.support.families import call, delegated, say, shell
-from tests.support.house import until
-from tests.support.patience import PATIENCE
-from tests.support.responses import (
+from tests.support.incident_fixture import (
     OVER,
     RUNBOOK,
     SAW,
@@ -23,6 +20,9 @@ from tests.support.responses import (
     resolve,
     response,
 )
+from tests.support.patience import PATIENCE
+from tests.support.runtime_fixture import until
+from tests.support.subagents import call, delegated, say, shell
 
 LOOK = shell("cat {work}/web.log")
 MEND = shell("touch {work}/web.up")

@@ -11,7 +11,7 @@ import pytest
 from hermes_agent.core.errors import Degraded
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.runtime.test_life import hermes
-from tests.support.drifting import declare
+from tests.support.drift_repositories import declare
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import BudgetSettings, DelegationSettings, UseSettings
 from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.store.store import Store
-from tests.support.families import (
+from tests.support.patience import PATIENCE
+from tests.support.runtime_fixture import House, house, until
+from tests.support.subagents import (
     answers,
     call,
     children,
@@ -24,8 +26,6 @@ from tests.support.families import (
     shell,
     told,
 )
-from tests.support.house import House, house, until
-from tests.support.patience import PATIENCE
 
 E = TypeVar("E", ev.QuestionAsked, ev.CallParked)
 

@@ -9,8 +9,8 @@ import pytest
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.incidents.drift.service import Drift, summary
-from tests.support.drifting import declare, git
-from tests.support.house import house
+from tests.support.drift_repositories import declare, git
+from tests.support.runtime_fixture import house
 from tests.support.sshd import shared
 
 CONF = "listen = 80\n"

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from hermes_agent.core import events as ev
-from tests.support.house import house
+from tests.support.runtime_fixture import house
 from tests.support.source import ROOT
 
 

@@ -13,8 +13,8 @@ from hermes_agent.jobs.planner import Outage, plan_due
 from tests.runtime.test_degraded import fill
 from tests.runtime.test_jobs import says
 from tests.store.helpers import opened
-from tests.support.house import until
 from tests.support.jobs import HOUR, MONDAY, Clock, Workplace, workplace
+from tests.support.runtime_fixture import until
 
 
 @pytest.fixture

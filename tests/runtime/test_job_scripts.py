@@ -12,8 +12,8 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.runtime.api.status import status as runtime_status
 from tests.runtime.test_jobs import says
-from tests.support.house import until
 from tests.support.jobs import Clock, RealClock, workplace
+from tests.support.runtime_fixture import until
 
 
 @pytest.mark.parametrize(

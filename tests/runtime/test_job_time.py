@@ -8,8 +8,8 @@ from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.tools import Tool
 from tests.runtime.test_jobs import begun, says, waits
 from tests.store.helpers import opened
-from tests.support.house import script, until
 from tests.support.jobs import DAY, HOUR, MONDAY, Clock, Workplace, workplace
+from tests.support.runtime_fixture import script, until
 
 
 async def alive(log: Path) -> int:

@@ -13,8 +13,8 @@ from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings.root import JobSettings, WatchSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.api.status import status as runtime_status
-from tests.support.house import script, until
 from tests.support.jobs import DAY, HOUR, MONDAY, Clock, Workplace, workplace
+from tests.support.runtime_fixture import script, until
 
 
 def says(folder: Path, *texts: str) -> str:

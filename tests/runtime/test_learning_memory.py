@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from tests.support.families import answers, call, children, delegated, say, shell
-from tests.support.pupils import Pupil, pupil
+from tests.support.learning_fixture import Pupil, pupil
+from tests.support.subagents import answers, call, children, delegated, say, shell
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

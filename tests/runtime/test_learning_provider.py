@@ -11,9 +11,9 @@ from hermes_agent.core.settings.root import MemorySettings, ModelSettings, Setti
 from hermes_agent.core.skills import RecallResult
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.fake_mem0 import KEY, FakeMem0
-from tests.support.families import answers, delegated, say
+from tests.support.learning_fixture import Clock, Pupil
 from tests.support.model_server import ModelServer, Raw, Received
-from tests.support.pupils import Clock, Pupil
+from tests.support.subagents import answers, delegated, say
 
 FACT = "our staging cluster is called kestrel"
 

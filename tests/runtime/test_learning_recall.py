@@ -5,8 +5,8 @@ from typing import Any
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
-from tests.support.families import answers, call, say, shell
-from tests.support.pupils import Pupil, pupil, skill_text
+from tests.support.learning_fixture import Pupil, pupil, skill_text
+from tests.support.subagents import answers, call, say, shell
 
 PAST = "The nginx on gateway answers 502 since the certificate of upstream billing expired"
 LIKE = "nginx on the gateway answers 502 again, is it the upstream certificate?"

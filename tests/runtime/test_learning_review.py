@@ -8,8 +8,8 @@ import pytest
 from hermes_agent.core.knowledge import BackgroundTask
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import LearningSettings, UseSettings
-from tests.support.families import answers, say, shell
-from tests.support.pupils import Clock, Pupil, looker, pupil, reviewing, skill_text
+from tests.support.learning_fixture import Clock, Pupil, looker, pupil, reviewing, skill_text
+from tests.support.subagents import answers, say, shell
 
 NOTE = {
     "view": "memory",

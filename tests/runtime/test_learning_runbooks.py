@@ -7,7 +7,7 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Usage
-from tests.support.pupils import Pupil, pupil, skill_text
+from tests.support.learning_fixture import Pupil, pupil, skill_text
 
 BOOK = """\
 when:

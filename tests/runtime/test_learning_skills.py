@@ -8,8 +8,8 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.records import Session
-from tests.support.families import answers, call, children, delegated, say, shell
-from tests.support.pupils import Pupil, pupil, skill_text
+from tests.support.learning_fixture import Pupil, pupil, skill_text
+from tests.support.subagents import answers, call, children, delegated, say, shell
 
 ECHOES = skill_text(
     "greet-host",

@@ -7,9 +7,9 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
-from tests.support.families import answers, say, shell
-from tests.support.prefix import check_session
-from tests.support.pupils import Clock, Pupil, looker, pupil, reviewing
+from tests.support.learning_fixture import Clock, Pupil, looker, pupil, reviewing
+from tests.support.prompt_prefix import check_session
+from tests.support.subagents import answers, say, shell
 
 SUMMARY = "The kernel of host atlas was rolled back because of a driver."
 

@@ -21,8 +21,8 @@ from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.host.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
-from tests.support.house import house, until
 from tests.support.patience import PATIENCE
+from tests.support.runtime_fixture import house, until
 
 
 def script(folder: Path, *replies: dict) -> str:

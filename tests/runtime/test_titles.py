@@ -12,8 +12,8 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request
 from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Price, UseSettings
 from hermes_agent.core.settings.services import ServiceSettings
-from tests.support.house import House, house, script, until
 from tests.support.openai_server import OpenAIServer
+from tests.support.runtime_fixture import House, house, script, until
 
 PRICE = {"input": 10.0, "output": 10.0}
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from hermes_agent.core.settings.root import JobSettings
 from tests.runtime.test_jobs import begun, waits
-from tests.support.house import until
 from tests.support.jobs import DAY, HOUR, Clock, Workplace, workplace
+from tests.support.runtime_fixture import until
 
 NAMES = ["watch-health", "watch-audit", "watch-briefing"]
 CHECKS = """

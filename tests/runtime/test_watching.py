@@ -27,10 +27,10 @@ from hermes_agent.incidents.monitoring.runner import ENTER_SECONDS
 from hermes_agent.runtime.api.app import build_app
 from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.runtime import Runtime
-from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
+from tests.incidents.test_alert_formats import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.awake_loop import no_time, stand_still
-from tests.support.house import House, house, until
 from tests.support.patience import PATIENCE
+from tests.support.runtime_fixture import House, house, until
 
 TOKEN = "a-token-that-nobody-guesses"
 

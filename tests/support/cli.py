@@ -17,7 +17,7 @@ from hermes_agent.host.inspect import lock_owner
 from hermes_agent.host.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
 from tests.support.patience import PATIENCE
-from tests.support.prefix import check_prefixes
+from tests.support.prompt_prefix import check_prefixes
 
 SCRIPT = """
 price: {input: 1.0, output: 2.0}

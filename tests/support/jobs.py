@@ -10,7 +10,7 @@ from hermes_agent.core.gateway import OutboxEntry
 from hermes_agent.core.jobs import Job, JobSpec, JobStore, Run, RunState
 from hermes_agent.core.settings.root import JobSettings
 from hermes_agent.runtime.runtime import Runtime
-from tests.support.house import House, house, until
+from tests.support.runtime_fixture import House, house, until
 
 MONDAY = 1_577_000_000.0 // 604_800 * 604_800 + 4 * 86_400
 """A Monday at midnight, UTC. Long ago: commands are begun by the real clock, and must not seem to

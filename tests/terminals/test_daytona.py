@@ -12,7 +12,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import DaytonaPlace, Limits
 from hermes_agent.terminals.hosted.daytona import INLINE, DaytonaTransport
 from tests.support.fake_daytona import FakeDaytona
-from tests.support.fake_ways import NAME, SESSION
+from tests.support.fake_transports import NAME, SESSION
 
 Make = Callable[..., DaytonaTransport]
 

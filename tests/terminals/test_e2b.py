@@ -11,7 +11,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import E2bPlace
 from hermes_agent.terminals.hosted.e2b import LIFE, E2bTransport
 from tests.support.fake_e2b import FakeE2b
-from tests.support.fake_ways import NAME, SESSION
+from tests.support.fake_transports import NAME, SESSION
 
 Make = Callable[..., E2bTransport]
 

@@ -14,7 +14,7 @@ from hermes_agent.core.settings.terminals import Limits, ModalPlace
 from hermes_agent.terminals.hosted.modal import DAY, REACH, ModalTransport
 from tests.support.awake_loop import stand_still
 from tests.support.fake_modal import FakeModal
-from tests.support.fake_ways import NAME, SESSION
+from tests.support.fake_transports import NAME, SESSION
 
 Make = Callable[..., ModalTransport]
 

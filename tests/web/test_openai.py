@@ -16,7 +16,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.web.api import ChatCompletionsApi
-from tests.support.moved_time import until
+from tests.support.fake_time import until
 from tests.support.patience import PATIENCE
 
 TOKEN = "a-long-enough-token"

@@ -5,8 +5,8 @@ import re
 from msgspec import Struct
 
 from hermes_agent.core.messages import ToolMessage
-from hermes_agent.core.patterns import matches
 from hermes_agent.core.skills import Expectation
+from hermes_agent.core.text.patterns import matches
 
 SHOWN_CHARS = 200
 """How much of an output a report shows."""

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import SearchMatch
-from hermes_agent.core.sensitive_paths import holds_secrets
+from hermes_agent.core.text.sensitive_paths import holds_secrets
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 

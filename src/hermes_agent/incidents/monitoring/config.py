@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.incidents import MonitoredService, Severity, SignalSource, WatchedCheck
-from hermes_agent.core.patterns import matches
 from hermes_agent.core.skills import Check, Expectation
+from hermes_agent.core.text.patterns import matches
 from hermes_agent.policy.files.reader import PolicyReader
 from hermes_agent.policy.files.schema import PolicyProblem
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse, scalar

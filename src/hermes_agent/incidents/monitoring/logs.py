@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import IncidentStore, IngestResult, LogCursor, Signal
-from hermes_agent.core.patterns import matches
 from hermes_agent.core.protocols import Clock
+from hermes_agent.core.text.patterns import matches
 from hermes_agent.incidents.keeping_on import supervise
 from hermes_agent.incidents.monitoring.config import LogPattern
 

@@ -9,10 +9,10 @@ import uuid
 from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import WatchedCheck
-from hermes_agent.core.patterns import matches
 from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
+from hermes_agent.core.text.patterns import matches
 from hermes_agent.core.timeouts import awake
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import PolicyShells, synthetic_session

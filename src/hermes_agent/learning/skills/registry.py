@@ -21,10 +21,10 @@ from hermes_agent.learning.skills.folder import (
     digest,
     main_file,
 )  # fmt: skip
-from hermes_agent.learning.skills.folder_sync import SkillFolderSync, standing
 from hermes_agent.learning.skills.frontmatter import plain_name
 from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, SkillIndexEntry, index
 from hermes_agent.learning.skills.rendering import ComparedWords, SkillLine, SkillPage, likeness
+from hermes_agent.learning.skills.sync import SkillFolderSync, standing
 
 DUPLICATE = 0.8
 NEAR, NEAREST = 0.2, 5

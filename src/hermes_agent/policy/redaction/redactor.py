@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hermes_agent.policy.redaction import by_entropy, by_name, by_shape
-from hermes_agent.policy.redaction.by_value import LONGEST_RUN, RUN_SIGNS, KnownSecrets, Span
+from hermes_agent.policy.redaction import entropy, token_shapes, variable_names
+from hermes_agent.policy.redaction.known_values import LONGEST_RUN, RUN_SIGNS, KnownSecrets, Span
 from hermes_agent.policy.redaction.stream import RedactingStream
 from hermes_agent.policy.secrets import is_secret
 
@@ -59,9 +59,9 @@ class Redactor:
         dense = b"\n".join([shadow[start:end] for start, end in runs])
         return _joined(
             self._known.spans(text, shadow, dense),
-            by_shape.spans(shadow, dense, runs),
-            by_name.spans(shadow, lower),
-            by_entropy.spans(shadow, lower, runs),
+            token_shapes.spans(shadow, dense, runs),
+            variable_names.spans(shadow, lower),
+            entropy.spans(shadow, lower, runs),
         )
 
     def deep(self, value: Any) -> Any:

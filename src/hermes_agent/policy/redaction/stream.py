@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 
-from hermes_agent.policy.redaction import by_name
-from hermes_agent.policy.redaction.by_shape import KEY_BEGIN, KEY_END, KEY_OPENS
-from hermes_agent.policy.redaction.by_value import Span
+from hermes_agent.policy.redaction import variable_names
+from hermes_agent.policy.redaction.known_values import Span
+from hermes_agent.policy.redaction.token_shapes import KEY_BEGIN, KEY_END, KEY_OPENS
 
 _MOST_HELD = 4096
 _LEAST_HELD = 1024
@@ -107,7 +107,7 @@ def _named_at_end(whole: str) -> int:
     line = whole[start:].encode("ascii", "replace")
     found = [
         setting.start
-        for setting in by_name.settings(line, line.lower())
+        for setting in variable_names.settings(line, line.lower())
         if not line[setting.end :].strip(b".,;:")
     ]
     return start + min(found, default=len(line))

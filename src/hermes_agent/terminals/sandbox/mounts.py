@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.sensitive_paths import holds_secrets, is_run_by_others
 from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.core.text.sensitive_paths import holds_secrets, is_run_by_others
 
 Sight = Literal["hide", "read", "write"]
 Rules = dict[Path, Sight]

@@ -1,0 +1,62 @@
+"""Voice memos: real speech, heard by a model on this machine, or by a service."""
+
+import subprocess
+from pathlib import Path
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.messages import Media
+from hermes_agent.core.settings.root import GatewaySettings, ModelSettings
+from hermes_agent.core.settings.services import ServiceSettings
+from tests.support.fake_channel import room
+from tests.support.model_server import ModelServer, Raw
+from tests.support.runtime_fixture import script
+
+
+def spoken(folder: Path, words: str) -> bytes:
+    """As phones send it: Opus in Ogg."""
+    import soundfile
+
+    sound = folder / "said.wav"
+    subprocess.run(["espeak-ng", "-v", "en-us", "-s", "130", "-w", str(sound), words], check=True)
+    samples, rate = soundfile.read(sound, dtype="float32")
+    assert rate == 22_050
+    memo = folder / "said.ogg"
+    soundfile.write(memo, samples, 24_000, format="OGG", subtype="OPUS")
+    return memo.read_bytes()
+
+
+async def test_a_service_hears_and_where_it_fails_this_machine_does(tmp_path: Path) -> None:
+    said = Media("audio/ogg", spoken(tmp_path, "Is the server working today?"), "memo.ogg")
+    model = script(tmp_path, "m", {"say": "It is"})
+    with ModelServer([Raw.json({"text": "Order seven lamps"})]) as server:
+        server_of = {"ear": ServiceSettings(url=f"{server.root}/v1", needs_key=False)}
+        models, voice = ModelSettings(services=server_of, retries=0), "ear/whisper-1"
+        async with room(tmp_path, model, gateway=GatewaySettings(voice=voice), models=models) as r:
+            await r.know("ada")
+            await r.say("", voice=[said])
+            server.answer_next(Raw.json({"error": {"message": "unsupported"}}, 400))
+            await r.say("", voice=[said])
+            await r.rest()
+            (session,) = await r.runtime.context.store.sessions()
+            events = await r.house.journal(session)
+        assert [one.path for one in server.requests] == ["/v1/audio/transcriptions"] * 2
+    first, second = [one.text for one in events if isinstance(one, ev.MessageTaken)]
+    assert first.endswith("\nOrder seven lamps")
+    assert "working" in second.lower()
+
+
+async def test_what_is_said_in_a_memo_reaches_the_agent(tmp_path: Path) -> None:
+    said = Media("audio/ogg", spoken(tmp_path, "Is the server working today?"), "memo.ogg")
+    rubbish = Media("audio/ogg", b"OggS but no sound", "rubbish.ogg")
+    model = script(tmp_path, "m", {"say": "It is"})
+    async with room(tmp_path, model, gateway=GatewaySettings(voice="local/tiny")) as r:
+        await r.know("ada")
+        await r.say("", voice=[said])
+        await r.say("", voice=[rubbish])
+        await r.rest()
+        (session,) = await r.runtime.context.store.sessions()
+        events = await r.house.journal(session)
+    first, second = [one.text for one in events if isinstance(one, ev.MessageTaken)]
+    assert "server" in first.lower()
+    assert "working" in first.lower()
+    assert "it was not heard" in second

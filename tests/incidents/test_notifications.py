@@ -1,0 +1,269 @@
+"""Notices are sent once, tried again while they do not arrive, and given up aloud."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import (
+    NEVER,
+    Diagnosis,
+    Hypothesis,
+    Incident,
+    Notice,
+    Signal,
+    TimelineEntry,
+)
+from hermes_agent.incidents import notification_sinks
+from hermes_agent.incidents.notification_sinks import (
+    LogChannel,
+    NotificationSink,
+    TerminalChannel,
+    WebhookChannel,
+)
+from hermes_agent.incidents.notifications import TRIES, IncidentNotifications, backoff
+from tests.store.helpers import Clock
+from tests.support.incident_store import Post, post
+from tests.support.model_server import ModelServer, Raw
+
+WEB = Signal("check", "check:web", "web does not answer", service="web")
+
+
+def ledger(here: Post, **ways: NotificationSink) -> IncidentNotifications:
+    return IncidentNotifications(
+        here.store, ways, notices=here.notices, clock=here.clock, random=lambda: 0.5
+    )  # fmt: skip
+
+
+def ways(folder: Path, told: list[Notice]) -> Mapping[str, NotificationSink]:
+    return {"log": LogChannel(folder / "notices.log"), "terminal": TerminalChannel(told.append)}
+
+
+async def test_what_is_due_is_sent_once(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        told: list[Notice] = []
+        notices = ledger(here, **ways(tmp_path, told))
+        await here.raise_signal(WEB)
+        for _ in range(3):
+            await notices.send_due()
+        assert [one.text.splitlines()[0] for one in told] == [
+            "declared: inc-1 P2 web does not answer"
+        ]
+        lines = (tmp_path / "notices.log").read_text().splitlines()
+        assert lines == [
+            "[inc-1/declared/1] declared: inc-1 P2 web does not answer |   service: web"
+        ]
+        assert all(one.sent is not None for one in await here.store.notices())
+
+
+async def test_a_line_that_was_written_before_a_crash_is_not_written_again(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        await here.raise_signal(WEB)
+        notice = next(one for one in await here.store.notices() if one.channel == "log")
+        incident = await here.store.incident("inc-1")
+        log = LogChannel(tmp_path / "a" / "notices.log")
+        await log.send(notice, incident)
+        with (tmp_path / "a" / "notices.log").open("ab") as file:
+            file.write(b"[inc-2/declared/1] half a li")
+        await log.send(notice, incident)
+        assert (tmp_path / "a" / "notices.log").read_text().count("inc-1/declared/1") == 1
+
+
+async def test_what_does_not_arrive_is_tried_later_and_keeps_no_other_from_being_told(
+    tmp_path: Path,
+) -> None:
+    async with post(tmp_path) as here:
+        here.webhook = "set"
+        told: list[Notice] = []
+        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, told))
+        await here.raise_signal(WEB)
+        await notices.send_due()
+        assert len(told) == 1
+        (left,) = [one for one in await here.store.notices() if one.sent is None]
+        assert (left.channel, left.attempts, left.error) == ("webhook", 1, "no way")
+        assert left.due == here.clock.now + 2.0
+        await notices.send_due()
+        assert [one.attempts for one in await here.store.notices()] == [1, 1, 1]
+        here.clock.now += 2.0
+        await notices.send_due()
+        assert max(one.attempts for one in await here.store.notices()) == 2
+
+
+async def test_the_end_is_never_told_before_the_beginning(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        here.webhook = "set"
+        told: list[Notice] = []
+        await here.raise_signal(WEB)
+        await ledger(here, webhook=_Broken(), **ways(tmp_path, [])).send_due()
+        incident = await here.store.incident("inc-1")
+        end = here.notices(incident, "resolved", 1, "resolved: inc-1")
+        await here.store.change("inc-1", [("resolved", "it is over", {})], end, state="resolved")
+        notices = ledger(here, webhook=TerminalChannel(told.append), **ways(tmp_path, []))
+        await notices.send_due()
+        assert told == [], "the first one is not due yet"
+        here.clock.now += 2.0
+        await notices.send_due()
+        assert [one.kind for one in told] == ["declared", "resolved"]
+
+
+async def test_the_log_is_begun_anew_when_it_is_large(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        path = tmp_path / "notices.log"
+        log = LogChannel(path, most=100)
+        for number in range(1, 7):
+            await here.raise_signal(
+                replace(WEB, fingerprint=f"check:{number}", service=f"s{number}")
+            )
+            id = f"inc-{number}"
+            (notice,) = [
+                one for one in await here.store.notices(incident=id) if one.channel == "log"
+            ]
+            for _ in range(2):
+                await log.send(notice, await here.store.incident(id))
+        kept = path.with_name("notices.log.1").read_text() + path.read_text()
+        assert sorted(one.name for one in tmp_path.glob("notices.log*")) == [
+            "notices.log", "notices.log.1",
+        ]  # fmt: skip
+        assert (kept.count("inc-5/declared/1"), kept.count("inc-6/declared/1")) == (1, 1)
+        assert "inc-1/" not in kept
+
+
+async def test_the_runtime_is_needed_while_something_is_left_to_be_told(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        here.webhook = "set"
+        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, []))
+        await here.raise_signal(WEB)
+        await notices._round()
+        assert notices.unsent
+        told: list[Notice] = []
+        whole = ledger(here, webhook=TerminalChannel(told.append), **ways(tmp_path, told))
+        here.clock.now += 2.0
+        await whole._round()
+        assert not whole.unsent
+
+
+async def test_it_is_given_up_aloud_after_many_tries(tmp_path: Path) -> None:
+    clock = Clock()
+    async with post(tmp_path, clock) as here:
+        here.webhook = "set"
+        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, []))
+        await here.raise_signal(WEB)
+        for _ in range(TRIES + 2):
+            await notices.send_due()
+            clock.now += 2_000.0
+        (dead,) = [one for one in await here.store.notices() if one.sent is None]
+        assert (dead.attempts, dead.due) == (TRIES, NEVER)
+        assert notices.dead == ["declared of inc-1 on webhook: no way"]
+        again = ledger(here)
+        await again._round()
+        assert again.dead == notices.dead
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_webhook_that_nobody_takes_is_not_tried_again(tmp_path: Path, status: int) -> None:
+    with ModelServer(lambda _received: Raw([b"no"], status)) as server:
+        clock = Clock()
+        async with post(tmp_path, clock) as here:
+            here.webhook = f"{server.root}/hook"
+            hook = WebhookChannel(lambda: here.webhook)
+            notices = ledger(here, webhook=hook, **ways(tmp_path, []))
+            await here.raise_signal(WEB)
+            for _ in range(3):
+                await notices.send_due()
+                clock.now += 2_000.0
+            assert len(server.requests) == 1
+            (dead,) = notices.dead
+            assert f"declared of inc-1 on webhook: the webhook answered {status}" in dead
+
+
+class _Broken:
+    async def send(self, _notice: Notice, _incident: Incident, /) -> None:
+        raise HermesError("no way")
+
+
+async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -> None:
+    clock = Clock(1_000.0)
+    async with post(tmp_path, clock) as here:
+        notices = ledger(here)
+        await here.raise_signal(WEB)
+        guess = Hypothesis("h1", "the disk is full", confidence=0.7)
+        wrong = Hypothesis("h2", "the network", confidence=0.9, state="refuted")
+        await here.store.change(
+            "inc-1", [("hypothesis", guess.claim, {})], state="investigating",
+            hypotheses=(guess, wrong),
+        )  # fmt: skip
+        for seconds in (30, 29, 1, 5, 54, 1, 600):
+            clock.now += seconds
+            await notices.notify_progress()
+        told = [one for one in await here.store.notices() if one.kind == "progress"]
+        assert [(one.number, one.channel) for one in told if one.channel == "log"] == [
+            (1, "log"), (2, "log"), (12, "log")
+        ]  # fmt: skip
+        assert told[0].text.splitlines() == [
+            "progress: inc-1 P2 web does not answer",
+            "  state: investigating for 1 min 0 s",
+            "  last: the disk is full",
+            "  believed: the disk is full (70%)",
+            "  signals: 1",
+        ]
+        assert notices.open == 1
+        await here.store.change("inc-1", [], state="resolved")
+        clock.now += 120
+        assert not await notices.notify_progress()
+        assert notices.open == 0
+
+
+async def test_a_webhook_gets_json_with_a_key_of_its_own() -> None:
+    answers = [Raw([b"busy"], 503), Raw([b"ok"], 200)]
+    with ModelServer(lambda _received: answers.pop(0)) as server:
+        channel = WebhookChannel(lambda: f"{server.root}/hook")
+        notice = Notice(7, "inc-1", "resolved", 1, "webhook", "resolved: …", 5.0)
+        incident = Incident(
+            "inc-1", "t", "P1", "resolved", "check", "f", "web", opened=10.0, ended=70.0,
+            diagnosis=Diagnosis("web", "disk-full"),
+        )  # fmt: skip
+        with pytest.raises(HermesError, match="answered 503"):
+            await channel.send(notice, incident)
+        await channel.send(notice, incident)
+        first, second = server.requests
+        assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+        assert second.json["key"] == "inc-1/resolved/1"
+        assert (second.json["seconds"], second.json["severity"]) == (60.0, "P1")
+        assert second.json["diagnosis"]["category"] == "disk-full"
+
+
+@pytest.mark.parametrize("address", ["", "http://127.0.0.1:1/x", "nonsense", "http://[::1", "\x00"])
+async def test_a_webhook_that_is_not_there_is_a_sentence(address: str) -> None:
+    notice = Notice(7, "inc-1", "declared", 1, "webhook", "x", 5.0)
+    incident = Incident("inc-1", "t", "P1", "declared", "check", "f")
+    with pytest.raises(HermesError):
+        await WebhookChannel(lambda: address).send(notice, incident)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.floats(0, 1))
+def test_waiting_grows_and_stays_in_bounds(attempts: int, chance: float) -> None:
+    wait = backoff(attempts, lambda: chance)
+    assert 1.0 <= wait < 1_441.0
+    assert wait <= backoff(attempts + 2, lambda: chance)
+
+
+def test_every_notice_says_what_it_is_about() -> None:
+    incident = Incident(
+        "inc-3", "shop is slow", "P1", "escalated", "grafana", "f", "shop", "ann", opened=0.0,
+        ended=3_700.0, diagnosis=Diagnosis("db", "slow-dependency", "query 7", "a " * 300),
+    )  # fmt: skip
+    assert "recovered after: 1 h 1 min" in notification_sinks.resolved_text(incident)
+    assert "needed: more disks" in notification_sinks.escalated_text(incident, "more disks")
+    assert "believed: db: slow-dependency" in notification_sinks.escalated_text(incident)
+    assert "cause: " not in notification_sinks.ceased_text(incident)
+    assert "why: planned" in notification_sinks.closed_text(incident, "planned")
+    assert len(notification_sinks.resolved_text(incident)) < 600
+    unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
+    assert "cause: not known" in notification_sinks.resolved_text(unknown)
+    entry = TimelineEntry("inc-4", 1, 0.0, "action", "restarted it")
+    assert "last: restarted it" in notification_sinks.progress_text(unknown, entry, 5.0)
