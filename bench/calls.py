@@ -32,7 +32,7 @@ async def ask(speaker: WireClient, credential: Credential) -> None:
 async def main() -> int:
     speakers = []
     for calls in msgspec.json.decode(sys.stdin.buffer.read(), type=list[Calls]):
-        speaker: WireClient = import_module(calls.module).open_speaker(calls.endpoint)
+        speaker: WireClient = import_module(calls.module).open_client(calls.endpoint)
         speakers.append(speaker)
         for _ in range(calls.times):
             await ask(speaker, calls.credential)

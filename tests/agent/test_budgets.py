@@ -141,7 +141,7 @@ async def test_what_is_set_aside_is_given_back_after_the_payment_is_written(
         await store.receive(b.session.id, SessionMessage("m", "go", "test", False, (IMAGE,)))
         await (await b.worker()).run()
         seen, b.store = b.store.seen, store
-    assert {kind for kind, _ in seen} == {"replied", "charged", "compacted"}
+    assert {kind for kind, _ in seen} == {"replied", "cost_charged", "compacted"}
     assert all(held for _, held in seen)
     assert b.reservations._out == []
 

@@ -135,10 +135,16 @@ def test_the_state_says_what_is_going_on() -> None:
     shown.sending()
     clock.now += 12
     assert shown.state == "working 12 s"
-    asked = {"kind": "asked", "id": "q", "purpose": "approval", "text": "rm x", "choices": []}
+    asked = {
+        "kind": "question_asked",
+        "id": "q",
+        "purpose": "approval",
+        "text": "rm x",
+        "choices": [],
+    }
     shown.apply(asked)
     assert shown.state == "waits for your answer"
-    shown.apply({"kind": "answered", "id": "q", "answer": "no"})
+    shown.apply({"kind": "question_answered", "id": "q", "answer": "no"})
     shown.apply({"kind": "gone", "stopped": False})
     assert shown.state == "the runtime is away"
     shown.apply({"kind": "reconnected"})
@@ -164,7 +170,7 @@ def test_what_a_model_prints_cannot_drive_the_terminal() -> None:
     shown, _ = view()
     (text,) = arrive(shown, "\x1b]0;title\x07\x1b[2Jhello\x9b\n\n")
     assert text == "]0;title[2Jhello\n\n"
-    (piece,) = shown.apply({"kind": "noted", "level": "info", "text": "a\x1b[31mb"})
+    (piece,) = shown.apply({"kind": "notice_issued", "level": "info", "text": "a\x1b[31mb"})
     assert "\x1b" not in piece.text
 
 

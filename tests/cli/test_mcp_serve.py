@@ -94,7 +94,7 @@ def answers(house: House) -> list[str]:
     """Who has answered, as it is recorded."""
     path = f"/v1/sessions/{the_session(house)['id']}/journal"
     events = [one["event"] for one in house.api.get(path)]
-    return [event["by"] for event in events if event["kind"] == "answered"]
+    return [event["by"] for event in events if event["kind"] == "question_answered"]
 
 
 @pytest.mark.parametrize("way", FEW)
@@ -242,7 +242,7 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_no_longer_listened_to(
 ) -> None:
     session = await asyncio.to_thread(house.send, "which colour", interactive=True)
     live = LiveEvents(TurnFollower(house.api, session, "another", 0))
-    while (item := await live.next()) is not None and item[0]["kind"] != "asked":
+    while (item := await live.next()) is not None and item[0]["kind"] != "question_asked":
         pass
     live.leave()  # nothing more happens in the session
     while await asyncio.wait_for(live.next(), PATIENCE) is not None:

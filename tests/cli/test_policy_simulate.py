@@ -137,7 +137,7 @@ def test_an_answer_for_good_adds_the_rule_that_was_shown(house: House) -> None:
     assert [rule["then"] for rule in adopted["rules"]] == ["allow"]
     wait_until(lambda: house.json("sessions", "list")[0]["state"] == "idle", "the end")
     assert (house.work / "made.txt").read_text() == "one\n"
-    answered = [one for one in house.json("audit") if one["kind"] == "answered"]
+    answered = [one for one in house.json("audit") if one["kind"] == "question_answered"]
     assert (answered[0]["answer"], answered[0]["by"]) == ("always", "ann")
     session = house.json("sessions", "list")[0]["id"]
     house.good("ask", "again", "--session", session)  # nobody is there, and nobody is asked

@@ -170,7 +170,7 @@ class Storm(Case):
         assert [effect for effect, times in ended.items() if times != 1] == []
         assert [effect for effect in intended if effect not in ended] == []
         assert count("turn_started", "kind").total() == count("turn_finished", "kind").total()
-        told = {e["id"]: e["answer"] for e in events if e["kind"] == "answered"}
+        told = {e["id"]: e["answer"] for e in events if e["kind"] == "question_answered"}
         assert {id: told.get(id) for id in self.answers} == self.answers
         self.check_lines(journal, events, told)
         assert self.api.get("/v1/check") == []

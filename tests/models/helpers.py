@@ -87,7 +87,7 @@ def chat(url: str, facts: ModelFacts | None = None, silence: float = 120.0) -> K
 
 def speaking(with_: Endpoint, credential: Credential | None = None) -> Keyed:
     module = responses if with_.service.wire == "openai-responses" else chat_wire
-    return Keyed(module.open_speaker(with_), credential or Credential(KEY, label="OPENAI_API_KEY"))
+    return Keyed(module.open_client(with_), credential or Credential(KEY, label="OPENAI_API_KEY"))
 
 
 def random_conversation(seed: int) -> Request:

@@ -28,7 +28,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.models.wires.anthropic.request import request_body
-from hermes_agent.models.wires.anthropic.stream import open_speaker
+from hermes_agent.models.wires.anthropic.stream import open_client
 from hermes_agent.models.wires.base import Credential, Endpoint
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires import KEY
@@ -69,7 +69,7 @@ def asked(*messages: Message, **more: Any) -> Request:
 async def listen(
     place: Endpoint, request: Request | None = None, secret: str = KEY
 ) -> tuple[list[Chunk], Reply]:
-    speaker = open_speaker(place)
+    speaker = open_client(place)
     try:
         stream = speaker.stream(request or asked(), Credential(secret))
         *pieces, reply = [chunk async for chunk in stream]

@@ -23,7 +23,7 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.bedrock.client import headers_of, open_speaker, path_to
+from hermes_agent.models.wires.bedrock.client import headers_of, open_client, path_to
 from tests.models.bedrock_helpers import HI, PROMPT, content, endpoint
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.bedrock import (
@@ -53,7 +53,7 @@ def server() -> Iterator[ModelServer]:
 async def ask(
     at: Endpoint, credential: Credential = WIRE.credential, *messages: Message
 ) -> tuple[list[Any], Reply]:
-    speaker = open_speaker(at, lambda: NOW)
+    speaker = open_client(at, lambda: NOW)
     try:
         request = Request(PROMPT, messages or (HI,))
         *pieces, reply = [chunk async for chunk in speaker.stream(request, credential)]

@@ -25,7 +25,7 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.gemini.request import NO_SIGNATURE, request_body
-from hermes_agent.models.wires.gemini.stream import BROKEN, open_speaker
+from hermes_agent.models.wires.gemini.stream import BROKEN, open_client
 from hermes_agent.models.wires.history_repair import NO_RESULT
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.gemini import BUSY, WIRE, call_part, chunk
@@ -58,7 +58,7 @@ def contents(endpoint: Endpoint, *messages: Message) -> list[tuple[str, list[Any
 
 async def ask(server: ModelServer, raw: Raw, request: Request | None = None) -> Reply:
     server.answer_next(raw)
-    speaker = open_speaker(WIRE.endpoint(server.root))
+    speaker = open_client(WIRE.endpoint(server.root))
     asked = request or Request(Prompt("", ()), (UserMessage("hi"),))
     try:
         chunks = [chunk async for chunk in speaker.stream(asked, WIRE.credential)]
@@ -348,7 +348,7 @@ async def test_the_key_goes_into_a_header_and_the_model_into_the_address(
     await ask(server, finished({"text": "so"}))
     tuned = msgspec.structs.replace(WIRE.endpoint(server.root), model="tunedModels/mine")
     server.answer_next(finished({"text": "so"}))
-    speaker = open_speaker(tuned)
+    speaker = open_client(tuned)
     async for _ in speaker.stream(Request(Prompt("", ()), (UserMessage("hi"),)), Credential("k")):
         pass
     await speaker.close()

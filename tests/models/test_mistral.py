@@ -26,7 +26,7 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.models.wires.history_repair import BRIDGE, NO_RESULT, short_id
 from hermes_agent.models.wires.mistral.request import request_body
-from hermes_agent.models.wires.mistral.stream import open_speaker
+from hermes_agent.models.wires.mistral.stream import open_client
 from tests.contracts.test_wires import CONVERSATIONS
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.mistral import WIRE, chunk, stream, thinking
@@ -57,7 +57,7 @@ def sent(*messages: Message, system: str = "", **more: Any) -> dict[str, Any]:
 
 async def ask(server: ModelServer, raw: Raw) -> Reply:
     server.answer_next(raw)
-    speaker = open_speaker(WIRE.endpoint(server.root))
+    speaker = open_client(WIRE.endpoint(server.root))
     asked = Request(Prompt("", ()), (UserMessage("hi"),))
     try:
         chunks = [chunk async for chunk in speaker.stream(asked, WIRE.credential)]

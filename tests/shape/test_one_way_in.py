@@ -40,7 +40,7 @@ def touches(*names: str) -> Callable[[ast.AST], bool]:
     return found
 
 
-def test_permits_are_made_by_the_admission_alone() -> None:
+def test_permits_are_made_by_the_authorizer_alone() -> None:
     assert uses(calls("Permit")) == {"agent/tools/authorization.py"}
 
 
@@ -51,4 +51,4 @@ def test_the_function_of_a_tool_is_known_to_the_tool_alone() -> None:
 def test_tools_are_invoked_in_one_place_and_from_one_place() -> None:
     assert uses(imports("Permit")) == {"agent/tools/authorization.py", "agent/tools/invoke.py"}
     assert uses(imports("invoke")) == {"agent/tools/executor.py"}
-    assert uses(imports("Admission")) == {"agent/tools/executor.py", "agent/tools/context.py"}
+    assert uses(imports("CallAuthorizer")) == {"agent/tools/executor.py", "agent/tools/context.py"}

@@ -51,7 +51,7 @@ async def test_an_effect_is_told_from_the_question_to_the_outcome(tmp_path: Path
         await one_effect(store)
         entries = [msgspec.json.decode(entry.body) for entry in await store.audit()]
         assert [entry["kind"] for entry in entries] == [
-            "call_judged", "asked", "agreed", "answered", "call_intended", "call_finished",
+            "call_judged", "question_asked", "approval_given", "question_answered", "call_intended", "call_finished",
         ]  # fmt: skip
         assert [entry["number"] for entry in entries] == [1, 2, 3, 4, 5, 6]
         assert entries[0]["call"] == "terminal ls"
@@ -84,14 +84,14 @@ async def test_a_whole_chain_is_verified_and_goes_on_after_a_restart(tmp_path: P
         ("update audit set body = replace(body, 'ask', 'allow') where number = 1", "entry 1 was"),
         ("delete from audit where number = 3", "entries 3 to 3 are missing"),
         ("update audit set hash = substr(hash, 2) || 'f' where number = 2", "entry 2 was"),
-        ("delete from events where kind = 'answered'", "is gone"),
-        ("update events set body = null where kind = 'asked'", "was changed"),
+        ("delete from events where kind = 'question_answered'", "is gone"),
+        ("update events set body = null where kind = 'question_asked'", "was changed"),
         ("update audit set session = 'zzz' where number = 2", "its columns were changed"),
         ("update audit set time = time - 360000 where number = 4", "its columns were changed"),
         ("delete from audit", "has no entry"),
         ("delete from audit where number > 4", "has no entry"),
         (
-            'update events set body = \'{"kind":"noted","text":"x"}\' where kind = \'asked\'',
+            'update events set body = \'{"kind":"notice_issued","text":"x"}\' where kind = \'question_asked\'',
             "was changed",
         ),
     ],

@@ -83,7 +83,7 @@ class ModelChosen(BaseEvent, frozen=True, tag="model_chosen"):
     by: str = ""
 
 
-class SessionTitled(BaseEvent, frozen=True, tag="titled"):
+class SessionTitled(BaseEvent, frozen=True, tag="session_titled"):
     """The session was given a title."""
 
     title: str
@@ -118,7 +118,7 @@ class MessageTaken(BaseEvent, frozen=True, tag="message_taken"):
     """Skills that it opens."""
 
 
-class ImageDescribed(BaseEvent, frozen=True, tag="described"):
+class ImageDescribed(BaseEvent, frozen=True, tag="image_described"):
     """What the model cannot see was described to it: the files of a message of the conversation
     (by position) are replaced by words."""
 
@@ -163,7 +163,7 @@ class ModelRouted(BaseEvent, frozen=True, tag="model_routed"):
     reason: str = ""
 
 
-class CostCharged(BaseEvent, frozen=True, tag="charged"):
+class CostCharged(BaseEvent, frozen=True, tag="cost_charged"):
     """A call that is no reply of the conversation was paid for: work on the side, or a try that
     failed and was not free."""
 
@@ -274,7 +274,7 @@ class ParkDecided(BaseEvent, frozen=True, tag="park_decided"):
     by: str = ""
 
 
-class QuestionAsked(BaseEvent, frozen=True, tag="asked"):
+class QuestionAsked(BaseEvent, frozen=True, tag="question_asked"):
     """A person is asked: to approve a call, to answer the model, or to extend a budget."""
 
     id: str
@@ -292,14 +292,14 @@ class QuestionAsked(BaseEvent, frozen=True, tag="asked"):
     """The rule that the answer "always" adds."""
 
 
-class ApprovalGiven(BaseEvent, frozen=True, tag="agreed"):
+class ApprovalGiven(BaseEvent, frozen=True, tag="approval_given"):
     """One of several people who must agree has done so; the question stays open."""
 
     id: str
     by: str
 
 
-class QuestionAnswered(BaseEvent, frozen=True, tag="answered"):
+class QuestionAnswered(BaseEvent, frozen=True, tag="question_answered"):
     """The question is closed. `answer` is None when nobody answered in time."""
 
     id: str
@@ -354,7 +354,7 @@ class Summarised(BaseEvent, frozen=True, tag="summarised"):
     model: str = ""
 
 
-class NoticeIssued(BaseEvent, frozen=True, tag="noted"):
+class NoticeIssued(BaseEvent, frozen=True, tag="notice_issued"):
     """Something the user should see: a degraded part, a limit that bit, a lost client."""
 
     text: str

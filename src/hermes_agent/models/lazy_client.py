@@ -33,7 +33,7 @@ class LazyWireClient:
         self.endpoint = endpoint
         self.is_retired = False
         self._clock = clock
-        self._speaker: WireClient | None = None
+        self._client: WireClient | None = None
         self._calls = 0
         self._used: float | None = None
         """When the last call ended, as long as something may be open since."""
@@ -42,16 +42,16 @@ class LazyWireClient:
     def is_idle(self) -> bool:
         return not self._calls
 
-    def speaker(self) -> WireClient:
-        if self._speaker is None:
+    def client(self) -> WireClient:
+        if self._client is None:
             module = import_module(WIRES[self.endpoint.service.wire])
-            opener = cast(Callable[[Endpoint], WireClient], module.open_speaker)
-            self._speaker = opener(self.endpoint)
-        return self._speaker
+            opener = cast(Callable[[Endpoint], WireClient], module.open_client)
+            self._client = opener(self.endpoint)
+        return self._client
 
     async def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
         try:
-            chunks = self.speaker().stream(request, credential)
+            chunks = self.client().stream(request, credential)
         except UsageError as error:  # what it needs is not installed, or its file is gone
             raise ModelError("bad_request", error.message, error.hint) from None
         self._calls += 1
@@ -72,14 +72,14 @@ class LazyWireClient:
         if self._used is None or self._calls or self._clock() < self._used + IDLE_SECONDS:
             return
         self._used = None
-        if self._speaker is not None and self.endpoint.service.wire != "local":
+        if self._client is not None and self.endpoint.service.wire != "local":
             # One inside this machine has no connections, and takes long to load.
-            await self._speaker.close()
+            await self._client.close()
 
     async def close(self) -> None:
-        speaker, self._speaker = self._speaker, None
-        if speaker is not None:
-            await speaker.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
 
 class Scripted:

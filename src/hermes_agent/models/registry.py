@@ -172,7 +172,7 @@ class ModelRegistry:
         if service.wire in INSIDE:
             self._script(name)
         elif service.wire == "local":  # the others need nothing that might not be installed
-            self._client(name).speaker()
+            self._client(name).client()
 
     def speech(self, name: str) -> "Speech":
         """A model that writes down what is said, `service/name`, where the service speaks one of
@@ -284,10 +284,10 @@ class ModelRegistry:
                 settings.circuit_failures, settings.circuit_seconds
             )
         own, service, _ = self._service(name)
-        speaker: WireClient
-        speaker = self._script(name) if service.wire in INSIDE else self._client(name)
+        client: WireClient
+        client = self._script(name) if service.wire in INSIDE else self._client(name)
         return Candidate(
-            name, self.facts(name), speaker, self._pool(own, service), self._circuits[name]
+            name, self.facts(name), client, self._pool(own, service), self._circuits[name]
         )
 
     def _script(self, name: str) -> Scripted:

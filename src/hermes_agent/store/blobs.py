@@ -18,8 +18,8 @@ _REFERENCE = "blob:"
 # database written with these bytes is read with these bytes.
 _COMMON = (
     b'{"kind":"compacted","first":1,"last":,"summary":""{"kind":"call_judged","effect":"","action":'
-    b'"allow","reason":"","rule":""}{"kind":"asked","id":"","purpose":"approval","text":"","expires'
-    b'":17,"effect":"","choices":["yes","no"]}{"kind":"turn_finished","turn":1,"reason":"done","err'
+    b'"allow","reason":"","rule":""}{"kind":"question_asked","id":"","purpose":"approval","text":"",'
+    b'"expires":17,"effect":"","choices":["yes","no"]}{"kind":"turn_finished","turn":1,"reason":"done","err'
     b'or":"","hint":"","steps":{"kind":"model_requested","step":1,"model":"openai/","messages":,"di'
     b'gest":"}{"kind":"message_taken","key":"","text":"","source":"cli","interactive":false}{"kind"'
     b':"call_intended","effect":"","call_id":"","attempt":1,"note":{}}{"kind":"call_finished","effe'

@@ -23,7 +23,7 @@ from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
-from hermes_agent.models.wires.bedrock.client import open_speaker
+from hermes_agent.models.wires.bedrock.client import open_client
 from tests.support.model_server import End, Raw
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent
@@ -175,7 +175,7 @@ class _Wire:
         )
 
     def open(self, endpoint: Endpoint) -> WireClient:
-        return open_speaker(endpoint)
+        return open_client(endpoint)
 
     def answer(self, case: Case) -> Raw:
         pieces: list[bytes] = []

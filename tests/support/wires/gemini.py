@@ -14,7 +14,7 @@ from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
-from hermes_agent.models.wires.gemini.stream import open_speaker
+from hermes_agent.models.wires.gemini.stream import open_client
 from tests.support.model_server import Raw, event
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
@@ -125,7 +125,7 @@ class _Wire(ServerSent):
         return Endpoint("gemini/test", "test", service, url, facts, silence=PATIENCE)
 
     def open(self, endpoint: Endpoint) -> WireClient:
-        return open_speaker(endpoint)
+        return open_client(endpoint)
 
     def answer(self, case: Case) -> Raw:
         """As a third-generation model does it: the signature on the first call, or on an empty

@@ -10,7 +10,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
-from hermes_agent.models.wires.openai.chat import open_speaker
+from hermes_agent.models.wires.openai.chat import open_client
 from tests.support.model_server import Raw, event
 from tests.support.openai_server import FAILURES, FINISH, chunk
 from tests.support.patience import PATIENCE
@@ -40,7 +40,7 @@ class _Wire(ServerSent):
         return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
     def open(self, endpoint: Endpoint) -> WireClient:
-        return open_speaker(endpoint)
+        return open_client(endpoint)
 
     def answer(self, case: Case) -> Raw:
         pieces = [chunk({"role": "assistant", "content": ""})]

@@ -12,7 +12,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
-from hermes_agent.models.wires.openai.responses import open_speaker
+from hermes_agent.models.wires.openai.responses import open_client
 from tests.support.model_server import Raw
 from tests.support.openai_server import FAILURES
 from tests.support.patience import PATIENCE
@@ -142,7 +142,7 @@ class _Wire(ServerSent):
         return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
     def open(self, endpoint: Endpoint) -> WireClient:
-        return open_speaker(endpoint)
+        return open_client(endpoint)
 
     def answer(self, case: Case) -> Raw:
         places = count()

@@ -72,7 +72,7 @@ class EventStream:
             self._held.append(item)
             if isinstance(item, tuple) or item["kind"] == "turn_finished":
                 return None
-            if item["kind"] == "answered" and item["id"] == question:
+            if item["kind"] == "question_answered" and item["id"] == question:
                 return item
 
 

@@ -85,11 +85,11 @@ def entry_line(entry: dict[str, Any]) -> str:
                 said += f" on {entry['terminal']}"
             if entry["audits"]:
                 said += f" (noted by {', '.join(entry['audits'])})"
-        case "asked":
+        case "question_asked":
             said = "asked for consent"
-        case "agreed":
+        case "approval_given":
             said = f"{entry['by']} agreed"
-        case "answered":
+        case "question_answered":
             said = f"answered {entry['answer'] or 'by nobody in time'}"
             said += f" by {entry['by']}" if entry["answer"] else ""
         case "call_intended":

@@ -237,7 +237,7 @@ class Printer:
     def _compacted(self, _event: Event) -> None:
         self.say("the middle of the conversation was summarised to make room")
 
-    def _noted(self, event: Event) -> None:
+    def _notice_issued(self, event: Event) -> None:
         self.say(event["text"], MARKS[event["level"]])
 
     def _runtime_changed(self, event: Event) -> None:

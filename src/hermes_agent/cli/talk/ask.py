@@ -179,7 +179,7 @@ def watch(
     for event in events:
         printer.show(event)
         collect(event, outcome)
-        if event["kind"] == "asked" and answer is not None:
+        if event["kind"] == "question_asked" and answer is not None:
             answer(event)
         if event["kind"] == "call_parked":
             return {**outcome, "reason": "parked"}

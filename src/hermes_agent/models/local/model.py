@@ -188,7 +188,7 @@ class LocalModel:
         )
 
 
-def open_speaker(endpoint: Endpoint) -> LocalModel:
+def open_client(endpoint: Endpoint) -> LocalModel:
     import os
 
     return LocalModel(endpoint, os.environ)

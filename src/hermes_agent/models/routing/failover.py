@@ -21,7 +21,7 @@ class Candidate(Struct, frozen=True):
 
     name: str
     facts: ModelFacts
-    speaker: WireClient
+    client: WireClient
     pool: CredentialPool
     circuit: CircuitBreaker
 

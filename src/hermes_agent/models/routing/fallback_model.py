@@ -117,7 +117,7 @@ class FallbackModel:
             if (change := trip.key_change(visit, lent)) is not None:
                 yield change
             visit.lent = lent
-            stream = way.speaker.stream(asked, lent.credential)
+            stream = way.client.stream(asked, lent.credential)
             try:
                 async for chunk in stream:
                     if isinstance(chunk, Delta | Thinking):

@@ -1,4 +1,4 @@
-"""The seam between routing and the wire formats. Each format is a module with `open_speaker`."""
+"""The seam between routing and the wire formats. Each format is a module with `open_client`."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol

@@ -197,7 +197,7 @@ def _agreed(
 ) -> tuple[str, ...]:
     found = rows(
         db,
-        "select body from events where session = ? and number > ? and kind = 'agreed' "
+        "select body from events where session = ? and number > ? and kind = 'approval_given' "
         "order by number",
         (key, number),
     )

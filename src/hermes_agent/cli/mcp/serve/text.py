@@ -72,7 +72,7 @@ def steps_said(event: Event) -> list[str]:
             return [call_line(event["call"])]
         case "call_finished" if not event["ok"]:
             return [f"{event['tool']} failed: {one_line(event['text'])}"]
-        case "asked":
+        case "question_asked":
             return [f"waits for an answer: {one_line(event['text'])}"]
         case "model_retried":
             return [f"{one_line(event['reason'])}; trying again"]
@@ -80,7 +80,7 @@ def steps_said(event: Event) -> list[str]:
             return [route_said(event)]
         case "reconnected":
             return ["the runtime had gone away; it is back"]
-        case "noted":
+        case "notice_issued":
             return [one_line(event["text"])]
     return []
 

@@ -136,11 +136,13 @@ class ServedTurn:
                     self._move(ours=True)
                 case "call_judged":
                     self._judged(event)
-                case "asked":
+                case "question_asked":
                     for question in await self._questions():
                         if (asked := self._put(question)) is not None:
                             return asked
-                case "answered" if (task := self._waiting.pop(event["id"], None)) is not None:
+                case "question_answered" if (
+                    task := self._waiting.pop(event["id"], None)
+                ) is not None:
                     task.cancel()  # somebody else was quicker
                 case "call_parked":
                     outcome["reason"] = "parked"

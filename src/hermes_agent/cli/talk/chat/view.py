@@ -262,10 +262,10 @@ class ChatView:
 
     # people
 
-    def _asked(self, event: Event) -> None:
+    def _question_asked(self, event: Event) -> None:
         self._questions[event["id"]] = event
 
-    def _answered(self, event: Event) -> list[ViewPiece]:
+    def _question_answered(self, event: Event) -> list[ViewPiece]:
         question = self._questions.pop(event["id"], None)
         if question is None:
             return []
@@ -323,7 +323,7 @@ class ChatView:
     def _compacted(self, _event: Event) -> list[ViewPiece]:
         return [ViewPiece("quiet", "· the middle of the conversation was summarised to make room")]
 
-    def _noted(self, event: Event) -> list[ViewPiece]:
+    def _notice_issued(self, event: Event) -> list[ViewPiece]:
         return [ViewPiece("quiet", f"{MARKS[event['level']]} {clean(event['text'])}")]
 
 

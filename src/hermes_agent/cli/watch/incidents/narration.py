@@ -124,7 +124,7 @@ class IncidentNarrator:
                 yield self._said(time, "goes on", said, "bold")
             case "call_parked":
                 yield self._said(time, "parked", f"{event['tool']}: {event['reason']}", "bad")
-            case "asked":
+            case "question_asked":
                 yield self._said(time, "asks", one_line(event["text"], 200), "act")
             case "turn_finished":
                 yield from self._seen()

@@ -258,7 +258,7 @@ def _whole_input(head: _Block) -> str:
     return said if said not in ("", "{}", "null") else ""
 
 
-def open_speaker(endpoint: Endpoint) -> HttpWireClient:
+def open_client(endpoint: Endpoint) -> HttpWireClient:
     standing = {name.lower(): value for name, value in standing_headers(endpoint).items()}
     betas = standing.pop("anthropic-beta", "")
 

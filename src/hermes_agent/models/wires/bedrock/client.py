@@ -18,7 +18,7 @@ REGION_HEADER = "x-amz-region"
 _REGION = re.compile(r"\bbedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
 
-def open_speaker(endpoint: Endpoint, clock: Clock = time.time) -> HttpWireClient:
+def open_client(endpoint: Endpoint, clock: Clock = time.time) -> HttpWireClient:
     path = path_to(endpoint)
 
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:

@@ -256,7 +256,7 @@ def _usage(said: _Usage) -> Usage:
     return Usage(sent, max(0, said.candidates_token_count or 0) + thought, cached, 0, thought)
 
 
-def open_speaker(endpoint: Endpoint) -> HttpWireClient:
+def open_client(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         keyed = {"x-goog-api-key": credential.secret} if credential.secret else {}
         return request_body(endpoint, request), keyed

@@ -209,7 +209,7 @@ def _usage(said: _Usage) -> Usage:
     return Usage(sent, max(0, said.completion_tokens or 0), min(sent, max(0, cached)))
 
 
-def open_speaker(endpoint: Endpoint) -> HttpWireClient:
+def open_client(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         return request_body(endpoint, request), bearer(credential)
 

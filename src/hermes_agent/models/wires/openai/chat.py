@@ -203,7 +203,7 @@ def _mark(messages: list[dict[str, Any]]) -> None:
             texts[-1]["cache_control"] = MARK
 
 
-def open_speaker(endpoint: Endpoint) -> HttpWireClient:
+def open_client(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         return request_body(endpoint, request), headers_of(endpoint, request, credential)
 

@@ -242,7 +242,7 @@ def _account(token: str) -> str:
     return account if isinstance(account, str) else ""
 
 
-def open_speaker(endpoint: Endpoint) -> HttpWireClient:
+def open_client(endpoint: Endpoint) -> HttpWireClient:
     def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         headers = headers_of(endpoint, request, credential)
         if endpoint.has("codex"):
