@@ -228,7 +228,7 @@ class Case:
     def _has_learned(self) -> bool:
         """What is to be learned from a turn is wanted as the turn ends, and dropped when done."""
         with closing(sqlite3.connect(f"file:{self.home}/state.db?mode=ro", uri=True)) as db:
-            waiting = db.execute("select 1 from chores where kind = 'turn' limit 1").fetchone()
+            waiting = db.execute("select 1 from tasks where kind = 'turn' limit 1").fetchone()
         return waiting is None
 
     def _mail(self) -> bool:

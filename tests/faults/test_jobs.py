@@ -107,7 +107,7 @@ def check_all(one: Case) -> None:
     assert Counter(lines) == {"script": 1, "turn": 1}
     events = [e["event"] for e in one.api.get(f"/v1/sessions/{run['session']}/journal")]
     assert Counter(e["kind"] for e in events)["message_taken"] == 1
-    told = rows(one, "select key from gateway_out")
+    told = rows(one, "select key from gateway_outbox")
     assert told == [(f"run:{run['id']}/result/post:people",)]
     assert len(one.api.get("/v1/sessions")) == 1
     (job,) = one.api.get("/v1/jobs")

@@ -59,7 +59,7 @@ def followed(one: Case) -> bool:
         return False
     with closing(sqlite3.connect(f"file:{one.home}/state.db?mode=ro", uri=True)) as db:
         try:
-            return bool(db.execute("select * from log_places").fetchall())
+            return bool(db.execute("select * from log_cursors").fetchall())
         except sqlite3.OperationalError:  # it is just being made
             return False
 

@@ -150,7 +150,7 @@ class Chaos:
 
     def doubtful(self) -> set[str]:
         with closing(sqlite3.connect(self.home / "state.db")) as db:
-            return {key for (key,) in db.execute("select key from gateway_out where doubtful")}
+            return {key for (key,) in db.execute("select key from gateway_outbox where doubtful")}
 
 
 def _difference(said: list[str], answers: list[str]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ async def test_a_flood_of_strangers_leaves_no_more_rows_than_a_few(tmp_path: Pat
     db = apsw.Connection(str(tmp_path / "state.db"))
     with db:
         db.executemany(
-            "insert into gateway_in (channel, hash, state, kept, why) "
+            "insert into gateway_inbox (channel, hash, state, kept, why) "
             "values ('tele', ?, 'ignored', 1.0, 'a stranger')",
             [(f"h{number}",) for number in range(inbox.MOST_IGNORED + 500)],
         )
@@ -112,6 +112,6 @@ async def test_a_flood_of_strangers_leaves_no_more_rows_than_a_few(tmp_path: Pat
         assert await store.gateway.add_inbound(said("real")) is None
         assert await store.gateway.add_inbound(said("m0", chat=Chat("other", "c"))) is None
     db = apsw.Connection(str(tmp_path / "state.db"))
-    ((count,),) = db.execute("select count(*) from gateway_in where state = 'ignored'")
+    ((count,),) = db.execute("select count(*) from gateway_inbox where state = 'ignored'")
     assert count == inbox.MOST_IGNORED + 1
     db.close()

@@ -136,13 +136,13 @@ async def test_a_log_is_read_only_where_the_gate_lets_it_be(tmp_path: Path) -> N
         assert "not for jobs" in here.runtime.incidents.troubles[0]
 
         async def followed() -> bool:
-            return bool(await here.runtime.context.store.incidents.log_places())
+            return bool(await here.runtime.context.store.incidents.log_cursors())
 
         await until(followed)
         for path in (private, open_log):
             path.write_text("bad\n")
         assert (await first(here, 2))[1].title == f"open: open stands in {open_log}"
-        places = await here.runtime.context.store.incidents.log_places()
+        places = await here.runtime.context.store.incidents.log_cursors()
         assert [place.path for place in places] == [str(open_log)]
 
 

@@ -59,7 +59,7 @@ async def test_files_left_by_a_crash_after_a_deletion_are_removed_at_the_next_st
     db = apsw.Connection(str(tmp_path / "state.db"))
     db.execute("delete from blobs")
     db.execute("delete from events where number = 4; update sessions set last = 3")
-    db.execute("insert into doomed values (?)", (file.name,))
+    db.execute("insert into unused_blobs values (?)", (file.name,))
     db.close()
     async with opened(tmp_path) as store:
         assert files(tmp_path) == []

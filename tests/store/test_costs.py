@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Cost, CostKey, Session
-from hermes_agent.store.engine.migrations import MIGRATIONS, migrate
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock, a_session, a_turn, opened
 
@@ -177,33 +176,3 @@ async def test_what_cost_nothing_and_used_nothing_is_no_row(tmp_path: Path) -> N
         await store.append(turn, ev.CostCharged("openai/m", "vision", Usage(), 0.0, "it failed"))
         await store.append(turn, ev.CostCharged("local/m", "vision", Usage(7, 1), 0.0))
         assert [(one.name, one.calls) for one in await store.costs("model")] == [("local/m", 1)]
-
-
-async def test_costs_of_old_databases_are_kept(tmp_path: Path) -> None:
-    """Before the third migration a row had the sum of its tokens and the number of its session."""
-    db = apsw.Connection(str(tmp_path / "state.db"))
-    migrate(db, 1.0, MIGRATIONS[:2])
-    db.execute(
-        """
-        insert into sessions (key, id, name, title, belongs, source, workspace, policy, model,
-            prompt, created, updated)
-          values (7, 'old', '', 'a title', 'job:nightly', 'cli', '/', 'careful', 'openai/m', '',
-            1, 1);
-        insert into costs values (10.0, 7, 3, 'openai/m', 'reply', 120, 0.5);
-        insert into costs values (20.0, 7, 9, 'openai/m', 'compaction', 30, null);
-        insert into costs values (86410.0, 99, 3, 'openai/gone', 'reply', 5, 0.25);
-        """
-    )
-    db.close()
-    async with opened(tmp_path) as store:
-        by_use = {one.name: one for one in await store.costs("use")}
-        assert by_use["main"] == Cost("main", 2, Usage(125), 0.75)
-        assert by_use["compaction"] == Cost("compaction", 1, Usage(30), 0.0, unpriced=1)
-        assert {one.name: one.cost for one in await store.costs("session")} == {
-            "old": 0.5,
-            "": 0.25,
-        }
-        assert [one.name for one in await store.costs("day")] == ["1970-01-02", "1970-01-01"]
-        assert [one.name for one in await store.costs("job")] == ["nightly", ""]
-        assert await store.spent(15.0) == 0.25
-        assert (await store.session("old")).effort == ""

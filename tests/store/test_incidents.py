@@ -236,7 +236,7 @@ async def test_checks_logs_and_services_are_remembered(tmp_path: Path) -> None:
         incidents = store.incidents
         assert await incidents.check_states() == [CheckState("new"), ill]
         assert await incidents.check_hours(7_500.0) == [CheckHourStats("web", 7_200.0, 2, 1, 2.0)]
-        assert await incidents.log_places() == [LogCursor("/var/log/x", "1:3", 4)]
+        assert await incidents.log_cursors() == [LogCursor("/var/log/x", "1:3", 4)]
         assert await incidents.services() == [
             MonitoredService("web", ("db", "cache"), "ann", "nginx", learned=True)
         ]

@@ -16,6 +16,7 @@ OLD = Path(__file__).parent / "databases"
 def make(home: Path, name: str) -> None:
     """A database as an old version left it, from its dump."""
     db = apsw.Connection(str(home / "state.db"))
+    db.execute("pragma journal_mode = wal")
     db.execute((OLD / f"{name}.sql").read_text())
     db.close()
 
@@ -41,6 +42,16 @@ async def test_an_old_database_is_read_and_written_after_its_migrations(
     assert applied(db) == [migration.__name__ for migration in MIGRATIONS]
     db.close()
     assert (tmp_path / "store.id").read_text().strip() == "oldstore"
+
+
+async def test_a_home_of_an_unreleased_version_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    make(tmp_path, "unreleased/m009_gateway_attempts")
+    before = (tmp_path / "state.db").read_bytes()
+    with pytest.raises(HermesError, match="unreleased version") as caught:
+        async with opened(tmp_path):
+            pass
+    assert "hermes sessions export" in caught.value.hint
+    assert (tmp_path / "state.db").read_bytes() == before
 
 
 def test_every_migration_has_a_dump_of_the_database_it_left() -> None:

@@ -73,7 +73,7 @@ class BlobStore:
     def release(self, db: apsw.Connection, session: int) -> None:
         """The session goes: note the files that nobody else uses."""
         db.execute(
-            "insert or ignore into doomed select hash from blobs as mine where session = ?1 and "
+            "insert or ignore into unused_blobs select hash from blobs as mine where session = ?1 and "
             "not exists (select 1 from blobs where hash = mine.hash and session <> ?1)",
             (session,),
         )
@@ -81,10 +81,10 @@ class BlobStore:
 
     def sweep(self, db: apsw.Connection) -> None:
         """Remove the files noted by `release`, unless somebody has come to use one since."""
-        for (digest,) in rows(db, "select hash from doomed"):
+        for (digest,) in rows(db, "select hash from unused_blobs"):
             if db.execute("select 1 from blobs where hash = ?", (digest,)).fetchone() is None:
                 self.path(digest).unlink(missing_ok=True)
-            db.execute("delete from doomed where hash = ?", (digest,))
+            db.execute("delete from unused_blobs where hash = ?", (digest,))
 
     def missing(self, db: apsw.Connection) -> list[str]:
         digests = rows(db, "select distinct hash from blobs")

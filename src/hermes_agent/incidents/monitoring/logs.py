@@ -163,7 +163,7 @@ class LogReader:
         self._judged = {key: known for key, known in self._judged.items() if key in wanted}
         patterns = [one for one in found if not await self._may_not(one)]
         if self._places is None:
-            self._places = {place.path: place for place in await self._store.log_places()}
+            self._places = {place.path: place for place in await self._store.log_cursors()}
             for signal in await self._store.signals(limit=1_000):
                 if signal.source == "log" and signal.firing:
                     self._firing[signal.fingerprint] = signal, self._clock()

@@ -25,13 +25,13 @@ def _text(value: Any) -> str:
 
 
 def identity(db: apsw.Connection, channel: str, hash: str) -> Identity | None:
-    ask = "select body from gateway_people where channel = ? and hash = ?"
+    ask = "select body from gateway_identities where channel = ? and hash = ?"
     found = rows(db, ask, (channel, hash))
     return _identity.decode(found[0][0]) if found else None
 
 
 def identities(db: apsw.Connection, channel: str) -> Sequence[Identity]:
-    ask = "select body from gateway_people where ?1 in ('', channel) order by channel, hash"
+    ask = "select body from gateway_identities where ?1 in ('', channel) order by channel, hash"
     return [_identity.decode(body) for (body,) in rows(db, ask, (channel,))]
 
 
@@ -41,13 +41,13 @@ def save_identity(db: apsw.Connection, identity: Identity) -> None:
         (identity.channel, identity.hash),
     )
     db.execute(
-        "insert or replace into gateway_people values (?, ?, ?)",
+        "insert or replace into gateway_identities values (?, ?, ?)",
         (identity.channel, identity.hash, _text(identity)),
     )
 
 
 def drop_identity(db: apsw.Connection, channel: str, hash: str) -> bool:
-    db.execute("delete from gateway_people where channel = ? and hash = ?", (channel, hash))
+    db.execute("delete from gateway_identities where channel = ? and hash = ?", (channel, hash))
     return db.changes() > 0
 
 
@@ -98,67 +98,69 @@ def _bonds(found: Sequence[tuple[Any, ...]]) -> list[ChatBinding]:
 
 
 def binding(db: apsw.Connection, key: str) -> ChatBinding | None:
-    found = _bonds(rows(db, f"select {_BOND} from gateway_bonds b where key = ?", (key,)))
+    found = _bonds(rows(db, f"select {_BOND} from gateway_bindings b where key = ?", (key,)))
     return found[0] if found else None
 
 
 def bindings(db: apsw.Connection, behind: bool) -> Sequence[ChatBinding]:
-    ask = f"select {_BOND} from gateway_bonds b "
+    ask = f"select {_BOND} from gateway_bindings b "
     if behind:
         ask += "join sessions s on s.id = b.session where s.last > b.told "
     return _bonds(rows(db, ask + "order by b.key"))
 
 
 def binding_of(db: apsw.Connection, session: str) -> ChatBinding | None:
-    ask = f"select {_BOND} from gateway_bonds b where session = ? order by key limit 1"
+    ask = f"select {_BOND} from gateway_bindings b where session = ? order by key limit 1"
     found = _bonds(rows(db, ask, (session,)))
     return found[0] if found else None
 
 
 def save_binding(db: apsw.Connection, chat: ChatBinding) -> None:
-    ask = f"select {_BOND} from gateway_bonds b where key = ? and session <> ?"
+    ask = f"select {_BOND} from gateway_bindings b where key = ? and session <> ?"
     for before in _bonds(rows(db, ask, (chat.key, chat.session))):
         _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
-    gone = rows(db, "delete from gateway_bonds where session = ? returning told", (chat.session,))
+    gone = rows(
+        db, "delete from gateway_bindings where session = ? returning told", (chat.session,)
+    )
     _put_bond(db, replace(chat, told=max([chat.told, *(told for (told,) in gone)])))
 
 
 def _put_bond(db: apsw.Connection, chat: ChatBinding) -> None:
     db.execute(
-        "insert or replace into gateway_bonds values (?, ?, ?, ?)",
+        "insert or replace into gateway_bindings values (?, ?, ?, ?)",
         (chat.key, chat.session, chat.told, _text(chat)),
     )
 
 
 def told(db: apsw.Connection, chat: ChatBinding, told: int) -> None:
     db.execute(
-        "update gateway_bonds set told = max(told, ?) where session = ?", (told, chat.session)
+        "update gateway_bindings set told = max(told, ?) where session = ?", (told, chat.session)
     )
 
 
 def tidy(db: apsw.Connection) -> None:
     """Sessions that were deleted have nothing more to tell."""
-    db.execute("delete from gateway_bonds where session not in (select id from sessions)")
+    db.execute("delete from gateway_bindings where session not in (select id from sessions)")
 
 
 def proofs(db: apsw.Connection) -> Mapping[str, ChannelHealth]:
-    found = rows(db, "select channel, body from gateway_proofs order by channel")
+    found = rows(db, "select channel, body from gateway_health order by channel")
     return {channel: _proof.decode(body) for channel, body in found}
 
 
 def save_health(db: apsw.Connection, proof: ChannelHealth) -> None:
-    db.execute("insert or replace into gateway_proofs values (?, ?)", (proof.channel, _text(proof)))
+    db.execute("insert or replace into gateway_health values (?, ?)", (proof.channel, _text(proof)))
 
 
 _COUNTS = """
 select channel, sum(new), sum(aside), sum(waiting), sum(dead), min(oldest) from (
   select channel, state = 'new' as new, state = 'dead' as aside, 0 as waiting, 0 as dead,
     null as oldest
-  from gateway_in where state in ('new', 'dead')
+  from gateway_inbox where state in ('new', 'dead')
   union all
-  select channel, 0, 0, 1, 0, created from gateway_out where state in ('waiting', 'sending')
+  select channel, 0, 0, 1, 0, created from gateway_outbox where state in ('waiting', 'sending')
   union all
-  select channel, 0, 0, 0, 1, null from gateway_out where state = 'dead'
+  select channel, 0, 0, 0, 1, null from gateway_outbox where state = 'dead'
 ) group by channel
 """
 

@@ -39,12 +39,12 @@ def add_inbound(
         save_cursor(db, channel, mark)
     digest = ids(channel, arrived.id)
     known = db.execute(
-        "select 1 from gateway_in where channel = ? and hash = ?", (channel, digest)
+        "select 1 from gateway_inbox where channel = ? and hash = ?", (channel, digest)
     ).fetchone()
     if known is not None:
         return None
     db.execute(
-        "insert into gateway_in (channel, hash, state, kept) values (?, ?, 'new', ?)",
+        "insert into gateway_inbox (channel, hash, state, kept) values (?, ?, 'new', ?)",
         (channel, digest, now),
     )
     number = db.last_insert_rowid()
@@ -52,19 +52,19 @@ def add_inbound(
     media.put(db, bodies, owner, {"file": arrived.files, "voice": arrived.voice})
     bare = msgspec.json.encode(replace(arrived, files=(), voice=()))
     db.execute(
-        "update gateway_in set body = ? where number = ?",
+        "update gateway_inbox set body = ? where number = ?",
         (bodies.pack(db, owner, bare), number),
     )
     return InboxEntry(number, arrived, "new", now)
 
 
 def mark(db: apsw.Connection, channel: str) -> str:
-    found = rows(db, "select mark from gateway_marks where channel = ?", (channel,))
+    found = rows(db, "select mark from gateway_cursors where channel = ?", (channel,))
     return str(found[0][0]) if found else ""
 
 
 def save_cursor(db: apsw.Connection, channel: str, mark: str) -> None:
-    db.execute("insert or replace into gateway_marks values (?, ?)", (channel, mark))
+    db.execute("insert or replace into gateway_cursors values (?, ?)", (channel, mark))
 
 
 def new(
@@ -72,7 +72,7 @@ def new(
 ) -> tuple[Sequence[InboxEntry], Mapping[int, str]]:
     """And why others cannot be read, by their numbers."""
     ask = (
-        f"select {_COLUMNS} from gateway_in where state = 'new' and number > ? "
+        f"select {_COLUMNS} from gateway_inbox where state = 'new' and number > ? "
         "order by number limit ?"
     )
     found: list[InboxEntry] = []
@@ -94,13 +94,13 @@ def new(
 def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
     for number, why in lost.items():
         db.execute(
-            "update gateway_in set state = 'dead', why = ? where number = ? and state = 'new'",
+            "update gateway_inbox set state = 'dead', why = ? where number = ? and state = 'new'",
             (why, number),
         )
 
 
 def dead_letters(db: apsw.Connection, bodies: BlobStore, limit: int) -> Sequence[InboxEntry]:
-    ask = f"select {_COLUMNS} from gateway_in where state = 'dead' order by number desc limit ?"
+    ask = f"select {_COLUMNS} from gateway_inbox where state = 'dead' order by number desc limit ?"
     return [_shown(db, bodies, row) for row in rows(db, ask, (limit,))]
 
 
@@ -130,28 +130,28 @@ def dealt(
     files are left to be swept."""
     found = rows(
         db,
-        "update gateway_in set state = ?, why = ? where number = ? returning channel",
+        "update gateway_inbox set state = ?, why = ? where number = ? returning channel",
         (state, why, number),
     )
     if state != "ignored" or not found:
         return False
     _drop(db, bodies, number)
     db.execute(
-        "delete from gateway_in where number <= (select number from gateway_in "
+        "delete from gateway_inbox where number <= (select number from gateway_inbox "
         "where channel = ?1 and state = 'ignored' order by number desc limit 1 offset ?2) "
         "and channel = ?1 and state = 'ignored'",
         (found[0][0], MOST_IGNORED),
     )
-    return bool(rows(db, "select 1 from doomed limit 1"))
+    return bool(rows(db, "select 1 from unused_blobs limit 1"))
 
 
 def _drop(db: apsw.Connection, bodies: BlobStore, number: int) -> None:
     media.drop(db, bodies, owner_of(number))
-    db.execute("update gateway_in set body = null where number = ?", (number,))
+    db.execute("update gateway_inbox set body = null where number = ?", (number,))
 
 
 def drop(db: apsw.Connection, bodies: BlobStore, number: int) -> None:
-    if not rows(db, "select 1 from gateway_in where number = ? and state = 'dead'", (number,)):
+    if not rows(db, "select 1 from gateway_inbox where number = ? and state = 'dead'", (number,)):
         raise not_aside(number)
     dealt(db, bodies, number, "ignored", "dropped")
 
@@ -165,7 +165,7 @@ def not_aside(number: int) -> NotFound:
 def failed(db: apsw.Connection, number: int, why: str) -> int:
     found = rows(
         db,
-        "update gateway_in set tries = tries + 1, why = ? where number = ? returning tries",
+        "update gateway_inbox set tries = tries + 1, why = ? where number = ? returning tries",
         (why, number),
     )
     return int(found[0][0]) if found else 0
@@ -174,7 +174,7 @@ def failed(db: apsw.Connection, number: int, why: str) -> int:
 def again(db: apsw.Connection, bodies: BlobStore, number: int) -> InboxEntry:
     found = rows(
         db,
-        "update gateway_in set state = 'new', tries = 0 "
+        "update gateway_inbox set state = 'new', tries = 0 "
         f"where number = ? and state = 'dead' returning {_COLUMNS}",
         (number,),
     )
@@ -186,11 +186,11 @@ def again(db: apsw.Connection, bodies: BlobStore, number: int) -> InboxEntry:
 def tidy(db: apsw.Connection, bodies: BlobStore, before: float) -> int:
     found = rows(
         db,
-        "select number from gateway_in "
+        "select number from gateway_inbox "
         "where body is not null and kept < ? and state in ('done', 'ignored')",
         (before,),
     )
     for (number,) in found:
         _drop(db, bodies, number)
-        db.execute("update gateway_in set why = '' where number = ?", (number,))
+        db.execute("update gateway_inbox set why = '' where number = ?", (number,))
     return len(found)

@@ -29,16 +29,16 @@ LONGEST_WAIT = 3_600.0
 # One step per chat that has something unsent, however much that is.
 _DUE = f"""
 with recursive chats (chat) as (
-  select min(chat) from gateway_out where channel = ?1 and {_UNSENT}
+  select min(chat) from gateway_outbox where channel = ?1 and {_UNSENT}
   union all
-  select (select min(chat) from gateway_out where channel = ?1 and {_UNSENT} and chat > chats.chat)
+  select (select min(chat) from gateway_outbox where channel = ?1 and {_UNSENT} and chat > chats.chat)
   from chats where chats.chat is not null
 ), firsts (id) as (
-  select (select id from gateway_out
+  select (select id from gateway_outbox
     where channel = ?1 and {_UNSENT} and chat = chats.chat order by id limit 1)
   from chats where chats.chat is not null
 )
-select {_COLUMNS} from gateway_out join firsts using (id)
+select {_COLUMNS} from gateway_outbox join firsts using (id)
 where due <= ?2 or due <= created or due > ?2 + {LONGEST_WAIT} order by id limit ?3
 """
 
@@ -61,12 +61,12 @@ def _enqueue(
     db: apsw.Connection, bodies: BlobStore, ids: PseudonymHasher, new: NewDelivery, now: float
 ) -> OutboxEntry:
     digest = ids("delivery", new.key)
-    found = rows(db, f"select {_COLUMNS} from gateway_out where hash = ?", (digest,))
+    found = rows(db, f"select {_COLUMNS} from gateway_outbox where hash = ?", (digest,))
     if found:
         return _delivery(db, bodies, found[0], new)
     outgoing = new.outgoing
     db.execute(
-        "insert into gateway_out (hash, key, channel, chat, state, created, due) "
+        "insert into gateway_outbox (hash, key, channel, chat, state, created, due) "
         "values (?, ?, ?, ?, 'waiting', ?, ?)",
         (digest, new.key, outgoing.chat.channel, ids(outgoing.chat.target), now, now),
     )
@@ -74,7 +74,9 @@ def _enqueue(
     owner = owner_of(id)
     media.put(db, bodies, owner, {"file": outgoing.files})
     bare = msgspec.json.encode(replace(outgoing, files=()))
-    db.execute("update gateway_out set body = ? where id = ?", (bodies.pack(db, owner, bare), id))
+    db.execute(
+        "update gateway_outbox set body = ? where id = ?", (bodies.pack(db, owner, bare), id)
+    )
     return OutboxEntry(id, new.key, outgoing, "waiting", now, due=now)
 
 
@@ -135,7 +137,7 @@ def _made(row: tuple[Any, ...], key: str, outgoing: OutboundMessage) -> OutboxEn
 
 def sending(db: apsw.Connection, id: int, attempts: int, doubtful: bool, now: float) -> bool:
     db.execute(
-        "update gateway_out set attempts = attempts + 1, doubtful = max(doubtful, ?), "
+        "update gateway_outbox set attempts = attempts + 1, doubtful = max(doubtful, ?), "
         "unsure = coalesce(unsure, iif(state = 'sending', tried, null)), tried = ?, "
         f"state = 'sending' where id = ? and attempts = ? and {_UNSENT}",
         (int(doubtful), now, id, attempts),
@@ -145,7 +147,7 @@ def sending(db: apsw.Connection, id: int, attempts: int, doubtful: bool, now: fl
 
 def partly_sent(db: apsw.Connection, id: int, part: int) -> None:
     db.execute(
-        "update gateway_out set state = 'waiting', part = ?, attempts = 0, error = '', "
+        "update gateway_outbox set state = 'waiting', part = ?, attempts = 0, error = '', "
         "unsure = null where id = ?",
         (part, id),
     )
@@ -153,7 +155,7 @@ def partly_sent(db: apsw.Connection, id: int, part: int) -> None:
 
 def sent(db: apsw.Connection, id: int, receipt: str, now: float) -> None:
     db.execute(
-        "update gateway_out set state = 'sent', receipt = ?, sent = ?, error = '' where id = ?",
+        "update gateway_outbox set state = 'sent', receipt = ?, sent = ?, error = '' where id = ?",
         (receipt, now, id),
     )
 
@@ -164,7 +166,7 @@ def not_sent(
 ) -> None:  # fmt: skip
     state = "dead" if due is None else "waiting"
     db.execute(
-        f"update gateway_out set state = ?, error = ?, due = coalesce(?, due), "
+        f"update gateway_outbox set state = ?, error = ?, due = coalesce(?, due), "
         f"doubtful = max(doubtful, ?), attempts = attempts - ?, "
         f"unsure = coalesce(unsure, iif(?, tried, null)) where id = ? and {_UNSENT}",
         (state, error, due, int(doubtful), int(not counted), int(unsure), id),
@@ -187,16 +189,14 @@ def deliveries(
     if key:
         wanted.append("key >= ? and key < ?")
         values += [key, key + "\U0010ffff"]
-    ask = (
-        f"select {_COLUMNS} from gateway_out where {' and '.join(wanted)} order by id desc limit ?"
-    )
+    ask = f"select {_COLUMNS} from gateway_outbox where {' and '.join(wanted)} order by id desc limit ?"
     return [_delivery(db, bodies, row) for row in rows(db, ask, (*values, limit))]
 
 
 def again(db: apsw.Connection, bodies: BlobStore, id: int, now: float) -> OutboxEntry:
     found = rows(
         db,
-        "update gateway_out set state = 'waiting', attempts = 0, due = ? "
+        "update gateway_outbox set state = 'waiting', attempts = 0, due = ? "
         f"where id = ? and state = 'dead' returning {_COLUMNS}",
         (now, id),
     )
@@ -210,7 +210,7 @@ def again(db: apsw.Connection, bodies: BlobStore, id: int, now: float) -> Outbox
 def drop(db: apsw.Connection, bodies: BlobStore, id: int) -> None:
     found = rows(
         db,
-        "update gateway_out set state = 'dropped' "
+        "update gateway_outbox set state = 'dropped' "
         f"where id = ? and (state = 'dead' or {_UNSENT}) returning id",
         (id,),
     )
@@ -224,7 +224,7 @@ def drop(db: apsw.Connection, bodies: BlobStore, id: int) -> None:
 def _forget(db: apsw.Connection, bodies: BlobStore, id: int) -> None:
     media.drop(db, bodies, owner_of(id))
     db.execute(
-        "update gateway_out set body = null, key = null, receipt = '', error = '' where id = ?",
+        "update gateway_outbox set body = null, key = null, receipt = '', error = '' where id = ?",
         (id,),
     )
 
@@ -232,7 +232,7 @@ def _forget(db: apsw.Connection, bodies: BlobStore, id: int) -> None:
 def tidy(db: apsw.Connection, bodies: BlobStore, before: float) -> int:
     found = rows(
         db,
-        "select id from gateway_out where body is not null and state = 'sent' and sent < ?",
+        "select id from gateway_outbox where body is not null and state = 'sent' and sent < ?",
         (before,),
     )
     for (id,) in found:

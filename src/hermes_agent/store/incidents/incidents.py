@@ -198,13 +198,13 @@ def check_hours(db: apsw.Connection, since: float) -> list[CheckHourStats]:
     return [CheckHourStats(*row) for row in found]
 
 
-def log_places(db: apsw.Connection) -> list[LogCursor]:
-    return [LogCursor(*row) for row in rows(db, "select path, file, offset from log_places")]
+def log_cursors(db: apsw.Connection) -> list[LogCursor]:
+    return [LogCursor(*row) for row in rows(db, "select path, file, offset from log_cursors")]
 
 
 def save_log_cursor(db: apsw.Connection, place: LogCursor) -> None:
     db.execute(
-        "insert or replace into log_places values (?, ?, ?)",
+        "insert or replace into log_cursors values (?, ?, ?)",
         (place.path, place.file, place.offset),
     )
 

@@ -98,8 +98,8 @@ class StoredIncidents(IncidentStore):
     async def check_hours(self, since: float) -> Sequence[CheckHourStats]:
         return await self._read(lambda db: incidents.check_hours(db, since))
 
-    async def log_places(self) -> Sequence[LogCursor]:
-        return await self._read(incidents.log_places)
+    async def log_cursors(self) -> Sequence[LogCursor]:
+        return await self._read(incidents.log_cursors)
 
     async def save_log_cursor(self, place: LogCursor) -> None:
         await self._write("keep_log_place", lambda db: incidents.save_log_cursor(db, place))

@@ -110,7 +110,7 @@ def _insert(place: AppendCursor, event: Event) -> int:
 
 def _take_message(place: AppendCursor, event: MessageTaken) -> None:
     place.db.execute(
-        "insert into inbox (session, key, time) values (?, ?, ?) "
+        "insert into queued_messages (session, key, time) values (?, ?, ?) "
         "on conflict (session, key) do update set body = null",
         (place.key, event.key, place.now),
     )

@@ -108,10 +108,10 @@ def delete_session(db: apsw.Connection, bodies: BlobStore, id: str) -> None:
         "and message is not null)",
         (key,),
     )
-    for table in ("events", "inbox", "turns", "effects", "questions"):
+    for table in ("events", "queued_messages", "turns", "effects", "questions"):
         db.execute(f"delete from {table} where session = ?", (key,))
     drop_docs(db, "session", [id])
-    db.execute("delete from chores where session = ?", (id,))
+    db.execute("delete from tasks where session = ?", (id,))
     db.execute("delete from sessions where key = ?", (key,))
     db.execute(
         "delete from prompts where hash = ?1 "
@@ -125,12 +125,12 @@ def receive(
     db: apsw.Connection, bodies: BlobStore, session: str, message: SessionMessage, now: float
 ) -> bool:
     key = session_key(db, session)
-    known = "select 1 from inbox where session = ? and key = ?"
+    known = "select 1 from queued_messages where session = ? and key = ?"
     if db.execute(known, (key, message.key)).fetchone() is not None:
         return False
     body = bodies.pack(db, key, msgspec.json.encode(message))
     db.execute(
-        "insert into inbox (session, key, time, body) values (?, ?, ?, ?)",
+        "insert into queued_messages (session, key, time, body) values (?, ?, ?, ?)",
         (key, message.key, now, body),
     )
     return True
@@ -138,7 +138,7 @@ def receive(
 
 def cancel_message(db: apsw.Connection, session: str, key: str) -> bool:
     db.execute(
-        "update inbox set body = null where session = ? and key = ? and body is not null",
+        "update queued_messages set body = null where session = ? and key = ? and body is not null",
         (session_key(db, session), key),
     )
     return db.changes() == 1
@@ -148,7 +148,7 @@ def _mail(place: AppendCursor, *, joining: bool = False) -> list[Event]:
     """What waits to be taken; of what comes into a turn, all that may join it."""
     waiting = rows(
         place.db,
-        "select body from inbox where session = ? and body is not null order by id",
+        "select body from queued_messages where session = ? and body is not null order by id",
         (place.key,),
     )
     letters = [

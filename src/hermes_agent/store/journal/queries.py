@@ -89,7 +89,7 @@ def prompt(db: apsw.Connection, digest: str) -> Prompt:
 def sessions_with_queued_messages(db: apsw.Connection) -> list[str]:
     found = rows(
         db,
-        "select s.id from inbox i join sessions s on s.key = i.session "
+        "select s.id from queued_messages i join sessions s on s.key = i.session "
         "where i.body is not null group by s.key order by min(i.id)",
     )
     return [id for (id,) in found]
@@ -98,7 +98,7 @@ def sessions_with_queued_messages(db: apsw.Connection) -> list[str]:
 def waiting(
     db: apsw.Connection, bodies: BlobStore, session: str, key: str
 ) -> SessionMessage | None:
-    ask = "select body from inbox where session = ? and key = ? and body is not null"
+    ask = "select body from queued_messages where session = ? and key = ? and body is not null"
     row = db.execute(ask, (session_key(db, session), key)).fetchone()
     return None if row is None else msgspec.json.decode(bodies.unpack(row[0]), type=SessionMessage)
 

@@ -71,7 +71,7 @@ def reopen(db: apsw.Connection, id: int) -> None:
 def want(db: apsw.Connection, chore: BackgroundTask) -> bool:
     before = db.total_changes()
     db.execute(
-        "insert or ignore into chores (key, kind, body, due, tries, state, result) "
+        "insert or ignore into tasks (key, kind, body, due, tries, state, result) "
         "values (?, ?, ?, ?, ?, ?, ?)",
         (
             chore.key, chore.kind, _encoded(chore.body), chore.due, chore.tries, chore.state,
@@ -84,7 +84,7 @@ def want(db: apsw.Connection, chore: BackgroundTask) -> bool:
 def chores(db: apsw.Connection, now: float) -> list[BackgroundTask]:
     found = rows(
         db,
-        "select key, kind, body, due, tries, state, result from chores "
+        "select key, kind, body, due, tries, state, result from tasks "
         "where state = 'due' and due <= ? order by due, rowid",
         (now,),
     )
@@ -94,7 +94,7 @@ def chores(db: apsw.Connection, now: float) -> list[BackgroundTask]:
 def given_up(db: apsw.Connection, since: float) -> list[BackgroundTask]:
     found = rows(
         db,
-        "select key, kind, body, due, tries, state, result from chores "
+        "select key, kind, body, due, tries, state, result from tasks "
         "where state = 'given-up' and due >= ? order by due desc limit 20",
         (since,),
     )
@@ -102,23 +102,23 @@ def given_up(db: apsw.Connection, since: float) -> list[BackgroundTask]:
 
 
 def drop(db: apsw.Connection, key: str) -> None:
-    db.execute("delete from chores where key = ?", (key,))
+    db.execute("delete from tasks where key = ?", (key,))
 
 
 def forget(db: apsw.Connection, before: float) -> None:
-    db.execute("delete from chores where state <> 'due' and due < ?", (before,))
+    db.execute("delete from tasks where state <> 'due' and due < ?", (before,))
 
 
 def postpone(db: apsw.Connection, key: str, until: float, why: str, tried: bool) -> None:
     """One that went with its session stays gone, and one that is closed stays closed."""
     db.execute(
-        "update chores set due = ?, tries = tries + ?, result = ? where key = ? and state = 'due'",
+        "update tasks set due = ?, tries = tries + ?, result = ? where key = ? and state = 'due'",
         (until, tried, why, key),
     )
 
 
 def close(db: apsw.Connection, key: str, state: str, result: str) -> None:
-    db.execute("update chores set state = ?, result = ? where key = ?", (state, result, key))
+    db.execute("update tasks set state = ?, result = ? where key = ?", (state, result, key))
 
 
 def count(db: apsw.Connection, name: str, add: int) -> int:

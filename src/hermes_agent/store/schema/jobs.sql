@@ -1,6 +1,3 @@
-"""The tables of jobs, as `m007_jobs` made them: never edited."""
-
-JOB_TABLES = """
 create table jobs (
   number integer primary key autoincrement,
   key text not null,
@@ -60,4 +57,3 @@ create unique index job_runs_by_job on job_runs (job, slot, hand);
 create index job_runs_by_slot on job_runs (slot);
 create index job_runs_open on job_runs (slot)
   where state in ('due', 'claimed', 'running', 'parked');
-"""

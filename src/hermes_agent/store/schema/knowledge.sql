@@ -1,6 +1,3 @@
-"""The tables of what is learned, as `m005_learning` made them: never edited."""
-
-LORE_TABLES = """
 create table notes (
   id integer primary key autoincrement,
   view text not null check (view in ('memory', 'user')),
@@ -140,7 +137,7 @@ create table proposals (
   by text not null default ''
 ) strict;
 -- `session` is what the body names, if it does: such work goes with its session.
-create table chores (
+create table tasks (
   key text primary key,
   kind text not null,
   body text not null,
@@ -150,7 +147,6 @@ create table chores (
   result text not null,
   session text as (coalesce(body ->> '$.session', '')) stored
 ) strict;
-create index chores_due on chores (due) where state = 'due';
-create index chores_by_session on chores (session);
+create index tasks_due on tasks (due) where state = 'due';
+create index tasks_by_session on tasks (session);
 create table counters (name text primary key, value integer not null) strict, without rowid;
-"""

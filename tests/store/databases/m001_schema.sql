@@ -1,7 +1,5 @@
--- A small store as the version with m006_incidents left it: one session, one unfinished turn.
-begin;
 create table migrations (place integer primary key, name text not null unique, time real not null) strict;
-insert into migrations (name, time) values ('m001_first_tables', 1000000.0);
+insert into migrations (name, time) values ('m001_schema', 1000000.0);
 create table meta (name text primary key, value any) strict, without rowid;
 
 create table sessions (
@@ -23,11 +21,17 @@ create table sessions (
   input integer not null default 0,
   output integer not null default 0,
   cached integer not null default 0,
-  cost real
+  cost real,
+  terminals text not null default 'local',
+  effort text not null default '',
+  parent text not null default '',
+  depth integer not null default 0,
+  share text not null default '{}'
 ) strict;
 create unique index sessions_by_name on sessions (name) where name <> '';
 create index sessions_by_update on sessions (updated);
 create index sessions_by_owner on sessions (belongs, updated) where belongs <> '';
+create index sessions_by_parent on sessions (parent) where parent <> '';
 
 create table prompts (hash text primary key, body text not null) strict, without rowid;
 
@@ -43,6 +47,8 @@ create table events (
   primary key (session, number)
 ) strict, without rowid;
 
+create index events_judged on events (time) where kind = 'call_judged';
+
 create table messages (
   id integer primary key,
   session integer not null,
@@ -55,7 +61,7 @@ create table messages (
 ) strict;
 
 -- The row stays when the message is taken, so that its key is known for good.
-create table inbox (
+create table queued_messages (
   id integer primary key,
   session integer not null,
   key text not null,
@@ -63,7 +69,7 @@ create table inbox (
   body any,
   unique (session, key)
 ) strict;
-create index inbox_waiting on inbox (session, id) where body is not null;
+create index queued_messages_waiting on queued_messages (session, id) where body is not null;
 
 create table turns (
   id integer primary key autoincrement,
@@ -103,66 +109,7 @@ create table questions (
 ) strict, without rowid;
 create index questions_by_session on questions (session);
 
-create table costs (
-  time real not null,
-  session integer not null,
-  number integer not null,
-  model text not null,
-  use text not null,
-  tokens integer not null,
-  cost real,
-  primary key (time, session, number)
-) strict, without rowid;
-
--- Which session uses which file in blobs/; `doomed` are files nobody uses, to be removed.
-create table blobs (
-  hash text not null, session integer not null, primary key (hash, session)
-) strict, without rowid;
-create index blobs_by_session on blobs (session);
-create table doomed (hash text primary key) strict, without rowid;
-
--- Names that messages can be filtered by; the index holds their number as a token.
-create table names (id integer primary key, name text not null unique) strict;
-
-create virtual table words using fts5 (
-  text, content = '', contentless_delete = 1, prefix = '3',
-  tokenize = 'unicode61 remove_diacritics 2'
-);
--- The writer merges the index in small steps, after it has told those who wait.
-insert into words (words, rank) values ('automerge', 0), ('crisismerge', 64);
-insert into meta values ('fence', 3), ('id', 'oldstore');
-insert into prompts values ('p', '{"system":"You are Hermes.","tools":[]}');
-insert into sessions (key, id, name, title, belongs, source, workspace, policy, model, prompt, created, updated, last, messages, turns)
-  values (1, 'aaaabbbb', 'old', 'how warm is the sea', '', 'cli', '/work', 'careful', 'openai/m', 'p', 1000000.0, 1000000.0, 4, 2, 1);
-insert into turns (id, session, fence, state, started) values (1, 1, 3, 'running', 1000000.0);
-insert into inbox (id, session, key, time, body) values (1, 1, 'k1', 1000000.0, null);
-insert into names values (1, 'cli');
-insert into messages values
-  (1, 1, 3, 'user', null, null, 1000000.0, '{"kind":"message_taken","key":"k1","text":"how warm is the sea"}'),
-  (2, 1, 4, 'assistant', null, null, 1000000.0, '{"kind":"replied","step":1,"text":"it is 17 degrees"}');
-insert into words (rowid, text) values
-  (1, 'how warm is the sea ' || char(0xe001) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101)),
-  (2, 'it is 17 degrees ' || char(0xe002) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101));
-insert into events values
-  (1, 1, 'session_opened', null, 1000000.0, '{"kind":"session_opened","workspace":"/work","policy":"careful","model":"openai/m","prompt":"p"}', null),
-  (1, 2, 'turn_started', 1, 1000000.0, '{"kind":"turn_started","turn":1}', null),
-  (1, 3, 'message_taken', 1, 1000000.0, null, 1),
-  (1, 4, 'replied', 1, 1000000.0, null, 2);
-alter table sessions add column terminals text not null default 'local';
-create table audit (
-  number integer primary key,
-  time real not null,
-  session text not null,
-  event integer not null,
-  body text not null,
-  hash text not null
-) strict;
-create unique index audit_by_session on audit (session, event);
-insert into meta values ('audit_since', 1000001.0);
-create index events_judged on events (time) where kind = 'call_judged';
-insert into migrations (name, time) values ('m002_terminals_and_audit', 1000001.0);
-alter table sessions add column effort text not null default '';
-alter table costs rename to old_costs;
+-- Whose they were is known also when the session is gone.
 create table costs (
   id integer primary key,
   time real not null,
@@ -179,19 +126,36 @@ create table costs (
 ) strict;
 create index costs_by_time on costs (time, cost);
 create index costs_by_session on costs (session);
-insert into costs (time, session, belongs, model, use, input, output, cached, written,
-    reasoning, cost)
-  select c.time, coalesce(s.id, ''), coalesce(s.belongs, ''), c.model,
-    case c.use when 'reply' then 'main' else 'compaction' end,
-    c.tokens, 0, 0, 0, 0, c.cost
-  from old_costs c left join sessions s on s.key = c.session order by c.time;
-drop table old_costs;
-insert into migrations (name, time) values ('m003_models_and_costs', 1000002.0);
-alter table sessions add column parent text not null default '';
-alter table sessions add column depth integer not null default 0;
-alter table sessions add column share text not null default '{}';
-create index sessions_by_parent on sessions (parent) where parent <> '';
-insert into migrations (name, time) values ('m004_children', 1000003.0);
+
+-- It has no session key: it outlives sessions.
+create table audit (
+  number integer primary key,
+  time real not null,
+  session text not null,
+  event integer not null,
+  body text not null,
+  hash text not null
+) strict;
+create unique index audit_by_session on audit (session, event);
+
+-- Which session uses which file in blobs/; `unused_blobs` are files nobody uses, to be removed.
+create table blobs (
+  hash text not null, session integer not null, primary key (hash, session)
+) strict, without rowid;
+create index blobs_by_session on blobs (session);
+create table unused_blobs (hash text primary key) strict, without rowid;
+
+-- Names that messages can be filtered by; the index holds their number as a token.
+create table names (id integer primary key, name text not null unique) strict;
+
+create virtual table words using fts5 (
+  text, content = '', contentless_delete = 1, prefix = '3',
+  tokenize = 'unicode61 remove_diacritics 2'
+);
+-- The writer merges the index in small steps, after it has told those who wait.
+insert into words (words, rank) values ('automerge', 0), ('crisismerge', 64);
+insert into meta values ('fence', 0), ('audit_since', unixepoch('subsec'));
+
 create table notes (
   id integer primary key autoincrement,
   view text not null check (view in ('memory', 'user')),
@@ -331,7 +295,7 @@ create table proposals (
   by text not null default ''
 ) strict;
 -- `session` is what the body names, if it does: such work goes with its session.
-create table chores (
+create table tasks (
   key text primary key,
   kind text not null,
   body text not null,
@@ -341,10 +305,10 @@ create table chores (
   result text not null,
   session text as (coalesce(body ->> '$.session', '')) stored
 ) strict;
-create index chores_due on chores (due) where state = 'due';
-create index chores_by_session on chores (session);
+create index tasks_due on tasks (due) where state = 'due';
+create index tasks_by_session on tasks (session);
 create table counters (name text primary key, value integer not null) strict, without rowid;
-insert into migrations (name, time) values ('m005_learning', 1000004.0);
+
 -- The body is the whole value; the other columns are what it is found by.
 create table incidents (
   number integer primary key autoincrement,
@@ -411,11 +375,11 @@ create table check_hours (
   seconds real not null,
   primary key (name, hour)
 ) strict, without rowid;
-create table log_places (
+create table log_cursors (
   path text primary key, file text not null, offset integer not null
 ) strict, without rowid;
 create table services (name text primary key, body text not null) strict, without rowid;
-insert into migrations (name, time) values ('m006_incidents', 1000005.0);
+
 create table jobs (
   number integer primary key autoincrement,
   key text not null,
@@ -475,10 +439,10 @@ create unique index job_runs_by_job on job_runs (job, slot, hand);
 create index job_runs_by_slot on job_runs (slot);
 create index job_runs_open on job_runs (slot)
   where state in ('due', 'claimed', 'running', 'parked');
-insert into migrations (name, time) values ('m007_jobs', 1000006.0);
+
 -- What came in and what goes out. Names that platforms give to people and places are in the bodies
 -- alone, which go when they are old; the hashes stay, so that nothing is taken or sent twice.
-create table gateway_in (
+create table gateway_inbox (
   number integer primary key autoincrement,
   channel text not null,
   hash text not null,
@@ -489,9 +453,10 @@ create table gateway_in (
   body any,
   unique (channel, hash)
 ) strict;
-create index gateway_in_undone on gateway_in (state, number) where state in ('new', 'dead');
-create index gateway_in_kept on gateway_in (kept) where body is not null;
-create table gateway_out (
+create index gateway_inbox_undone on gateway_inbox (state, number) where state in ('new', 'dead');
+create index gateway_inbox_kept on gateway_inbox (kept) where body is not null;
+-- `tried`: when it was last tried; `unsure`: when first with an unknown outcome.
+create table gateway_outbox (
   id integer primary key autoincrement,
   hash text not null unique,
   key text,
@@ -506,13 +471,15 @@ create table gateway_out (
   error text not null default '',
   doubtful integer not null default 0,
   part integer not null default 0,
-  body any
+  body any,
+  tried real,
+  unsure real
 ) strict;
-create index gateway_out_unsent on gateway_out (channel, chat, id)
+create index gateway_outbox_unsent on gateway_outbox (channel, chat, id)
   where state in ('waiting', 'sending');
-create index gateway_out_dead on gateway_out (channel, id) where state = 'dead';
-create index gateway_out_by_key on gateway_out (key) where key is not null;
-create index gateway_out_sent on gateway_out (sent) where state = 'sent' and body is not null;
+create index gateway_outbox_dead on gateway_outbox (channel, id) where state = 'dead';
+create index gateway_outbox_by_key on gateway_outbox (key) where key is not null;
+create index gateway_outbox_sent on gateway_outbox (sent) where state = 'sent' and body is not null;
 -- `owner` is also whose files in blobs/ they are: below zero, where no session is.
 create table gateway_media (
   owner integer not null,
@@ -522,20 +489,43 @@ create table gateway_media (
   body any not null,
   primary key (owner, place)
 ) strict, without rowid;
-create table gateway_marks (channel text primary key, mark text not null) strict, without rowid;
-create table gateway_people (
+create table gateway_cursors (channel text primary key, mark text not null) strict, without rowid;
+create table gateway_identities (
   channel text not null, hash text not null, body text not null, primary key (channel, hash)
 ) strict, without rowid;
 create table gateway_pairings (
   hash text primary key, channel text not null, expires real not null, body text not null
 ) strict, without rowid;
-create table gateway_bonds (
+create table gateway_bindings (
   key text primary key,
   session text not null,
   told integer not null,
   body text not null
 ) strict, without rowid;
-create index gateway_bonds_by_session on gateway_bonds (session);
-create table gateway_proofs (channel text primary key, body text not null) strict, without rowid;
-insert into migrations (name, time) values ('m008_gateway', 1000007.0);
-commit;
+create index gateway_bindings_by_session on gateway_bindings (session);
+create table gateway_health (channel text primary key, body text not null) strict, without rowid;
+-- Who wrote and is not known, by hash; and what of theirs was ignored.
+create table gateway_strangers (
+  channel text not null, hash text not null, primary key (channel, hash)
+) strict, without rowid;
+create index gateway_inbox_ignored on gateway_inbox (channel, number) where state = 'ignored';
+
+update meta set value = 3 where name = 'fence';
+insert into meta values ('id', 'oldstore');
+insert into prompts values ('p', '{"system":"You are Hermes.","tools":[]}');
+insert into sessions (key, id, name, title, belongs, source, workspace, policy, model, prompt, created, updated, last, messages, turns)
+  values (1, 'aaaabbbb', 'old', 'how warm is the sea', '', 'cli', '/work', 'careful', 'openai/m', 'p', 1000000.0, 1000000.0, 4, 2, 1);
+insert into turns (id, session, fence, state, started) values (1, 1, 3, 'running', 1000000.0);
+insert into queued_messages (id, session, key, time, body) values (1, 1, 'k1', 1000000.0, null);
+insert into names values (1, 'cli');
+insert into messages values
+  (1, 1, 3, 'user', null, null, 1000000.0, '{"kind":"message_taken","key":"k1","text":"how warm is the sea"}'),
+  (2, 1, 4, 'assistant', null, null, 1000000.0, '{"kind":"replied","step":1,"text":"it is 17 degrees"}');
+insert into words (rowid, text) values
+  (1, 'how warm is the sea ' || char(0xe001) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101)),
+  (2, 'it is 17 degrees ' || char(0xe002) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101));
+insert into events values
+  (1, 1, 'session_opened', null, 1000000.0, '{"kind":"session_opened","workspace":"/work","policy":"careful","model":"openai/m","prompt":"p"}', null),
+  (1, 2, 'turn_started', 1, 1000000.0, '{"kind":"turn_started","turn":1}', null),
+  (1, 3, 'message_taken', 1, 1000000.0, null, 1),
+  (1, 4, 'replied', 1, 1000000.0, null, 2);

@@ -1,7 +1,3 @@
--- A small store as the version with m001_first_tables left it: one session, one unfinished turn.
-begin;
-create table migrations (place integer primary key, name text not null unique, time real not null) strict;
-insert into migrations (name, time) values ('m001_first_tables', 1000000.0);
 create table meta (name text primary key, value any) strict, without rowid;
 
 create table sessions (
@@ -23,11 +19,17 @@ create table sessions (
   input integer not null default 0,
   output integer not null default 0,
   cached integer not null default 0,
-  cost real
+  cost real,
+  terminals text not null default 'local',
+  effort text not null default '',
+  parent text not null default '',
+  depth integer not null default 0,
+  share text not null default '{}'
 ) strict;
 create unique index sessions_by_name on sessions (name) where name <> '';
 create index sessions_by_update on sessions (updated);
 create index sessions_by_owner on sessions (belongs, updated) where belongs <> '';
+create index sessions_by_parent on sessions (parent) where parent <> '';
 
 create table prompts (hash text primary key, body text not null) strict, without rowid;
 
@@ -43,6 +45,8 @@ create table events (
   primary key (session, number)
 ) strict, without rowid;
 
+create index events_judged on events (time) where kind = 'call_judged';
+
 create table messages (
   id integer primary key,
   session integer not null,
@@ -55,7 +59,7 @@ create table messages (
 ) strict;
 
 -- The row stays when the message is taken, so that its key is known for good.
-create table inbox (
+create table queued_messages (
   id integer primary key,
   session integer not null,
   key text not null,
@@ -63,7 +67,7 @@ create table inbox (
   body any,
   unique (session, key)
 ) strict;
-create index inbox_waiting on inbox (session, id) where body is not null;
+create index queued_messages_waiting on queued_messages (session, id) where body is not null;
 
 create table turns (
   id integer primary key autoincrement,
@@ -103,23 +107,41 @@ create table questions (
 ) strict, without rowid;
 create index questions_by_session on questions (session);
 
+-- Whose they were is known also when the session is gone.
 create table costs (
+  id integer primary key,
   time real not null,
-  session integer not null,
-  number integer not null,
+  session text not null,
+  belongs text not null,
   model text not null,
   use text not null,
-  tokens integer not null,
-  cost real,
-  primary key (time, session, number)
-) strict, without rowid;
+  input integer not null,
+  output integer not null,
+  cached integer not null,
+  written integer not null,
+  reasoning integer not null,
+  cost real
+) strict;
+create index costs_by_time on costs (time, cost);
+create index costs_by_session on costs (session);
 
--- Which session uses which file in blobs/; `doomed` are files nobody uses, to be removed.
+-- It has no session key: it outlives sessions.
+create table audit (
+  number integer primary key,
+  time real not null,
+  session text not null,
+  event integer not null,
+  body text not null,
+  hash text not null
+) strict;
+create unique index audit_by_session on audit (session, event);
+
+-- Which session uses which file in blobs/; `unused_blobs` are files nobody uses, to be removed.
 create table blobs (
   hash text not null, session integer not null, primary key (hash, session)
 ) strict, without rowid;
 create index blobs_by_session on blobs (session);
-create table doomed (hash text primary key) strict, without rowid;
+create table unused_blobs (hash text primary key) strict, without rowid;
 
 -- Names that messages can be filtered by; the index holds their number as a token.
 create table names (id integer primary key, name text not null unique) strict;
@@ -130,22 +152,4 @@ create virtual table words using fts5 (
 );
 -- The writer merges the index in small steps, after it has told those who wait.
 insert into words (words, rank) values ('automerge', 0), ('crisismerge', 64);
-insert into meta values ('fence', 3), ('id', 'oldstore');
-insert into prompts values ('p', '{"system":"You are Hermes.","tools":[]}');
-insert into sessions (key, id, name, title, belongs, source, workspace, policy, model, prompt, created, updated, last, messages, turns)
-  values (1, 'aaaabbbb', 'old', 'how warm is the sea', '', 'cli', '/work', 'careful', 'openai/m', 'p', 1000000.0, 1000000.0, 4, 2, 1);
-insert into turns (id, session, fence, state, started) values (1, 1, 3, 'running', 1000000.0);
-insert into inbox (id, session, key, time, body) values (1, 1, 'k1', 1000000.0, null);
-insert into names values (1, 'cli');
-insert into messages values
-  (1, 1, 3, 'user', null, null, 1000000.0, '{"kind":"message_taken","key":"k1","text":"how warm is the sea"}'),
-  (2, 1, 4, 'assistant', null, null, 1000000.0, '{"kind":"replied","step":1,"text":"it is 17 degrees"}');
-insert into words (rowid, text) values
-  (1, 'how warm is the sea ' || char(0xe001) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101)),
-  (2, 'it is 17 degrees ' || char(0xe002) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101));
-insert into events values
-  (1, 1, 'session_opened', null, 1000000.0, '{"kind":"session_opened","workspace":"/work","policy":"careful","model":"openai/m","prompt":"p"}', null),
-  (1, 2, 'turn_started', 1, 1000000.0, '{"kind":"turn_started","turn":1}', null),
-  (1, 3, 'message_taken', 1, 1000000.0, null, 1),
-  (1, 4, 'replied', 1, 1000000.0, null, 2);
-commit;
+insert into meta values ('fence', 0), ('audit_since', unixepoch('subsec'));

@@ -1,6 +1,3 @@
-"""The tables of incidents, as `m006_incidents` made them: never edited."""
-
-INCIDENT_TABLES = """
 -- The body is the whole value; the other columns are what it is found by.
 create table incidents (
   number integer primary key autoincrement,
@@ -67,8 +64,7 @@ create table check_hours (
   seconds real not null,
   primary key (name, hour)
 ) strict, without rowid;
-create table log_places (
+create table log_cursors (
   path text primary key, file text not null, offset integer not null
 ) strict, without rowid;
 create table services (name text primary key, body text not null) strict, without rowid;
-"""
