@@ -12,27 +12,27 @@ from hermes_agent.agent.authored_tools.store import AuthoredToolStore, ToolSnaps
 from hermes_agent.core.errors import HermesError, NotFound
 
 CHANGES = {
-    "a first version": "tool_store.keep('tool', b'one', 'me', 'new')",
-    "a second version": "tool_store.keep('tool', b'two', 'me', 'changed')",
-    "a person's rollback": "tool_store.roll_back('tool', None, 'person')",
-    "a rollback to a failed version": "tool_store.roll_back('tool', 3, 'person')",
-    "a third failure": "tool_store.count('tool', digest_of(b'two'), 'it broke', 1)",
-    "a failure with nothing to go back to": "tool_store.count('tool', digest_of(b'one'), 'broke', 1)",
-    "a text by hand that is replaced": "tool_store.keep('tool', b'two', 'me', 'changed')",
+    "a first version": "tools.keep('tool', b'one', 'me', 'new')",
+    "a second version": "tools.keep('tool', b'two', 'me', 'changed')",
+    "a person's rollback": "tools.roll_back('tool', None, 'person')",
+    "a rollback to a failed version": "tools.roll_back('tool', 3, 'person')",
+    "a third failure": "tools.count('tool', digest_of(b'two'), 'it broke', 1)",
+    "a failure with nothing to go back to": "tools.count('tool', digest_of(b'one'), 'broke', 1)",
+    "a text by hand that is replaced": "tools.keep('tool', b'two', 'me', 'changed')",
 }
 BEFORE = {
     "a first version": "",
-    "a second version": "tool_store.keep('tool', b'one', 'me', 'new')",
-    "a person's rollback": "tool_store.keep('tool', b'one', '', ''); tool_store.keep('tool', b'two', '', '')",
+    "a second version": "tools.keep('tool', b'one', 'me', 'new')",
+    "a person's rollback": "tools.keep('tool', b'one', '', ''); tools.keep('tool', b'two', '', '')",
     "a rollback to a failed version": (
-        "tool_store.keep('tool', b'one', '', ''); tool_store.keep('tool', b'two', '', '');"
-        "tool_store.keep('tool', b'three', '', '');"
-        "tool_store.count('tool', digest_of(b'three'), 'it broke', 1)"
+        "tools.keep('tool', b'one', '', ''); tools.keep('tool', b'two', '', '');"
+        "tools.keep('tool', b'three', '', '');"
+        "tools.count('tool', digest_of(b'three'), 'it broke', 1)"
     ),
-    "a third failure": "tool_store.keep('tool', b'one', '', ''); tool_store.keep('tool', b'two', '', '')",
-    "a failure with nothing to go back to": "tool_store.keep('tool', b'one', 'me', 'new')",
+    "a third failure": "tools.keep('tool', b'one', '', ''); tools.keep('tool', b'two', '', '')",
+    "a failure with nothing to go back to": "tools.keep('tool', b'one', 'me', 'new')",
     "a text by hand that is replaced": (
-        "tool_store.keep('tool', b'one', '', ''); (folder / 'tool.py').write_bytes(b'by hand')"
+        "tools.keep('tool', b'one', '', ''); (folder / 'tool.py').write_bytes(b'by hand')"
     ),
 }
 PROGRAM = """
@@ -44,7 +44,7 @@ root, before, change = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 number, ended = 0, False
 while not ended:
     folder = root / str(number)
-    tool_store = AuthoredToolStore(folder, lambda: 1.0)
+    tools = AuthoredToolStore(folder, lambda: 1.0)
     exec(before)
     steps = 0
     def count(event, _arguments):
@@ -67,9 +67,9 @@ def shelf_in(folder: Path) -> AuthoredToolStore:
     return AuthoredToolStore(folder, lambda: 2.0)
 
 
-def look(tool_store: AuthoredToolStore) -> ToolSnapshot | None:
-    seen = tool_store.look("tool")
-    again = tool_store.look("tool")
+def look(tools: AuthoredToolStore) -> ToolSnapshot | None:
+    seen = tools.look("tool")
+    again = tools.look("tool")
     assert seen == again  # nothing is left to be put right
     return seen
 
@@ -86,28 +86,26 @@ def test_a_change_that_is_killed_at_any_step_is_made_or_not(tmp_path: Path, chan
     assert len(folders) > 4
     ends = []
     for folder in folders:
-        tool_store = shelf_in(folder)
+        tools = shelf_in(folder)
         kept = {path.stem: path.read_bytes() for path in folder.glob("history/tool/0*.py")}
-        seen = look(tool_store)
+        seen = look(tools)
         if seen is None:
             assert change == "a first version"
             ends.append("nothing")
         elif seen.version:
-            assert seen.code == kept[f"{seen.version:04}"] == tool_store.code("tool", seen.version)
+            assert seen.code == kept[f"{seen.version:04}"] == tools.code("tool", seen.version)
             failed = seen.record.version is not None and seen.record.version.failed
             assert not failed or seen.record.disabled == "failed"
             ends.append(f"{seen.version} {seen.record.disabled}".strip())
         else:
             assert seen.code == b"by hand"
             ends.append("by hand")
-        tool_store.keep("tool", b"next", "me", "changed")  # and life goes on
-        after = look(tool_store)
+        tools.keep("tool", b"next", "me", "changed")  # and life goes on
+        after = look(tools)
         assert after is not None
         assert after.code == b"next"
         assert not after.record.disabled
-        assert {tool_store.code("tool", one.number) for one in after.record.versions} >= {
-            *kept.values()
-        }
+        assert {tools.code("tool", one.number) for one in after.record.versions} >= {*kept.values()}
         assert (
             change != "a text by hand that is replaced"
             or (folder / "history/tool/unchecked.py").read_bytes() == b"by hand"
@@ -127,69 +125,69 @@ def test_a_change_that_is_killed_at_any_step_is_made_or_not(tmp_path: Path, chan
 
 
 def test_versions_are_found_again_when_the_state_is_lost(tmp_path: Path) -> None:
-    tool_store = shelf_in(tmp_path)
+    tools = shelf_in(tmp_path)
     for text in (b"one", b"two"):
-        tool_store.keep("tool", text, "me", "changed")
-    tool_store.roll_back("tool", None, "person")
+        tools.keep("tool", text, "me", "changed")
+    tools.roll_back("tool", None, "person")
     (tmp_path / "state.json").unlink()
-    seen = look(tool_store)
+    seen = look(tools)
     assert seen is not None
     assert (seen.version, len(seen.record.versions)) == (1, 2)
 
 
 def test_a_damaged_state_is_said_and_not_replaced(tmp_path: Path) -> None:
-    tool_store = shelf_in(tmp_path)
-    tool_store.keep("tool", b"one", "me", "new")
+    tools = shelf_in(tmp_path)
+    tools.keep("tool", b"one", "me", "new")
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(HermesError, match="is damaged") as caught:
-        tool_store.look("tool")
+        tools.look("tool")
     assert "found again" in caught.value.hint
     assert (tmp_path / "state.json").read_text() == "{"
 
 
 def test_a_torn_line_of_the_log_is_left_out(tmp_path: Path) -> None:
-    tool_store = shelf_in(tmp_path)
-    tool_store.keep("tool", b"one", "me", "new")
+    tools = shelf_in(tmp_path)
+    tools.keep("tool", b"one", "me", "new")
     log = tmp_path / "history/tool/log.jsonl"
     log.write_bytes(log.read_bytes() + b'{"time": 1.0, "wh')
-    tool_store.keep("tool", b"two", "me", "changed")
-    assert [(one.what, one.version) for one in tool_store.log("tool")] == [("kept", 1), ("kept", 2)]
+    tools.keep("tool", b"two", "me", "changed")
+    assert [(one.what, one.version) for one in tools.log("tool")] == [("kept", 1), ("kept", 2)]
 
 
 def test_a_version_copied_back_by_hand_is_that_version(tmp_path: Path) -> None:
-    tool_store = shelf_in(tmp_path)
+    tools = shelf_in(tmp_path)
     for text in (b"one", b"two"):
-        tool_store.keep("tool", text, "me", "changed")
+        tools.keep("tool", text, "me", "changed")
     (tmp_path / "tool.py").write_bytes(b"one")
-    seen = look(tool_store)
+    seen = look(tools)
     assert seen is not None
     assert (seen.version, len(seen.record.versions)) == (1, 2)
-    assert tool_store.log("tool")[-1].what == "found"
+    assert tools.log("tool")[-1].what == "found"
 
 
 def test_a_removed_file_comes_back_with_a_rollback(tmp_path: Path) -> None:
-    tool_store = shelf_in(tmp_path)
+    tools = shelf_in(tmp_path)
     for text in (b"one", b"two"):
-        tool_store.keep("tool", text, "me", "changed")
+        tools.keep("tool", text, "me", "changed")
     (tmp_path / "tool.py").unlink()
-    assert look(tool_store) is None
-    assert tool_store.roll_back("tool", None, "person").number == 2
-    assert tool_store.roll_back("tool", None, "person").number == 1
+    assert look(tools) is None
+    assert tools.roll_back("tool", None, "person").number == 2
+    assert tools.roll_back("tool", None, "person").number == 1
     with pytest.raises(NotFound, match="no good version before"):
-        tool_store.roll_back("tool", None, "person")
+        tools.roll_back("tool", None, "person")
     with pytest.raises(NotFound, match="no version 7"):
-        tool_store.roll_back("tool", 7, "person")
+        tools.roll_back("tool", 7, "person")
 
 
 def test_a_failure_of_a_version_that_was_replaced_meanwhile_is_not_held_against_the_new_one(
     tmp_path: Path,
 ) -> None:
-    tool_store = shelf_in(tmp_path)
-    tool_store.keep("tool", b"one", "me", "new")
-    old = look(tool_store)
+    tools = shelf_in(tmp_path)
+    tools.keep("tool", b"one", "me", "new")
+    old = look(tools)
     assert old is not None
-    tool_store.keep("tool", b"two", "me", "changed")
-    assert tool_store.count("tool", old.digest, "it broke", 1) == ""
-    record = tool_store.record("tool")
+    tools.keep("tool", b"two", "me", "changed")
+    assert tools.count("tool", old.digest, "it broke", 1) == ""
+    record = tools.record("tool")
     assert (record.current, record.failures, record.row) == (2, 1, 0)
     assert json.loads((tmp_path / "state.json").read_text())["tool"]["current"] == 2

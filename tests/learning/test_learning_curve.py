@@ -1,5 +1,5 @@
-"""Learning from end to end, with a script for a model: see tests/support/learning_curve.py for what that can
-show and what it cannot."""
+"""Learning from end to end, with a script for a model. tests/support/learning_curve.py says what
+that can show and what it cannot."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Imports point down (docs/concepts/architecture.md). Imports inside functions, under TYPE_CHECKING,
+"""Imports point down (docs/concepts/architecture.md). Those inside functions, under TYPE_CHECKING,
 relative ones, and modules named in strings for a late import all count."""
 
 import ast

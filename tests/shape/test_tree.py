@@ -1,5 +1,5 @@
-"""The tree can be searched by name: one class per name, small folders, no import cycle, and signposts
-that point at what is there."""
+"""The tree can be searched by name: one class per name, small folders, no import cycle, and
+signposts that name what is there."""
 
 import ast
 import re

@@ -51,7 +51,8 @@ async def test_an_effect_is_told_from_the_question_to_the_outcome(tmp_path: Path
         await one_effect(store)
         entries = [msgspec.json.decode(entry.body) for entry in await store.audit()]
         assert [entry["kind"] for entry in entries] == [
-            "call_judged", "question_asked", "approval_given", "question_answered", "call_intended", "call_finished",
+            "call_judged", "question_asked", "approval_given", "question_answered",
+            "call_intended", "call_finished",
         ]  # fmt: skip
         assert [entry["number"] for entry in entries] == [1, 2, 3, 4, 5, 6]
         assert entries[0]["call"] == "terminal ls"
@@ -91,7 +92,10 @@ async def test_a_whole_chain_is_verified_and_goes_on_after_a_restart(tmp_path: P
         ("delete from audit", "has no entry"),
         ("delete from audit where number > 4", "has no entry"),
         (
-            'update events set body = \'{"kind":"notice_issued","text":"x"}\' where kind = \'question_asked\'',
+            (
+                'update events set body = \'{"kind":"notice_issued","text":"x"}\' '
+                "where kind = 'question_asked'"
+            ),
             "was changed",
         ),
     ],

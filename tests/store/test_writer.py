@@ -174,7 +174,8 @@ def kill(moment, names):
 
 async def main():
     store = await Store.open(Path(sys.argv[1]), hook=kill)
-    await store.append(Turn({turn.id}, {session.id!r}, {turn.fence}), NoticeIssued("a"), Replied(1, "b"))
+    turn = Turn({turn.id}, {session.id!r}, {turn.fence})
+    await store.append(turn, NoticeIssued("a"), Replied(1, "b"))
 
 asyncio.run(main())
 """

@@ -28,7 +28,9 @@ from hermes_agent.terminals.local.terminal import LocalTerminal
 async def main(work, spool, *commands):
     terminal = LocalTerminal(work, Path(spool), TerminalSettings())
     runs = [
-        terminal.run(ShellCommand(f"doomed-{n}", text.removeprefix("& "), 60, text.startswith("& ")))
+        terminal.run(
+            ShellCommand(f"doomed-{n}", text.removeprefix("& "), 60, text.startswith("& "))
+        )
         for n, text in enumerate(commands)
     ]
     await asyncio.gather(*runs)

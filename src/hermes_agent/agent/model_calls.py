@@ -71,8 +71,8 @@ class PendingModelCall:
 
 
 class ModelCaller:
-    """Makes the calls of one turn, one at a time: `reserve`, then the call. `write` puts events into
-    the journal; `tell` only streams. A call that is cancelled stays open until `abort` or
+    """Makes the model calls of one turn, one at a time: `reserve`, then the call. `write` appends
+    events to the journal; `tell` only streams them. A cancelled call stays open until `abort` or
     `release`."""
 
     def __init__(

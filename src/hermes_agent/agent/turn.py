@@ -252,7 +252,8 @@ class TurnWorker:
     async def _extension(self, full: ev.BudgetReached) -> bool:
         already = self.conversation.extensions.get(full.what, 0)
         question = ev.QuestionAsked(
-            id=f"{self.conversation.session}-t{self.turn.id}-{full.what.replace(' ', '-')}-{already}",
+            id=f"{self.conversation.session}-t{self.turn.id}-"
+            f"{full.what.replace(' ', '-')}-{already}",
             purpose="budget",
             text=limits.question(full, already),
             choices=("yes", "no"),

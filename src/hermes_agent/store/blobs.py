@@ -73,7 +73,8 @@ class BlobStore:
     def release(self, db: apsw.Connection, session: int) -> None:
         """The session goes: note the files that nobody else uses."""
         db.execute(
-            "insert or ignore into unused_blobs select hash from blobs as mine where session = ?1 and "
+            "insert or ignore into unused_blobs select hash from blobs as mine "
+            "where session = ?1 and "
             "not exists (select 1 from blobs where hash = mine.hash and session <> ?1)",
             (session,),
         )

@@ -236,7 +236,8 @@ class ReplyPublisher:
             self._recent.get(self._taken.get(binding.session, ""), "") if binding.group else ""
         )
         return rows(
-            f"{binding.session}/{number}", binding.chat, text, self._live.manifest(binding.chat.channel),
+            f"{binding.session}/{number}", binding.chat, text,
+            self._live.manifest(binding.chat.channel),
             edit=draft, reply_to="" if draft else reply_to,
         )  # fmt: skip
 

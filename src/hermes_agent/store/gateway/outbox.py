@@ -31,7 +31,8 @@ _DUE = f"""
 with recursive chats (chat) as (
   select min(chat) from gateway_outbox where channel = ?1 and {_UNSENT}
   union all
-  select (select min(chat) from gateway_outbox where channel = ?1 and {_UNSENT} and chat > chats.chat)
+  select (select min(chat) from gateway_outbox
+    where channel = ?1 and {_UNSENT} and chat > chats.chat)
   from chats where chats.chat is not null
 ), firsts (id) as (
   select (select id from gateway_outbox
@@ -189,7 +190,8 @@ def deliveries(
     if key:
         wanted.append("key >= ? and key < ?")
         values += [key, key + "\U0010ffff"]
-    ask = f"select {_COLUMNS} from gateway_outbox where {' and '.join(wanted)} order by id desc limit ?"
+    where = " and ".join(wanted)
+    ask = f"select {_COLUMNS} from gateway_outbox where {where} order by id desc limit ?"
     return [_delivery(db, bodies, row) for row in rows(db, ask, (*values, limit))]
 
 
