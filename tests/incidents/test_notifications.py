@@ -18,6 +18,7 @@ from hermes_agent.core.incidents import (
     Signal,
     TimelineEntry,
 )
+from hermes_agent.core.supervise import backoff
 from hermes_agent.incidents import notification_sinks
 from hermes_agent.incidents.notification_sinks import (
     LogChannel,
@@ -25,7 +26,12 @@ from hermes_agent.incidents.notification_sinks import (
     TerminalChannel,
     WebhookChannel,
 )
-from hermes_agent.incidents.notifications import TRIES, IncidentNotifications, backoff
+from hermes_agent.incidents.notifications import (
+    FIRST_SECONDS,
+    MOST_SECONDS,
+    TRIES,
+    IncidentNotifications,
+)
 from tests.store.helpers import Clock
 from tests.support.incident_store import Post, post
 from tests.support.model_server import ModelServer, Raw
@@ -247,9 +253,9 @@ async def test_a_webhook_that_is_not_there_is_a_sentence(address: str) -> None:
 @settings(deadline=None)
 @given(st.integers(0, 60), st.floats(0, 1))
 def test_waiting_grows_and_stays_in_bounds(attempts: int, chance: float) -> None:
-    wait = backoff(attempts, lambda: chance)
+    wait = backoff(attempts + 1, FIRST_SECONDS, MOST_SECONDS, lambda: chance)
     assert 1.0 <= wait < 1_441.0
-    assert wait <= backoff(attempts + 2, lambda: chance)
+    assert wait <= backoff(attempts + 3, FIRST_SECONDS, MOST_SECONDS, lambda: chance)
 
 
 def test_every_notice_says_what_it_is_about() -> None:

@@ -2,7 +2,7 @@
 weeks, jobs are changed, paused and resumed, and the process is killed. What ought to have a row is
 noted beside the store, and compared with what has one.
 
-`python -m tests.support.schedule_simulation HOME COMMITS` resumes where the last one was killed, and
+`python -m tests.support.schedule_simulation HOME COMMITS` resumes where the last was killed, and
 kills itself at that commit; 0 means that it runs to the end."""
 
 import asyncio

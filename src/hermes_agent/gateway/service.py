@@ -15,7 +15,7 @@ import msgspec
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Chat, InboundMessage, QueueDepths
 from hermes_agent.core.pseudonyms import PseudonymHasher
-from hermes_agent.gateway.supervision.backoff import backoff
+from hermes_agent.core.supervise import BackoffPause, supervise
 from hermes_agent.host.outbound import HOME
 from hermes_agent.runtime.services import Domains
 
@@ -287,20 +287,10 @@ class ChannelHost:
             asyncio.create_task(self.supervise("what is told", telling.run)),
         ]
 
-    async def supervise(self, what: str, tend: Callable[[], Awaitable[None]]) -> None:
-        """Begin it again whenever it breaks."""
-        failures = 0
-        while True:
-            began = time.monotonic()
-            try:
-                await tend()
-            except HermesError as error:
-                log.warning("%s broke and begins again: %s", what, error.message)
-            except Exception:
-                log.exception("%s broke; it begins again", what)
-            failures = 1 if time.monotonic() - began > MOST_AGAIN_SECONDS else failures + 1
-            wait = backoff(failures, AGAIN_SECONDS, MOST_AGAIN_SECONDS, self._random)
-            await self._sleep(wait)
+    async def supervise(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Start it again whenever it breaks."""
+        pause = BackoffPause(AGAIN_SECONDS, MOST_AGAIN_SECONDS, self._random, self._sleep)
+        await supervise(what, run, pause)
 
     async def _let_go(self) -> None:
         tasks, self._tasks = self._tasks, []

@@ -20,7 +20,7 @@ from hermes_agent.core.incidents import (
     TimelineEntry,
 )
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.keeping_on import supervise
+from hermes_agent.core.supervise import backoff, supervise
 from hermes_agent.incidents.notification_sinks import (
     NotificationSink,
     PermanentFailure,
@@ -37,12 +37,6 @@ MINUTE = 60.0
 LOOK_SECONDS = 5.0
 _TOLD = frozenset({"progress", "signal"})
 """Entries that are no news in a notice of progress."""
-
-
-def backoff(attempts: int, random: Callable[[], float]) -> float:
-    """Seconds until the next try, a little scattered."""
-    wait: float = min(FIRST_SECONDS * 2.0**attempts, MOST_SECONDS)
-    return wait * (0.8 + 0.4 * random())
 
 
 class ProgressNotice(Struct, frozen=True):
@@ -139,7 +133,7 @@ class IncidentNotifications:
         """Whether it was given up."""
         attempts = notice.attempts + 1
         given_up = attempts >= tries
-        wait = backoff(notice.attempts, self._random)
+        wait = backoff(attempts, FIRST_SECONDS, MOST_SECONDS, self._random)
         due = NEVER if given_up else self._clock() + wait
         await self._store.notice_failed(notice.id, error, due)
         if given_up:

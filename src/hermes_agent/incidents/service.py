@@ -26,6 +26,7 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.ports import Sessions, SwitchModel
+from hermes_agent.core.supervise import every, supervise
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
@@ -192,7 +193,9 @@ class IncidentService:
             self.watching.run, self.logs.run, self.notices.run, self._have_jobs,
             self.listener.run, self.commander.run,
         )  # fmt: skip
-        await asyncio.gather(*map(_lasting, parts))
+        await asyncio.gather(
+            *(supervise("a part of the monitoring", one, every(AGAIN_SECONDS)) for one in parts)
+        )
 
     async def _have_jobs(self) -> None:
         """The schedules of watching are jobs, which people may change, pause and remove."""
@@ -352,13 +355,3 @@ class IncidentService:
             "given_up": len(self.notices.dead),
             "troubles": self.troubles,
         }
-
-
-async def _lasting(tend: Callable[[], Awaitable[None]]) -> None:
-    """A part that breaks is begun again."""
-    while True:
-        try:
-            await tend()
-        except Exception:
-            log.exception("a part of the watching broke; it begins again")
-        await asyncio.sleep(AGAIN_SECONDS)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Health
+from hermes_agent.core.supervise import every, supervise
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.incidents.service import IncidentService
 from hermes_agent.jobs.scheduler import JobScheduler
@@ -39,12 +40,14 @@ class Maintenance:
         self._learning = learning
         self._incidents = incidents
         self._jobs = jobs
+        self._health = Health()
+        """What was said of the store last."""
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     def start(self) -> None:
         self._tasks = (
-            asyncio.create_task(self._watch_store()),
-            asyncio.create_task(self._keep_tidy()),
+            asyncio.create_task(supervise("the store's check", self._check_store, every(SECONDS))),
+            asyncio.create_task(supervise("the clean-up", self._tidy, every(SECONDS))),
             asyncio.create_task(self._learning.chores.run()),
             asyncio.create_task(self._incidents.run()),
             asyncio.create_task(self._jobs.run()),
@@ -59,34 +62,17 @@ class Maintenance:
         for task in self._tasks:
             task.cancel()
 
-    async def _watch_store(self) -> None:
-        """Say when the store becomes unable to keep things, and when it is well again."""
-        said = Health()
-        while True:
-            try:
-                said = await self._look_after(said)
-            except Exception:
-                log.exception("looking after the runtime failed; it goes on")
-            await asyncio.sleep(SECONDS)
-
-    async def _look_after(self, said: Health) -> Health:
+    async def _check_store(self) -> None:
+        """Say when the store cannot write any more, and when it is healthy again."""
+        known = self._health
         store = self._context.store
         if store.health.state == "degraded":
             await store.probe()
         now = store.health
-        if now != said:
+        if now != known:
             log.warning("the store is %s: %s", now.state, now.reason)
             change = ev.RuntimeChanged(now.state, now.reason)
             self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), change))
-        if now != said or not self._sessions.has_taken_over:
+        if now != known or not self._sessions.has_taken_over:
             await self._resume()
-        return now
-
-    async def _keep_tidy(self) -> None:
-        """Let go of terminals and connections that nobody uses."""
-        while True:
-            try:
-                await self._tidy()
-            except Exception:
-                log.exception("letting go of what nobody uses failed; it goes on")
-            await asyncio.sleep(SECONDS)
+        self._health = now

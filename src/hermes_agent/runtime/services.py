@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from hermes_agent.core.supervise import every, supervise
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.incidents.service import IncidentService
@@ -86,9 +87,11 @@ class ServiceManager:
         self._door: HttpListener | None = None
 
     def start(self) -> None:
-        tends = [(face.name, face.run) for face in self._services]
-        tends += [("the door", self._tend_door)] if self._services else []
-        self._tasks = [asyncio.create_task(_lasting(name, tend)) for name, tend in tends]
+        runs = [(face.name, face.run) for face in self._services]
+        runs += [("the listener", self._tend_door)] if self._services else []
+        self._tasks = [
+            asyncio.create_task(supervise(name, run, every(AGAIN_SECONDS))) for name, run in runs
+        ]
 
     async def _tend_door(self) -> None:
         """Nothing of it is made before it is wanted."""
@@ -142,12 +145,3 @@ class ServiceManager:
         if door is not None:
             told["door"] = {"address": door.address, "trouble": door.trouble}
         return told
-
-
-async def _lasting(name: str, tend: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        try:
-            await tend()
-        except Exception:
-            log.exception("%s broke; it begins again", name)
-        await asyncio.sleep(AGAIN_SECONDS)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from hermes_agent.core.errors import Degraded, HermesError, Stopping
 from hermes_agent.core.gateway import ArrivedState, GatewayStore, InboundMessage, InboxEntry
-from hermes_agent.gateway.supervision.backoff import backoff, first_of, is_ending
+from hermes_agent.core.supervise import backoff, first_of, is_ending
 
 log = logging.getLogger("hermes.gateway")
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import InboundMessage
 from hermes_agent.core.messages import Media
+from hermes_agent.core.supervise import backoff, first_of
 from hermes_agent.gateway.channel import Channel, CredentialsRejected
-from hermes_agent.gateway.supervision.backoff import backoff, first_of
 
 log = logging.getLogger("hermes.gateway")
 

@@ -11,7 +11,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import ChannelHealth, GatewayStore
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import GatewaySettings
-from hermes_agent.gateway.supervision.backoff import first_of
+from hermes_agent.core.supervise import first_of
 from hermes_agent.gateway.supervision.connection import ChannelConnection
 
 log = logging.getLogger("hermes.gateway")

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from hermes_agent.core.incidents import IncidentStore, IngestResult, LogCursor, Signal
 from hermes_agent.core.protocols import Clock
+from hermes_agent.core.supervise import every, supervise
 from hermes_agent.core.text.patterns import matches
-from hermes_agent.incidents.keeping_on import supervise
 from hermes_agent.incidents.monitoring.config import LogPattern
 
 log = logging.getLogger("hermes.incidents")
@@ -154,7 +154,7 @@ class LogReader:
         return {name: why for (name, _), (why, _) in self._judged.items() if why}
 
     async def run(self) -> None:
-        await supervise("following logs", self.look, lambda: asyncio.sleep(LOOK_SECONDS))
+        await supervise("following logs", self.look, every(LOOK_SECONDS))
 
     async def look(self) -> None:
         """Read what is new in each log, once for all of its patterns."""

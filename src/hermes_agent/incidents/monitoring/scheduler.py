@@ -17,7 +17,7 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.keeping_on import supervise
+from hermes_agent.core.supervise import every, supervise
 from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, LoadedChecks, Watched
 
 log = logging.getLogger("hermes.incidents")
@@ -132,7 +132,7 @@ class CheckScheduler:
     async def run(self) -> None:
         """Run what is due, for as long as the runtime lives."""
         try:
-            await supervise("watching", self.start_due, lambda: asyncio.sleep(LOOK_SECONDS))
+            await supervise("watching", self.start_due, every(LOOK_SECONDS))
         finally:
             for task in self._running.values():
                 task.cancel()
