@@ -7,7 +7,7 @@ demo: # 141: whoever reads the output has enough (`make demo | head`)
 test:
 	@scripts/setup dev
 	@scripts/test-needs
-	@scripts/test -m "not slow"
+	@HERMES_TEST_SEED=$${HERMES_TEST_SEED:-$$(date +%s)} scripts/test -m "not slow"
 
 test-all:
 	@scripts/setup dev

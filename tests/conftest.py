@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings, strategies
@@ -27,11 +28,29 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.geteuid() == 0 and not in_user_namespace():
-        return
-    left_out = [item for item in items if item.get_closest_marker("root")]
+    left_out = sampled_out(items, os.environ.get("HERMES_TEST_SEED", ""))
+    if os.geteuid() != 0 or in_user_namespace():
+        left_out |= {item for item in items if item.get_closest_marker("root")}
     items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    config.hook.pytest_deselected(items=list(left_out))
+
+
+def sampled_out(items: Iterable[pytest.Item], seed: str) -> set[pytest.Item]:
+    """The cases of tests marked `sample(n)` that are not among the `n` of this run. Without a seed
+    there are none: all cases run."""
+    if not seed:
+        return set()
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
+    for test, group in cases.items():
+        mark = group[0].get_closest_marker("sample")
+        assert mark is not None
+        chosen = Random(f"{seed} {test}").sample(group, min(mark.args[0], len(group)))
+        left_out |= set(group) - set(chosen)
+    return left_out
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
