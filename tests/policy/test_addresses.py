@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.policy.patterns.addresses import address_of, classify, host_of
+from hermes_agent.core.text.addresses import address_of, classify, host_of
 
 KINDS = {
     "loopback": """127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 0 0.0.0.0

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.effects import Effect, Verdict, paths_in
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.path_resolvers import on_disk
-from hermes_agent.policy.patterns.addresses import host_of
 from hermes_agent.runtime.tools.builtin import TABLE as BUILTIN
 from hermes_agent.runtime.tools.builtin import load_tools
 

@@ -7,12 +7,12 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin, paths_in
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.policy.files.loader import LoadedPolicies
 from hermes_agent.policy.files.schema import PolicyFile, PolicyTest
 from hermes_agent.policy.gate import Judged, RuleGate
 from hermes_agent.policy.operations import KnownFolders
 from hermes_agent.policy.path_resolvers import by_words, finish
-from hermes_agent.policy.patterns.addresses import host_of
 from hermes_agent.policy.ruleset import RuleSet
 
 WORKSPACE = "/workspace"

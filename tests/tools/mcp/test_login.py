@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 
 from hermes_agent.core.errors import ToolError, UsageError
 from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.core.text.addresses import classify
 from hermes_agent.tools.mcp.transports.opening import log_in
-from hermes_agent.tools.mcp.transports.ssrf_guard import is_public
 from tests.support.mcp_servers import Door, guarded, over_http
 from tests.support.patience import PATIENCE
 from tests.tools.mcp.conftest import Desk
@@ -209,7 +209,7 @@ async def test_a_server_cannot_send_us_to_an_address_of_this_machine(
     ],
 )
 def test_an_address_is_public_or_not_however_it_is_written(address: str, public: bool) -> None:
-    assert is_public(address) == public
+    assert (classify(address) == "public") == public
 
 
 async def test_tokens_go_to_the_address_they_were_given_for_and_to_no_other(desk: Desk) -> None:

@@ -15,9 +15,9 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.effects import DEFAULT, Effect, JudgementInputs, Resolve, Verdict, paths_in
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.skills import SkillLimits
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.tools import EgressCheck, Permit, Tool
 from hermes_agent.policy.path_resolvers import finish, on_disk
-from hermes_agent.policy.patterns.addresses import host_of
 
 log = logging.getLogger("hermes.admission")
 

@@ -12,8 +12,8 @@ import httpcore
 import httpx
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.addresses import address_of, classify, plain
 from hermes_agent.core.tools import EgressCheck
-from hermes_agent.policy.patterns.addresses import address_of, classify, plain
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a name."""

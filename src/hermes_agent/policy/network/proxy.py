@@ -11,10 +11,10 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.addresses import plain
 from hermes_agent.core.timeouts import awake
 from hermes_agent.core.tools import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, checked, resolve
-from hermes_agent.policy.patterns.addresses import plain
 
 USER = "hermes"
 GREETING = "hermes.invalid"

@@ -26,7 +26,7 @@ class HostPattern(Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def host_facts(host: str) -> HostPattern:
-    from hermes_agent.policy.patterns.addresses import address_of, classify, plain
+    from hermes_agent.core.text.addresses import address_of, classify, plain
 
     name = plain(host)
     kind = classify(name)

@@ -1,6 +1,5 @@
 """Where a mail server is, and how safely it is spoken to."""
 
-import ipaddress
 import re
 import ssl
 from typing import Literal
@@ -8,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.text.addresses import classify
 
 Safety = Literal["tls", "starttls", "plain"]
 
@@ -38,16 +38,9 @@ def place_of(setting: str, text: str, port: int) -> MailServer:
     host = host.strip("[]")
     chosen = int(given) if given else port
     kind: Safety = _SAFETIES.get(safety) or _BY_PORT.get(chosen, "tls")
-    if kind == "plain" and not _is_here(host):
+    if kind == "plain" and classify(host) != "loopback":
         raise UsageError(
             f"{setting} would send the password in the clear to {host}",
             "plain:// is for this machine only; use tls:// or starttls://",
         )
     return MailServer(host, chosen, kind)
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

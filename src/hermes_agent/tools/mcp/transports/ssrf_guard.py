@@ -8,12 +8,10 @@ trusted as far as the user did who named it."""
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 import httpx2
 
-_TRANSLATED = IPv6Network("64:ff9b::/96")
-"""IPv4 addresses, as networks without any show them."""
+from hermes_agent.core.text.addresses import classify
 
 
 class BlockedAddress(httpx2.TransportError):
@@ -29,7 +27,7 @@ def only_public(url: str) -> Callable[[httpx2.Request], Awaitable[None]]:
         to = request.url
         if (to.scheme, to.host, to.port) == (own.scheme, own.host, own.port):
             return
-        public = all(map(is_public, await _addresses(to)))
+        public = all(classify(one) == "public" for one in await _addresses(to))
         if to.host == own.host and not public:
             return
         if to.scheme != "https" or not public:
@@ -39,21 +37,6 @@ def only_public(url: str) -> Callable[[httpx2.Request], Awaitable[None]]:
             )
 
     return check
-
-
-def is_public(text: str) -> bool:
-    address = _carried(ip_address(text))
-    return address.is_global and not address.is_multicast
-
-
-def _carried(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 address leads to, if it does."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address in _TRANSLATED:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    teredo = address.teredo[1] if address.teredo is not None else None
-    return address.ipv4_mapped or address.sixtofour or teredo or address
 
 
 async def _addresses(to: httpx2.URL) -> list[str]:
