@@ -246,16 +246,7 @@ class RuntimeBackend:
                 await asyncio.Event().wait()  # the next runtime sends it
 
     async def end(self, session: str, key: str) -> ev.TurnFinished:
-        taken = False
-        async for recorded in self._sessions.events(session):
-            match recorded.event:
-                case ev.MessageTaken(key=known):
-                    taken = taken or known == key
-                case ev.TurnFinished() as end if taken:
-                    return end
-        # The runtime ends; the next one goes on from here.
-        await asyncio.Event().wait()
-        raise AssertionError
+        return await self._sessions.finished(session, key)
 
     async def events(self, session: str) -> AsyncIterator[ev.Recorded]:
         async for recorded in self._sessions.events(session):

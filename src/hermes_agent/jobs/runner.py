@@ -299,10 +299,10 @@ class RunWorker:
         by = ""
         waiting: dict[str, str] = {}
         asked: dict[str, str] = {}
-        async for recorded in self._sessions.events(self._run.session, self._run.after):
+        followed = self._sessions.follow(self._run.session, self.key, self._run.after)
+        async for recorded, taken in followed:
+            self._taken = self._taken or taken
             match recorded.event:
-                case ev.MessageTaken(key=key):
-                    self._taken = self._taken or key == self.key
                 case ev.InterruptAsked():
                     by = recorded.event.by
                 case ev.CallParked(effect=effect, tool=tool):

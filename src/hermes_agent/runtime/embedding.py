@@ -191,13 +191,10 @@ class Agent:
         after = await runtime.context.store.last_number(session.id)
         message = SessionMessage(uuid.uuid4().hex, text, "library")
         calls: dict[str, dict[str, Any]] = {}
-        ours = False
         await runtime.sessions.submit(session, message)
-        async for recorded in runtime.sessions.events(session.id, after):
+        async for recorded, _taken in runtime.sessions.follow(session.id, message.key, after):
             event = recorded.event
             match event:
-                case ev.MessageTaken(key=key):
-                    ours = ours or key == message.key
                 case ev.Replied():
                     calls |= {call.id: _input(call) for call in event.calls}
                 case ev.CallMade():
@@ -209,8 +206,6 @@ class Agent:
                     await runtime.sessions.at_rest(session.id)
                     await runtime.sessions.settle()
             yield event
-            if ours and isinstance(event, ev.TurnFinished):
-                return
 
     async def _session(self, runtime: Runtime) -> Session:
         loan = EmbeddedTools(self._tools, self._granted(), self._builtin)

@@ -148,6 +148,28 @@ class SessionService:
                     after = max(after, live.number)
                     yield live
 
+    async def follow(
+        self, session: str, key: str, after: int = 0
+    ) -> AsyncGenerator[tuple[ev.Recorded, bool]]:
+        """Events until the turn that took the message `key` ends, each with whether that turn has
+        taken it yet. Ends early when the runtime stops."""
+        taken = False
+        async for recorded in self.events(session, after):
+            event = recorded.event
+            taken = taken or (isinstance(event, ev.MessageTaken) and event.key == key)
+            yield recorded, taken
+            if taken and isinstance(event, ev.TurnFinished):
+                return
+
+    async def finished(self, session: str, key: str) -> ev.TurnFinished:
+        """The end of the turn that took the message `key`. When the runtime stops first, it does
+        not return: the next runtime goes on from here."""
+        async for recorded, taken in self.follow(session, key):
+            if taken and isinstance(recorded.event, ev.TurnFinished):
+                return recorded.event
+        await asyncio.Event().wait()
+        raise AssertionError
+
     async def delete_session(self, session: Session) -> list[str]:
         """Returns what may be left over elsewhere, and why. The session goes last: a runtime that
         dies meanwhile leaves it to be deleted again."""

@@ -196,13 +196,12 @@ class ApiConversations:
     ) -> AsyncGenerator[StreamChunk]:
         """What happens from when the message was taken until its turn is over. Text comes as it is
         written; what was lost on the way is made up for when a reply is whole."""
-        taken, streamed, voided = False, "", False
-        news = self._sessions.events(exchange.session.id, max(exchange.after, after))
+        streamed, voided = "", False
+        since = max(exchange.after, after)
+        news = self._sessions.follow(exchange.session.id, exchange.key, since)
         try:
-            async for one in news:
+            async for one, taken in news:
                 event = one.event
-                if isinstance(event, ev.MessageTaken) and event.key == exchange.key:
-                    taken = True
                 if not taken and after == 0:
                     continue
                 if isinstance(event, ev.TextArrived):

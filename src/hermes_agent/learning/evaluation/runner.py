@@ -138,21 +138,13 @@ class TrialRunner:
         )
         try:
             async with asyncio.timeout(CASE_SECONDS):
-                end = await self._end(session.id)
+                end = await self._sessions.finished(session.id, "task")
         except TimeoutError:
             await self._sessions.interrupt(session.id, "it took too long")
-            end = await self._end(session.id)
+            end = await self._sessions.finished(session.id, "task")
         events = await self._context.store.events(session.id)
         intended = [one.event for one in events if isinstance(one.event, ev.CallIntended)]
         return end, any(event.tool == "skill" for event in intended)
-
-    async def _end(self, session: str) -> ev.TurnFinished:
-        async for recorded in self._sessions.events(session):
-            if isinstance(recorded.event, ev.TurnFinished):
-                return recorded.event
-        # The runtime ends; the next one begins the trial again.
-        await asyncio.Event().wait()
-        raise AssertionError
 
     async def _leave(self, session: Session) -> None:
         """Count what the trial has cost, however it ended, and remove it."""

@@ -63,14 +63,11 @@ class SubagentManager:
     async def end(self, session: str, message: str, told: Callable[[str], None]) -> SubagentResult:
         child = await self._context.store.session(session)
         known = await self._context.store.last_number(session)
-        usage, cost, taken = Usage(), 0.0, False
-        priced = True
-        async for recorded in self._sessions.events(session):
+        usage, cost, priced = Usage(), 0.0, True
+        async for recorded, taken in self._sessions.follow(session, message):
             event = recorded.event
             fresh = recorded.number > known or not recorded.number  # its own children's have none
             match event:
-                case ev.MessageTaken(key=key):
-                    taken = taken or key == message
                 case ev.TurnFinished():
                     usage += event.usage
                     priced = priced and event.cost is not None
