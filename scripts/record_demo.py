@@ -21,7 +21,7 @@ from pathlib import Path
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 DEMO = [sys.executable, "-m", "hermes_drills.demo"]
-LONGEST_PAUSE = 1.5
+MAX_PAUSE = 1.5
 """Nobody looks at a screen on which nothing happens for longer than this."""
 REST = 6.0
 """How long the last screen stays before it begins again."""
@@ -95,7 +95,7 @@ def paced(lines: list[tuple[float, list[Run]]]) -> list[tuple[float, list[Run]]]
     """With long pauses cut short."""
     done, last, at = [], 0.0, 0.0
     for when, runs in lines:
-        at += min(when - last, LONGEST_PAUSE)
+        at += min(when - last, MAX_PAUSE)
         last = when
         done.append((at, runs))
     return done

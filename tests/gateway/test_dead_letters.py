@@ -103,7 +103,7 @@ async def test_a_flood_of_strangers_leaves_no_more_rows_than_a_few(tmp_path: Pat
         db.executemany(
             "insert into gateway_inbox (channel, hash, state, kept, why) "
             "values ('tele', ?, 'ignored', 1.0, 'a stranger')",
-            [(f"h{number}",) for number in range(inbox.MOST_IGNORED + 500)],
+            [(f"h{number}",) for number in range(inbox.MAX_IGNORED + 500)],
         )
     db.close()
     async with opened(tmp_path) as store:
@@ -113,5 +113,5 @@ async def test_a_flood_of_strangers_leaves_no_more_rows_than_a_few(tmp_path: Pat
         assert await store.gateway.add_inbound(said("m0", chat=Chat("other", "c"))) is None
     db = apsw.Connection(str(tmp_path / "state.db"))
     ((count,),) = db.execute("select count(*) from gateway_inbox where state = 'ignored'")
-    assert count == inbox.MOST_IGNORED + 1
+    assert count == inbox.MAX_IGNORED + 1
     db.close()

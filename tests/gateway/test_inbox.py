@@ -53,7 +53,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, most_bytes: int = inboxes.MOST_BYTES) -> AsyncIterator[Desk]:
+async def desk(folder: Path, most_bytes: int = inboxes.MAX_BYTES) -> AsyncIterator[Desk]:
     time = MovedTime()
     async with opened(folder, clock=time) as store:
         made = Desk(store, time, most_bytes)
@@ -87,7 +87,7 @@ async def test_many_chats_each_in_its_order(tmp_path: Path) -> None:
 async def test_more_than_fits_in_memory_is_dealt_with_too(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.gate.clear()
-        count = inboxes.MOST_IN_MEMORY + 300
+        count = inboxes.MAX_IN_MEMORY + 300
         arriving = [
             one.ledger.add_inbound(
                 InboundMessage(f"{n:04}", Chat("loop", "c"), Person("p"), f"{n:04}")
@@ -115,7 +115,7 @@ async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
         await until(lambda: one.inbox.held[0] and one.time.sleepers, "it to rest")
         rows, size = one.inbox.held
         assert rows < 45
-        assert size <= 3_000_000 + inbox.MOST_BYTES
+        assert size <= 3_000_000 + inbox.MAX_BYTES
         one.gate.set()
         await one.has_dealt(45)
         assert [text for _, text in one.dealt] == [f"{number:03}" for number in range(45)]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channels.shared import MOST_BYTES, MOST_WAIT, retry_after
+from hermes_agent.gateway.channels.shared import MAX_BYTES, MAX_WAIT, retry_after
 from hermes_agent.gateway.channels.telegram import wire
 from tests.support.platforms.telegram import TelegramPlatform
 from tests.support.platforms.world import world_of
@@ -23,7 +23,7 @@ LATER = "Mon, 16 Nov 2026 02:01:30 GMT"
         ({"Retry-After": "7"}, 7.0),
         ({"Retry-After": "0.25"}, 0.25),
         ({"Retry-After": "-3"}, 0.0),
-        ({"Retry-After": "9999999"}, MOST_WAIT),
+        ({"Retry-After": "9999999"}, MAX_WAIT),
         ({"Retry-After": LATER, "Date": NOW}, 90.0),
         ({"Retry-After": LATER}, 5.0),
         ({"Retry-After": "soon"}, 5.0),
@@ -65,7 +65,7 @@ def test_a_bare_command_of_a_group_is_ours_only_where_telegram_sorts_out_which_a
 async def test_a_file_that_is_too_large_is_not_fetched_from_telegram(tmp_path: Path) -> None:
     there = TelegramPlatform()
     async with world_of(there, tmp_path) as here:
-        large = Media("video/mp4", b"x" * (MOST_BYTES + 1), "film.mp4")
+        large = Media("video/mp4", b"x" * (MAX_BYTES + 1), "film.mp4")
         await there.say("look", files=(large,))
         (arrived,) = await here.heard()
         assert arrived.files == ()

@@ -13,7 +13,7 @@ from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.access.identities import IdentityResolver
 from hermes_agent.gateway.channel import SendError
-from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
+from hermes_agent.gateway.channels.webhook.channel import MAX_UNKNOWN, make
 from tests.support.patience import PATIENCE
 from tests.support.platforms.webhook import ALERT_TOKEN, TOKEN
 from tests.support.platforms.world import World, world
@@ -53,7 +53,7 @@ async def test_only_who_knows_the_token_is_heard(tmp_path: Path) -> None:
 
 async def test_a_stranger_cannot_make_us_read_much(tmp_path: Path) -> None:
     async with world("webhook", tmp_path) as here:
-        large = b"x" * (MOST_UNKNOWN + 1)
+        large = b"x" * (MAX_UNKNOWN + 1)
         for key in ("another key", TOKEN):
             headers = {"X-Hub-Signature-256": f"sha256={signed(large, key)}"}
             assert await post(here, "in", large, headers) == 413

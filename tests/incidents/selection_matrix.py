@@ -25,7 +25,7 @@ from hermes_drills.types import Split
 from hermes_drills.worlds.checks import answers
 
 SKILLS = Path(__file__).parents[2] / "src/hermes_agent/skills"
-LOOK_SECONDS = 30.0
+POLL_SECONDS = 30.0
 PATIENCE_SECONDS = 45.0
 """How long a box may take to boot and to break on a busy machine."""
 OWN, FALSE = 0.95, 0.05
@@ -79,7 +79,7 @@ async def find_candidates(episode: Episode, service: str) -> tuple[RunbookCandid
     async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109 the box has it
         try:
             ran = await asyncio.to_thread(
-                episode.box.run, command, check=False, seconds=timeout or LOOK_SECONDS
+                episode.box.run, command, check=False, seconds=timeout or POLL_SECONDS
             )
         except TooLong as error:
             return CommandOutcome(None, error.message)

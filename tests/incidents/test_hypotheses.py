@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Evidence, Hypothesis, Incident
 from hermes_agent.incidents.response.hypotheses import (
-    MOST,
+    MAX_COUNT,
     best_guess,
     check_category,
     line,
@@ -49,7 +49,7 @@ def test_a_hypothesis_that_is_changed_keeps_what_is_not_said_anew() -> None:
 def test_an_unknown_name_and_too_many_are_refused() -> None:
     with pytest.raises(ToolError, match="no hypothesis 'h9'"):
         put((), Hypothesis("h9", "x"))
-    full = tuple(Hypothesis(f"h{n}", f"claim {n}") for n in range(MOST))
+    full = tuple(Hypothesis(f"h{n}", f"claim {n}") for n in range(MAX_COUNT))
     with pytest.raises(ToolError, match="the board has"):
         put(full, Hypothesis("", "one more"))
 

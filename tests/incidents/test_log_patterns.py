@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.incidents import LogCursor
 from hermes_agent.incidents.monitoring.config import LogPattern
-from hermes_agent.incidents.monitoring.logs import MOST_BYTES, LogReader, fitting, read_on
+from hermes_agent.incidents.monitoring.logs import MAX_BYTES, LogReader, fitting, read_on
 from tests.store.helpers import Clock
 from tests.support.incident_store import Post, post
 
@@ -93,7 +93,7 @@ def test_more_than_fits_at_once_is_read_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     reader = Reader(path)
     text = "".join(f"line {number}\n" for number in range(200_000)) + "x" * 200_000 + "\n"
-    assert len(text) > 2 * MOST_BYTES
+    assert len(text) > 2 * MAX_BYTES
     add(path, text)
     assert reader.on() == text
 

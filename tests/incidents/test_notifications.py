@@ -28,7 +28,7 @@ from hermes_agent.incidents.notification_sinks import (
 )
 from hermes_agent.incidents.notifications import (
     FIRST_SECONDS,
-    MOST_SECONDS,
+    MAX_SECONDS,
     TRIES,
     IncidentNotifications,
 )
@@ -253,9 +253,9 @@ async def test_a_webhook_that_is_not_there_is_a_sentence(address: str) -> None:
 @settings(deadline=None)
 @given(st.integers(0, 60), st.floats(0, 1))
 def test_waiting_grows_and_stays_in_bounds(attempts: int, chance: float) -> None:
-    wait = backoff(attempts + 1, FIRST_SECONDS, MOST_SECONDS, lambda: chance)
+    wait = backoff(attempts + 1, FIRST_SECONDS, MAX_SECONDS, lambda: chance)
     assert 1.0 <= wait < 1_441.0
-    assert wait <= backoff(attempts + 3, FIRST_SECONDS, MOST_SECONDS, lambda: chance)
+    assert wait <= backoff(attempts + 3, FIRST_SECONDS, MAX_SECONDS, lambda: chance)
 
 
 def test_every_notice_says_what_it_is_about() -> None:

@@ -11,7 +11,7 @@ from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
 from hermes_agent.jobs.consistency import check
 from hermes_agent.jobs.planner import (
     CHUNK,
-    MOST_CAUGHT_UP,
+    MAX_CAUGHT_UP,
     PlanSummary,
     add_job,
     change_job,
@@ -84,7 +84,7 @@ async def test_months_of_minutes_have_a_row_each_and_few_of_them_run(
         job = await a_job(store, MINUTES, catch_up=catch_up)
         count = 2 * CHUNK + 77
         clock.now = START + count * 60
-        kept = MOST_CAUGHT_UP if catch_up == "all" else 1
+        kept = MAX_CAUGHT_UP if catch_up == "all" else 1
         assert await plan_due(store.jobs, clock.now) == PlanSummary(
             kept, count - kept, jobs=frozenset({job.id})
         )

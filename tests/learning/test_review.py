@@ -10,7 +10,7 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.knowledge import NoteEdit
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.review.prompt import SKILL_CHARS
-from hermes_agent.learning.review.proposals import MOST_CANDIDATES, Proposed
+from hermes_agent.learning.review.proposals import MAX_CANDIDATES, Proposed
 from hermes_agent.learning.review.reviewer import Reviewer
 from hermes_agent.learning.review.transcript import ReviewTranscript
 from hermes_agent.learning.review.triggers import Trigger
@@ -245,7 +245,7 @@ async def test_a_skill_that_it_was_not_shown_cannot_be_overwritten(tmp_path: Pat
 
 async def test_no_new_skill_is_thought_up_while_many_wait(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
-        for n in range(MOST_CANDIDATES):
+        for n in range(MAX_CANDIDATES):
             name = f"made-{'abcdefghijklmnopqrstuvwxyz'[n] * 5}"
             await bench.skills.write(name, skill_files(name), by="person", state="candidate")
         assert await proposed(bench, answer(skills=[skill()])) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import xllamacpp
 
-from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, SkillIndexEntry, index
+from hermes_agent.learning.skills.prompt_index import MAX_TOKENS, SkillIndexEntry, index
 from hermes_agent.models.local.files import find_model
 from tests.support.skills import BUNDLED, skill_home
 
@@ -73,9 +73,9 @@ def test_any_number_of_skills_costs_at_most_3000_tokens(
     count: Callable[[str], int], number: int
 ) -> None:
     text = index(many(number))
-    assert 0 < count(text) <= MOST_TOKENS
+    assert 0 < count(text) <= MAX_TOKENS
     if number > 200:
-        assert count(text) > MOST_TOKENS // 2, "and says as much as it can"
+        assert count(text) > MAX_TOKENS // 2, "and says as much as it can"
 
 
 def test_most_of_five_hundred_skills_are_named(count: Callable[[str], int]) -> None:
@@ -111,7 +111,7 @@ def test_other_scripts_cost_no_more(count: Callable[[str], int]) -> None:
         SkillIndexEntry(f"名前-{at}", "磁盘已满时查找原因并释放空间。" * 4, "运维", "given", "")
         for at in range(300)
     ]
-    assert count(index(entries)) <= MOST_TOKENS
+    assert count(index(entries)) <= MAX_TOKENS
 
 
 async def test_the_bundled_skills_cost_little(count: Callable[[str], int], tmp_path: Path) -> None:

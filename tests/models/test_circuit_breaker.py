@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.routing.circuit_breaker import LONGEST_SECONDS, CircuitBreaker
+from hermes_agent.models.routing.circuit_breaker import MAX_SECONDS, CircuitBreaker
 
 BUSY = ModelError("overload", "too busy")
 
@@ -55,7 +55,7 @@ def test_each_probe_that_fails_doubles_the_time_up_to_ten_minutes() -> None:
         probe = circuit.enter(now)
         lengths.append(circuit.failed(now, BUSY, probe))
         circuit.leave(probe)
-    assert lengths == [60.0, 120.0, 240.0, 480.0, *[LONGEST_SECONDS] * 3]
+    assert lengths == [60.0, 120.0, 240.0, 480.0, *[MAX_SECONDS] * 3]
     assert circuit.answered()
     assert opened().until == 30.0
 

@@ -23,13 +23,15 @@ from hermes_agent.models.wires.base import Credential
 from tests.support.failing_models import GO, Asked, Failing, Roads
 
 KINDS: tuple[ModelTrouble, ...] = get_args(ModelTrouble)
-MOST = 8.0
+MAX_COUNT = 8.0
 
 errors = st.builds(
     lambda kind, after: ModelError(kind, f"{kind}!", retry_after=after),
     # Twice as often what passes: it is what makes a call go on.
     st.sampled_from((*KINDS, "rate_limit", "overload", "timeout", "broken_stream", "garbage")),
-    st.one_of(st.none(), st.none(), st.sampled_from((0.0, 0.5, 1.9, 3.0, MOST, MOST + 1, 100.0))),
+    st.one_of(
+        st.none(), st.none(), st.sampled_from((0.0, 0.5, 1.9, 3.0, MAX_COUNT, MAX_COUNT + 1, 100.0))
+    ),
 )
 
 
@@ -40,7 +42,7 @@ def roads(draw: st.DrawFn) -> Roads:
         ModelSettings(
             retries=draw(st.integers(0, 4)),
             retry_seconds=draw(st.sampled_from((0.0, 1.0, 3.0))),
-            retry_most_seconds=MOST,
+            retry_most_seconds=MAX_COUNT,
             circuit_failures=draw(st.integers(1, 4)),
             circuit_seconds=draw(st.sampled_from((1.0, 30.0))),
         ),
@@ -184,7 +186,7 @@ def check(roads: Roads, watch: Watch, got: list[Chunk], error: ModelError | None
             assert all(ask.model in error.message for ask in asks)
     assert [one is None for one in answers].count(True) == len(replies), "an answer was lost"
     assert len([c for c in got if isinstance(c, FailedAttemptUsage)]) == len(asks) - len(replies)
-    assert all(0.0 <= pause <= MOST for pause in roads.time.pauses)
+    assert all(0.0 <= pause <= MAX_COUNT for pause in roads.time.pauses)
     most = sum(2 * len(keys) + 3 for keys in roads.keys) + 4
     assert len(asks) <= most
     assert all(way.circuit.probe is None for way in roads.ways)

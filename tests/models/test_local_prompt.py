@@ -15,7 +15,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.models.local.prompt import (
-    MOST_SPANS,
+    MAX_SPANS,
     chat_messages,
     examples,
     read_calls,
@@ -99,7 +99,7 @@ def test_what_was_quoted_or_looks_like_a_name_can_be_copied() -> None:
     assert {"build-7", "src/main.py", "~/notes.txt", "job 7", "make all"} <= set(found)
     assert "made/up.txt" not in found
     many = UserMessage(" ".join(f"file{number}.txt" for number in range(100)))
-    assert len(spans((many,))) == MOST_SPANS
+    assert len(spans((many,))) == MAX_SPANS
 
 
 def test_calls_are_read_line_by_line_as_the_model_wrote_them() -> None:

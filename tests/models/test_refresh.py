@@ -16,7 +16,7 @@ from hermes_agent.core.messages import EFFORTS, ModelFacts, Rates
 from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
 from hermes_agent.models.catalogue.importers.convert import combined, converted
 from hermes_agent.models.catalogue.importers.validation import BrokenCatalogue
-from hermes_agent.models.catalogue.refresh import MOST_BYTES, SOURCE, Refreshed, fetched, refresh
+from hermes_agent.models.catalogue.refresh import MAX_BYTES, SOURCE, Refreshed, fetched, refresh
 
 NOW = 1_798_761_600.0  # 2027-01-01
 TODAY = "2027-01-01"
@@ -253,7 +253,7 @@ BROKEN: dict[str, Callable[[], Any]] = {
     "nested-litellm": lambda: (
         b'{"x": {"litellm_provider": ' + b"[" * 99_999 + b"]" * 99_999 + b"}}"
     ),
-    "huge": lambda: b'{"models":"' + b"x" * MOST_BYTES + b'"}',
+    "huge": lambda: b'{"models":"' + b"x" * MAX_BYTES + b'"}',
     "not-a-number": lambda: with_model(cost={"input": float("nan"), "output": 1}),
     "infinite": lambda: with_model(cost={"input": float("inf"), "output": 1}),
     "too-large": lambda: encode(models_dev()).replace(b'"input": 3', b'"input": 1e999'),

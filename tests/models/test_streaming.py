@@ -24,7 +24,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.models.wires.base import Endpoint
-from hermes_agent.models.wires.streaming import MOST_CALLS
+from hermes_agent.models.wires.streaming import MAX_CALLS
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires import Case, WireUnderTest
 
@@ -121,12 +121,12 @@ def calling(count: int) -> Case:
 async def test_more_calls_than_anybody_means_are_garbage(
     wire: WireUnderTest, server: ModelServer
 ) -> None:
-    server.answer_next(wire.answer(calling(MOST_CALLS)))
+    server.answer_next(wire.answer(calling(MAX_CALLS)))
     *_, reply = await heard(wire, wire.endpoint(server.root))
     assert isinstance(reply, Reply)
-    assert len(reply.calls) == MOST_CALLS
-    server.answer_next(wire.answer(calling(MOST_CALLS + 1)))
-    with pytest.raises(ModelError, match=f"more than {MOST_CALLS} calls") as raised:
+    assert len(reply.calls) == MAX_CALLS
+    server.answer_next(wire.answer(calling(MAX_CALLS + 1)))
+    with pytest.raises(ModelError, match=f"more than {MAX_CALLS} calls") as raised:
         await heard(wire, wire.endpoint(server.root))
     assert raised.value.kind == "garbage"
 
@@ -134,7 +134,7 @@ async def test_more_calls_than_anybody_means_are_garbage(
 async def test_the_rest_of_too_many_calls_is_not_waited_for(
     wire: WireUnderTest, server: ModelServer
 ) -> None:
-    raw = wire.answer(calling(3 * MOST_CALLS))
+    raw = wire.answer(calling(3 * MAX_CALLS))
     begun = raw.pieces[: len(raw.pieces) * 2 // 3]
     server.answer_next(Raw(begun, 200, raw.headers, end="hang"))
     with pytest.raises(ModelError, match="more than"):
@@ -144,7 +144,7 @@ async def test_the_rest_of_too_many_calls_is_not_waited_for(
 async def test_too_many_calls_in_one_piece_with_its_end_are_garbage_too(
     wire: WireUnderTest, server: ModelServer
 ) -> None:
-    raw = wire.answer(calling(MOST_CALLS + 5))
+    raw = wire.answer(calling(MAX_CALLS + 5))
     server.answer_next(Raw([b"".join(raw.pieces)], 200, raw.headers))
     with pytest.raises(ModelError, match="more than"):
         await heard(wire, wire.endpoint(server.root))

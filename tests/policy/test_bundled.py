@@ -17,7 +17,7 @@ from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
 CASES = Path(__file__).parent / "cases"
 POLICIES = Policies(Path("/nowhere"), HOMES)
 ASKING = ("careful", "operate", "observe")
-MOST_QUESTIONS = 0.02
+MAX_QUESTIONS = 0.02
 """The share of harmless commands that may ask."""
 
 
@@ -106,7 +106,7 @@ def test_hardly_any_harmless_command_asks(kind: str) -> None:
     print(f"\n{len(asking)} of {len(HARMLESS)} ask on {kind}:")
     for run, verdict in asking.items():
         print(f"  {run}\n    {verdict.reason}")
-    assert len(asking) <= MOST_QUESTIONS * len(HARMLESS)
+    assert len(asking) <= MAX_QUESTIONS * len(HARMLESS)
 
 
 def test_what_is_harmless_is_so_for_those_who_operate_and_observe() -> None:

@@ -22,7 +22,7 @@ from hermes_agent.core.gateway import Chat
 from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
 from hermes_agent.core.settings.root import WatchSettings
 from hermes_agent.core.skills import Check, Expectation
-from hermes_agent.host.http_listener import MOST_AT_ONCE, LimitedHttpProtocol
+from hermes_agent.host.http_listener import MAX_PARALLEL, LimitedHttpProtocol
 from hermes_agent.incidents.monitoring.runner import ENTER_SECONDS
 from hermes_agent.runtime.api.app import build_app
 from hermes_agent.runtime.api.status import status as runtime_status
@@ -378,7 +378,7 @@ async def test_a_crowd_that_says_nothing_takes_only_so_much_room(tmp_path: Path)
     async with listening(tmp_path) as (here, _client):
         host, _, port = here.runtime.incidents.listener.address.rpartition(":")
         with ExitStack() as crowd:
-            for _ in range(MOST_AT_ONCE + 1):
+            for _ in range(MAX_PARALLEL + 1):
                 last = crowd.enter_context(socket.create_connection((host, int(port)), PATIENCE))
             with no_time():  # or it would be hung up on for its silence
                 assert await asyncio.to_thread(_hears, last) == b"", "there is no more room"

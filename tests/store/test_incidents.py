@@ -28,7 +28,7 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.skills import Check
-from hermes_agent.store.incidents.ingest import MOST_OPEN, SILENT_SECONDS, relation
+from hermes_agent.store.incidents.ingest import MAX_OPEN, SILENT_SECONDS, relation
 from tests.store.helpers import Clock, opened
 
 WEB = Signal("check", "check:web", "web does not answer", service="web", detail="exit 7")
@@ -258,12 +258,12 @@ async def test_many_raise_the_same_at_once_and_one_incident_is_declared(tmp_path
 
 async def test_a_storm_of_signals_ends_in_one_incident_that_collects_them(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        for number in range(MOST_OPEN + 20):
-            severity: Severity = "P1" if number == MOST_OPEN + 9 else "P3"
+        for number in range(MAX_OPEN + 20):
+            severity: Severity = "P1" if number == MAX_OPEN + 9 else "P3"
             signal = Signal("grafana", f"g:{number}", "slow", f"s{number}", severity)
             await store.incidents.take(signal, 300, (), tell)
         found = await store.incidents.incidents(open=True, limit=1_000)
-        assert len(found) == MOST_OPEN + 1
+        assert len(found) == MAX_OPEN + 1
         assert (found[0].title, found[0].severity) == ("many signals at once", "P1")
         assert found[0].signals == len(await store.incidents.firing(found[0].id)) == 20
         again = await store.incidents.take(replace(signal, detail="x"), 300, (), tell)

@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 Update = dict[str, Any]
-LONGEST_POLL = 0.5
+MAX_POLL = 0.5
 
 
 class LoopPlatform:
@@ -143,7 +143,7 @@ class LoopPlatform:
         changed = self._changed
         if account in self.deaf or not waiting:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), LONGEST_POLL)
+                await asyncio.wait_for(changed.wait(), MAX_POLL)
         found = [] if account in self.deaf else waiting[:50]
         updates = [
             one for found_one in found

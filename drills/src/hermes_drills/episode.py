@@ -16,7 +16,7 @@ from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Check, Diagnosis, Grade, Truth, Verdict
 from hermes_drills.worlds import checks
 
-AGAIN_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 """Between two looks: what is well only for a moment is not."""
 SETTLE_SECONDS = 10.0
 """How long a fault may take to show, and health to come back."""
@@ -119,7 +119,7 @@ class Episode:
             with contextlib.suppress(TooLong):
                 self.box.run(command, check=False)
 
-    def judge(self, *, settle: float = SETTLE_SECONDS, again: float = AGAIN_SECONDS) -> Verdict:
+    def judge(self, *, settle: float = SETTLE_SECONDS, again: float = RETRY_SECONDS) -> Verdict:
         """Looked at from outside, twice, and what else was done to the box."""
         if not self.box.alive:
             return Verdict(False, ("the whole machine is gone",))

@@ -44,7 +44,7 @@ log = logging.getLogger("hermes.models")
 BUDGETED_OUTPUT = 16_000
 """Tokens of output that are set aside for one call, where a budget must hold and nobody has said
 how long the reply may be."""
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 SILENT_SECONDS = 2.0
 WAITS = "waiting: calls under way hold what is left of a budget until they have ended"
 CHARS_PER_TOKEN = 4
@@ -400,7 +400,7 @@ async def _patiently(read: Callable[[A], Awaitable[T]], what: A) -> T:
         try:
             return await read(what)
         except Degraded:
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 def digest_of(request: Request) -> str:

@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 from hermes_agent.core.errors import UsageError
 
-MOST = 1_000_000_000
+MAX_COUNT = 1_000_000_000
 NAME_LENGTH = 100
-MOST_FILE_BYTES = 20_000_000
+MAX_FILE_BYTES = 20_000_000
 STEPS = ("low", "medium", "high", "xhigh", "max")
 """Of reasoning effort; the same as `EFFORTS` in core, which takes its time to import."""
 
@@ -94,13 +94,13 @@ def read_files(paths: list[str]) -> list[dict[str, str]]:
     for path in paths:
         try:
             with open(os.path.expanduser(path), "rb") as file:
-                data = file.read(MOST_FILE_BYTES + 1)
+                data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise UsageError(
                 f"cannot read {path}: {error.strerror}", "name a file of this machine"
             ) from None
-        if len(data) > MOST_FILE_BYTES:
-            most = MOST_FILE_BYTES // 1_000_000
+        if len(data) > MAX_FILE_BYTES:
+            most = MAX_FILE_BYTES // 1_000_000
             raise UsageError(f"{path} has more than {most} MB", "send a smaller one, or its path")
         content = b64encode(data).decode()
         name = os.path.basename(path)
@@ -133,8 +133,8 @@ def _whole(text: str, least: int) -> int:
         number = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if not least <= number <= MOST:
-        raise argparse.ArgumentTypeError(f"{number} is not between {least} and {MOST}")
+    if not least <= number <= MAX_COUNT:
+        raise argparse.ArgumentTypeError(f"{number} is not between {least} and {MAX_COUNT}")
     return number
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hermes_agent.gateway.service import ChannelHost
 
 TEST_SECONDS = 20.0
-MOST = 1_000
+MAX_COUNT = 1_000
 ALL = "all"
 ARRIVED = "in-"
 """What the ids of what arrived begin with; those of deliveries are bare numbers."""
@@ -60,8 +60,8 @@ class Routes:
 
     async def _dead(self, _request: Request) -> Response:
         ledger = self._gateway.ledger
-        deliveries = await ledger.deliveries(state="dead", limit=MOST)
-        arrived = await ledger.dead_letters(MOST)
+        deliveries = await ledger.deliveries(state="dead", limit=MAX_COUNT)
+        arrived = await ledger.dead_letters(MAX_COUNT)
         return reply(
             {
                 "deliveries": [_delivery(one) for one in deliveries],
@@ -77,7 +77,7 @@ class Routes:
         return [
             one for channel in left for state in states
             for one in await self._gateway.ledger.deliveries(
-                channel=channel, state=state, limit=MOST
+                channel=channel, state=state, limit=MAX_COUNT
             )
         ]  # fmt: skip
 
@@ -86,8 +86,8 @@ class Routes:
         if id != ALL:
             dropped = [id]
         else:
-            aside = await ledger.dead_letters(MOST)
-            dead = [*await ledger.deliveries(state="dead", limit=MOST), *await self._left()]
+            aside = await ledger.dead_letters(MAX_COUNT)
+            dead = [*await ledger.deliveries(state="dead", limit=MAX_COUNT), *await self._left()]
             dropped = [f"{ARRIVED}{one.number}" for one in aside] + [str(one.id) for one in dead]
         for one in dropped:
             arrived, number = _number(one)
@@ -113,7 +113,7 @@ class Routes:
             channel=query.get("channel", ""),
             state=state,
             key=query.get("key", ""),
-            limit=min(int(query.get("limit", 100)), MOST),
+            limit=min(int(query.get("limit", 100)), MAX_COUNT),
         )
         return reply({"deliveries": [_delivery(one) for one in found]})
 

@@ -28,13 +28,13 @@ if TYPE_CHECKING:  # a runtime without channels needs none of these
 
 log = logging.getLogger("hermes.gateway")
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """How often it is looked whether config.yaml or the secrets have changed."""
 COMMON = frozenset({"enabled", "home", "allow", "owners", "policy", "listen"})
 """Settings that every channel has."""
 TIDY_SECONDS = 86_400.0
-AGAIN_SECONDS = 1.0
-MOST_AGAIN_SECONDS = 60.0
+RETRY_SECONDS = 1.0
+MAX_RETRY_SECONDS = 60.0
 
 
 class ChannelHost:
@@ -77,7 +77,7 @@ class ChannelHost:
                 if self._supervisors and self.context.clock() - self._tidied > TIDY_SECONDS:
                     self._tidied = self.context.clock()
                     await self._tidy()
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
         finally:
             await self._let_go()
 
@@ -289,7 +289,7 @@ class ChannelHost:
 
     async def supervise(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
         """Start it again whenever it breaks."""
-        pause = BackoffPause(AGAIN_SECONDS, MOST_AGAIN_SECONDS, self._random, self._sleep)
+        pause = BackoffPause(RETRY_SECONDS, MAX_RETRY_SECONDS, self._random, self._sleep)
         await supervise(what, run, pause)
 
     async def _let_go(self) -> None:

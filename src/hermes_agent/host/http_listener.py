@@ -19,9 +19,9 @@ from hermes_agent.core.errors import HermesError, TooMuch, UsageError
 
 log = logging.getLogger("hermes.door")
 
-LOOK_SECONDS = 2.0
-MOST_BYTES = 1_000_000
-MOST_AT_ONCE = 64
+POLL_SECONDS = 2.0
+MAX_BYTES = 1_000_000
+MAX_PARALLEL = 64
 BODY_SECONDS = 15.0
 PATIENCE_SECONDS = 20.0
 """How long somebody may stay connected without a request that is being answered."""
@@ -44,7 +44,7 @@ class LimitedHttpProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
         super().connection_made(transport)
-        if len(self.connections) > MOST_AT_ONCE:
+        if len(self.connections) > MAX_PARALLEL:
             transport.abort()
         else:
             self._leaving = self.loop.call_later(self.patience, self._leave)
@@ -93,7 +93,7 @@ class HttpListener:
                 self.trouble = ""
             else:
                 await self._serve(wanted)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _serve(self, wanted: str) -> None:
         try:
@@ -113,7 +113,7 @@ class HttpListener:
         log.info("%s: listening on %s", self._setting, self.address)
         try:
             while self._value() == wanted and not serving.done():
-                await asyncio.wait({serving}, timeout=LOOK_SECONDS)
+                await asyncio.wait({serving}, timeout=POLL_SECONDS)
                 self._refresh()
         finally:
             self.address = ""
@@ -140,7 +140,7 @@ class HttpListener:
             http=LimitedHttpProtocol,
             loop="asyncio",
             server_header=False,
-            limit_concurrency=MOST_AT_ONCE + 1,
+            limit_concurrency=MAX_PARALLEL + 1,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=1,
         )
@@ -150,7 +150,7 @@ class TookTooLong(HermesError):
     """A body that did not come in time."""
 
 
-async def body_within(request: Request, most: int = MOST_BYTES) -> bytes:
+async def body_within(request: Request, most: int = MAX_BYTES) -> bytes:
     """The body of a request, if it is not too large and comes in time."""
     data = bytearray()
     try:

@@ -40,7 +40,7 @@ from hermes_agent.models.runbook import OPENING
 
 log = logging.getLogger("hermes.incidents")
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 """How often it is looked for incidents that nobody has told us of."""
 AGAIN = 3
 """How often a session that stopped before the end is sent on."""
@@ -100,7 +100,7 @@ class Commander:
                 except Exception:
                     log.exception("the commander broke; it goes on")
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(POLL_SECONDS):
                         await self._woken.wait()
         finally:
             for task in self._tasks.values():

@@ -32,9 +32,9 @@ log = logging.getLogger("hermes.incidents")
 TRIES = 12
 """After so many tries a notice is given up: some two hours."""
 FIRST_SECONDS = 2.0
-MOST_SECONDS = 1_200.0
+MAX_SECONDS = 1_200.0
 MINUTE = 60.0
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 _TOLD = frozenset({"progress", "signal"})
 """Entries that are no news in a notice of progress."""
 
@@ -90,7 +90,7 @@ class IncidentNotifications:
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(POLL_SECONDS):
                 await self._woken.wait()
 
     @property
@@ -133,7 +133,7 @@ class IncidentNotifications:
         """Whether it was given up."""
         attempts = notice.attempts + 1
         given_up = attempts >= tries
-        wait = backoff(attempts, FIRST_SECONDS, MOST_SECONDS, self._random)
+        wait = backoff(attempts, FIRST_SECONDS, MAX_SECONDS, self._random)
         due = NEVER if given_up else self._clock() + wait
         await self._store.notice_failed(notice.id, error, due)
         if given_up:

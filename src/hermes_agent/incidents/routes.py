@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-LONGEST_WAIT = 60.0
-LOOK_SECONDS = 0.2
-MOST = 1_000
+MAX_WAIT = 60.0
+POLL_SECONDS = 0.2
+MAX_COUNT = 1_000
 
 
 class NewSignal(OutsideSignal, forbid_unknown_fields=True):
@@ -87,7 +87,7 @@ class IncidentApi:
     async def list_incidents(self, request: Request) -> Response:
         asked = request.query_params
         open = {"true": True, "false": False}.get(asked.get("open", ""))
-        limit = min(max(int(asked.get("limit", "50")), 1), MOST)
+        limit = min(max(int(asked.get("limit", "50")), 1), MAX_COUNT)
         store = self._context.store.incidents
         return reply(await store.incidents(open=open, limit=limit, source=asked.get("source", "")))
 
@@ -111,12 +111,12 @@ class IncidentApi:
         """What was added after a number; waits for it when it is told to."""
         asked = request.query_params
         id, after = request.path_params["id"], int(asked.get("after", "0"))
-        wait = min(max(float(asked.get("wait", "0")), 0.0), LONGEST_WAIT)
+        wait = min(max(float(asked.get("wait", "0")), 0.0), MAX_WAIT)
         store, deadline = self._context.store.incidents, time.monotonic() + wait
         self._context.note_activity()
         found: list[TimelineEntry] = list(await store.timeline(id, after))
         while not found and time.monotonic() < deadline and not self._sessions.is_stopping:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             found = list(await store.timeline(id, after))
         return reply({"incident": await store.incident(id), "timeline": found})
 

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.incidents")
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """How often a home in which nothing is watched is looked at."""
-AGAIN_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 HEALTH, AUDIT, BRIEFING = "builtin:health", "builtin:audit", "builtin:briefing"
 WATCH_JOBS = {HEALTH: "every 5m", AUDIT: "0 * * * *", BRIEFING: "0 8 * * *"}
 """The three levels of watching, and when they are due."""
@@ -186,7 +186,7 @@ class IncidentService:
         """All of it, from when it is first wanted."""
         while not await self._is_wanted():
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self._woken.wait()
         await self._runner.clear()
         parts = (
@@ -194,7 +194,7 @@ class IncidentService:
             self.listener.run, self.commander.run,
         )  # fmt: skip
         await asyncio.gather(
-            *(supervise("a part of the monitoring", one, every(AGAIN_SECONDS)) for one in parts)
+            *(supervise("a part of the monitoring", one, every(RETRY_SECONDS)) for one in parts)
         )
 
     async def _have_jobs(self) -> None:

@@ -13,7 +13,7 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import next_slot, slots
 
-MOST_CAUGHT_UP = 100
+MAX_CAUGHT_UP = 100
 """Of the slots nobody was there for, `all` runs the newest so many; the others are missed."""
 CHUNK = 5_000
 """Rows of one transaction: a year of minutes is written in parts, while others write, too."""
@@ -92,7 +92,7 @@ async def plan_job(
     jobs: JobStore, job: Job, now: float, since: float | None = None, held: Outage | None = None
 ) -> PlanSummary:
     """Write the rows of one job, a part at a time: each part is whole, also after a kill."""
-    kept = MOST_CAUGHT_UP if job.spec.catch_up == "all" else 1
+    kept = MAX_CAUGHT_UP if job.spec.catch_up == "all" else 1
     total = PlanSummary()
     reason: Reason | None = None
     while True:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-LONGEST_WAIT = 60.0
-LOOK_SECONDS = 0.1
-MOST = 10_000
+MAX_WAIT = 60.0
+POLL_SECONDS = 0.1
+MAX_COUNT = 10_000
 
 
 class NewJob(Struct, forbid_unknown_fields=True):
@@ -110,20 +110,20 @@ class JobApi:
 
     async def history(self, request: Request) -> Response:
         asked = request.query_params
-        limit = min(max(int(asked.get("limit", "50")), 1), MOST)
+        limit = min(max(int(asked.get("limit", "50")), 1), MAX_COUNT)
         return reply(await self._service.history(asked.get("job", ""), limit))
 
     async def run_of_job(self, request: Request) -> Response:
         """A run; waits for its end, or its session, when it is told to."""
         asked, id = request.query_params, _number(request)
-        wait = min(max(float(asked.get("wait", "0")), 0.0), LONGEST_WAIT)
+        wait = min(max(float(asked.get("wait", "0")), 0.0), MAX_WAIT)
         deadline, session = time.monotonic() + wait, asked.get("for") == "session"
         self._context.note_activity()
         run = await self._context.store.jobs.run(id)
         while not _is_there(run, session) and time.monotonic() < deadline:
             if self._sessions.is_stopping:
                 break
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             run = await self._context.store.jobs.run(id)
         return reply(run)
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.jobs")
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """How often a run under way is looked at: whether its time is up."""
 BEAT_SECONDS = 15.0
 UNTAKEN_SECONDS = 60.0
 """How long after its timeout a message is waited for that no turn has taken."""
-AGAIN_SECONDS = 2.0
+RETRY_SECONDS = 2.0
 """How long to wait for a store that cannot keep anything now."""
 BROKEN_SECONDS = 60.0
 OPEN: frozenset[RunState] = frozenset({"claimed", "running", "parked"})
@@ -118,7 +118,7 @@ class RunWorker:
                 await asyncio.Event().wait()  # the next runtime goes on with it
             except Degraded as trouble:
                 log.warning("run %s waits: %s", self._run.id, trouble.message)
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
             except Exception:  # left alone it would be under way for ever, and those after it wait
                 log.exception("run %s broke; it is gone on with", self._run.id)
                 await asyncio.sleep(BROKEN_SECONDS)
@@ -269,7 +269,7 @@ class RunWorker:
         following = asyncio.create_task(self._follow(job))
         stopped, beat = False, float("-inf")
         try:
-            while not (await asyncio.wait({following}, timeout=LOOK_SECONDS))[0]:
+            while not (await asyncio.wait({following}, timeout=POLL_SECONDS))[0]:
                 worked = self._worked.count(waits=self._waits)
                 if worked >= job.spec.timeout and not self._waits:
                     self.stop(TIMEOUT)

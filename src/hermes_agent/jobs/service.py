@@ -22,7 +22,7 @@ from hermes_agent.learning.service import Learning
 
 LAST = 10
 """Runs that are shown with a job."""
-MOST = 1_000
+MAX_COUNT = 1_000
 OFTEN = 60.0
 """A model that is asked more often than so many seconds costs more than most people expect."""
 
@@ -165,9 +165,9 @@ class JobService:
     # looking
 
     async def all(self, *, removed: bool = False) -> Sequence[JobView]:
-        jobs = [*await self._store.jobs(limit=MOST)]
+        jobs = [*await self._store.jobs(limit=MAX_COUNT)]
         if removed:
-            jobs += await self._store.jobs(state="removed", limit=MOST)
+            jobs += await self._store.jobs(state="removed", limit=MAX_COUNT)
         post = self._jobs.post
         return [
             JobView(job, self._meaning(job), post.results(job), tuple(await self._troubles(job)))
@@ -186,7 +186,7 @@ class JobService:
         from hermes_agent.jobs import consistency
 
         faults = await consistency.check(self._store, self._context.clock())
-        jobs = await self._store.jobs(state="active", limit=MOST)
+        jobs = await self._store.jobs(state="active", limit=MAX_COUNT)
         return [*faults, *[why for job in jobs for why in await self._troubles(job)]]
 
     async def _shown(self, job: Job) -> JobView:

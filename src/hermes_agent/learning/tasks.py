@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.learning")
 
-LOOK_SECONDS = 60.0
+POLL_SECONDS = 60.0
 """How often it is looked for work that has become due."""
 DAY = 86_400.0
 TRIES = 3
 """How often work is tried that fails for a reason that may pass."""
-AGAIN_SECONDS = 600.0
+RETRY_SECONDS = 600.0
 KEPT_SECONDS = 30 * DAY
 """How long it is remembered what was done."""
 EMBEDDED = 32
@@ -227,7 +227,7 @@ class BackgroundTasks:
             finally:
                 self.busy = False
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self._woken.wait()
 
     async def _begin(self) -> None:
@@ -266,7 +266,7 @@ class BackgroundTasks:
             log.warning("learning rests until tomorrow: %s", error.message)
             await knowledge.postpone(chore.key, today(now) + DAY, error.message, tried=False)
         except NotYet as later:
-            await knowledge.postpone(chore.key, now + LOOK_SECONDS, str(later), tried=False)
+            await knowledge.postpone(chore.key, now + POLL_SECONDS, str(later), tried=False)
         except Degraded:
             raise  # it stays due: the trouble is the store's
         except ModelError as error:
@@ -288,7 +288,7 @@ class BackgroundTasks:
             log.warning("%s is given up: %s", chore.key, why)
             await knowledge.close_chore(chore.key, "given-up", why)
         else:
-            await knowledge.postpone(chore.key, now + AGAIN_SECONDS * 2**chore.tries, why)
+            await knowledge.postpone(chore.key, now + RETRY_SECONDS * 2**chore.tries, why)
 
     async def _work(self, chore: BackgroundTask) -> str:
         body = chore.body

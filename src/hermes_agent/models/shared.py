@@ -19,9 +19,9 @@ from hermes_agent.core.messages import (
 from hermes_agent.core.settings.root import ModelSettings
 
 CHARS_PER_TOKEN = 4
-MOST_TOKENS = 10_000_000_000
+MAX_TOKENS = 10_000_000_000
 """No call has more."""
-LONGEST_PAUSE = 86_400.0
+MAX_PAUSE = 86_400.0
 """Seconds: whoever asks for more is not waited for anyway."""
 
 
@@ -50,7 +50,7 @@ def estimated_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) ->
 def possible_usage(said: Usage) -> Usage:
     """What a service counted, less what cannot be."""
     input, output, cached, written, reasoning = (
-        max(0, min(MOST_TOKENS, count))
+        max(0, min(MAX_TOKENS, count))
         for count in (said.input, said.output, said.cached, said.written, said.reasoning)
     )
     cached = min(cached, input)
@@ -61,7 +61,7 @@ def sensible_pause(seconds: float | None) -> float | None:
     """How long a service asks to be left alone, less what is no time at all."""
     if seconds is None or not 0 <= seconds < math.inf:
         return None
-    return min(LONGEST_PAUSE, seconds)
+    return min(MAX_PAUSE, seconds)
 
 
 def lowered(effort: Effort | None, facts: ModelFacts) -> Effort | None:

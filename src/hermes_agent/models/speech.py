@@ -19,7 +19,7 @@ from hermes_agent.models.wires.streaming import bearer, path_of
 
 WIRES = ("openai-chat", "openai-responses")
 TRIES = 3
-LONGEST_PAUSE = 20.0
+MAX_PAUSE = 20.0
 _ENDINGS = {
     "audio/ogg": "ogg", "audio/opus": "ogg", "audio/mpeg": "mp3", "audio/mp4": "m4a",
     "audio/x-m4a": "m4a", "audio/aac": "m4a", "audio/wav": "wav", "audio/x-wav": "wav",
@@ -55,7 +55,7 @@ class Speech:
                     return await self._try(wire, memo)
                 except ModelError as error:
                     pause = error.retry_after or float(attempt)
-                    passing = error.passing and pause <= LONGEST_PAUSE
+                    passing = error.passing and pause <= MAX_PAUSE
                     if attempt == TRIES or not passing:
                         raise
                     await self._sleep(pause)

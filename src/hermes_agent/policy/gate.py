@@ -14,7 +14,7 @@ from hermes_agent.policy.operations import KnownFolders, ParsedEffect
 from hermes_agent.policy.rewrite import Cannot, rewritten
 from hermes_agent.policy.ruleset import Decision, RuleSet
 
-_MOST_REASONS = 3
+_MAX_REASONS = 3
 
 
 class Judged(Struct, frozen=True):
@@ -174,8 +174,8 @@ def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) 
 
 def _reasons(asking: Sequence[Decision]) -> str:
     reasons = list(dict.fromkeys(one.reason for one in asking))
-    more = len(reasons) - _MOST_REASONS
-    return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
+    more = len(reasons) - _MAX_REASONS
+    return "; ".join(reasons[:_MAX_REASONS]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _consent(asking: Sequence[Decision]) -> ApprovalRequirement | None:

@@ -14,7 +14,7 @@ from hermes_agent.policy.patterns.globs import escape
 from hermes_agent.policy.patterns.hosts import WORDS, host_facts, trouble
 from hermes_agent.policy.shell.programs.table import runs_elsewhere
 
-_LONGEST = 400
+_MAX_LENGTH = 400
 _PLAIN = re.compile(r"[\w.:-]+")
 _RUNNERS = frozenset(
     {"ansible-playbook", "ansible", "bash", "bun", "bundle", "cargo", "cmake", "composer", "dash",
@@ -48,7 +48,7 @@ def _is_exact(act: Operation, rule: PolicyRule | None) -> bool:
 
 def _is_part(effect: Effect, act: Operation) -> bool:
     """Whether the act's text may be less than what runs: then the whole command counts."""
-    return effect.command is not None and (is_unknown(act) or len(act.text) >= _LONGEST)
+    return effect.command is not None and (is_unknown(act) or len(act.text) >= _MAX_LENGTH)
 
 
 def _subject(effect: Effect, act: Operation, rule: PolicyRule | None) -> str:
@@ -90,7 +90,7 @@ def _quoted(word: str) -> str:
 
 
 def _cut(words: str) -> str:
-    return words if len(words) <= _LONGEST else f"{words[:40]}…{_digest(words)}"
+    return words if len(words) <= _MAX_LENGTH else f"{words[:40]}…{_digest(words)}"
 
 
 def proposal(effect: Effect, asking: Iterable[tuple[Operation, PolicyRule | None]]) -> str:

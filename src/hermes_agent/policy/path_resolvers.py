@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from hermes_agent.core.effects import Resolve
 
-MOST = 500
-_MOST_LINKS = 40
+MAX_COUNT = 500
+_MAX_LINKS = 40
 _ONLY_SHELLS = re.compile(r"\[[^/]*(?:\[[:.=]|\\)")
 """Sets of signs that Python does not read as shells do."""
 
@@ -27,7 +27,7 @@ def _found(path: str) -> tuple[str, ...]:
     names = [path]
     if glob.has_magic(path):
         found = glob.glob(path.replace("[^", "[!"))  # noqa: PTH207 - absolute patterns
-        if len(found) > MOST or _ONLY_SHELLS.search(path):
+        if len(found) > MAX_COUNT or _ONLY_SHELLS.search(path):
             return ()
         names = (
             sorted({*found, path}) if found and os.path.lexists(path) else sorted(found) or [path]
@@ -57,7 +57,7 @@ def _followed(path: str, links: Mapping[str, str]) -> str:
     while names:
         name = names.pop(0)
         here = posixpath.dirname(here) if name == ".." else f"{here.rstrip('/')}/{name}"
-        if here in links and followed < _MOST_LINKS:
+        if here in links and followed < _MAX_LINKS:
             followed += 1
             names = [*links[here].strip("/").split("/"), *names]
             here = ""

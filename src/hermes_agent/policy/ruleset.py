@@ -19,7 +19,7 @@ from hermes_agent.policy.match import (
 from hermes_agent.policy.operations import describe
 from hermes_agent.policy.patterns import expressions
 
-_MOST_INDEXED = 4096
+_MAX_INDEXED = 4096
 
 
 class Decision(Struct, frozen=True):
@@ -108,7 +108,7 @@ class RuleSet:
         where = (kind, tool, program)
         found = self._index.get(where)
         if found is None:
-            if len(self._index) >= _MOST_INDEXED:
+            if len(self._index) >= _MAX_INDEXED:
                 self._index.clear()
             found = tuple(ready for could, ready in self._ready if could(*where))
             self._index[where] = found

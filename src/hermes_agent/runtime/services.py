@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.runtime")
 
-AGAIN_SECONDS = 5.0
-LOOK_SECONDS = 2.0
+RETRY_SECONDS = 5.0
+POLL_SECONDS = 2.0
 """How often it is looked whether there is to be a door."""
 
 Row = tuple[str, str, Callable[["Request"], Awaitable["Response"]]]
@@ -90,13 +90,13 @@ class ServiceManager:
         runs = [(face.name, face.run) for face in self._services]
         runs += [("the listener", self._tend_door)] if self._services else []
         self._tasks = [
-            asyncio.create_task(supervise(name, run, every(AGAIN_SECONDS))) for name, run in runs
+            asyncio.create_task(supervise(name, run, every(RETRY_SECONDS))) for name, run in runs
         ]
 
     async def _tend_door(self) -> None:
         """Nothing of it is made before it is wanted."""
         while not self._context.settings.gateway.listen:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             self._context.reload_if_changed()
         from hermes_agent.host.http_listener import HttpListener
 

@@ -20,8 +20,8 @@ from hermes_agent.terminals.command_backend import (
 from hermes_agent.terminals.output import OutputTail, excerpt
 from hermes_agent.terminals.shell.spool import check_command, check_id
 
-CLAIM_SECONDS = LOOK_SECONDS = 0.05
-AGAIN_SECONDS = 2.0
+CLAIM_SECONDS = POLL_SECONDS = 0.05
+RETRY_SECONDS = 2.0
 START_SECONDS = 30.0
 START_LOOKS, STOP_LOOKS = 1000, 300
 """Counted, not timed: while this machine stood still, nobody could have done anything."""
@@ -274,7 +274,7 @@ class PersistentTerminal:
     def _wants_handing_in(watch: _CommandWatch, facts: CommandStatus) -> bool:
         if facts.kind or facts.code is not None:
             return False
-        return not facts.daemon or time.monotonic() - watch.told > AGAIN_SECONDS
+        return not facts.daemon or time.monotonic() - watch.told > RETRY_SECONDS
 
     async def _start(self, command: ShellCommand) -> CommandState:
         """Start a background command, in a process of its own, and wait until it has begun."""
@@ -302,7 +302,7 @@ class PersistentTerminal:
         for looks in range(START_LOOKS):
             if facts.begun or facts.code is not None or (facts.kind and facts.phase == "lost"):
                 break
-            await asyncio.sleep(min(0.002 * 1.02**looks, LOOK_SECONDS))
+            await asyncio.sleep(min(0.002 * 1.02**looks, POLL_SECONDS))
             facts = await self._spot.look(command.id)
         return await self._state(command.id)
 
@@ -310,7 +310,7 @@ class PersistentTerminal:
         """Stop a command the hard way if need be, and wait until that is done."""
         await self._spot.stop(id, why)
         for _ in range(STOP_LOOKS):
-            if self._destroyed or (await self._spot.wait(id, LOOK_SECONDS)).code is not None:
+            if self._destroyed or (await self._spot.wait(id, POLL_SECONDS)).code is not None:
                 break
 
     @contextlib.asynccontextmanager
@@ -324,7 +324,7 @@ class PersistentTerminal:
                 self._stopping.add(stopping)
                 stopping.add_done_callback(self._stopping.discard)
                 for _ in range(STOP_LOOKS):
-                    if (await asyncio.wait({stopping}, timeout=LOOK_SECONDS))[0]:
+                    if (await asyncio.wait({stopping}, timeout=POLL_SECONDS))[0]:
                         break
             raise
 

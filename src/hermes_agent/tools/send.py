@@ -7,8 +7,8 @@ from hermes_agent.core.messages import Media
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 
-MOST_BYTES = 20_000_000
-MOST_FILES = 10
+MAX_BYTES = 20_000_000
+MAX_FILES = 10
 
 
 async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> RecoveryResult:
@@ -23,8 +23,8 @@ async def send_message(
     (`telegram`), a chat (`telegram:CHAT`), or `all` homes. Your answers reach this chat anyway."""
     if context.lent.messenger is None:
         raise ToolError("this session cannot send messages", "say it in your answer", "never")
-    if len(files) > MOST_FILES:
-        raise ToolError(f"at most {MOST_FILES} files go with a message", "send several", "changed")
+    if len(files) > MAX_FILES:
+        raise ToolError(f"at most {MAX_FILES} files go with a message", "send several", "changed")
     media = [await _read(context, path) for path in files]
     where = await context.lent.messenger.send(context.effect, target, text, media)
     return ToolResult(f"on its way to {', '.join(where)}", {"targets": list(where)})
@@ -37,8 +37,8 @@ async def _read(context: ToolContext, path: str) -> Media:
         data = await context.terminal.read(path)
     except (FileNotFoundError, IsADirectoryError):
         raise ToolError(f"no file at {path!r}", "name one that is there", "changed") from None
-    if len(data) > MOST_BYTES:
-        most = MOST_BYTES // 1_000_000
+    if len(data) > MAX_BYTES:
+        most = MAX_BYTES // 1_000_000
         raise ToolError(f"{path} has more than {most} MB", "send a part of it", "changed")
     name = path.rpartition("/")[2]
     return Media(guess_type(name)[0] or "application/octet-stream", data, name)

@@ -19,9 +19,9 @@ from hermes_agent.web.conversations import (
 )
 from hermes_agent.web.errors import ONCE, SESSION, failure
 
-MOST_BYTES = 20_000_000
+MAX_BYTES = 20_000_000
 """Of a request: images come with it."""
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 KEEP_ALIVE_SECONDS = 15.0
 
 
@@ -37,7 +37,7 @@ class Exchanges:
             task.cancel()
 
     async def body(self, request: Request) -> bytes:
-        return await body_within(request, MOST_BYTES)
+        return await body_within(request, MAX_BYTES)
 
     async def begin(
         self, request: Request, said: list[ClientMessage], model: str, *, interactive: bool = False
@@ -52,7 +52,7 @@ class Exchanges:
         """The end of a turn that somebody waits for; they may go away meanwhile."""
         waiting = asyncio.ensure_future(self.talk.end(exchange))
         try:
-            while not (await asyncio.wait({waiting}, timeout=LOOK_SECONDS))[0]:
+            while not (await asyncio.wait({waiting}, timeout=POLL_SECONDS))[0]:
                 if await request.is_disconnected():
                     await self.left(request, exchange)
                     raise HermesError("the client has gone")

@@ -31,7 +31,7 @@ PLACES: dict[Where, dict[str, Any]] = {
     },
 }  # fmt: skip
 PROBES = {"id": "900000000000000014", "type": 0, "guild_id": SERVER}
-LONGEST = 2000
+MAX_LENGTH = 2000
 KINDS = ("MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE", "GUILD_CREATE")
 
 
@@ -317,7 +317,7 @@ class DiscordPlatform(Loopback):
         place = self._known(request.match_info["place"])
         if place is not PROBES and (refusal := self._refusal()) is not None:
             return refusal
-        if len(body.get("content", "")) > LONGEST:
+        if len(body.get("content", "")) > MAX_LENGTH:
             return _json({"message": "Invalid Form Body", "code": 50035}, 400)
         if body.get("enforce_nonce") and body["nonce"] in self.nonces:
             return _json(self.messages[self.nonces[body["nonce"]]])

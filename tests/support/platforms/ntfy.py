@@ -18,7 +18,7 @@ from tests.support.platforms.loopback import Loopback
 
 TOKEN = "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2"
 TOPIC = "ops-8f3b1c"
-LONGEST = 4096
+MAX_LENGTH = 4096
 
 
 class NtfyPlatform(Loopback):
@@ -134,7 +134,7 @@ class NtfyPlatform(Loopback):
         if (refused := self._refusal(request)) is not None:
             return refused
         body = json.loads(await request.text())
-        if len(body["message"].encode()) > LONGEST:
+        if len(body["message"].encode()) > MAX_LENGTH:
             return _said(400, 40041, "message too long for this double")
         assert len(body.get("actions", ())) <= 3
         kept = {name: body[name] for name in ("tags", "actions", "priority") if body.get(name)}

@@ -22,7 +22,7 @@ ME, PERSON = "U0HERMES", "U0ADA"
 CHATS: dict[Where, str] = {"private": "D0ADA", "group": "C0GROUP", "thread": "C0THREAD"}
 PROBES = "C0PROBES"
 THREAD = "1700000000.000001"
-LONGEST = 40_000
+MAX_LENGTH = 40_000
 KINDS = ("events_api", "interactive")
 
 
@@ -265,7 +265,7 @@ class SlackPlatform(Loopback):
     async def on_chat_postmessage(self, asked: Any) -> Any:
         chat, text = asked["channel"], asked.get("text", "")
         self._refuse(chat)
-        if len(text) > LONGEST:
+        if len(text) > MAX_LENGTH:
             raise Refusal("msg_too_long")
         message = self._message(text, ME)
         thread = asked.get("thread_ts", "")

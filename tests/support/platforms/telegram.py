@@ -26,7 +26,7 @@ CHATS: dict[Where, dict[str, Any]] = {
     "thread": {"id": -100300, "type": "supergroup", "title": "Topics", "is_forum": True},
 }
 TAGS = {"b", "i", "u", "s", "a", "code", "pre", "blockquote", "tg-spoiler"}
-LONGEST = 4096
+MAX_LENGTH = 4096
 
 
 class _Markup(HTMLParser):
@@ -300,7 +300,7 @@ class TelegramPlatform(Loopback):
             text = _Markup.read(raw) if marked else raw
         except ValueError as why:
             raise Refusal(400, f"Bad Request: {why}") from None
-        if len(text.encode("utf-16-le")) // 2 > LONGEST:
+        if len(text.encode("utf-16-le")) // 2 > MAX_LENGTH:
             raise Refusal(400, "Bad Request: message is too long")
         return text
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.tools.mcp.catalogue_cache import DESCRIPTION_CHARS, MOST_TOOLS, SCHEMA_BYTES
-from hermes_agent.tools.mcp.names import MOST, unique_names
+from hermes_agent.tools.mcp.catalogue_cache import DESCRIPTION_CHARS, MAX_TOOLS, SCHEMA_BYTES
+from hermes_agent.tools.mcp.names import MAX_COUNT, unique_names
 from tests.support.mcp_servers import odd
 from tests.tools.mcp.conftest import Desk
 
@@ -121,7 +121,7 @@ async def test_globs_say_which_tools_there_are(desk: Desk) -> None:
 async def test_ten_thousand_tools_are_cut_down_to_a_thousand(desk: Desk) -> None:
     desk.odd("hostile")
     found = await names(desk)
-    assert MOST_TOOLS - 10 < len(found) <= MOST_TOOLS
+    assert MAX_TOOLS - 10 < len(found) <= MAX_TOOLS
     assert all(NAMES.fullmatch(name) for name in found)
     assert len(set(found)) == len(found)
 
@@ -173,7 +173,7 @@ ODD_TEXT = st.text(st.sampled_from("ab_.-/é"), min_size=1, max_size=80)
 def test_every_tool_has_a_name_that_is_its_own(tools: list[tuple[str, str]]) -> None:
     named = unique_names(tools)
     assert set(named.values()) == set(tools)
-    assert all(NAMES.fullmatch(name) and len(name) <= MOST for name in named)
+    assert all(NAMES.fullmatch(name) and len(name) <= MAX_COUNT for name in named)
 
 
 @given(st.lists(st.tuples(ODD_TEXT, ODD_TEXT), min_size=1, max_size=10), st.data())

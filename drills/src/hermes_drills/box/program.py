@@ -27,7 +27,7 @@ NEWCGROUP = 0x02000000
 NOSUID, NODEV, BIND, RECURSIVE, PRIVATE = 2, 4, 4096, 16384, 1 << 18
 DETACH = 2
 SET_DUMPABLE = 4
-MOST_DATA = 400 << 20
+MAX_DATA = 400 << 20
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 SETGROUPS = {"x86_64": 116, "aarch64": 159}
 SET_SECCOMP, FILTER = 22, 2
@@ -85,7 +85,7 @@ def main() -> None:
     for number in range(3):  # else they would tell where the box's log lies
         os.dup2(nothing, number)
     os.closerange(3, nothing + 64)
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_DATA, MOST_DATA))  # a leak stays the box's own
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_DATA, MAX_DATA))  # a leak stays the box's own
     if not booted:
         _no_groups()
     os.execve(spec["init"][0], spec["init"], spec["environment"])  # noqa: S606

@@ -11,7 +11,7 @@ from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Fault, Target, Truth, World
 from hermes_drills.worlds import inits
 
-LOOK_SECONDS, MOST_BYTES = 0.15, 8000
+POLL_SECONDS, MAX_BYTES = 0.15, 8000
 _RETRY = """\
 # Hands batches on to the partner; what was not taken is tried again.
 import socket, time
@@ -52,10 +52,10 @@ class DebugLevel(Fault):
         if wrong := value_left(probe, world, truth.at, truth.at.key, truth.at.value):
             return wrong
         before = probe.stat(truth.notes["log"])
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         after = probe.stat(truth.notes["log"])
         grown = after.size - before.size if after and before else 0
-        return [f"{truth.notes['log']} still grows"] if grown > MOST_BYTES else []
+        return [f"{truth.notes['log']} still grows"] if grown > MAX_BYTES else []
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
         return (*put_back(world, truth), f": > {quote(truth.notes['log'])}")

@@ -11,8 +11,8 @@ from hermes_drills.types import Fault, Target, Truth, World
 from hermes_drills.worlds import inits
 from hermes_drills.worlds.formats import value_of
 
-MOST_KB = 160 * 1024
-MOST_KEPT = 64
+MAX_KB = 160 * 1024
+MAX_KEPT = 64
 _EVIDENCE = r"VmRSS|[1-9]\d\d ?MB"
 _GROWS = """\
 # Keeps each page that it has seen, in case somebody asks again.
@@ -38,7 +38,7 @@ while :; do python3 -IS {loader} {folder}; sleep 0.2; done
 
 
 def _large(probe: Probe) -> list[str]:
-    return [f"{p.command} has {p.rss_kb >> 10} MB" for p in probe.processes() if p.rss_kb > MOST_KB]
+    return [f"{p.command} has {p.rss_kb >> 10} MB" for p in probe.processes() if p.rss_kb > MAX_KB]
 
 
 class HistoryUnbounded(Fault):
@@ -60,7 +60,7 @@ class HistoryUnbounded(Fault):
     def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:
         assert truth.at is not None
         now = value_of(world.style.format, probe.text(truth.at.path), truth.at.key) or ""
-        if not (now.isdecimal() and 0 < int(now) <= MOST_KEPT):
+        if not (now.isdecimal() and 0 < int(now) <= MAX_KEPT):
             return [f"{truth.at.path} says {truth.at.key} {now}"]
         return _large(probe)
 

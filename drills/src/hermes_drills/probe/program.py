@@ -19,7 +19,7 @@ NEWUSER, NEWNET = 0x10000000, 0x40000000
 OPENAT2 = 437
 IN_ROOT, NO_MAGIC_LINKS = 0x10, 0x02
 PATH_ONLY = 0o10000000
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,7 +45,7 @@ class Looker:
             with _connected(address, port, timeout, ca, name) as server:
                 server.sendall("\r\n".join([*lines, "", ""]).encode() + data)
                 got = b""
-                while len(got) < MOST_BYTES and (part := server.recv(1 << 16)):
+                while len(got) < MAX_BYTES and (part := server.recv(1 << 16)):
                     got += part
                     if time.monotonic() - began > timeout * 2:
                         raise TimeoutError("it took too long")
@@ -140,7 +140,7 @@ class Looker:
             os.close(file)
             return None
         with os.fdopen(file, "rb") as opened:
-            return opened.read(MOST_BYTES)
+            return opened.read(MAX_BYTES)
 
     def _open(self, path: str, flags: int) -> int | None:
         """A file of the box: no link leads out of it."""

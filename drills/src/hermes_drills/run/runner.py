@@ -28,7 +28,7 @@ EVERY_SECONDS = 2
 TRIES = 3
 """Episodes that are made before one must prove itself."""
 DETECTION_SECONDS = 60.0
-MOST_SECONDS = 900.0
+MAX_SECONDS = 900.0
 """How long healing may take."""
 REPORT_SECONDS = 120.0
 """How long the report and the skill may take once it is over."""
@@ -193,7 +193,7 @@ class Runner:
 
     def follow(self, feed: IncidentFeed) -> None:
         """Until its report is written, or nothing more is to be expected."""
-        deadline, over = time.monotonic() + MOST_SECONDS, False
+        deadline, over = time.monotonic() + MAX_SECONDS, False
         while time.monotonic() < deadline:
             for line in feed.poll():
                 self.noticed(line)

@@ -20,7 +20,7 @@ TONES = {
 MARKS = {"good": "✓", "bad": "✗", "think": "?", "act": "▸", "look": "·", "faint": "·", "bold": "●"}
 WORD = 11
 INDENT = WORD + 10
-LONGEST = 240
+MAX_LENGTH = 240
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -95,7 +95,7 @@ class View:
             self._turn = 0
 
     def _wrapped(self, text: str, indent: int) -> list[str]:
-        line = cut(text, LONGEST)
+        line = cut(text, MAX_LENGTH)
         if not self._live:
             return [line]
         room = max(20, shutil.get_terminal_size().columns - indent - 1)

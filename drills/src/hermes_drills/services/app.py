@@ -13,7 +13,7 @@ import time
 
 VERSION = "1.0.0"
 SIGNED_SECONDS = 30.0
-PAST, MOST = 300, 800
+PAST, MAX_COUNT = 300, 800
 """Samples of half a MB: those of the last hours, and all that there is room for."""
 
 
@@ -284,7 +284,7 @@ class Service:
             except MemoryError:
                 self.say("ERROR", "cannot keep a sample: out of memory (MemoryError)")
                 time.sleep(1)
-            while len(self.history) > (self.keep or MOST):
+            while len(self.history) > (self.keep or MAX_COUNT):
                 self.history.pop(0)
 
     def admit(self, headers):

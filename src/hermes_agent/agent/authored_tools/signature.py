@@ -17,7 +17,7 @@ from msgspec import Struct
 from hermes_agent.agent.authored_tools.types import Untyped, fitting, plain_value, type_of
 from hermes_agent.core.errors import ToolError
 
-MOST_BYTES = 64_000
+MAX_BYTES = 64_000
 """The largest tool."""
 DESCRIPTION_CHARS = 2_000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -81,9 +81,9 @@ def encoded(code: str) -> bytes:
     except UnicodeEncodeError as error:
         line = code.count("\n", 0, error.start) + 1
         raise ToolError(f"line {line}: it is not UTF-8", retry="changed") from None
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ToolError(
-            f"the code has {len(data)} bytes; {MOST_BYTES} are the most", retry="changed"
+            f"the code has {len(data)} bytes; {MAX_BYTES} are the most", retry="changed"
         )
     return data
 

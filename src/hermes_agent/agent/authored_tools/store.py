@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.agent.authored_tools.signature import MOST_BYTES, check_name
+from hermes_agent.agent.authored_tools.signature import MAX_BYTES, check_name
 from hermes_agent.core.errors import HermesError, NotFound, ToolError
 
 HAND = "hand"
@@ -145,11 +145,11 @@ class AuthoredToolStore:
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise ToolError(f"{path} is not a plain file", retry="never")
-            code = os.read(handle, MOST_BYTES + 1)
+            code = os.read(handle, MAX_BYTES + 1)
         finally:
             os.close(handle)
-        if len(code) > MOST_BYTES:
-            raise ToolError(f"{path} has more than {MOST_BYTES} bytes", retry="never")
+        if len(code) > MAX_BYTES:
+            raise ToolError(f"{path} has more than {MAX_BYTES} bytes", retry="never")
         return code
 
     def look(self, name: str) -> ToolSnapshot | None:

@@ -4,7 +4,7 @@ needed between two programs of ours."""
 
 import socket
 
-MOST_HEADERS = 100
+MAX_HEADERS = 100
 
 
 class MalformedResponse(OSError):
@@ -36,7 +36,7 @@ class HttpClientConnection:
         words = self._file.readline().split()
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
             raise MalformedResponse("it hung up")
-        for _ in range(MOST_HEADERS):
+        for _ in range(MAX_HEADERS):
             if self._file.readline() in (b"\r\n", b""):
                 return int(words[1])
         raise MalformedResponse("it sent no end of headers")

@@ -15,7 +15,7 @@ TRIES = 5
 """How often in a row a runtime may die without getting further before we give up."""
 
 RESTART_LOOKS = 60
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 """How often to look for a runtime that was stopped on purpose, and how far apart: a service manager
 may start it again. For one that `hermes restart` has stopped it is looked as long as that works."""
 
@@ -113,7 +113,7 @@ class TurnFollower:
             if self._api.is_up():  # looked for last: a restart that is over has brought it up
                 return
             looks -= 1
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         raise HermesError(
             "the runtime was stopped; the turn goes on when it is started again",
             f"`hermes up` starts it, `hermes chat --session {self._session}` goes on",

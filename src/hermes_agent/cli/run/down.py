@@ -11,7 +11,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.host.inspect import alive
 
 STOP_SECONDS = 20.0
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +39,10 @@ def stop(api: RuntimeClient) -> dict[str, Any] | None:
     except RuntimeGone:
         return None
     pid = int(status["pid"])
-    for _ in range(round(STOP_SECONDS / LOOK_SECONDS)):  # not by the clock: we may stand still, too
+    for _ in range(round(STOP_SECONDS / POLL_SECONDS)):  # not by the clock: we may stand still, too
         if not alive(pid):
             return status
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     raise HermesError(
         f"the runtime (pid {pid}) has not stopped after {STOP_SECONDS:.0f} s",
         "it waits for an effect to end; `hermes logs` may say which",

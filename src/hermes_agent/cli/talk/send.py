@@ -18,8 +18,8 @@ from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.cli.output.turn_printer import one_line
 from hermes_agent.core.errors import HermesError, UsageError
 
-MOST_BYTES = 20_000_000
-LOOK_SECONDS = 0.2
+MAX_BYTES = 20_000_000
+POLL_SECONDS = 0.2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def _receipts(api: RuntimeClient, told: dict[str, Any], patience: float) -> list
         over = all(row["state"] in ("sent", "dead") for row in rows)
         if over or time.monotonic() >= deadline:
             return rows
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _file(path: str) -> dict[str, str]:
@@ -90,11 +90,11 @@ def _file(path: str) -> dict[str, str]:
 
     try:
         with open(os.path.expanduser(path), "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise HermesError(f"cannot read {path}: {error.strerror}", "name a file") from None
-    if len(data) > MOST_BYTES:
-        raise UsageError(f"{path} has more than {MOST_BYTES // 1_000_000} MB", "send a smaller one")
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{path} has more than {MAX_BYTES // 1_000_000} MB", "send a smaller one")
     name = os.path.basename(path)
     type = guess_type(name)[0] or "application/octet-stream"
     return {"type": type, "data": b64encode(data).decode(), "name": name}

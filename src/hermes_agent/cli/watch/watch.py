@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 LEVELS = ("critical", "hourly", "daily")
 SEVERITIES = ("P0", "P1", "P2", "P3")
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -280,7 +280,7 @@ def _watch(options: argparse.Namespace) -> int:
     try:
         while True:
             showing.look()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         showing.close()
         print("the runtime goes on watching; `hermes down` stops it")

@@ -20,7 +20,7 @@ from hermes_agent.host.policy_gates import GateFactory
 
 log = logging.getLogger("hermes.gateway")
 
-MOST_STRANGERS = 10_000
+MAX_STRANGERS = 10_000
 """Of a channel that are remembered: nobody fills the memory."""
 
 WELCOME = "Welcome. I know you now; /help says what I understand."
@@ -86,7 +86,7 @@ class Admission:
                 await self._welcome(kept, WELCOME, used.role)
                 return HandlingResult("done")
         strangers = self._strangers.setdefault(channel, set())
-        if person not in strangers and len(strangers) < MOST_STRANGERS:
+        if person not in strangers and len(strangers) < MAX_STRANGERS:
             strangers.add(person)
             await gateway.stranger(channel, person)
             log.info("a stranger wrote on %s; nothing was answered", channel)

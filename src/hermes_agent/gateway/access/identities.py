@@ -19,8 +19,8 @@ OWNERS = "owners"
 GROUP = "group:"
 CLAIMED = "~"
 """Stands before a name that only the platform vouches for."""
-LONGEST_NAME = 40
-LONGEST_TEXT = 100_000
+MAX_NAME = 40
+MAX_TEXT = 100_000
 
 
 class IdentityResolver:
@@ -88,10 +88,10 @@ def plain_name(name: str) -> str:
     around names."""
     kept = "".join(
         " " if sign.isspace() else sign
-        for sign in name[: LONGEST_NAME * 4]
+        for sign in name[: MAX_NAME * 4]
         if sign.isspace() or (unicodedata.category(sign)[0] != "C" and sign not in "():[]<>~")
     )
-    return " ".join(kept.split())[:LONGEST_NAME].strip()
+    return " ".join(kept.split())[:MAX_NAME].strip()
 
 
 def attributed(identity: Identity, person: Person, text: str) -> str:
@@ -108,6 +108,6 @@ def attributed(identity: Identity, person: Person, text: str) -> str:
 def plain_text(text: str) -> str:
     """What a message says, fit to be kept: whole characters, no zero bytes, of bounded length."""
     text = text.encode("utf-8", "replace").decode().replace("\x00", "")
-    if len(text) > LONGEST_TEXT:
-        return text[:LONGEST_TEXT] + "\n(the rest of this message was cut off)"
+    if len(text) > MAX_TEXT:
+        return text[:MAX_TEXT] + "\n(the rest of this message was cut off)"
     return text

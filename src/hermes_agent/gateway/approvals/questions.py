@@ -18,7 +18,7 @@ SHORT = 6
 """Signs of an id that people write."""
 ROW = 2
 """Buttons beside each other."""
-LONGEST_BUTTON = 40
+MAX_BUTTON = 40
 
 _LABELS = {"yes": "Yes", "no": "No", "session": "For this session", "always": "Always"}
 DECISIONS = {"retry": "Run it again", "skip": "Skip it", "it-happened": "It happened"}
@@ -101,7 +101,7 @@ def _code(text: str) -> str:
 
 def one_line(text: str) -> str:
     line = " ".join(visible(text).split())
-    return line if len(line) <= LONGEST_BUTTON else f"{line[: LONGEST_BUTTON - 1]}…"
+    return line if len(line) <= MAX_BUTTON else f"{line[: MAX_BUTTON - 1]}…"
 
 
 def _rows(buttons: Sequence[Button]) -> tuple[tuple[Button, ...], ...]:

@@ -15,11 +15,11 @@ from hermes_agent.core.messages import Media
 log = logging.getLogger("hermes.gateway")
 
 FETCH_TRIES = 3
-MOST_CHATS = 500
+MAX_CHATS = 500
 """Whose marks are kept; those silent for longest are forgotten."""
-MOST_KEYS = 1_000
-MOST_WAIT = 3_600.0
-MOST_BYTES = 25_000_000
+MAX_KEYS = 1_000
+MAX_WAIT = 3_600.0
+MAX_BYTES = 25_000_000
 """Of one file that comes in."""
 
 
@@ -53,7 +53,7 @@ def retry_after(headers: Mapping[str, str], otherwise: float | None = None) -> f
             wait = until - parsedate_to_datetime(headers.get("Date", "")).timestamp()
         except ValueError:
             return otherwise
-    return min(max(wait, 0.0), MOST_WAIT) if math.isfinite(wait) else otherwise
+    return min(max(wait, 0.0), MAX_WAIT) if math.isfinite(wait) else otherwise
 
 
 async def fetched(
@@ -100,7 +100,7 @@ class MultipartSend:
     async def send(self, key: str, parts: list[Callable[[], Awaitable[str]]]) -> list[str]:
         """The ids of all parts."""
         sent = self._sent.setdefault(key, [])
-        while len(self._sent) > MOST_KEYS:
+        while len(self._sent) > MAX_KEYS:
             del self._sent[next(iter(self._sent))]
         for part in parts[len(sent) :]:
             sent.append(await part())
@@ -124,7 +124,7 @@ class ReadCursors:
         for name in (chat, self.ANY):
             before = self.by_chat.pop(name, "")
             self.by_chat[name] = id if newer(id, before) else before
-        while len(self.by_chat) > MOST_CHATS:
+        while len(self.by_chat) > MAX_CHATS:
             del self.by_chat[next(iter(self.by_chat))]
 
     def of(self, chat: str) -> str:

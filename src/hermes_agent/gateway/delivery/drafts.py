@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import ChatBinding, OutboundMessage
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
-from hermes_agent.gateway.delivery.messages import LONGEST
+from hermes_agent.gateway.delivery.messages import MAX_LENGTH
 from hermes_agent.gateway.delivery.splitting import split, utf16
 from hermes_agent.gateway.supervision.directory import ChannelDirectory
 from hermes_agent.host.context import RuntimeContext
@@ -135,7 +135,7 @@ class Drafts:
     def _fit(self, draft: Draft, text: str, end: str) -> str:
         """As much of it as one message holds."""
         manifest: Manifest | None = self._live.manifest(draft.binding.chat.channel)
-        longest = manifest.longest if manifest else LONGEST
+        longest = manifest.longest if manifest else MAX_LENGTH
         first = split(text.rstrip(), longest - len(end) - 20, utf16)[0]
         return (first.rpartition("\n\n(1/")[0] or first) + end
 

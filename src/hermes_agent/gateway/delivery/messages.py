@@ -7,7 +7,7 @@ from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Manifest
 from hermes_agent.gateway.delivery.splitting import split, utf16
 
-LONGEST = 4_000
+MAX_LENGTH = 4_000
 """Where nothing is known of a channel."""
 
 
@@ -24,7 +24,7 @@ def rows(
     edit: str = "",
 ) -> list[NewDelivery]:
     """The first part answers or edits, the last has the buttons and the files."""
-    parts = split(text, manifest.longest if manifest else LONGEST, utf16) or [""]
+    parts = split(text, manifest.longest if manifest else MAX_LENGTH, utf16) or [""]
     last = len(parts) - 1
     return [
         NewDelivery(

@@ -20,13 +20,13 @@ log = logging.getLogger("hermes.gateway")
 ATTEMPTS = 20
 """After so many failures that are its own a message is given up: some two hours."""
 FIRST_SECONDS = 1.0
-MOST_SECONDS = 600.0
-MOST_PAUSE_SECONDS = 300.0
+MAX_SECONDS = 600.0
+MAX_PAUSE_SECONDS = 300.0
 SEND_SECONDS = 120.0
 PARALLEL = 16
 """Chats that are sent to at the same time."""
-LOOK_SECONDS = 5.0
-AGAIN_SECONDS = 1.0
+POLL_SECONDS = 5.0
+RETRY_SECONDS = 1.0
 END_SECONDS = 3.0
 BACK_SECONDS = 60.0
 """A clock that goes back by more was set back."""
@@ -117,10 +117,10 @@ class Outbox:
             await self._attempt(delivery)
         except Degraded as trouble:
             log.warning("%s waits to send: %s", self._manifest.name, trouble.message)
-            self._hold(chat, AGAIN_SECONDS)
+            self._hold(chat, RETRY_SECONDS)
         except Exception:
             log.exception("%s could not deal with %s", self._manifest.name, delivery.id)
-            self._hold(chat, MOST_PAUSE_SECONDS)
+            self._hold(chat, MAX_PAUSE_SECONDS)
         finally:
             self._busy.pop(chat, None)
             self._woken.set()
@@ -129,7 +129,7 @@ class Outbox:
         """Until something was written, an attempt ended, or a time has come."""
         now = self._clock()
         times = [self.paused_until] if now < self.paused_until else self._not_before.values()
-        wait = min([LOOK_SECONDS, *(at - now for at in times)])
+        wait = min([POLL_SECONDS, *(at - now for at in times)])
         await first_of(self._woken.wait(), self._sleep(max(wait, 0.0)))
 
     def _hold(self, chat: Chat, seconds: float) -> None:
@@ -217,7 +217,7 @@ class Outbox:
             due = None
         elif error.channel:
             self._troubles += 1
-            wait = backoff(self._troubles, FIRST_SECONDS, MOST_PAUSE_SECONDS, self._random)
+            wait = backoff(self._troubles, FIRST_SECONDS, MAX_PAUSE_SECONDS, self._random)
             self.paused_until = now + max(wait, error.after or 0.0)
             self.trouble = error.message
         elif error.after is not None:
@@ -225,7 +225,7 @@ class Outbox:
             due = now + error.after
         else:
             failures = self._failures[chat] = self._failures.get(chat, 0) + 1
-            due = now + backoff(failures, FIRST_SECONDS, MOST_SECONDS, self._random)
+            due = now + backoff(failures, FIRST_SECONDS, MAX_SECONDS, self._random)
             self._hold(chat, due - now)
         doubtful = error.doubtful and not self._manifest.knows_twice
         await self._surely(
@@ -241,4 +241,4 @@ class Outbox:
                 return await write()
             except Degraded as trouble:
                 log.warning("what %s said waits: %s", self._manifest.name, trouble.message)
-                await self._sleep(AGAIN_SECONDS)
+                await self._sleep(RETRY_SECONDS)

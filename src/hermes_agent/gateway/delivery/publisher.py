@@ -27,11 +27,11 @@ log = logging.getLogger("hermes.gateway")
 
 SWEEP_SECONDS = 30.0
 """How often it is looked for what went unnoticed."""
-AGAIN_SECONDS = 2.0
+RETRY_SECONDS = 2.0
 TYPING_SECONDS = 4.0
 SIGN_SECONDS = 5.0
 REMEMBER_SECONDS = 2.0
-MOST_REMEMBERED = 5_000
+MAX_REMEMBERED = 5_000
 
 STOPPED = "(stopped)"
 SILENT = "It is done; there was nothing to say."
@@ -90,7 +90,7 @@ class ReplyPublisher:
                 self._news.put_nowait(None)
                 while (recorded := await listener.next()) is not None:
                     await self._heard(recorded)
-            await asyncio.sleep(AGAIN_SECONDS)  # it was behind, or the runtime ends
+            await asyncio.sleep(RETRY_SECONDS)  # it was behind, or the runtime ends
 
     async def _heard(self, recorded: ev.Recorded) -> None:
         match recorded.event:
@@ -115,7 +115,7 @@ class ReplyPublisher:
         now = asyncio.get_running_loop().time()
         known = self._bindings.get(session)
         if known is None or known[0] < now:
-            if len(self._bindings) > MOST_REMEMBERED:
+            if len(self._bindings) > MAX_REMEMBERED:
                 self._bindings.clear()
             binding = await self._context.store.gateway.binding_of(session)
             known = self._bindings[session] = (now + REMEMBER_SECONDS, binding)
@@ -164,7 +164,7 @@ class ReplyPublisher:
             yield
         except Degraded as trouble:
             log.warning("what chats are to hear waits: %s", trouble.message)
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
             self._news.put_nowait(None)
         except Exception:
             log.exception("some of what chats are to hear is not told")
@@ -212,7 +212,7 @@ class ReplyPublisher:
         """What one event of the journal is to the people of its chat."""
         match recorded.event:
             case ev.MessageTaken(key=key):
-                if len(self._taken) > MOST_REMEMBERED:
+                if len(self._taken) > MAX_REMEMBERED:
                     self._taken.clear()
                 self._taken[binding.session] = key
                 return ()

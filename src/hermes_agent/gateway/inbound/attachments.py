@@ -23,7 +23,7 @@ _SEEN = (
     (b"%PDF-", "application/pdf"),
 )
 """What models are handed as it is, by how it begins."""
-MOST_BYTES = 20_000_000
+MAX_BYTES = 20_000_000
 _ODD = re.compile(r"[^\w.\- ]")
 
 
@@ -65,7 +65,7 @@ def _type(media: Media) -> str:
 
 
 def _most(type: str) -> int:
-    return IMAGE_BYTES if type.startswith("image/") else MOST_BYTES
+    return IMAGE_BYTES if type.startswith("image/") else MAX_BYTES
 
 
 async def _put(media: Media, workspace: str) -> str:

@@ -14,14 +14,14 @@ log = logging.getLogger("hermes.gateway")
 TRIES = 8
 """After so many failures a message is set aside: some four minutes."""
 FIRST_SECONDS = 1.0
-MOST_SECONDS = 120.0
+MAX_SECONDS = 120.0
 PARALLEL = 32
 """Chats that are dealt with at the same time."""
-MOST_IN_MEMORY = 1_000
-MOST_BYTES = 64_000_000
+MAX_IN_MEMORY = 1_000
+MAX_BYTES = 64_000_000
 """Texts and files of those in memory; one look brings up to half as much."""
 PAGE = 200
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 
 Handle = Callable[[InboxEntry], Awaitable[tuple[ArrivedState, str]]]
 Sleep = Callable[[float], Awaitable[None]]
@@ -32,7 +32,7 @@ class Inbox:
 
     def __init__(
         self, ledger: GatewayStore, handle: Handle, *, sleep: Sleep, random: Callable[[], float],
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_BYTES,
     ) -> None:  # fmt: skip
         self._ledger = ledger
         self._handle = handle
@@ -60,7 +60,7 @@ class Inbox:
             while True:
                 self._woken.clear()
                 if not await self._fetch():
-                    await first_of(self._woken.wait(), self._sleep(LOOK_SECONDS))
+                    await first_of(self._woken.wait(), self._sleep(POLL_SECONDS))
         finally:
             for worker in self._workers:
                 worker.cancel()
@@ -84,7 +84,7 @@ class Inbox:
         return self._waiting, self._bytes
 
     def _is_full(self) -> bool:
-        return self._waiting >= MOST_IN_MEMORY or self._bytes >= self._most_bytes
+        return self._waiting >= MAX_IN_MEMORY or self._bytes >= self._most_bytes
 
     def _put(self, kept: InboxEntry) -> None:
         chat = kept.arrived.chat.target
@@ -122,7 +122,7 @@ class Inbox:
             except Exception:  # nobody else would go on with the chat
                 passing += 1
                 log.exception("message %s waits", kept.number)
-            await self._sleep(backoff(passing, FIRST_SECONDS, MOST_SECONDS, self._random))
+            await self._sleep(backoff(passing, FIRST_SECONDS, MAX_SECONDS, self._random))
 
     async def _try(self, kept: InboxEntry) -> bool:
         """False when it is to be tried again. Trouble of the runtime itself is raised."""

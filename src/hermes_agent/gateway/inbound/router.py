@@ -52,7 +52,7 @@ LISTEN = "listen"
 """The setting that says `all` where the agent is to hear a group though nobody addresses it."""
 CHATS = "chats"
 """The folder in the home with those of chats."""
-MOST_SEEN = 100
+MAX_SEEN = 100
 """People of a group who are remembered to be there."""
 RECENT = 1_000
 
@@ -137,7 +137,7 @@ class Router:
         """Somebody is in a group: whom to ask there is known by it."""
         binding = await self._binding(arrived, identity)
         if binding is not None and identity.hash not in binding.seen:
-            seen = (*binding.seen[1 - MOST_SEEN :], identity.hash)
+            seen = (*binding.seen[1 - MAX_SEEN :], identity.hash)
             await self.context.store.gateway.save_binding(replace(binding, seen=seen))
 
     # messages

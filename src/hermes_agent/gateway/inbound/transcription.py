@@ -18,13 +18,13 @@ TINY = f"{LOCAL}tiny"
 """English; its weights come with the package."""
 PACKAGES = ("moonshine_voice", "soundfile")
 SECONDS = 300.0
-MOST_BYTES = 20_000_000
+MAX_BYTES = 20_000_000
 
 
 async def transcribe(chosen: str, models: ModelRegistry, memo: Media) -> str:
     """What is said in it; empty when nothing is."""
-    if len(memo.data) > MOST_BYTES:
-        raise HermesError(f"the memo has more than {MOST_BYTES // 1_000_000} MB")
+    if len(memo.data) > MAX_BYTES:
+        raise HermesError(f"the memo has more than {MAX_BYTES // 1_000_000} MB")
     if chosen == TINY:
         return await _heard_here(memo)
     if chosen.startswith(LOCAL):

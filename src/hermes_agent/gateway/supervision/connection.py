@@ -19,7 +19,7 @@ from hermes_agent.gateway.channel import Channel, CredentialsRejected
 log = logging.getLogger("hermes.gateway")
 
 FIRST_SECONDS = 1.0
-MOST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 STEADY_SECONDS = 10.0
 """A connection that held for so long, and for longer than was waited for it, was a good one."""
 REFUSED_SECONDS = 3_600.0
@@ -67,7 +67,7 @@ class ChannelConnection:
             failures = 1 if held > max(STEADY_SECONDS, wait) else failures + 1
             if self._again.is_set():
                 continue
-            wait = backoff(failures, FIRST_SECONDS, MOST_SECONDS, self._random)
+            wait = backoff(failures, FIRST_SECONDS, MAX_SECONDS, self._random)
             seldom = REFUSED_SECONDS if stays else wait
             await first_of(self._again.wait(), self._sleep(seldom))
 

@@ -20,7 +20,7 @@ PROBE_SECONDS = 30.0
 """How long a proof may take; never longer than the time between two of them."""
 SETTLE_SECONDS = 5.0
 """How long after it began a channel is first asked for a proof."""
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 Announce = Callable[[str, str, str], Awaitable[Sequence[str]]]
 
@@ -105,7 +105,7 @@ class Liveness:
                 return await self.prove()
             if self._line.state in ("refused", "missing") or last:
                 return replace(self.proof, tried=self._clock(), error=error)
-            await self._sleep(LOOK_SECONDS)
+            await self._sleep(POLL_SECONDS)
 
     async def _probe(self) -> str:
         """What is wrong; empty when it is proven to hear."""

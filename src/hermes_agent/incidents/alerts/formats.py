@@ -23,7 +23,7 @@ SERVICES = ("service", "app", "application", "job", "deployment", "container", "
 """Labels that say what it is about, the first that is there."""
 HEARTBEATS = frozenset({"Watchdog", "DeadMansSwitch", "InfoInhibitor"})
 """Alerts that always fire, to show that alerts arrive."""
-MOST_ALERTS = 500
+MAX_ALERTS = 500
 """Of one message."""
 _FIRING = frozenset(
     {
@@ -104,10 +104,10 @@ def signals_of(kind: str, body: bytes) -> list[Signal]:
 
 def _alerts(source: SignalSource, body: bytes) -> list[Signal]:
     message = msgspec.json.decode(body, type=_Alerts)
-    if len(message.alerts) > MOST_ALERTS:
+    if len(message.alerts) > MAX_ALERTS:
         raise TooMuch(
             f"{len(message.alerts):,} alerts in one message are too many",
-            f"send {MOST_ALERTS} at a time at most, or group them where they come from",
+            f"send {MAX_ALERTS} at a time at most, or group them where they come from",
         )
     cut = f"{message.truncatedAlerts} more were left out" if message.truncatedAlerts else ""
     return [

@@ -7,7 +7,7 @@ import re
 from hermes_agent.incidents.drift.values import SecretFilter
 
 SHOWN_LINES = 60
-LONGEST = 200
+MAX_LENGTH = 200
 
 
 _NAMED = re.compile(
@@ -75,4 +75,4 @@ def blob_id(data: bytes) -> str:
 def brief(value: object) -> str:
     """A value in one line."""
     text = " ".join(str(value).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1] + "…"

@@ -13,7 +13,7 @@ from hermes_agent.policy.yaml_nodes import Node
 
 LARGEST = 20_000_000
 DEEPEST = 100
-MOST_NODES = 2_000_000
+MAX_NODES = 2_000_000
 """Aliases unfolded. A file that says more than this in a few lines means harm."""
 _BEGIN = re.compile(r"^---(?:\s|$)")
 _NOTHING = re.compile(r"\s*(?:#.*|%.*)?")
@@ -192,7 +192,7 @@ class _Builder:
         found.append(node)
         total = self._sizes[id(holder)] + size
         self._sizes[id(holder)] = total
-        if total > MOST_NODES:
+        if total > MAX_NODES:
             raise _Unfit(
                 DocumentProblem(holder.line, holder.column, "its aliases unfold to far too much")
             )

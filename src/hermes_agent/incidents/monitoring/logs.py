@@ -20,18 +20,18 @@ from hermes_agent.incidents.monitoring.config import LogPattern
 
 log = logging.getLogger("hermes.incidents")
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 QUIET_SECONDS = 600.0
 """When no more lines came for so long, it is over."""
 JUDGED_SECONDS = 60.0
 """How long it holds that a log may be read, or may not."""
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 """What is read of one log at a time."""
-LONGEST_LINE = 100_000
+MAX_LINE = 100_000
 HEAD = 256
 """The beginning of a file tells it from another that took its place."""
 SHOWN = 10
-MOST_LINES = 1_000
+MAX_LINES = 1_000
 """Lines that are counted one by one; of a flood it is enough to know that it is one."""
 
 
@@ -74,10 +74,10 @@ def read_on(path: str, before: LogCursor | None) -> NewLines | None:
 def _piece(
     path: str, file: int, facts: os.stat_result, offset: int, *, whole: bool = False
 ) -> NewLines:
-    data = os.pread(file, MOST_BYTES, offset)
-    more = len(data) == MOST_BYTES
+    data = os.pread(file, MAX_BYTES, offset)
+    more = len(data) == MAX_BYTES
     end = data.rfind(b"\n") + 1
-    if end == 0 and len(data) > LONGEST_LINE:
+    if end == 0 and len(data) > MAX_LINE:
         end = len(data)  # no line is that long
     if whole and not more:
         end = len(data)  # nobody writes to it any more
@@ -154,7 +154,7 @@ class LogReader:
         return {name: why for (name, _), (why, _) in self._judged.items() if why}
 
     async def run(self) -> None:
-        await supervise("following logs", self.look, every(LOOK_SECONDS))
+        await supervise("following logs", self.look, every(POLL_SECONDS))
 
     async def look(self) -> None:
         """Read what is new in each log, once for all of its patterns."""
@@ -217,9 +217,9 @@ class LogReader:
     async def _match(self, pattern: LogPattern, text: str) -> None:
         if not text or not matches(pattern.pattern, text):
             return
-        lines = fitting(pattern.pattern, text.splitlines(), MOST_LINES)
+        lines = fitting(pattern.pattern, text.splitlines(), MAX_LINES)
         shown = lines[-SHOWN:] or text.splitlines()[-SHOWN:]
-        more = "or more " if len(lines) >= MOST_LINES else ""
+        more = "or more " if len(lines) >= MAX_LINES else ""
         count = f"{len(lines)} {more}lines of {pattern.path}" if len(lines) > 1 else pattern.path
         service = pattern.service or pattern.name
         title = f"{service}: {pattern.name} stands in {pattern.path}"

@@ -22,9 +22,9 @@ from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, Loaded
 
 log = logging.getLogger("hermes.incidents")
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """How often the files are looked at."""
-AGAIN_SECONDS = 15.0
+RETRY_SECONDS = 15.0
 """A check that failed is run again so soon, until it is certain, and while the trouble lasts."""
 REMIND_SECONDS = 60.0
 """How often a check that goes on failing says so."""
@@ -75,7 +75,7 @@ def next_due(watched: Watched, state: CheckState, now: float) -> float:
     if not state.last or state.last > now:
         return now
     if state.failures:
-        return state.last + min(watched.every, AGAIN_SECONDS)
+        return state.last + min(watched.every, RETRY_SECONDS)
     return morning_after(state.last) if watched.daily else state.last + watched.every
 
 
@@ -132,7 +132,7 @@ class CheckScheduler:
     async def run(self) -> None:
         """Run what is due, for as long as the runtime lives."""
         try:
-            await supervise("watching", self.start_due, every(LOOK_SECONDS))
+            await supervise("watching", self.start_due, every(POLL_SECONDS))
         finally:
             for task in self._running.values():
                 task.cancel()

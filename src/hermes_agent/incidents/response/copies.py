@@ -11,7 +11,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import TimelineEntry
 
 FOLDER = "/var/tmp/hermes-copies"  # noqa: S108 - kept over a reboot; only its owner may read it
-MOST_KB = 65_536
+MAX_KB = 65_536
 """Of one path."""
 PATHS = 20
 KEPT, UNDONE = "kept", "undone"
@@ -37,7 +37,7 @@ def copy_script(id: str, number: int, paths: Sequence[str], root: str = FOLDER) 
     lines.append(f"mkdir -p -m 700 {folder}")
     for at, path in enumerate(paths):
         given, copy = shlex.quote(path), f"{folder}/{at}"
-        small = f'[ "$(du -sk {given} 2>/dev/null | cut -f 1)" -le {MOST_KB} ]'
+        small = f'[ "$(du -sk {given} 2>/dev/null | cut -f 1)" -le {MAX_KB} ]'
         lines.append(
             f"if ! [ -e {given} ] && ! [ -L {given} ]; then echo absent {at}; "
             f"elif {small} && cp -a -T {given} {copy}; then echo kept {at}; "

@@ -15,7 +15,7 @@ from hermes_agent.core.journal import Journal
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.incidents.response.side_effects import Did, did
 
-LEAST, MOST = 12, 300
+LEAST, MAX_COUNT = 12, 300
 """Characters of a quote."""
 NOT_SEEN = frozenset(
     {"incident", "todo", "memory", "write_skill", "recall", "skill", "delegate", "execute_code",
@@ -69,10 +69,10 @@ class IncidentTranscript(Struct, frozen=True):
     async def find(self, quote: str) -> Evidence:
         """Where it was seen; a `ToolError` says that it was not."""
         text = squeezed(quote)
-        if not LEAST <= len(text) <= MOST:
+        if not LEAST <= len(text) <= MAX_COUNT:
             raise ToolError(
                 f"the quote {_short(quote)!r} has {len(text)} characters; it needs {LEAST} to "
-                f"{MOST}",
+                f"{MAX_COUNT}",
                 "quote one whole line of what a tool returned",
                 "changed",
             )

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import CATEGORIES, Diagnosis, Evidence, Hypothesis, Incident
 
-MOST = 30
+MAX_COUNT = 30
 """Hypotheses of an incident."""
 
 
@@ -17,8 +17,10 @@ def put(board: Sequence[Hypothesis], new: Hypothesis) -> tuple[tuple[Hypothesis,
     if not new.id:
         same = next((one for one in board if one.claim == new.claim), None)
         if same is None:
-            if len(board) >= MOST:
-                raise ToolError(f"the board has {MOST} hypotheses", "refute some: give their id")
+            if len(board) >= MAX_COUNT:
+                raise ToolError(
+                    f"the board has {MAX_COUNT} hypotheses", "refute some: give their id"
+                )
             made = replace(new, id=f"h{len(board) + 1}")
             return (*board, made), made
         new = replace(new, id=same.id)

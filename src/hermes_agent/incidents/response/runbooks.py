@@ -15,7 +15,7 @@ from hermes_agent.incidents.response.candidates import Findings, RunbookCandidat
 from hermes_agent.incidents.response.context import got_worse
 from hermes_agent.incidents.response.evidence import (
     LEAST,
-    MOST,
+    MAX_COUNT,
     IncidentTranscript,
     squeezed,
     transcript,
@@ -139,7 +139,7 @@ def _evidence(seen: IncidentTranscript) -> tuple[Evidence, ...]:
     """What the runbook saw before it changed anything, in the words of the systems."""
     first = seen.changes[0].time if seen.changes else float("inf")
     shown = {
-        squeezed(call.text)[:MOST]: call.effect
+        squeezed(call.text)[:MAX_COUNT]: call.effect
         for call in reversed(seen.calls)
         if call.tool == "terminal" and call.time < first and _says_something(call.text)
     }

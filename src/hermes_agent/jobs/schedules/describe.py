@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hermes_agent.jobs.schedules.cron import LAST, Cron, fields_of, read_cron
 from hermes_agent.jobs.schedules.grammar import LONG_DAYS, LONG_MONTHS
 
-MOST_TIMES = 6
+MAX_TIMES = 6
 PLACES = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", LAST: "last"}
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
@@ -32,7 +32,7 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 
 def _clock(text: str, cron: Cron) -> str:
     minute, hour, *_ = fields_of(text)
-    if len(cron.times) <= MOST_TIMES:
+    if len(cron.times) <= MAX_TIMES:
         return "at " + joined([f"{time // 3600:02}:{time // 60 % 60:02}" for time in cron.times])
     hours = sorted({time // 3600 for time in cron.times})
     minutes = sorted({time // 60 % 60 for time in cron.times})
@@ -81,7 +81,7 @@ def _days(text: str, cron: Cron) -> str:
         return f"{of_month}, {'or' if cron.either else 'if it is also'} {of_week}"
     if of_week and len(cron.months) < 12 and not cron.nth:
         return f"{of_week} in {months}"
-    everyday = "" if len(cron.times) > MOST_TIMES else "every day"
+    everyday = "" if len(cron.times) > MAX_TIMES else "every day"
     if len(cron.months) < 12:
         everyday = f"{everyday} in {months}".strip()
     return of_month or of_week or everyday

@@ -15,7 +15,7 @@ from hermes_agent.jobs.schedules.grammar import EXAMPLES, Unclear, seconds_of
 from hermes_agent.jobs.schedules.natural_language import every, once, read_plain
 from hermes_agent.jobs.schedules.slots import moment_of, next_slot, slots, zone_of
 
-MOST_LETTERS = 200
+MAX_LETTERS = 200
 SHOWN = 3
 YEARS_AHEAD = 41 * 366 * 86_400.0
 
@@ -49,7 +49,7 @@ def parse(text: str, now: float, zone: str) -> Schedule:
     given = " ".join(text.split())
     if not given:
         raise Unclear("a schedule is needed")
-    if len(given) > MOST_LETTERS or not given.isascii():
+    if len(given) > MAX_LETTERS or not given.isascii():
         raise Unclear(f"{given[:40]!r} is no schedule")
     said, zone = _zone_of(given, zone)
     lower = said.lower()

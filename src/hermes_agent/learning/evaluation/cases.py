@@ -10,7 +10,7 @@ from hermes_agent.learning.evaluation.statistics import LEAST_PAIRS
 from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.structured_output import Ask, ask_for
 
-MOST_OUTPUT = 8_000
+MAX_OUTPUT = 8_000
 SCRIPT_CHARS = 6_000
 TASK_CHARS = 3_000
 SPARE = 2
@@ -62,11 +62,11 @@ async def cases_for(
     them sees the turn and not the skill."""
     turn = shown([transcript]).text
     prompt = ASKED.format(many=how_many + SPARE, turn=turn)
-    ideas, _ = await ask_for(ask, "judge", SYSTEM, prompt, MOST_OUTPUT, _Ideas)
+    ideas, _ = await ask_for(ask, "judge", SYSTEM, prompt, MAX_OUTPUT, _Ideas)
     cases = _kept(name, transcript, ideas.cases, [])
     if len(cases) < 1 + LEAST_PAIRS:
         known = MORE.format(known="\n".join(f"- {case.task}" for case in cases))
-        ideas, _ = await ask_for(ask, "judge", SYSTEM, prompt + known, MOST_OUTPUT, _Ideas)
+        ideas, _ = await ask_for(ask, "judge", SYSTEM, prompt + known, MAX_OUTPUT, _Ideas)
         cases = _kept(name, transcript, ideas.cases, cases)
     return cases[: how_many + SPARE]
 

@@ -15,7 +15,7 @@ LIKELY = 0.05
 """The most that chance alone may have to do with it."""
 LEAST_SAVED = 0.10
 """A gain that is worth a skill, where both ways lead to the goal."""
-MOST_TOKENS = 1.25
+MAX_TOKENS = 1.25
 """What it may cost in tokens, compared with doing without it, where it wins no successes."""
 LEAST_OPENED = 0.5
 """The share of the trials in which it must have been opened: what nobody reads does not help."""
@@ -176,7 +176,7 @@ def _against(figures: EvaluationVerdict, pairs: Sequence[Pair]) -> str:
         fewer_tokens = saved(figures.tokens_with, figures.tokens_without) or 0.0
         if max(fewer_steps, fewer_tokens) < LEAST_SAVED:
             return "it saves too little"
-        if 1.0 - fewer_tokens > MOST_TOKENS:
+        if 1.0 - fewer_tokens > MAX_TOKENS:
             return "it costs more tokens than its steps are worth"
     if figures.p > LIKELY:
         return "the gain could be chance"

@@ -10,8 +10,8 @@ Row = Mapping[str, Any]
 
 SKILL_WIDTH = 20
 TREND = 10
-MOST_CHARTS = 3
-MOST_PANELS = 12
+MAX_CHARTS = 3
+MAX_PANELS = 12
 LIFTS = (
     ("steps", "fewer steps", "more steps"),
     ("seconds", "less time", "more time"),
@@ -32,7 +32,7 @@ def report(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> str
         return "no skill was used, tried or learned yet\nhint: `hermes skills` lists all"
     ordered = most_used_first(rows)
     lines = [*_table(ordered, width, plain=plain), "", *ABOUT]
-    drawn = [plot for plot in plots(ordered) if len(plot.dots) > 1][:MOST_CHARTS]
+    drawn = [plot for plot in plots(ordered) if len(plot.dots) > 1][:MAX_CHARTS]
     if drawn:
         lines += ["", "steps of each use, oldest first", key(plain=plain)]
     for plot in drawn:
@@ -43,10 +43,10 @@ def report(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> str
 def picture(rows: Sequence[Row]) -> str:
     """The charts as an SVG document."""
     drawn = [plot for plot in plots(most_used_first(rows)) if plot.dots]
-    left = len(rows) - len(drawn[:MOST_PANELS])
+    left = len(rows) - len(drawn[:MAX_PANELS])
     some = "1 skill is" if left == 1 else f"{left} skills are"
     note = f"{some} not drawn: not used yet, or used less than these" if left else ""
-    return image("Steps of each use of a skill", drawn[:MOST_PANELS], note)
+    return image("Steps of each use of a skill", drawn[:MAX_PANELS], note)
 
 
 def most_used_first(rows: Sequence[Row]) -> Sequence[Row]:

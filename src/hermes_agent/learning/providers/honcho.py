@@ -20,7 +20,7 @@ PEERS = {USER: {"observe_me": True}, HERMES: {"observe_me": False}}
 """Whom Honcho thinks about: thinking about the agent itself would cost as much, for nothing."""
 MESSAGE_CHARS = 25_000
 BATCH = 100
-MOST_FOUND = 100
+MAX_FOUND = 100
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,512}")
 
@@ -75,7 +75,7 @@ class Honcho:
             return ()
         body = {
             "query": query,
-            "top_k": min(limit, MOST_FOUND),
+            "top_k": min(limit, MAX_FOUND),
             "filters": {"observer_id": USER, "observed_id": USER},
         }
         async with self._asking():

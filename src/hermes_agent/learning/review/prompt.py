@@ -11,13 +11,13 @@ from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.learning.review.transcript import ShownTranscript
 from hermes_agent.learning.review.triggers import Trigger
 
-MOST_OUTPUT = 6_000
+MAX_OUTPUT = 6_000
 NOTES_CHARS = 5_000
 SKILL_CHARS = 6_000
 """The longest text of a skill that is shown."""
-MOST_NOTES = 3
-MOST_SKILLS = 1
-MOST_SKILLS_OVER_ALL = 2
+MAX_NOTES = 3
+MAX_SKILLS = 1
+MAX_SKILLS_OVER_ALL = 2
 
 SYSTEM = """You look back on what an agent did for its user, and decide whether anything should be \
 kept for later. Nothing is the usual answer: most turns teach nothing that will be needed again.
@@ -114,11 +114,11 @@ def question(
     if settings.notes == "off":
         wanted.append("Keep no notes: leave that list empty.")
     else:
-        rules.append(RULES_NOTES.format(most=MOST_NOTES))
+        rules.append(RULES_NOTES.format(most=MAX_NOTES))
     if settings.skills == "off":
         wanted.append("Keep no skills: leave that list empty.")
     else:
-        most = MOST_SKILLS_OVER_ALL if over_all else MOST_SKILLS
+        most = MAX_SKILLS_OVER_ALL if over_all else MAX_SKILLS
         rules.append(RULES_SKILLS.format(most=most, s="s" if most > 1 else ""))
     return ASKED.format(
         why=_why(triggers, over_all=over_all),

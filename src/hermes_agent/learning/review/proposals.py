@@ -26,7 +26,7 @@ DUPLICATE = 0.8
 NEAREST = 6
 WHOLE = 2
 """So many of the nearest skills are shown with their text."""
-MOST_CANDIDATES = 20
+MAX_CANDIDATES = 20
 """While so many wait to be proven, no new skill is thought up."""
 FILES_CHARS = 30_000
 QUERY_WORDS = 40
@@ -183,7 +183,7 @@ async def _known(knowledge: KnowledgeStore, name: str) -> SkillRecord | None:
 
 
 async def _too_many_wait(knowledge: KnowledgeStore) -> bool:
-    return sum(one.state == "candidate" for one in await knowledge.skills()) >= MOST_CANDIDATES
+    return sum(one.state == "candidate" for one in await knowledge.skills()) >= MAX_CANDIDATES
 
 
 def _renamed(text: str, name: str) -> str:

@@ -21,10 +21,10 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import Consent, LearningSettings
 from hermes_agent.core.skills import SkillState
 from hermes_agent.learning.review.prompt import (
-    MOST_NOTES,
-    MOST_OUTPUT,
-    MOST_SKILLS,
-    MOST_SKILLS_OVER_ALL,
+    MAX_NOTES,
+    MAX_OUTPUT,
+    MAX_SKILLS,
+    MAX_SKILLS_OVER_ALL,
     SYSTEM,
     Ideas,
     question,
@@ -131,13 +131,13 @@ class Reviewer:
         notes = await self._knowledge.notes()
         near = await nearest(self._knowledge, transcripts)
         prompt = question(seen, triggers, notes, near, settings, over_all=over_all)
-        ideas, answer = await ask_for(self._ask, "review", SYSTEM, prompt, MOST_OUTPUT, Ideas)
+        ideas, answer = await ask_for(self._ask, "review", SYSTEM, prompt, MAX_OUTPUT, Ideas)
         proposed: list[Proposed] = []
         if settings.notes != "off":
             made = [note_of(idea, seen, notes, answer.model) for idea in ideas.notes]
-            proposed += [note for note in made if note is not None][:MOST_NOTES]
+            proposed += [note for note in made if note is not None][:MAX_NOTES]
         if settings.skills != "off":
-            most = MOST_SKILLS_OVER_ALL if over_all else MOST_SKILLS
+            most = MAX_SKILLS_OVER_ALL if over_all else MAX_SKILLS
             found = [
                 await skill_of(idea, seen, near, answer.model, self._knowledge, self._skills)
                 for idea in ideas.skills

@@ -10,7 +10,7 @@ from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.structured_output import Ask
 
 SUMMARY_CHARS = 1_200
-MOST_OUTPUT = 1_500
+MAX_OUTPUT = 1_500
 
 SYSTEM = (
     "You write summaries of an agent's sessions, by which they are found again and gone on with "
@@ -50,7 +50,7 @@ async def summarise(
     prompt = ASKED.format(most=SUMMARY_CHARS)
     if before:
         prompt += UPDATED + "\n\n" + wrap_untrusted("summary", f"session {session}", before)
-    answer = await ask("review", SYSTEM, f"{prompt}\n\n{seen.text}", MOST_OUTPUT)
+    answer = await ask("review", SYSTEM, f"{prompt}\n\n{seen.text}", MAX_OUTPUT)
     text = shortened(answer.text) or before
     if not text:
         return None

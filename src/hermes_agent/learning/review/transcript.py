@@ -9,7 +9,7 @@ from hermes_agent.core.text.untrusted import wrap_untrusted
 
 SHOWN_CHARS = 24_000
 """Of all that is shown at once."""
-_MOST = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900, "end": 500}
+_MAX_COUNT = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900, "end": 500}
 """Characters of one line, by what it is."""
 
 
@@ -130,7 +130,7 @@ def _told(transcript: ReviewTranscript) -> Iterator[tuple[int, int, str]]:
         if isinstance(one.event, ev.TurnStarted):
             turn = one.event.turn
         for kind, text in _said(one.event):
-            yield one.number, turn, f"{kind}: {cut(text, _MOST[kind])}"
+            yield one.number, turn, f"{kind}: {cut(text, _MAX_COUNT[kind])}"
 
 
 def _said(event: ev.Event | ev.TransientEvent) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes_agent.core.skills import SkillState
 
-MOST_TOKENS = 3_000
+MAX_TOKENS = 3_000
 LENGTHS = (240, 160, 110, 80, 60, 40)
 """Characters of a description, tried in this order until all fit."""
 OTHER = "other"
@@ -30,7 +30,7 @@ class SkillIndexEntry(Struct, frozen=True):
     shipped: bool = False
 
 
-def index(entries: Sequence[SkillIndexEntry], most_tokens: int = MOST_TOKENS) -> str:
+def index(entries: Sequence[SkillIndexEntry], most_tokens: int = MAX_TOKENS) -> str:
     """One line each with its description while that fits, then with a shorter one, then names by
     category, as many of each as fit. Empty when there are none. Of the bundled skills for incidents
     only the names are listed: they say what they are for, and an incident's brief says more."""

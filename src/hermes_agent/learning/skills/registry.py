@@ -22,7 +22,7 @@ from hermes_agent.learning.skills.folder import (
     main_file,
 )  # fmt: skip
 from hermes_agent.learning.skills.frontmatter import plain_name
-from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, SkillIndexEntry, index
+from hermes_agent.learning.skills.prompt_index import MAX_TOKENS, SkillIndexEntry, index
 from hermes_agent.learning.skills.rendering import ComparedWords, SkillLine, SkillPage, likeness
 from hermes_agent.learning.skills.sync import SkillFolderSync, standing
 
@@ -72,7 +72,7 @@ class SkillRegistry:
                 found.append(SkillIndexEntry(record.name, *about, facts.incident, known.shipped))
         return sorted(found, key=lambda each: each.name)
 
-    def index(self, entries: Sequence[SkillIndexEntry], most_tokens: int = MOST_TOKENS) -> str:
+    def index(self, entries: Sequence[SkillIndexEntry], most_tokens: int = MAX_TOKENS) -> str:
         """The list of skills as a prompt shows it; empty when there are none."""
         return index(entries, most_tokens)
 

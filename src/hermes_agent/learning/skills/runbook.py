@@ -31,7 +31,7 @@ from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse, scalar
 
 _NAME = "runbook.yaml"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_MOST_CODE = 255
+_MAX_CODE = 255
 _CHECK = ("run", "expect", "timeout")
 _STEP = (*_CHECK, "verify", "name")
 _BOOK = ("steps", "when", "verify", "define")
@@ -138,7 +138,7 @@ class _Reader(PolicyReader):
         value = scalar(node) if node.text is not None else ""
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_CODE:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_CODE:
             self.wrong(node, "exit must be a code from 0 to 255, or null where any will do")
             return 0
         return value

@@ -13,7 +13,7 @@ from hermes_agent.models.catalogue.importers.convert import converted, finished
 from hermes_agent.models.catalogue.importers.validation import BrokenCatalogue
 
 SOURCE = "https://models.dev/api.json"
-MOST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 FEWEST = 20
 """A catalogue with fewer models is not one."""
 
@@ -36,8 +36,8 @@ async def refresh(source: str, home: Path, fetch: Fetch, now: float) -> Refreshe
     data = await _read(source, fetch)
     today = datetime.fromtimestamp(now, UTC).date().isoformat()
     try:
-        if len(data) > MOST_BYTES:
-            raise BrokenCatalogue(f"it has more than {MOST_BYTES // 1_000_000} megabytes")
+        if len(data) > MAX_BYTES:
+            raise BrokenCatalogue(f"it has more than {MAX_BYTES // 1_000_000} megabytes")
         found = converted(data, today)
         if len(found.facts) < FEWEST:
             raise BrokenCatalogue(f"it has {len(found.facts)} models of services that are known")
@@ -85,7 +85,7 @@ async def fetched(url: str) -> bytes:
             answer.raise_for_status()
             async for piece in answer.aiter_bytes():
                 body += piece
-                if len(body) > MOST_BYTES:
+                if len(body) > MAX_BYTES:
                     break
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise HermesError(
@@ -107,6 +107,6 @@ async def _read(source: str, fetch: Fetch) -> bytes:
 def _file(path: str) -> bytes:
     try:
         with Path(path).open("rb") as file:
-            return file.read(MOST_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise HermesError(f"cannot read {path}: {error.strerror or error}") from None

@@ -23,7 +23,7 @@ PAUSE_SECONDS = 5.0
 """A command is not run again sooner than this, whatever became of the last run."""
 EARLY_SECONDS = 60.0
 """A key is fetched anew so long before it expires."""
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 _SHOWN_CHARS = 200
 
 
@@ -180,7 +180,7 @@ async def run_program(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    text = stdout[:_MOST_BYTES].decode(errors="replace")
+    text = stdout[:_MAX_BYTES].decode(errors="replace")
     if process.returncode != 0:
         raise ModelError(
             "auth",
@@ -192,7 +192,7 @@ async def run_program(
 
 def _complaint(stderr: bytes, output: str) -> str:
     """The first line of what it complained, without what may be the key."""
-    lines = stderr[:_MOST_BYTES].decode(errors="replace").strip().splitlines()
+    lines = stderr[:_MAX_BYTES].decode(errors="replace").strip().splitlines()
     if not lines:
         return ""
     line = lines[0]

@@ -22,11 +22,11 @@ from hermes_agent.core.messages import (
 from hermes_agent.models.local.grammar.schemas import types_of
 from hermes_agent.models.shared import known_call_ids, new_call_id
 
-MOST_EXAMPLES = 6
-MOST_STRINGS = 4
+MAX_EXAMPLES = 6
+MAX_STRINGS = 4
 """Arguments of a tool that serves as an example."""
-MOST_SPANS = 40
-LONGEST_SPAN = 120
+MAX_SPANS = 40
+MAX_SPAN = 120
 
 _HOW = """\
 To use a tool, answer with nothing but {"tool": NAME, "arguments": {...}}, one line per call; the \
@@ -77,7 +77,7 @@ def examples(tools: Sequence[ToolSpec]) -> list[Message]:
         needed = tool.parameters.get("required", ())
         properties = tool.parameters.get("properties", {})
         strings = [name for name in needed if properties.get(name, {}).get("type") == "string"]
-        if not 0 < len(needed) == len(strings) <= MOST_STRINGS:
+        if not 0 < len(needed) == len(strings) <= MAX_STRINGS:
             continue
         arguments = dict(zip(strings, values, strict=False))
         *others, last = [f"{name} '{value}'" for name, value in arguments.items()]
@@ -85,7 +85,7 @@ def examples(tools: Sequence[ToolSpec]) -> list[Message]:
         written = ", ".join(f'"{name}": "{value}"' for name, value in arguments.items())
         call = ToolCall("", tool.name, f"{{{written}}}")
         shown += [UserMessage(f"Use {tool.name} with {wanted}"), AssistantMessage("", (call,))]
-        if len(shown) == 2 * MOST_EXAMPLES:
+        if len(shown) == 2 * MAX_EXAMPLES:
             break
     thanks: list[Message] = [UserMessage("Thank you"), AssistantMessage("You are welcome.")]
     hello: list[Message] = [UserMessage("Hello"), AssistantMessage("What can I do for you?")]
@@ -102,9 +102,9 @@ def spans(messages: Sequence[Message]) -> tuple[str, ...]:
         quoted = ["".join(match.groups("")) for match in _QUOTED.finditer(message.text)]
         named = [match[0].rstrip(".:?!-") for match in _NAMED.finditer(message.text)]
         for span in [*quoted, *named]:
-            if 0 < len(span) <= LONGEST_SPAN:
+            if 0 < len(span) <= MAX_SPAN:
                 found.setdefault(span)
-            if len(found) == MOST_SPANS:
+            if len(found) == MAX_SPANS:
                 return tuple(found)
     return tuple(found)
 

@@ -29,7 +29,7 @@ CALM_SECONDS = 4
 """Between two looks at what seems to be well."""
 LATER = (("And in a moment?", ["sleep 3"]),) * 2
 """What was started anew may take a while to answer."""
-QUOTES, LEAST, MOST = 3, 12, 300
+QUOTES, LEAST, MAX_COUNT = 3, 12, 300
 """Quotes given as evidence, and their characters."""
 COPIES, NEAR = 12, 4
 ROOM = "df -P"
@@ -79,11 +79,11 @@ class FollowerState(Struct):
         lines += [line for line in told if _TROUBLE.search(line)] or told
         written = " ".join("\n".join(self.commands).split())
         fitting = [
-            line[:MOST].strip()
+            line[:MAX_COUNT].strip()
             for line in lines
-            if len(" ".join(line[:MOST].split())) >= LEAST
+            if len(" ".join(line[:MAX_COUNT].split())) >= LEAST
             and not line.startswith(("[", "==> "))
-            and " ".join(line[:MOST].split()) not in written
+            and " ".join(line[:MAX_COUNT].split()) not in written
         ]
         return list(dict.fromkeys(fitting))[:QUOTES]
 

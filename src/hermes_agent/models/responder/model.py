@@ -32,7 +32,7 @@ WHAT_IT_IS = (
     "language "
     "model, and `hermes model list` shows which there are."
 )
-MOST_REPLIES = 60
+MAX_REPLIES = 60
 """To one message; whatever happens, it comes to an end."""
 
 
@@ -70,7 +70,7 @@ def _next(messages: Sequence[Message]) -> ResponderMove:
     since = messages[at + 1 :]
     if task is None:
         return ResponderMove(WHAT_IT_IS)
-    if sum(not isinstance(message, UserMessage) for message in since) > 20 * MOST_REPLIES:
+    if sum(not isinstance(message, UserMessage) for message in since) > 20 * MAX_REPLIES:
         return _stopped(task, since)
     return next_move(_work(task, messages[:at]), since)
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 from hermes_agent.core.errors import ModelError
 
-LONGEST_SECONDS = 600.0
-LONGEST_ASKED_SECONDS = 3600.0
+MAX_SECONDS = 600.0
+MAX_ASKED_SECONDS = 3600.0
 """A service that asks to be left alone for longer is asked again after this."""
 
 CircuitState = Literal["closed", "open", "half-open"]
@@ -83,7 +83,7 @@ class CircuitBreaker:
         this opened the circuit."""
         if error.retry_after is not None and error.kind != "rate_limit":
             # A rate limit binds a key; anything else binds the model.
-            asked = min(LONGEST_ASKED_SECONDS, error.retry_after)
+            asked = min(MAX_ASKED_SECONDS, error.retry_after)
             self.held_until = max(self.held_until, now + asked)
         self.trouble = error
         self._row += 1
@@ -95,6 +95,6 @@ class CircuitBreaker:
             self._length = self._length * 2
         else:
             return None  # asked before it opened, or as the last way out: nothing new
-        self._length = min(self._length, LONGEST_SECONDS)
+        self._length = min(self._length, MAX_SECONDS)
         self.until = now + self._length
         return self._length

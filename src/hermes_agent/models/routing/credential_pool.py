@@ -13,7 +13,7 @@ RATE_SECONDS = 60.0
 """How long a key rests after a rate limit that names no time."""
 LEAST_SECONDS = 1.0
 """Even one that may come back at once gives another key the next try."""
-LONGEST_SECONDS = 3600.0
+MAX_SECONDS = 3600.0
 """A service that asks for more is asked again after this: it may have changed its mind, or have
 never meant it."""
 QUOTA_SECONDS = 3600.0
@@ -195,7 +195,7 @@ class CredentialPool:
         now = self._clock()
         if error.kind == "rate_limit":
             # The constant first: what is no number is then the longest.
-            bound = min(LONGEST_SECONDS, error.retry_after or 0.0)
+            bound = min(MAX_SECONDS, error.retry_after or 0.0)
             asked = RATE_SECONDS if error.retry_after is None else bound
             return _Cooldown(now + max(asked, LEAST_SECONDS), now + bound, error)
         return _Cooldown(

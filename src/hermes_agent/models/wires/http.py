@@ -25,7 +25,7 @@ SHOWN_CHARS = 300
 KNOWN_CHARS = 8
 """So much of its beginning gives a secret away."""
 
-MOST_BYTES = 64_000_000
+MAX_BYTES = 64_000_000
 """More than this is no answer of a model, whatever it is."""
 
 
@@ -201,7 +201,7 @@ class HttpResponse:
         """The body as it arrives. One that never ends is no answer."""
         import httpx
 
-        left = MOST_BYTES
+        left = MAX_BYTES
         try:
             async for piece in self._arriving():
                 left -= len(piece)
@@ -216,7 +216,7 @@ class HttpResponse:
         return self._response.aiter_bytes() if packed else self._response.aiter_raw()
 
     def _endless(self) -> ModelError:
-        most = MOST_BYTES // 1_000_000
+        most = MAX_BYTES // 1_000_000
         return ModelError("garbage", f"{self._wire.shown_url} sent more than {most} MB")
 
     def retry_after(self) -> float | None:

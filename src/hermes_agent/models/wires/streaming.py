@@ -37,7 +37,7 @@ from hermes_agent.models.wires.sse import EventReader
 TAIL_SECONDS = 1.0
 """How long to wait for the token count once the answer itself is whole."""
 DONE = b"[DONE]"
-MOST_CALLS = 128
+MAX_CALLS = 128
 """More calls in one reply are a fault of the model, or of whoever speaks for it."""
 
 _SENDABLE = re.compile(r"[\t\x20-\x7e]*")
@@ -132,9 +132,9 @@ class ResponseAccumulator(ABC):
         return fresh
 
     def called(self, calls: int) -> None:
-        """So many calls have come. Nobody means more than `MOST_CALLS`."""
-        if calls > MOST_CALLS:
-            raise ModelError("garbage", f"{self.name} made more than {MOST_CALLS} calls at once")
+        """So many calls have come. Nobody means more than `MAX_CALLS`."""
+        if calls > MAX_CALLS:
+            raise ModelError("garbage", f"{self.name} made more than {MAX_CALLS} calls at once")
 
     def end(self, reason: str) -> None:
         self.finish_reason, self.finished = reason, True

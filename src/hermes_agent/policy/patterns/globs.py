@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-MOST_STARS = 3
-MOST_DEEP = 2
+MAX_STARS = 3
+MAX_DEPTH = 2
 """More of them would let a long path keep the matching busy for seconds."""
-LONGEST_PATH = 4_096
-LONGEST_NAME = 255
+MAX_PATH = 4_096
+MAX_NAME = 255
 _SPECIAL = re.compile(r"[*?[]")
 _ROOTS = ("workspace", "home", "hermes")
 _DOLLAR = re.compile(r"(?<!\[)\$")
@@ -160,8 +160,8 @@ def trouble(glob: str, *, folders: bool = True) -> tuple[str, str] | None:
         folder = glob.rstrip("/")
         return "it never fits", f"write {folder}/** for the folder and all below, or {folder}"
     names = glob.removesuffix("/**").split("/")
-    if names.count("**") > MOST_DEEP or any(name.count("*") > MOST_STARS for name in names):
-        return f"it has more than {MOST_DEEP} ** or {MOST_STARS} * in one name", ""
+    if names.count("**") > MAX_DEPTH or any(name.count("*") > MAX_STARS for name in names):
+        return f"it has more than {MAX_DEPTH} ** or {MAX_STARS} * in one name", ""
     if "\0" in glob or ".." in glob.split("/"):
         return "a path is written without .. here", ""
     if "[" not in glob:
@@ -191,7 +191,7 @@ def sensible(path: str) -> bool:
     """Whether an absolute path can be one at all."""
     return (
         path.startswith("/")
-        and len(path) <= LONGEST_PATH
+        and len(path) <= MAX_PATH
         and "\0" not in path
-        and all(len(name) <= LONGEST_NAME for name in path.split("/"))
+        and all(len(name) <= MAX_NAME for name in path.split("/"))
     )

@@ -16,7 +16,7 @@ from hermes_agent.policy.redaction.known_values import Span
 SHORTEST = 20
 _SHORTEST_NEAR = 16
 """The same where a word such as "token" stands before it."""
-_LONGEST = 128
+_MAX_LENGTH = 128
 """Longer runs are data: pictures, certificates, source maps."""
 
 _PAIRS = (
@@ -32,7 +32,7 @@ _SIGNS = range(ord("a"), ord("z") + 1)
 _PAIRS_OF_LETTERS = frozenset((one, other) for one in _SIGNS for other in _SIGNS)
 _KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 _PIECES = re.compile(rb"[/_-]")
-_WEIGHTS = [count and count * log2(count) for count in range(_LONGEST + 1)]
+_WEIGHTS = [count and count * log2(count) for count in range(_MAX_LENGTH + 1)]
 _SAMPLE = 48
 """How much of a token is looked at closely."""
 _DIGITS = b"0123456789"
@@ -73,7 +73,7 @@ def is_random(token: bytes) -> bool:
 
 def _is_mixed(body: bytes) -> bool:
     size = len(body)
-    if not _SHORTEST_NEAR <= size <= _LONGEST or body.islower() or body.isupper():
+    if not _SHORTEST_NEAR <= size <= _MAX_LENGTH or body.islower() or body.isupper():
         return False
     digits = size - len(body.translate(None, _DIGITS))
     return 1 <= digits <= size * 0.6 and _DIGITS not in body and not body.startswith(_PUBLIC)

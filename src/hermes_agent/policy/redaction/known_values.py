@@ -12,7 +12,7 @@ import msgspec
 SHORTEST = 8
 """Shorter values are too likely to be ordinary words."""
 
-LONGEST_RUN = 16
+MAX_RUN = 16
 """Forms of at least this length that fit the alphabet of runs are looked for in the runs only."""
 
 RUN_SIGNS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_=-")
@@ -37,7 +37,7 @@ class KnownSecrets:
             return
         for form in _forms(value):
             raw = form.encode("utf-8", "surrogatepass")
-            if len(raw) >= LONGEST_RUN and RUN_SIGNS.issuperset(raw):
+            if len(raw) >= MAX_RUN and RUN_SIGNS.issuperset(raw):
                 self._dense.setdefault(raw, name)
             else:
                 self._plain.setdefault(form, name)

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hermes_agent.policy.redaction import entropy, token_shapes, variable_names
-from hermes_agent.policy.redaction.known_values import LONGEST_RUN, RUN_SIGNS, KnownSecrets, Span
+from hermes_agent.policy.redaction.known_values import MAX_RUN, RUN_SIGNS, KnownSecrets, Span
 from hermes_agent.policy.redaction.stream import RedactingStream
 from hermes_agent.policy.secrets import is_secret
 
 _MARKS = bytes(ord("x") if sign in RUN_SIGNS else ord(" ") for sign in range(256))
 # Literal letters alone: the engine finds those ten times faster than a repeated class.
-_RUN = re.compile(b"x" * LONGEST_RUN + b"x*")
+_RUN = re.compile(b"x" * MAX_RUN + b"x*")
 
 
 class Redactor:

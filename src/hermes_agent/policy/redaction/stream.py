@@ -7,12 +7,12 @@ from hermes_agent.policy.redaction import variable_names
 from hermes_agent.policy.redaction.known_values import Span
 from hermes_agent.policy.redaction.token_shapes import KEY_BEGIN, KEY_END, KEY_OPENS
 
-_MOST_HELD = 4096
+_MAX_HELD = 4096
 _LEAST_HELD = 1024
 _KEPT_BEFORE = 512
 """What is remembered of the text that was given out: the names in it make a value a secret."""
 _ENOUGH_OF_KEY = 400
-_LONGEST_END = 60
+_MAX_END = 60
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\|]*")
 _TOKEN = re.compile(r"[^\s\"']*")
 _SPACE = re.compile(r"\s")
@@ -43,7 +43,7 @@ class RedactingStream:
         whole, begin = self._before + text, len(self._before)
         spans = [span for span in self._spans(whole) if span[1] > begin]
         cut = len(whole) if last else max(begin, self._safe(whole, spans))
-        if len(whole) - cut > _MOST_HELD:
+        if len(whole) - cut > _MAX_HELD:
             cut = max(begin, self._forced(whole, spans))
         parts = []
         at = begin
@@ -92,7 +92,7 @@ class RedactingStream:
             return ""
         if inside is _KEY_BODY:
             closing = KEY_END.match(text, at)
-            if closing is None and text.startswith("-", at) and len(text) - at < _LONGEST_END:
+            if closing is None and text.startswith("-", at) and len(text) - at < _MAX_END:
                 self._held = text[at:]
                 return ""
             at = closing.end() if closing else at
@@ -115,7 +115,7 @@ def _named_at_end(whole: str) -> int:
 
 def _key_at_end(whole: str) -> int:
     """Where a private key begins of which too little has come to tell."""
-    opens = KEY_OPENS.search(whole, max(0, len(whole) - _LONGEST_END))
+    opens = KEY_OPENS.search(whole, max(0, len(whole) - _MAX_END))
     last = opens.start() if opens else len(whole)
     at = whole.rfind("-----BEGIN", max(0, len(whole) - _ENOUGH_OF_KEY))
     begins = KEY_BEGIN.match(whole, at) if at >= 0 else None

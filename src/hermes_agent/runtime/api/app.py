@@ -29,7 +29,7 @@ from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.models.selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 
-MOST_SESSIONS = 100_000
+MAX_SESSIONS = 100_000
 RESERVED = ("proof", "agent", "incident", "commander", "job")
 """Sources of messages that nobody outside sends."""
 KEEP_ALIVE_SECONDS = 15.0
@@ -203,7 +203,7 @@ class LocalApi:
         )
 
     async def sessions(self, request: Request) -> Response:
-        limit = min(max(int(request.query_params.get("limit", "50")), 1), MOST_SESSIONS)
+        limit = min(max(int(request.query_params.get("limit", "50")), 1), MAX_SESSIONS)
         parent = request.query_params.get("parent")
         return reply(await self._runtime.context.store.sessions(limit, parent=parent))
 

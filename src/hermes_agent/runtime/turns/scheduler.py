@@ -22,7 +22,7 @@ from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.desk")
 
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 """How long to wait before a turn that could not be read is tried again."""
 
 
@@ -206,7 +206,7 @@ class TurnScheduler:
                 break
             except Degraded as trouble:
                 log.warning("session %s cannot be read: %s", session.id, trouble.message)
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
         worker = TurnWorker(await self._parts(session), turn, conversation)
         if self._closing:
             worker.close()

@@ -16,7 +16,7 @@ _pairing = msgspec.json.Decoder(Pairing)
 _bond = msgspec.json.Decoder(ChatBinding)
 _proof = msgspec.json.Decoder(ChannelHealth)
 
-MOST_STRANGERS = 10_000
+MAX_STRANGERS = 10_000
 """Of a channel; more are not counted."""
 
 
@@ -55,7 +55,7 @@ def stranger(db: apsw.Connection, channel: str, hash: str) -> None:
     db.execute(
         "insert or ignore into gateway_strangers select ?1, ?2 "
         "where (select count(*) from gateway_strangers where channel = ?1) < ?3",
-        (channel, hash, MOST_STRANGERS),
+        (channel, hash, MAX_STRANGERS),
     )
 
 

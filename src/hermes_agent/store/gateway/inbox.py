@@ -16,9 +16,9 @@ from hermes_agent.store.gateway import media
 
 _arrived = msgspec.json.Decoder(InboundMessage)
 _COLUMNS = "number, channel, state, kept, tries, why, body"
-MOST_BYTES = 32_000_000
+MAX_BYTES = 32_000_000
 """What one look at the new ones may bring, but for the first of them."""
-MOST_IGNORED = 10_000
+MAX_IGNORED = 10_000
 """Rows of a channel that say only that something came: strangers cannot fill the disk."""
 
 
@@ -85,7 +85,7 @@ def new(
             lost[row[0]] = error.message
             continue
         size += sum(len(one.data) for one in (*kept.arrived.files, *kept.arrived.voice))
-        if found and size > MOST_BYTES:
+        if found and size > MAX_BYTES:
             break
         found.append(kept)
     return found, lost
@@ -140,7 +140,7 @@ def dealt(
         "delete from gateway_inbox where number <= (select number from gateway_inbox "
         "where channel = ?1 and state = 'ignored' order by number desc limit 1 offset ?2) "
         "and channel = ?1 and state = 'ignored'",
-        (found[0][0], MOST_IGNORED),
+        (found[0][0], MAX_IGNORED),
     )
     return bool(rows(db, "select 1 from unused_blobs limit 1"))
 

@@ -20,10 +20,10 @@ _COLUMNS = (
     "channel, body"
 )
 _UNSENT = "state in ('waiting', 'sending')"
-MOST_BYTES = 32_000_000
+MAX_BYTES = 32_000_000
 """What one look at those that are due may bring, but for the first of them."""
 
-LONGEST_WAIT = 3_600.0
+MAX_WAIT = 3_600.0
 """Whatever waits for longer does so by a clock that was set back since."""
 
 # One step per chat that has something unsent, however much that is.
@@ -40,7 +40,7 @@ with recursive chats (chat) as (
   from chats where chats.chat is not null
 )
 select {_COLUMNS} from gateway_outbox join firsts using (id)
-where due <= ?2 or due <= created or due > ?2 + {LONGEST_WAIT} order by id limit ?3
+where due <= ?2 or due <= created or due > ?2 + {MAX_WAIT} order by id limit ?3
 """
 
 
@@ -95,7 +95,7 @@ def due(
             lost[row[0]] = error.message
             continue
         size += sum(len(one.data) for one in delivery.outgoing.files)
-        if found and size > MOST_BYTES:
+        if found and size > MAX_BYTES:
             break
         found.append(delivery)
     return found, lost

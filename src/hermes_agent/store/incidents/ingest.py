@@ -25,7 +25,7 @@ SILENT_SECONDS = 172_800.0
 """What was not raised again for so long has ceased, though nobody said so: people who took it over
 must hear of the next one."""
 
-MOST_OPEN = 50
+MAX_OPEN = 50
 """Where so many are open, what would open another is collected in one."""
 UNCOUNTED = ("person", "drill")
 """Sources that are not held back by a storm, and are none."""
@@ -53,7 +53,7 @@ def take(
     for incident in _lately(db, now - window):
         if why := relation(incident, signal, topology):
             return _joined(db, incident, signal, now, why)
-    if signal.source not in UNCOUNTED and _open_now(db) >= MOST_OPEN:
+    if signal.source not in UNCOUNTED and _open_now(db) >= MAX_OPEN:
         return _collected(db, signal, now, tell)
     return _opened(db, signal, now, tell, signal)
 
@@ -140,7 +140,7 @@ def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> I
     ask = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
     if found := rows(db, ask, (MANY,)):
         incident = msgspec.json.decode(found[0][0], type=Incident)
-        return _joined(db, incident, signal, now, f"{MOST_OPEN} or more are open")
+        return _joined(db, incident, signal, now, f"{MAX_OPEN} or more are open")
     heading = Signal(
         signal.source, MANY, "many signals at once", severity=signal.severity, check=signal.check
     )

@@ -29,14 +29,14 @@ OWN_MB = 64
 OWN_PROCESSES = 2
 SCRATCH_SHARE = 4
 """The part of its memory, one in so many, that a program may fill with files."""
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LOCK_PAUSE, LOCK_LOOKS = 0.02, 50
 """How long another process may tidy up where a program is to run: a second in which we are awake;
 had this machine stood still for that long, so had the other process."""
 START = ("/usr/bin/env", "PYTHONHASHSEED=0", PYTHON, "-P", "-s", "-S")
 """Python with nothing of the user's, as `-I` is, but for the seed: sets have the same order in a
 program that is run again. The sandbox has no other variables of Python's."""
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 TOO_LARGE = 1 << 62
 
 
@@ -180,7 +180,7 @@ async def _watch(box: _Box, talk: SandboxConnection, limits: SandboxLimits) -> N
     """Stop a program that takes what nothing else keeps it from: all of its processes together
     the memory, where there are no control groups; the disk, where it has no folder in memory."""
     door = 0
-    while await talk.lasts(LOOK_SECONDS):
+    while await talk.lasts(POLL_SECONDS):
         door = door or await asyncio.to_thread(box.sandbox.door)
         most = limits.memory_mb + OWN_MB << 20
         killed = "memory" in limits_of.reached(box.folder)  # one of them: it is over
@@ -221,7 +221,7 @@ def _size(folder: Path) -> int:
             continue
         except OSError:  # so deep that it has no name any more
             return TOO_LARGE
-        if count > MOST_FILES:
+        if count > MAX_FILES:
             return TOO_LARGE
     return size
 

@@ -21,7 +21,7 @@ ANY_VERSION = "1.41"
 """For the one request that has no version: which versions the engine speaks."""
 REQUEST_SECONDS = 120
 STOP_SECONDS = 5
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 CONFLICT = 409
 
 
@@ -158,7 +158,7 @@ class ContainerEngine:
                 if error.status_code != CONFLICT:
                     raise
         while self.status(name) == "removing":  # by somebody else, whose word is not enough
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def sweep(self, label: str) -> None:
         """Remove the containers and volumes that carry a label, whatever their state."""

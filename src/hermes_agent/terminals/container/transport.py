@@ -15,7 +15,7 @@ from hermes_agent.terminals.container.stream import ExecStream, attach
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 FIRST_LOOK = 0.005
-LONGEST_LOOK = 0.2
+MAX_POLL = 0.2
 FED = (
     'n=$1; shift; head -c "$n" | { (exec "$@"); code=$?; cat >/dev/null; exit "$code"; }'
 )  # fmt: skip
@@ -127,7 +127,7 @@ class ContainerTransport:
         pause = FIRST_LOOK
         while (code := await asyncio.to_thread(engine.exec_code, id)) is None:
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_LOOK)
+            pause = min(2 * pause, MAX_POLL)
         if code >= TROUBLED:
             status = await asyncio.to_thread(engine.status, self._spec.name)
             if status != "running":

@@ -13,7 +13,7 @@ from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transpor
 
 PATIENCE_SECONDS = 300.0
 """How long a pod may take to run: an image is pulled, a node may have to be added."""
-LOOK_SECONDS = (0.1, 0.2, 0.5, 1.0)
+POLL_SECONDS = (0.1, 0.2, 0.5, 1.0)
 WANTED = {
     "pod": ("get pods", "create pods/exec", "get pods/exec"),
     "image": ("create pods", "delete pods"),
@@ -190,7 +190,7 @@ class KubernetesTransport:
                     await self._give_up(pod, pod.hopeless)
             if asyncio.get_running_loop().time() > over:
                 await self._give_up(pod, f"not running after {self._patience:g} seconds")
-            await asyncio.sleep(LOOK_SECONDS[min(looks, len(LOOK_SECONDS) - 1)])
+            await asyncio.sleep(POLL_SECONDS[min(looks, len(POLL_SECONDS) - 1)])
             looks += 1
 
     async def _isolate(self) -> None:

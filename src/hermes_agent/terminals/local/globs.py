@@ -4,7 +4,7 @@ import functools
 import os
 import re
 
-MOST = 1000
+MAX_COUNT = 1000
 """A glob that fits more than this leads nowhere that can be told: whoever judges it must ask."""
 _MAGIC = re.compile(r"[*?\[]")
 _CLASSES = {
@@ -20,7 +20,7 @@ def trace(path: str) -> tuple[str, ...]:
     if not _MAGIC.search(path):
         return (os.path.realpath(path),)
     found = matches(path)
-    if len(found) > MOST:
+    if len(found) > MAX_COUNT:
         return ()
     found = found or [_plain(path)]
     if os.path.lexists(path):  # a file of that very name
@@ -37,8 +37,8 @@ def matches(pattern: str) -> list[str]:
             found = [one for one in found if os.path.lexists(one)]
         else:
             found = [f"{top}/{name}" for top in found for name in _names(top, part)]
-        if not found or len(found) > MOST:
-            return found[: MOST + 1]
+        if not found or len(found) > MAX_COUNT:
+            return found[: MAX_COUNT + 1]
     return found
 
 

@@ -18,7 +18,7 @@ from hermes_agent.terminals.shell.daemon import ShellDaemon, scrubbed
 from hermes_agent.terminals.shell.spool import KINDS, Spool
 
 NEWS_SECONDS = 0.1
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """How often a wait looks for itself whether the command, or its shell, is still there."""
 SEND_SECONDS = 5.0
 
@@ -66,7 +66,7 @@ class LocalBackend:
         return self._spool.path(id, "o")
 
     def pause(self, looks: int, *, news: bool) -> float:  # noqa: ARG002 - here a look costs nothing
-        return NEWS_SECONDS if news else LOOK_SECONDS
+        return NEWS_SECONDS if news else POLL_SECONDS
 
     async def begin(self, command: ShellCommand) -> CommandStatus:
         id, spool = command.id, self._spool

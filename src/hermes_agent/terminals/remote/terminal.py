@@ -22,10 +22,10 @@ from hermes_agent.terminals.remote.files import RemoteFiles
 from hermes_agent.terminals.transport import Transport
 
 NEWS_SECONDS = (0.1, 1.0)
-LOOK_SECONDS = (0.5, 5.0)
-"""The first and the longest pause before a wait looks for itself, where ends are told."""
+FALLBACK_POLL_SECONDS = (0.5, 5.0)
+"""The first and the longest pause between two polls, where the agent pushes the end of commands."""
 POLL_SECONDS = (0.02, 2.0)
-"""The same where they are not."""
+"""The same where it does not."""
 LINE_BYTES = 16_000
 """Texts beyond this go beside the channel: bash reads a channel byte by byte."""
 
@@ -80,7 +80,7 @@ class RemoteBackend:
         return f"{self.client.spool}/{id}.o"
 
     def pause(self, looks: int, *, news: bool) -> float:
-        first, most = NEWS_SECONDS if news else LOOK_SECONDS
+        first, most = NEWS_SECONDS if news else FALLBACK_POLL_SECONDS
         if not self.client.pushes:
             first, most = POLL_SECONDS
         return min(most, first * 1.5 ** min(looks, 50))

@@ -42,7 +42,7 @@ SECRETS_BELOW_TOOLS = ("credentials", "credentials.toml")
 SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
 SCAN_FOLDERS = 2000
 """The most folders of a workspace that are looked through for files with secrets."""
-MOST_LINKS = 40
+MAX_LINKS = 40
 """As many as the kernel follows."""
 
 
@@ -164,7 +164,7 @@ def grants(rules: Rules, scratch: Path) -> Iterator[str]:
 
 def links(rules: Rules, path: Path) -> Iterator[tuple[Path, Path]]:
     """The links on the way to a path that would be hidden: where each leads, where it lies."""
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_LINKS):
         if path.resolve() == path:
             return
         link = next(step for step in (*reversed(path.parents), path) if step.is_symlink())

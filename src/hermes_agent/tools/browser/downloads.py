@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = 100 * 1024 * 1024
-LONGEST_NAME = 80
+MAX_BYTES = 100 * 1024 * 1024
+MAX_NAME = 80
 ENDING = 15
 _STRANGE = re.compile(r"[^\w.()+,@ -]+")
 
@@ -25,7 +25,7 @@ class Download:
         if self.state == "done":
             return f"downloaded {self.path} ({self.size} bytes)"
         if self.state == "too large":
-            return f"download of {self.name!r} refused: more than {MOST_BYTES // 1024**2} MB"
+            return f"download of {self.name!r} refused: more than {MAX_BYTES // 1024**2} MB"
         return f"download of {self.name!r} {self.state} ({self.size} bytes)"
 
 
@@ -63,7 +63,7 @@ class Downloads:
         if download is None or download.state != "running":
             return False
         download.size = int(params.get("receivedBytes", 0))
-        too_large = max(download.size, int(params.get("totalBytes", 0))) > MOST_BYTES
+        too_large = max(download.size, int(params.get("totalBytes", 0))) > MAX_BYTES
         state = params.get("state")
         if too_large:
             download.state = "too large"
@@ -105,4 +105,4 @@ def harmless(name: str) -> str:
     bare = name.replace("\\", "/").rpartition("/")[2]
     kept = _STRANGE.sub("_", bare).strip(". ")
     file = Path(kept or "download")
-    return f"{file.stem[: LONGEST_NAME - ENDING]}{file.suffix[:ENDING]}"
+    return f"{file.stem[: MAX_NAME - ENDING]}{file.suffix[:ENDING]}"

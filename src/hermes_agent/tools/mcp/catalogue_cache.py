@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes_agent.core.settings.root import McpServerSettings
 
-MOST_TOOLS = 1_000
+MAX_TOOLS = 1_000
 """Tools of one server that are known; what it lists beyond is left out."""
 DESCRIPTION_CHARS = 2_000
 LINE_CHARS = 160

@@ -22,7 +22,7 @@ AT_ONCE = 8
 """Servers that are started at the same time."""
 FIRST_PAUSE = 1.0
 """After a server could not be reached; it doubles each time."""
-MOST_PAUSE = 60.0
+MAX_PAUSE = 60.0
 
 Answer = TypeVar("Answer")
 
@@ -168,7 +168,7 @@ class McpConnectionPool:
             connection = await self._opened(name, link.settings, workspace)
         except HermesError as error:
             link.failures += 1
-            pause = min(FIRST_PAUSE * 2.0 ** (link.failures - 1), MOST_PAUSE)
+            pause = min(FIRST_PAUSE * 2.0 ** (link.failures - 1), MAX_PAUSE)
             link.again = self._world.clock() + pause
             link.trouble = _told(name, error)
             return link.trouble

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-MOST_BYTES = 500_000
+MAX_BYTES = 500_000
 """Of one file; when it is full it becomes `NAME.old`, and the one before that goes."""
 TAIL_BYTES = 2_000
 
@@ -18,11 +18,11 @@ class Log:
     def write(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-TAIL_BYTES:]
         file = self._file or self._opened()
-        if file.tell() + len(data) > MOST_BYTES:
+        if file.tell() + len(data) > MAX_BYTES:
             file.close()
             self._path.replace(self._path.with_suffix(".old"))
             file = self._opened()
-        file.write(data[-MOST_BYTES:])
+        file.write(data[-MAX_BYTES:])
         file.flush()
         self._file = file
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from hashlib import sha256
 
-MOST = 64
+MAX_COUNT = 64
 """What every model service takes."""
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 _DIGITS = 8
@@ -23,14 +23,14 @@ def unique_names(tools: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]
         exact = [one for one in group if "__".join(one) == plain]
         keeper = exact[0] if exact else group[0] if len(group) == 1 else None
         for one in group:
-            fits = one == keeper and len(plain) <= MOST
+            fits = one == keeper and len(plain) <= MAX_COUNT
             named[plain if fits else _marked(plain, one)] = one
     return named
 
 
 def server_of(name: str, servers: Iterable[str]) -> list[str]:
     """The servers whose tool it may be."""
-    return [one for one in servers if name.startswith(_plain(one, "")[: MOST - _DIGITS])]
+    return [one for one in servers if name.startswith(_plain(one, "")[: MAX_COUNT - _DIGITS])]
 
 
 def _plain(server: str, tool: str) -> str:
@@ -39,4 +39,4 @@ def _plain(server: str, tool: str) -> str:
 
 def _marked(plain: str, tool: tuple[str, str]) -> str:
     mark = sha256("\0".join(tool).encode()).hexdigest()[:_DIGITS]
-    return f"{plain[: MOST - _DIGITS - 1]}_{mark}"
+    return f"{plain[: MAX_COUNT - _DIGITS - 1]}_{mark}"

@@ -8,7 +8,7 @@ from mcp.types import METHOD_NOT_FOUND, PaginatedRequestParams
 from msgspec.structs import replace
 
 from hermes_agent.tools.mcp.catalogue_cache import (
-    MOST_TOOLS,
+    MAX_TOOLS,
     NAME_CHARS,
     McpToolFacts,
     ServerFacts,
@@ -18,7 +18,7 @@ from hermes_agent.tools.mcp.catalogue_cache import (
 from hermes_agent.tools.mcp.results import signature
 
 PAGES = 100
-MOST_PROMPTS = 50
+MAX_PROMPTS = 50
 
 Item = TypeVar("Item")
 Page = TypeVar("Page", bound=types.PaginatedResult)
@@ -27,7 +27,7 @@ Page = TypeVar("Page", bound=types.PaginatedResult)
 async def list_all(
     ask: Callable[..., Awaitable[Page]],
     items: Callable[[Page], Sequence[Item]],
-    most: int = MOST_TOOLS,
+    most: int = MAX_TOOLS,
 ) -> list[Item]:
     """Everything on all pages, up to the page that holds more than `most`."""
     found: list[Item] = []
@@ -46,7 +46,7 @@ async def listed(session: ClientSession, facts: ServerFacts) -> ServerFacts:
     offered = session.server_capabilities or types.ServerCapabilities()
     tools = await _or_none(session.list_tools, lambda page: page.tools, bool(offered.tools))
     prompts = await _or_none(session.list_prompts, lambda page: page.prompts, bool(offered.prompts))
-    usable = [_tool(tool) for tool in tools[:MOST_TOOLS] if len(tool.name) <= NAME_CHARS]
+    usable = [_tool(tool) for tool in tools[:MAX_TOOLS] if len(tool.name) <= NAME_CHARS]
     info = session.server_info
     return replace(
         facts,
@@ -55,7 +55,7 @@ async def listed(session: ClientSession, facts: ServerFacts) -> ServerFacts:
         tools=tuple({tool.name: tool for tool in usable}.values()),
         left_out=len(tools) - len(usable),
         resources=bool(offered.resources) and await _has_resources(session),
-        prompts=tuple(signature(prompt) for prompt in prompts[:MOST_PROMPTS]),
+        prompts=tuple(signature(prompt) for prompt in prompts[:MAX_PROMPTS]),
     )
 
 
@@ -63,7 +63,7 @@ async def _or_none(
     ask: Callable[..., Awaitable[Page]],
     items: Callable[[Page], Sequence[Item]],
     offered: bool,
-    most: int = MOST_TOOLS,
+    most: int = MAX_TOOLS,
 ) -> list[Item]:
     """Nothing where the server does not offer it, or says that it does and then does not."""
     if not offered:

@@ -11,7 +11,7 @@ from hermes_agent.cli.client.follower import TRIES, send, start_again
 from hermes_agent.cli.output.id_prefix import myself
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 """How often a chat looks whether a runtime that was stopped is back."""
 
 Event = dict[str, Any]
@@ -182,7 +182,7 @@ def listen(
             yield {"kind": "gone", "stopped": stopped}
         if stopped:
             while wanted() and not api.is_up():
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
         else:
             failures += 1
             if failures > TRIES:

@@ -19,7 +19,7 @@ MARKS = {"good": "✓", "bad": "✗", "think": "?", "act": "▸", "look": "·", 
 WORD = 10
 """Room for the word that says what kind of thing a line is."""
 NARROW = 60
-LONGEST = 240
+MAX_LENGTH = 240
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -164,7 +164,7 @@ class IncidentView:
     def _wrapped(self, text: str, indent: int) -> list[str]:
         line = " ".join(clean(text).split())
         if not self.width:
-            return [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"]
+            return [line if len(line) <= MAX_LENGTH else line[: MAX_LENGTH - 1] + "…"]
         room = max(8, self.width - indent - 1)
         if cells(line) == len(line):
             return textwrap.wrap(line, room, break_on_hyphens=False) or [""]

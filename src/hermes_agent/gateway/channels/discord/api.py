@@ -25,7 +25,7 @@ from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.shared import retry_after
 from hermes_agent.gateway.delivery.rendering import tables_fenced
 
-MOST_FILES = 10
+MAX_FILES = 10
 PATIENCE = 30.0
 """Seconds of a rate limit that discord.py itself waits for; a longer one goes back to the ledger.
 It allows no less."""
@@ -116,10 +116,10 @@ def parts_of(api: DiscordClient, outgoing: OutboundMessage, key: str) -> list[Pa
     if not outgoing.text and not outgoing.files:
         raise SendError("there is nothing to send", again=False)
     parts: list[Part] = []
-    for first in range(0, len(outgoing.files) or 1, MOST_FILES):
+    for first in range(0, len(outgoing.files) or 1, MAX_FILES):
         once = {"nonce": nonce(f"{key}/{first}"), "enforce_nonce": True}
         rest = {"content": ""} if first else body
-        files = outgoing.files[first : first + MOST_FILES]
+        files = outgoing.files[first : first + MAX_FILES]
         parts.append(partial(_say, api, place, {**rest, **once}, files))
     return parts
 

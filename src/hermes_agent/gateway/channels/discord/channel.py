@@ -30,7 +30,7 @@ from hermes_agent.gateway.channels.discord.api import (
     send_error,
 )
 from hermes_agent.gateway.channels.shared import (
-    MOST_BYTES,
+    MAX_BYTES,
     AttachmentUnavailable,
     MultipartSend,
     ReadCursors,
@@ -284,7 +284,7 @@ class DiscordChannel:
         )
 
     async def _fetch(self, file: wire.Attachment, name: str) -> Media:
-        if file.size > MOST_BYTES:
+        if file.size > MAX_BYTES:
             raise AttachmentUnavailable("it is too large")
         api = await self._http()
         try:

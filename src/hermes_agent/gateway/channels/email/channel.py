@@ -31,11 +31,11 @@ from hermes_agent.gateway.channels.email.smtp import SmtpSender
 from hermes_agent.gateway.channels.email.threads import Threads, last_of
 from hermes_agent.gateway.channels.email.trust import doubt
 from hermes_agent.gateway.channels.email.writing import id_of, proof, written
-from hermes_agent.gateway.channels.shared import MOST_BYTES, with_notes
+from hermes_agent.gateway.channels.shared import MAX_BYTES, with_notes
 
 log = logging.getLogger("hermes.gateway.email")
 
-LARGEST = MOST_BYTES * 2
+LARGEST = MAX_BYTES * 2
 """Of a mail that is fetched whole: files grow by a third on their way."""
 DAY = 86_400.0
 _AUTHSERV = re.compile(r"(?:\*(?:\.[\w-]+){2,}|[\w.-]+)")

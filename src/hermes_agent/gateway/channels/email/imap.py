@@ -20,8 +20,8 @@ from hermes_agent.gateway.channels.shared import said
 SECONDS = 60.0
 """For one line or one piece of an answer."""
 CLOSE_SECONDS = 2.0
-LONGEST_LINE = 4_000_000
-LONGEST_LITERAL = 64_000_000
+MAX_LINE = 4_000_000
+MAX_LITERAL = 64_000_000
 PIECE = 1_000_000
 PASSING = ("UNAVAILABLE", "LIMIT", "INUSE", "SERVERBUG", "CONTACTADMIN")
 """What keeps us out though nothing is wrong with the password."""
@@ -71,7 +71,7 @@ async def _connected(place: MailServer) -> "Imap":
     try:
         async with asyncio.timeout(SECONDS):
             reader, writer = await asyncio.open_connection(
-                place.host, place.port, ssl=context, limit=LONGEST_LINE
+                place.host, place.port, ssl=context, limit=MAX_LINE
             )
     except TimeoutError:
         raise ConnectionLost(f"{place.host} does not answer") from None
@@ -248,7 +248,7 @@ class Imap:
         line, literals = await self._line(SECONDS), []
         while found := _LITERAL.search(line):
             length = int(found[1])
-            if length > LONGEST_LITERAL:
+            if length > MAX_LITERAL:
                 raise ConnectionLost(f"the mail server sends {length} bytes at once")
             literals.append(await self._bytes(length))
             line = line[: found.start()] + b"~" + await self._line(SECONDS)

@@ -24,8 +24,8 @@ _ORIGINAL = re.compile(
 _HEAD = re.compile(r"\*?(?:From|Von|De|Da|Van)\s?:\*?\s")
 _HEAD_TOO = re.compile(r"\*?(?:Sent|Date|Gesendet|Datum|Envoyé|Enviado|Inviato|Verzonden)\s?:\*?\s")
 _FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|enc|doorst)\s*:", re.IGNORECASE)
-LONGEST = 600
-MOST_INTRODUCING = 3
+MAX_LENGTH = 600
+MAX_INTRODUCING = 3
 """Lines that one introduction is broken into."""
 
 
@@ -70,9 +70,9 @@ def _without_trailing(lines: list[str]) -> list[str]:
 
 
 def _without_introduction(lines: list[str]) -> list[str]:
-    for count in range(1, MOST_INTRODUCING + 1):
+    for count in range(1, MAX_INTRODUCING + 1):
         joined = " ".join(lines[-count:]).strip()
-        if count <= len(lines) and len(joined) < LONGEST and _INTRODUCED.fullmatch(joined):
+        if count <= len(lines) and len(joined) < MAX_LENGTH and _INTRODUCED.fullmatch(joined):
             return lines[:-count]
     return lines
 

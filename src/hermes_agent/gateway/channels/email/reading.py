@@ -17,16 +17,16 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channels.email.quoting import own_words, text_of, unflowed
-from hermes_agent.gateway.channels.shared import MOST_BYTES, clean
+from hermes_agent.gateway.channels.shared import MAX_BYTES, clean
 
 T = TypeVar("T")
 
-MOST_IDS = 100
-MOST_RESULTS = 20
-MOST_PARTS = 1_000
-MOST_SIGNS = 400_000
+MAX_IDS = 100
+MAX_RESULTS = 20
+MAX_PARTS = 1_000
+MAX_SIGNS = 400_000
 """Of one text."""
-LONGEST_HEADER = 4_000
+MAX_HEADER = 4_000
 SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature",
               "application/x-pkcs7-signature")  # fmt: skip
 BULK = ("bulk", "list", "junk", "auto_reply")
@@ -109,7 +109,7 @@ def _head(raw: bytes) -> MailHeaders:
         subject=decoded(mail.get("Subject")),
         references=_references(mail),
         automatic=_automatic(mail, sender),
-        results=tuple(plain(one)[:LONGEST_HEADER] for one in results[:MOST_RESULTS]),
+        results=tuple(plain(one)[:MAX_HEADER] for one in results[:MAX_RESULTS]),
         proof=plain(mail.get("X-Hermes-Proof")),
         time=_time(mail),
     )
@@ -145,7 +145,7 @@ def _decoded(data: bytes, charset: str) -> str:
 
 def _sender(mail: Message) -> tuple[str, str]:
     said = mail.get_all("From") or []
-    found = _FROM.fullmatch(plain(said[0])[: LONGEST_HEADER + 1]) if len(said) == 1 else None
+    found = _FROM.fullmatch(plain(said[0])[: MAX_HEADER + 1]) if len(said) == 1 else None
     if found is None:
         raise ValueError("it is from nobody in particular")
     name = found["name"] or found["after"] or ""
@@ -157,8 +157,8 @@ def _sender(mail: Message) -> tuple[str, str]:
 def _references(mail: Message) -> tuple[str, ...]:
     ids = _ID.findall(plain(mail.get("References")))
     ids += [one for one in _ID.findall(plain(mail.get("In-Reply-To")))[:1] if one not in ids]
-    if len(ids) > MOST_IDS:
-        ids = [ids[0], *ids[1 - MOST_IDS :]]
+    if len(ids) > MAX_IDS:
+        ids = [ids[0], *ids[1 - MAX_IDS :]]
     return tuple(f"<{one}>" for one in ids if one.isascii())
 
 
@@ -189,12 +189,12 @@ def _body(raw: bytes, head: MailHeaders) -> Body:
     texts: list[str] = []
     files: list[Media] = []
     notes: list[str] = []
-    room, answers = MOST_BYTES, bool(head.references)
+    room, answers = MAX_BYTES, bool(head.references)
     mail = message_from_bytes(raw, policy=policy.compat32)
-    for part in islice(_parts(mail), MOST_PARTS):
+    for part in islice(_parts(mail), MAX_PARTS):
         kind = part.get_content_type()
         if kind in ("text/plain", "text/html") and not _is_file(part):
-            said = _text(part)[:MOST_SIGNS]
+            said = _text(part)[:MAX_SIGNS]
             said = text_of(said, answers=answers) if kind == "text/html" else said
             texts += [said] if said.strip() else []
         elif kind not in SIGNATURES:

@@ -13,7 +13,7 @@ from hermes_agent.gateway.channels.email.reading import MailHeaders, head_of
 from hermes_agent.gateway.channels.email.writing import MailThread
 from hermes_agent.gateway.channels.shared import log
 
-MOST = 1_000
+MAX_COUNT = 1_000
 
 
 class Threads:
@@ -43,9 +43,9 @@ class Threads:
         for id in conversation.references:
             self._firsts[id] = thread
             self._firsts.move_to_end(id)
-        while len(self._known) > MOST:
+        while len(self._known) > MAX_COUNT:
             self._known.popitem(last=False)
-        while len(self._firsts) > MOST * 10:
+        while len(self._firsts) > MAX_COUNT * 10:
             self._firsts.popitem(last=False)
 
     async def before(

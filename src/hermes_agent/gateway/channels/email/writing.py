@@ -15,8 +15,8 @@ from hermes_agent.gateway.channels.shared import clean
 
 POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
 PROOF = "X-Hermes-Proof"
-LONGEST_SUBJECT = 70
-MOST_REFERENCES = 20
+MAX_SUBJECT = 70
+MAX_REFERENCES = 20
 _TYPE = re.compile(r"([a-z0-9][a-z0-9.+-]*)/([a-z0-9][a-z0-9.+-]*)", re.IGNORECASE)
 _MARKUP = re.compile(r"[*_`#>]+")
 
@@ -48,7 +48,7 @@ def written(
         asked = "<" + outgoing.reply_to.partition("<")[2]
         last = asked if asked in before.references else ""
         first, *others = before.references
-        chain = [first, *others[-MOST_REFERENCES:]]
+        chain = [first, *others[-MAX_REFERENCES:]]
         mail["In-Reply-To"] = last or chain[-1]
         mail["References"] = " ".join(chain)
     mail.set_content(text)
@@ -72,7 +72,7 @@ def subject_of(text: str) -> str:
     lines = [_MARKUP.sub("", line).strip() for line in text.splitlines()]
     first = next((line for line in lines if line), "") or "A message from Hermes"
     first = "".join(one if one.isprintable() else " " for one in first)
-    return first if len(first) <= LONGEST_SUBJECT else first[: LONGEST_SUBJECT - 1] + "…"
+    return first if len(first) <= MAX_SUBJECT else first[: MAX_SUBJECT - 1] + "…"
 
 
 def _answering(subject: str) -> str:

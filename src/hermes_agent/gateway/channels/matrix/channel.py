@@ -31,7 +31,7 @@ POLL_SECONDS = 25
 PROOF_SECONDS = 20.0
 TYPING_MS = 8_000
 PAGE = 100
-MOST_PAGES = 100
+MAX_PAGES = 100
 """Of what was missed, that is fetched in one go."""
 PROOF = "org.hermes-agent.proof"
 FILTER = msgspec.json.encode({
@@ -114,7 +114,7 @@ class Matrix:
 
     async def _missed(self, room: str, until: str, since: str) -> list[Any]:
         missed: list[Any] = []
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             query = {"dir": "b", "from": until, "to": since, "limit": str(PAGE)}
             page = await self._wire.call("GET", "/rooms/{}/messages", room, params=query)
             missed += page.get("chunk") or []

@@ -10,8 +10,8 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import CredentialsRejected, SendError
 from hermes_agent.gateway.channels.shared import (
-    MOST_BYTES,
-    MOST_WAIT,
+    MAX_BYTES,
+    MAX_WAIT,
     AttachmentUnavailable,
     retry_after,
     said,
@@ -95,7 +95,7 @@ class MatrixClient:
                     raise AttachmentUnavailable(f"status {answer.status_code}", passing=passing)
                 async for piece in answer.aiter_bytes():
                     data += piece
-                    if len(data) > MOST_BYTES:
+                    if len(data) > MAX_BYTES:
                         raise AttachmentUnavailable("it is too large")
         except httpx.HTTPError as error:
             raise AttachmentUnavailable(said(error), passing=True) from None
@@ -132,6 +132,6 @@ def _error(answer: httpx.Response) -> MatrixError:
     if answer.status_code == 429:
         wait = told.get("retry_after_ms")
         in_body = wait / 1000 if isinstance(wait, int) and wait > 0 else 5.0
-        after = retry_after(answer.headers, min(in_body, MOST_WAIT))
+        after = retry_after(answer.headers, min(in_body, MAX_WAIT))
     code, text = str(told.get("errcode", "")), str(told.get("error", ""))[:200]
     return MatrixError(answer.status_code, code, text, after)

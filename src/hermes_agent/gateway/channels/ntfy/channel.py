@@ -16,7 +16,7 @@ from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Per
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, CredentialsRejected, SendError, Settings
 from hermes_agent.gateway.channels.shared import (
-    MOST_BYTES,
+    MAX_BYTES,
     AttachmentUnavailable,
     MultipartSend,
     clean,
@@ -35,8 +35,8 @@ SILENCE_SECONDS = 120.0
 SECONDS = 30.0
 PROOF_SECONDS = 10.0
 """How long something that was written may take to come to us."""
-MOST_BUTTONS = 3
-MOST_OF_ONE = 4_000
+MAX_BUTTONS = 3
+MAX_PIECE_BYTES = 4_000
 """Bytes of one message; the server makes a file of a longer one."""
 
 Part = Callable[[], Awaitable[str]]
@@ -158,7 +158,7 @@ class Ntfy:
     async def _fetch(self, found: _Attachment) -> Media:
         if not found.url.startswith(f"{self._address}/file/"):
             raise AttachmentUnavailable("it lies elsewhere")
-        if found.size > MOST_BYTES:
+        if found.size > MAX_BYTES:
             raise AttachmentUnavailable("it is too large")
         try:
             answer = await self._client.get(found.url)
@@ -207,7 +207,7 @@ class Ntfy:
         return [
             {"action": "http", "label": one.text, "url": f"{self._address}/{topic}",
              "method": "POST", "body": one.data, "headers": headers, "clear": True}
-            for one in buttons[:MOST_BUTTONS]
+            for one in buttons[:MAX_BUTTONS]
         ]  # fmt: skip
 
     async def _post(self, method: str, path: str, **options: Any) -> str:
@@ -258,7 +258,7 @@ def _pieces(text: str) -> list[str]:
     """A text in pieces that each are one message; a character is never split."""
     pieces: list[str] = []
     while text:
-        piece = text.encode()[:MOST_OF_ONE].decode(errors="ignore")
+        piece = text.encode()[:MAX_PIECE_BYTES].decode(errors="ignore")
         pieces.append(piece)
         text = text[len(piece) :]
     return pieces

@@ -27,7 +27,7 @@ REFUSED = "Slack does not accept a token"
 HINT = "look at the app on api.slack.com/apps, then `hermes gateway setup slack`"
 SECTION = 3_000
 """Characters of one section of a message with buttons."""
-MOST_BUTTONS = 25
+MAX_BUTTONS = 25
 
 Part = Callable[[], Awaitable[str]]
 
@@ -100,7 +100,7 @@ def _blocks(text: str, outgoing: OutboundMessage) -> list[dict[str, Any]]:
                     "action_id": f"{number}-{place}",
                     "value": button.data,
                 }
-                for place, button in enumerate(row[:MOST_BUTTONS])
+                for place, button in enumerate(row[:MAX_BUTTONS])
             ],
         }
         for number, row in enumerate(outgoing.buttons)

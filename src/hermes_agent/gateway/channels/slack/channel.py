@@ -17,7 +17,7 @@ from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, Settings
 from hermes_agent.gateway.channels.shared import (
-    MOST_BYTES,
+    MAX_BYTES,
     AttachmentUnavailable,
     MultipartSend,
     ReadCursors,
@@ -210,7 +210,7 @@ class SlackChannel:
         )
 
     async def _fetch(self, file: wire.SlackFile, name: str) -> Media:
-        if file.size > MOST_BYTES:
+        if file.size > MAX_BYTES:
             raise AttachmentUnavailable("it is too large")
         if not self._is_slack(file.url_private_download) or self._session is None:
             raise AttachmentUnavailable("it is not kept by Slack")

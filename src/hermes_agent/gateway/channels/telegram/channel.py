@@ -29,7 +29,7 @@ from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, CredentialsRejected, SendError, Settings
 from hermes_agent.gateway.channels.shared import (
-    MOST_BYTES,
+    MAX_BYTES,
     AttachmentUnavailable,
     MultipartSend,
     clean,
@@ -47,7 +47,7 @@ SLACK_SECONDS = 15.0
 """How much longer a poll may take than it waits."""
 PATIENCE = (0.5, 1.0, 2.0, 2.0)
 """How long a probe waits for what Telegram says is there."""
-LONGEST = 4_096
+MAX_LENGTH = 4_096
 CAPTION = 500
 """Characters; Telegram takes twice as many units of UTF-16."""
 PHOTO_BYTES = 10_000_000
@@ -175,10 +175,10 @@ class TelegramChannel:
     async def _fetch(self, wanted: wire.TelegramFile, name: str, kind: str) -> Media:
         """A server of one's own knows no limit; we do."""
         try:
-            if wanted.file_size > MOST_BYTES:
+            if wanted.file_size > MAX_BYTES:
                 raise AttachmentUnavailable("it is too large")
             file = await self._bot.get_file(wanted.file_id)
-            if (file.file_size or 0) > MOST_BYTES:
+            if (file.file_size or 0) > MAX_BYTES:
                 raise AttachmentUnavailable("it is too large")
             return Media(kind, bytes(await file.download_as_bytearray()), name)
         except InvalidToken:
@@ -326,9 +326,9 @@ def _pieces(text: str) -> list[str]:
     not fit."""
     pieces: list[str] = []
     while text:
-        size = LONGEST
-        while len(text[:size].encode("utf-16-le", "replace")) > 2 * LONGEST:
-            size -= (len(text[:size].encode("utf-16-le", "replace")) // 2 - LONGEST + 1) // 2
+        size = MAX_LENGTH
+        while len(text[:size].encode("utf-16-le", "replace")) > 2 * MAX_LENGTH:
+            size -= (len(text[:size].encode("utf-16-le", "replace")) // 2 - MAX_LENGTH + 1) // 2
         pieces.append(text[:size])
         text = text[size:]
     return pieces

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.gateway.channels.shared import clean
 
-MOST_GROUPS = 10_000
+MAX_GROUPS = 10_000
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
@@ -216,7 +216,7 @@ class Groups:
         if me.sees_all or message is None or message.chat.type == "private":
             return me
         said = message.text or message.caption
-        if said and not _words(message, me)[0] and len(self._overheard) < MOST_GROUPS:
+        if said and not _words(message, me)[0] and len(self._overheard) < MAX_GROUPS:
             self._overheard.add(message.chat.id)
         return replace(me, sees_all=message.chat.id in self._overheard)
 

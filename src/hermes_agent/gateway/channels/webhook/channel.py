@@ -17,13 +17,13 @@ from hermes_agent.core.errors import HermesError, TooMuch
 from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, SendError, Settings
-from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log, retry_after, said
+from hermes_agent.gateway.channels.shared import MAX_BYTES, clean, log, retry_after, said
 from hermes_agent.host.http_listener import SHORTEST_TOKEN, TookTooLong, body_within, knows
 
 ALERTS = ("alertmanager", "grafana", "pagerduty")
 SECONDS = 30.0
-LONGEST_ID = 200
-MOST_UNKNOWN = 2_000_000
+MAX_ID = 200
+MAX_UNKNOWN = 2_000_000
 """Bytes from somebody of whom only the whole body's signature shows who they are."""
 
 
@@ -68,7 +68,7 @@ class Webhook:
         if not token or (not bearer and not signed):
             return Response(status_code=401)
         try:
-            body = await body_within(request, MOST_BYTES if bearer else MOST_UNKNOWN)
+            body = await body_within(request, MAX_BYTES if bearer else MAX_UNKNOWN)
         except TooMuch:
             return Response(status_code=413)
         except TookTooLong:
@@ -102,7 +102,7 @@ class Webhook:
         sender = found("sender")
         if not sender:
             raise ValueError("it does not say who wrote")
-        id = (found("id") or request.headers.get("idempotency-key", ""))[:LONGEST_ID]
+        id = (found("id") or request.headers.get("idempotency-key", ""))[:MAX_ID]
         press = posted.get("press")
         files = [_file(one) for one in posted.get("files") or ()]
         voice = tuple(one for one in files if one.type.startswith("audio/"))

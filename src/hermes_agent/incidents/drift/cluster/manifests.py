@@ -9,7 +9,7 @@ from hermes_agent.incidents.drift.scopes.repository import Repository
 
 ENDS = (".yaml", ".yml", ".json")
 RENDERED = ("kustomization.yaml", "kustomization.yml", "Chart.yaml")
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 
 
 class DeclaredObjects(NamedTuple):
@@ -52,7 +52,7 @@ async def declared_in(
             notes.append(f"{path} is not rendered here: declare what comes out of it")
             continue
         try:
-            documents = list(yaml.safe_load_all(raw[:MOST_BYTES].decode()))
+            documents = list(yaml.safe_load_all(raw[:MAX_BYTES].decode()))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             mark = getattr(error, "problem_mark", None)
             where = f" line {mark.line + 1}" if mark else ""

@@ -12,9 +12,9 @@ from hermes_agent.incidents.drift.values import LiveState
 
 CHUNK = 150
 """Paths in one command."""
-MOST_BYTES = 400_000
+MAX_BYTES = 400_000
 """A larger file is compared by its sum, and not shown."""
-MOST_FILES = 20_000
+MAX_FILES = 20_000
 _CLOSED = re.compile("^find: ['\u2018](.+)['\u2019]: Permission denied$", re.MULTILINE)
 
 
@@ -54,7 +54,7 @@ async def listed(live: LiveState, root: str, depth: int | None = None) -> Listin
     if not told.ok and not facts:
         gone = "No such file" in told.error
         return Listing({}, "" if gone else f"{root}: {told.trouble}")
-    if len(facts) > MOST_FILES:
+    if len(facts) > MAX_FILES:
         return Listing(facts, f"{root} holds {len(facts)} files: name a smaller part of it")
     closed = tuple(posixpath.relpath(path, root) for path in _CLOSED.findall(told.error))
     return Listing(facts, "" if told.ok else f"{root}: {told.trouble}", closed)

@@ -24,7 +24,7 @@ from hermes_agent.incidents.drift.values import (
 
 HERE = "local"
 """The terminal of the machine that the repository is on."""
-MOST_EXTRA = 50
+MAX_EXTRA = 50
 """Of one folder; beyond, they are counted."""
 
 
@@ -192,7 +192,7 @@ class FileAudit:
     async def _content(self, at: str, entry: RepositoryFile, fact: Fact, declared: bytes) -> None:
         path = self._path(at)
         live, why = None, "it is too large to be shown"
-        if fact.size <= file_facts.MOST_BYTES and len(declared) <= file_facts.MOST_BYTES:
+        if fact.size <= file_facts.MAX_BYTES and len(declared) <= file_facts.MAX_BYTES:
             live, why = await file_facts.content(self._live, path)
         who = await self._trails.of(path, fact, live)
         revert, adopt = self._brought(entry, path), self._taken(path, entry.path)
@@ -234,7 +234,7 @@ class FileAudit:
                 if at and posixpath.dirname(at) == folder
                 and at not in entries and at not in folders and not self._ignored(at)
             ]  # fmt: skip
-            if len(inside) > MOST_EXTRA:
+            if len(inside) > MAX_EXTRA:
                 self._add(
                     folder, "extra", declared="nothing else",
                     live=f"{len(inside)} files that are not declared",

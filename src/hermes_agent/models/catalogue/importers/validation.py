@@ -7,9 +7,9 @@ from typing import Any
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import EFFORTS, Effort, ModelFacts, Rates
 
-MOST_DOLLARS = 10_000.0
+MAX_DOLLARS = 10_000.0
 """Per million tokens; nothing costs as much."""
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 LEAST_CONTEXT = 16_000
 """A smaller window does not hold an agent's prompt and tools."""
 OLDEST = "2024-06"
@@ -107,7 +107,7 @@ def one_rate(
     above: int,
 ) -> Rates:
     for price in (input, output, cached or 0.0, written or 0.0):
-        if not 0 <= price <= MOST_DOLLARS:
+        if not 0 <= price <= MAX_DOLLARS:
             raise CannotBe(f"it says that {name} costs {price:g} dollars a million tokens")
     return Rates(
         _rounded(input),
@@ -125,7 +125,7 @@ def _rounded(dollars: float) -> float:
 
 def tokens(name: str, count: Any) -> int:
     told = _float(f"the number of tokens of {name}", count)
-    if not 0 <= told <= MOST_TOKENS:
+    if not 0 <= told <= MAX_TOKENS:
         raise CannotBe(f"it says that {name} has {told:g} tokens")
     return int(told)
 

@@ -17,7 +17,7 @@ from hermes_agent.models.wires.http import HttpConnection
 
 INTERVAL = 5.0
 """Seconds between two asks, where the service names none."""
-MOST_INTERVAL = 60.0
+MAX_INTERVAL = 60.0
 CODE_SECONDS = 900.0
 """How long a code is good, where the service does not say."""
 REQUEST_SECONDS = 30.0
@@ -96,7 +96,7 @@ async def confirmed(
         except ModelError as error:
             if not error.passing:
                 raise
-            pause = min(pause * 2, MOST_INTERVAL)
+            pause = min(pause * 2, MAX_INTERVAL)
             continue
         if isinstance(outcome, Token):
             return outcome

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-MOST = 10**15 - 1
+MAX_COUNT = 10**15 - 1
 """The largest whole number written where nothing bounds it: every reader of JSON keeps it exact."""
 SAMPLES = 10
 """How many of the numbers between two bounds are offered when no whole one lies there."""
@@ -45,8 +45,8 @@ def _whole_bounds(schema: Mapping[str, Any]) -> tuple[int, int]:
         highs.append(math.floor(schema["maximum"]))
     if "exclusiveMaximum" in schema:
         highs.append(math.ceil(schema["exclusiveMaximum"]) - 1)
-    low = max(lows) if lows else min(-MOST, *highs, 0)
-    high = min(highs) if highs else max(MOST, low)
+    low = max(lows) if lows else min(-MAX_COUNT, *highs, 0)
+    high = min(highs) if highs else max(MAX_COUNT, low)
     return low, high
 
 

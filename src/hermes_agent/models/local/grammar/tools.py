@@ -15,9 +15,9 @@ from hermes_agent.core.messages import ToolSpec
 from hermes_agent.models.local.grammar.numbers import integers, numbers
 from hermes_agent.models.local.grammar.schemas import both, narrowing, target, types_of, without
 
-MOST_CALLS = 8
+MAX_CALLS = 8
 """Calls in one reply: a tiny model does not always know when to stop."""
-LONGEST = 1000
+MAX_LENGTH = 1000
 """The most characters or items that are counted; where a schema allows more, fewer are written."""
 
 COPIED = re.compile(r"(^|_)(path|file|folder|directory|name|id|url)$")
@@ -51,7 +51,7 @@ def tool_grammar(tools: Sequence[ToolSpec], copied: Sequence[str] = ()) -> str:
     if not calls:
         return ""
     writer.rules["call"] = " | ".join(calls)
-    writer.rules["root"] = f'call ("\\n" call){{0,{MOST_CALLS - 1}}} | text'
+    writer.rules["root"] = f'call ("\\n" call){{0,{MAX_CALLS - 1}}} | text'
     return writer.text("root")
 
 
@@ -263,7 +263,7 @@ def _times(least: int, most: int | None) -> str | None:
         return "*" if not least else f"{{{least},}}"
     if least > most:
         return None
-    return f"{{{least},{max(least, min(most, LONGEST))}}}"
+    return f"{{{least},{max(least, min(most, MAX_LENGTH))}}}"
 
 
 def _is(value: Any, kinds: Sequence[str]) -> bool:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from struct import Struct, error
 from zlib import crc32
 
-MOST_FRAME_BYTES = 24_000_000
+MAX_FRAME_BYTES = 24_000_000
 """AWS's own limit, more or less."""
-MOST_HEADER_BYTES = 128 * 1024
+MAX_HEADER_BYTES = 128 * 1024
 KEPT_HEADERS = 64
 """How many different headers of a stream are remembered as they were read."""
 
@@ -50,9 +50,9 @@ class FrameReader:
             length, header_length, checksum = _PRELUDE.unpack_from(piece, start)
             if crc32(piece[start : start + 8]) != checksum:
                 raise DamagedFrame("the beginning of a frame has a wrong checksum")
-            if header_length + _FRAME_BYTES > length or header_length > MOST_HEADER_BYTES:
+            if header_length + _FRAME_BYTES > length or header_length > MAX_HEADER_BYTES:
                 raise DamagedFrame("the headers of a frame are longer than they may be")
-            if length > MOST_FRAME_BYTES:
+            if length > MAX_FRAME_BYTES:
                 raise DamagedFrame("a frame is longer than any may be")
             if end - start < length:
                 self._needed = length

@@ -6,7 +6,7 @@ from typing import Any
 _KEPT = ("description", "type", "minItems", "maxItems", "minimum", "maximum")
 _FORMATS = ("date-time", "date", "time", "int32", "int64", "float", "double")
 _DEEPEST = 24
-_MOST = 5_000
+_MAX_COUNT = 5_000
 """Parts of one schema; references to references can make it grow without end."""
 
 
@@ -20,7 +20,7 @@ def parameters(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 class _Conversion:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = _MOST
+        self._left = _MAX_COUNT
 
     def of(self, schema: Any, within: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
         """`within`: the references that led here."""

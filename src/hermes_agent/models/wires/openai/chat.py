@@ -35,7 +35,7 @@ from hermes_agent.models.wires.openai.shared import (
 )
 from hermes_agent.models.wires.streaming import HttpWireClient, path_of, standing_headers
 
-LONGEST_ID = 40
+MAX_ID = 40
 _OF_MISTRAL = ("mistral", "ministral", "devstral", "magistral", "codestral", "pixtral", "mixtral")
 MARK = {"type": "ephemeral"}
 
@@ -120,7 +120,7 @@ def _is_mistral(endpoint: Endpoint) -> bool:
 
 
 def _id(id: str, endpoint: Endpoint) -> str:
-    return short_id(id) if _is_mistral(endpoint) else fitting_id(id, LONGEST_ID)
+    return short_id(id) if _is_mistral(endpoint) else fitting_id(id, MAX_ID)
 
 
 def _wire_message(

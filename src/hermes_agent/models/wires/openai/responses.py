@@ -31,7 +31,7 @@ from hermes_agent.models.wires.openai.shared import (
 )
 from hermes_agent.models.wires.streaming import HttpWireClient, path_of, standing_headers
 
-LONGEST_ID = 64
+MAX_ID = 64
 CLAIM = "https://api.openai.com/auth"
 """Where a token of ChatGPT's tells about its account."""
 
@@ -138,7 +138,7 @@ def _items(
             return [
                 {
                     "type": "function_call_output",
-                    "call_id": fitting_id(id, LONGEST_ID),
+                    "call_id": fitting_id(id, MAX_ID),
                     "output": parts if files else text or EMPTY,
                 }
             ]
@@ -204,7 +204,7 @@ def _reasoning(thought: ReasoningBlock, seal: Seal) -> dict[str, Any]:
 def _call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "call_id": fitting_id(call.id, LONGEST_ID),
+        "call_id": fitting_id(call.id, MAX_ID),
         "name": call.name,
         "arguments": fitting_arguments(call),
     }

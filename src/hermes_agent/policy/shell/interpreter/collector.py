@@ -15,7 +15,7 @@ from hermes_agent.policy.shell.interpreter.state import (
 from hermes_agent.policy.shell.parser.syntax import UnreadableShell
 
 MAX_ACTS = 2000
-_LONGEST = 4096
+_MAX_LENGTH = 4096
 _NO_FILES = frozenset(
     {"-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero",
      "/dev/full", "/dev/random", "/dev/urandom"}
@@ -67,8 +67,8 @@ def remote_host(field: ExpandedWord) -> str | None:
 def places_of(field: ExpandedWord, access: Access, state: State) -> list[PathAccess]:
     if field.text in _NO_FILES or (field.dynamic and field.prefix == "/dev/fd/"):
         return []
-    if field.dynamic or len(field.text) > _LONGEST:
-        return [PathAccess(access, field.text[:_LONGEST])]
+    if field.dynamic or len(field.text) > _MAX_LENGTH:
+        return [PathAccess(access, field.text[:_MAX_LENGTH])]
     if not field.text:
         return []
     found = [

@@ -10,7 +10,7 @@ _SED_TEXT = frozenset("aic")
 _SED_LABEL = frozenset("btT:")
 
 
-_LONGEST = 10_000
+_MAX_LENGTH = 10_000
 
 
 class _Odd(Exception):
@@ -121,7 +121,7 @@ class _Sed:
 
 def sed_is_plain(text: str) -> bool:
     """No command that writes, reads or runs something."""
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_LENGTH:
         return False
     try:
         _Sed(text).run()
@@ -141,7 +141,7 @@ _AWK_BEFORE_VALUE = frozenset("(,{};!~&|=?:") | {"&&", "||", ""}
 def awk_is_plain(text: str) -> bool:
     """No pipe, no file, no command. A slash after a name could be a division or a pattern: then
     what follows cannot be told."""
-    if len(text) > _LONGEST or _AWK_WORDS.search(text):
+    if len(text) > _MAX_LENGTH or _AWK_WORDS.search(text):
         return False
     at = 0
     before = ""
@@ -246,4 +246,4 @@ def sql_verbs(text: str) -> list[str]:
 
 def sql_is_plain(text: str) -> bool:
     """No way out of the database to files and programs; whether it changes data is for rules."""
-    return len(text) <= _LONGEST and not _SQL_ODD.search(text)
+    return len(text) <= _MAX_LENGTH and not _SQL_ODD.search(text)

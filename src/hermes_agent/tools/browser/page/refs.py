@@ -3,7 +3,7 @@
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.page.outline import Key
 
-MOST = 20_000
+MAX_COUNT = 20_000
 """Names that are kept; the oldest go first."""
 
 
@@ -20,7 +20,7 @@ class Refs:
         self._last += 1
         name = self._names[key] = f"e{self._last}"
         self._keys[name] = key
-        if len(self._keys) > MOST:
+        if len(self._keys) > MAX_COUNT:
             oldest = next(iter(self._keys))
             del self._names[self._keys.pop(oldest)]
         return name
