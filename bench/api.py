@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.commands import HERMES
-from bench.table import Figure
+from bench.table import Figure, scaled
 
-REQUESTS = 200
+REQUESTS = scaled(200, 5)
 TOKEN = "a-token-for-this-bench"
 BARE = """
 import sys, uvicorn

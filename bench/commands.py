@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 
-ROUNDS = 15
+ROUNDS = scaled(15, 1)
 HERMES = str(Path(sys.executable).parent / "hermes")
 
 

@@ -12,13 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_drills.compose import compose, faults
 from hermes_drills.episode import Episode
 from hermes_drills.errors import Discarded
 
 FAMILY = "service-crash"
-EPISODES = 24
+EPISODES = scaled(24, 2)
 BARE = ("unshare", "--user", "--map-root-user", "-mpnui", "--fork", "--kill-child", "true")
 T = TypeVar("T")
 WORKERS = 2 * (os.cpu_count() or 1)

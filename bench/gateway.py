@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_agent.core.gateway import Chat, ChatBinding, InboundMessage, OutboundMessage, Person
 from hermes_agent.core.records import NewSession, SessionMessage
 from hermes_agent.gateway.channel import ChannelContext, Manifest, Settings
@@ -21,11 +21,11 @@ from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Domains
 
 NAME = "bench"
-MESSAGES = 2_000
-BUSY_CHATS = 50
-IDLE_CHATS = 10_000
-NEW_CHATS = 2_000
-AT_ONCE = 200
+MESSAGES = scaled(2_000, 40)
+BUSY_CHATS = scaled(50, 4)
+IDLE_CHATS = scaled(10_000, 50)
+NEW_CHATS = scaled(2_000, 20)
+AT_ONCE = scaled(200, 10)
 MANIFEST = Manifest(NAME, "Bench", "Says and hears in this process.", __name__, knows_twice=True)
 ECHO = {"turns": [{"when": "", "replies": [{"echo": True}]}]}
 

@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 from tests.support.learning_curve import Family, Task
 
-TASKS = 8
+TASKS = scaled(8, 2)
 
 
 def figures() -> Iterator[Figure]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mcp import Client, StdioServerParameters, stdio_client
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.core.tools import Permit
 from hermes_agent.tools.mcp.catalogue_cache import (
@@ -25,10 +25,10 @@ from hermes_agent.tools.mcp.provider import Servers
 from tests.support.calls import caller
 from tests.support.mcp_servers import odd
 
-CALLS = 500
-SERVERS = 50
+CALLS = scaled(500, 10)
+SERVERS = scaled(50, 3)
 TOOLS = 20
-SEARCHES = 100
+SEARCHES = scaled(100, 5)
 
 Call = Callable[[], Awaitable[object]]
 

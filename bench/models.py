@@ -20,18 +20,27 @@ import msgspec
 
 from bench.calls import REQUEST, Calls
 from bench.replay import CONNECTIONS
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_agent.core.messages import Usage
 from tests.support.wires import Case, WireUnderTest
 
-WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "bedrock", "mistral")
-SIZES = {1: 300, 500: 30, 5_000: 8}
+WIRES = {
+    "openai_chat": "openai.chat",
+    "openai_responses": "openai.responses",
+    "anthropic": "anthropic.stream",
+    "gemini": "gemini.stream",
+    "bedrock": "bedrock.client",
+    "mistral": "mistral.stream",
+}
+"""The wire formats, with the module of each below `models.wires` that opens a client."""
+FIRST = "openai_chat"
+SIZES = {1: scaled(300, 3), 500: scaled(30, 2), scaled(5_000, 1_000): scaled(8, 2)}
 """Pieces of an answer, and how often it is read; one piece shows what a request costs."""
 PACKED = 50
 """Events in one chunk, as many proxies send them."""
-AT_ONCE = 100
-CALLS = 200
-IMPORTS = 9
+AT_ONCE = scaled(100, 5)
+CALLS = scaled(200, 10)
+IMPORTS = scaled(9, 1)
 BASE = "hermes_agent.models.wires.streaming"
 """What every format imports, with all that it needs."""
 
@@ -53,7 +62,7 @@ def figures() -> Iterator[Figure]:
             for name in WIRES:
                 yield _many(name, root)
             opened = _opened(Path(folder))
-            asyncio.run(_call(WIRES[0], root, CALLS))
+            asyncio.run(_call(FIRST, root, CALLS))
             yield Figure(
                 f"connections for {CALLS} calls, one after the other",
                 _opened(Path(folder)) - opened, "", 1, "", 1, "",
@@ -217,10 +226,10 @@ def _over_tls(folder: Path) -> Iterator[Figure]:
     with replay(folder, str(certificate)) as port:
         calls = [
             Calls(
-                f"hermes_agent.models.{name}",
+                f"hermes_agent.models.wires.{WIRES[name]}",
                 _wire(name).endpoint(f"https://localhost:{port}/{name}-500"),
                 _wire(name).credential,
-                CALLS if name == WIRES[0] else 1,
+                CALLS if name == FIRST else 1,
             )
             for name in WIRES
         ]
@@ -274,7 +283,7 @@ def _make_certificate(path: Path) -> None:
 
 def _importing(name: str) -> Figure:
     """In a fresh interpreter that has what every format needs."""
-    module = f"hermes_agent.models.{name}"
+    module = f"hermes_agent.models.wires.{WIRES[name]}"
     base, own = [], []
     for _ in range(IMPORTS):
         code = (

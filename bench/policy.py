@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_agent.core.effects import Effect
 from hermes_agent.policy import shell
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.gate import RuleGate
 from hermes_agent.policy.path_resolvers import by_words, finish
 
-RULES = 200
-ROUNDS = 200
+RULES = scaled(200, 20)
+ROUNDS = scaled(200, 2)
 COMMANDS = (
     "ls -la", "cat README.md", "git status --short", "git log --oneline -20", "df -h",
     "kubectl get pods -n web -o wide", "kubectl logs deploy/api --tail=100 | grep -i error",

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.search import COUNT, LOOKUP, Corpus, build, lookup_floor, percentile
-from bench.table import Figure, show
+from bench.table import Figure, scaled, show
 from hermes_agent.core.knowledge import Doc
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.recall.embeddings import TOKENS, model_folder
@@ -19,11 +19,11 @@ from hermes_agent.learning.skills.prompt_index import SkillIndexEntry, index
 from hermes_agent.store.store import Store
 from tests.support.retrieval import RetrievalSet, filled, measured
 
-SKILLS = 1_000
+SKILLS = scaled(1_000, 60)
 PAGE_TEXTS = 6
 """What is kept of a session: what was said first and a summary."""
 INDEX_SKILLS, INDEX_TOKENS = 500, 3_000
-QUERIES = 200
+QUERIES = scaled(200, 10)
 OFFER_LIMIT_MS = SEARCH_LIMIT_MS = 100.0
 NOTHING_LIMIT_MS = 1.0
 OFFER_TOKENS = 45
@@ -110,7 +110,8 @@ async def measure(store: Store, corpus: Corpus, floor: float) -> list[Figure]:
 async def quality(folder: Path) -> list[Figure]:
     rows: list[Figure] = []
     data = RetrievalSet()
-    for name, semantic in (("words", False), ("meaning too", True)):
+    ways = (("words", False), ("meaning too", True))
+    for name, semantic in ways[: scaled(2, 1)]:
         store = await Store.open(folder / name)
         try:
             recall, ids = await filled(store, data, semantic)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from bench.table import Figure, show
+from bench.table import Figure, scaled, show
 from hermes_agent.core.events import (
     CallFinished,
     Event,
@@ -27,13 +27,13 @@ from hermes_agent.core.records import NewSession, SearchFilter, SessionMessage
 from hermes_agent.store.blobs import BlobStore
 from hermes_agent.store.store import Store
 
-COUNT = 1_000_000
+COUNT = scaled(1_000_000, 2_000)
 SESSION_MESSAGES = 200
 SEARCH_LIMIT_MS = 50.0
 APPEND_LIMIT_MS = 50.0
 SIZE_LIMIT = 2.5
-QUERIES = 300
-APPENDS = 4_000
+QUERIES = scaled(300, 5)
+APPENDS = scaled(4_000, 40)
 
 
 LOOKUP = "ms row by key + JSON"

@@ -1,8 +1,17 @@
 """One figure, its floor and its limit, and the table of them."""
 
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+SHORT = "HERMES_BENCH_SHORT"
+"""Set by `python -m bench --short`: every part runs once, with figures that mean nothing."""
+
+
+def scaled(full: int, short: int) -> int:
+    """How much to measure."""
+    return short if os.environ.get(SHORT) else full
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_agent.terminals.transport import Transport
 from tests.support.dockerd import docker_place, docker_way
 from tests.support.sandboxes import sandbox_place, sandbox_way
@@ -17,7 +17,7 @@ from tests.support.sshd import ssh_place, ssh_way
 from tests.support.terminals import Place, Shell
 from tests.support.transports import Way
 
-COMMANDS = 200
+COMMANDS = scaled(200, 5)
 Ways = Callable[[Path], AbstractAsyncContextManager[Way]]
 Places = Callable[[Path], AbstractAsyncContextManager[Place]]
 MEASURED: dict[str, tuple[Ways, Places]] = {

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
 
-CALLS = 300
+CALLS = scaled(300, 10)
 SOURCES = 8
 SLOW = 0.5
 """Seconds that each of the diagnostics takes."""
@@ -60,7 +60,7 @@ def dispatch() -> Iterator[Figure]:
     calls = [_call("look", what=str(number)) for number in range(CALLS)]
     taken = statistics.median(_times(calls, [tool], "look"))
     yield Figure(
-        "a tool call over a bare function call, median of 300",
+        f"a tool call over a bare function call, median of {CALLS}",
         (taken - floor) * 1000, "ms", floor * 1e6, "µs the bare call", 5, "ms",
     )  # fmt: skip
 

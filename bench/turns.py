@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.commands import HERMES, environment, model_server
-from bench.table import Figure
+from bench.table import Figure, scaled
 from hermes_agent.agent.budgets.reservations import BudgetReservations
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.dependencies import TurnDependencies
@@ -34,9 +34,9 @@ from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.local.terminal import LocalTerminal
 
-CALLS = 500
-STEPS = 1000
-SESSIONS = 200
+CALLS = scaled(500, 60)
+STEPS = scaled(1000, 40)
+SESSIONS = scaled(200, 4)
 
 
 def figures() -> Iterator[Figure]:
@@ -51,7 +51,7 @@ def durable_calls() -> Iterator[Figure]:
         taken = asyncio.run(_calls(Path(folder)))
     middle = statistics.median(taken) * 1000
     yield Figure(
-        "one durable tool call (`echo hi`), median of 500",
+        f"one durable tool call (`echo hi`), median of {CALLS}",
         middle, "ms", floor * 1000, "ms bash pipe round trip + 2 fsyncs", 10, "ms",
     )  # fmt: skip
     last, first = statistics.median(taken[-50:]), statistics.median(taken[5:55])
@@ -131,7 +131,7 @@ def long_session() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         taken, floor = asyncio.run(_resume(Path(folder)))
     yield Figure(
-        "a session of 1,000 steps, killed and resumed",
+        f"a session of {STEPS:,} steps, killed and resumed",
         taken, "s", floor, "s reading its journal as JSON", 1.0, "s",
     )  # fmt: skip
 
@@ -216,9 +216,9 @@ def many_sessions() -> Iterator[Figure]:
         at_once = time.perf_counter() - began
         subprocess.run([HERMES, "down"], env=env, capture_output=True, check=True)
     failed = sum(end != ("done", "done") for end in ends)
-    yield Figure("200 sessions at once, failures", failed, "", 0, "", 0, "")
+    yield Figure(f"{SESSIONS} sessions at once, failures", failed, "", 0, "", 0, "")
     yield Figure(
-        "200 sessions at once, times 200 one after the other",
+        f"{SESSIONS} sessions at once, times {SESSIONS} one after the other",
         at_once / one_by_one, "x", one_by_one, "s one after the other", 1.0, "x",
     )  # fmt: skip
 

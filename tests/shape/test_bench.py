@@ -1,0 +1,17 @@
+"""Every part of the bench still runs. Its figures are not looked at here."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.__main__ import PARTS
+from tests.support.source import ROOT
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_part_runs(part: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--short", part], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
