@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import settings, strategies
@@ -13,6 +12,7 @@ from hypothesis import settings, strategies
 from tests.support.awake_loop import AwakeLoop
 from tests.support.daemons import in_user_namespace
 from tests.support.prompt_prefix import check_prefixes
+from tests.support.sampling import sampled
 
 # The same examples every time, so that a change is what turns a test red;
 # HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -28,18 +28,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = sampled_out(items, os.environ.get("HERMES_TEST_SEED", ""))
+    left_out = sampled_out(items)
     if os.geteuid() != 0 or in_user_namespace():
         left_out |= {item for item in items if item.get_closest_marker("root")}
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
 
 
-def sampled_out(items: Iterable[pytest.Item], seed: str) -> set[pytest.Item]:
-    """The cases of tests marked `sample(n)` that are not among the `n` of this run. Without a seed
-    there are none: all cases run."""
-    if not seed:
-        return set()
+def sampled_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """The cases of tests marked `sample(n)` that are not among the `n` of this run."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample"):
@@ -48,8 +45,7 @@ def sampled_out(items: Iterable[pytest.Item], seed: str) -> set[pytest.Item]:
     for test, group in cases.items():
         mark = group[0].get_closest_marker("sample")
         assert mark is not None
-        chosen = Random(f"{seed} {test}").sample(group, min(mark.args[0], len(group)))
-        left_out |= set(group) - set(chosen)
+        left_out |= set(group) - set(sampled(group, mark.args[0], test))
     return left_out
 
 

@@ -122,6 +122,7 @@ def check(one: Case) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_parent_with_eight_children_is_killed_and_all_finish_once(
     tmp_path: Path, nursery: Nursery, seed: int
@@ -137,6 +138,7 @@ def test_a_parent_with_eight_children_is_killed_and_all_finish_once(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_family_that_is_killed_twice_still_finishes_once(
     tmp_path: Path, nursery: Nursery, seed: int
@@ -152,6 +154,7 @@ def test_a_family_that_is_killed_twice_still_finishes_once(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_family_that_is_killed_between_its_effects_finishes_once(
     tmp_path: Path, nursery: Nursery, seed: int
@@ -185,6 +188,7 @@ def interrupted(one: Case) -> bool:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_family_that_is_killed_while_it_is_interrupted_ends_interrupted(
     tmp_path: Path, nursery: Nursery, seed: int

@@ -114,6 +114,7 @@ def check_all(one: Case) -> None:
     assert job["job"].get("failures", 0) == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", range(1, WRITES, 3))
 def test_a_run_goes_on_where_it_was_and_is_told_once(one: Case, number: int) -> None:
     one.start("after" if number % 2 else "before", number)

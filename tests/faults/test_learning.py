@@ -106,6 +106,7 @@ def test_what_a_persons_skill_is_to_become_is_proposed_once(one: Case) -> None:
 # runbooks
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [8, 12, 16, 20, 24])
 def test_a_runbook_that_is_killed_goes_on_and_repeats_no_step(one: Case, number: int) -> None:
     write(one)
@@ -144,6 +145,7 @@ def learning(one: Case) -> None:
     (one.work / "wanted").write_text("9001\n")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("phase", "number"),
     [("before:add_trials", 5), ("after:delete_session", 3)],
@@ -174,6 +176,7 @@ def state(one: Case) -> str:
 # what comes after a turn
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("phase", ["before:add_uses", "before:put_docs", "before:want"])
 def test_a_runtime_that_dies_after_a_turn_breaks_nothing(one: Case, phase: str) -> None:
     """The turn itself is whole. What comes after it is made up for a minute later, by whichever

@@ -1,5 +1,5 @@
-"""A tool is a typed function with a docstring; its signature is its schema. Tools of servers bring
-a schema of their own."""
+"""Tools: typed functions whose signature and docstring are their schema, or functions that bring
+their own JSON Schema (MCP servers). Also the services that the runtime offers them."""
 
 import asyncio
 import inspect
@@ -23,22 +23,22 @@ from hermes_agent.core.skills import ActivatedSkill, SkillLimits
 from hermes_agent.core.tool_results import ToolResult
 
 AT = "at"
-"""The argument of every located tool that names a terminal."""
+"""The argument with which the model picks a terminal, on every `located` tool."""
 
 Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
 
 
 DELEGATE = "delegate"
-"""The tool that hands work to children."""
+"""The tool that hands work to subagents."""
 
 Closable = TypeVar("Closable", bound="AsyncCloseable")
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
-"""Call another tool as a part of this one: judged and written down like any call."""
+"""Calls another tool from within this one; judged and journaled like any call."""
 
 EgressCheck = Callable[[str, str, bool], bool]
-"""Whether a call may connect to a host at an address. A public one it may unless a rule denies it;
-another only where a rule allows it, or somebody has agreed to it. The last says which it is."""
+"""Whether a call may connect: host, address, and whether the address is public. A public address is
+allowed unless a rule denies it; any other needs a rule or a person's approval."""
 
 
 class AsyncCloseable(Protocol):
@@ -46,49 +46,49 @@ class AsyncCloseable(Protocol):
 
 
 class ResourceCache(Protocol):
-    """What a session's tools hold open from one call to the next: a browser, a connection. Closed
-    when nobody has used it for a while, when the session is deleted, and when the runtime ends."""
+    """Resources that a session's tools hold open between calls: a browser, a connection. Closed
+    when idle for a while, when the session is deleted, and when the runtime stops."""
 
     async def get(self, name: str, make: Callable[[], Awaitable[Closable]]) -> Closable:
-        """What was made under this name, or made now. Two who ask at once get the same."""
+        """The resource of this name, made now if needed. Concurrent callers get the same one."""
         ...
 
     async def drop(self, name: str) -> None:
-        """Close it; the next `get` makes another."""
+        """Close it; the next `get` makes a new one."""
         ...
 
 
 class SandboxLimits(Struct, frozen=True):
-    """What a program in a sandbox may use."""
+    """Limits of a program in a sandbox."""
 
     seconds: float = 300.0
     memory_mb: int = 512
     processes: int = 64
     output_bytes: int = 1_000_000
-    """What it may print; the rest is thrown away and said so."""
+    """Output beyond this is dropped, with a note."""
     calls: int = 100
-    """Tools that it may call."""
+    """How many tool calls it may make."""
 
 
 class SandboxResult(Struct, frozen=True):
     """How a program in a sandbox ended."""
 
     output: str
-    """What it printed, standard output and error together."""
+    """Standard output and error together."""
     ok: bool
     value: Any = None
-    """What the called function returned, as JSON, where one was called."""
+    """What the called function returned, as JSON."""
     trouble: str = ""
-    """Why it did not end well: its traceback, or the limit that it ran into."""
+    """Why it failed: its traceback, or the limit it hit."""
     limit: str = ""
-    """The limit: `time`, `memory`, `processes`, `disk`, `output`, `calls`; or `died`: it was
-    killed, or left without a word."""
+    """`time`, `memory`, `processes`, `disk`, `output` or `calls`; `died` if it was killed or exited
+    without a result."""
     seconds: float = 0.0
 
 
 class CodeSandbox(Protocol):
-    """Runs Python that nobody trusts, each time in a new sandbox: no network, no secrets, nothing
-    of the user's files, nothing left behind."""
+    """Runs untrusted Python, each time in a new sandbox: no network, no secrets, none of the user's
+    files, nothing left behind."""
 
     async def run(
         self,
@@ -102,32 +102,32 @@ class CodeSandbox(Protocol):
         limits: SandboxLimits | None = None,
         output: Callable[[str], None] | None = None,
     ) -> SandboxResult:
-        """Run a program, or one function of it with these arguments. What is named in `tools` it
-        can call by name; each call comes out through `call`. `name` is unique to this run."""
+        """Run a program, or one function of it with these arguments. It can call the tools named
+        in `tools`; each call goes through `call`. `name` is unique to this run."""
         ...
 
 
 class SubagentTask(Struct, frozen=True):
-    """What a child is to do."""
+    """What a subagent is asked to do."""
 
     key: str
-    """Unique to the task and the same after a restart: the child is found by it again."""
+    """Unique to the task and stable over restarts, so that the same subagent is found again."""
     task: str
     tools: tuple[str, ...]
-    """Tools that it has, of those that its parent has."""
+    """A subset of its parent's tools."""
     cheap: bool = False
     tokens: int | None = None
-    """Tokens that it may use in all."""
+    """How many tokens it may use in all."""
     dollars: float | None = None
     steps: int | None = None
     interactive: bool = False
-    """Somebody is there to answer its questions."""
+    """Somebody can answer its questions."""
     bounds: tuple[SkillLimits, ...] = ()
-    """Of the skills that are active where it is begun."""
+    """Limits of the skills that are active in its parent."""
 
 
 class SubagentResult(Struct, frozen=True):
-    """How a child's turn ended."""
+    """How a subagent's turn ended."""
 
     session: str
     reason: str
@@ -135,15 +135,15 @@ class SubagentResult(Struct, frozen=True):
     error: str = ""
     usage: Usage = Usage()
     cost: float | None = 0.0
-    """Of the whole session, its own children included."""
+    """Of the whole session, its own subagents included."""
 
 
 class SubagentRunner(Protocol):
-    """Sessions that work for a turn. They are in the journal like any other: a runtime that dies
-    takes them up again, and whoever asks for a key twice gets the same child."""
+    """Runs sessions on behalf of a turn. They are journaled like any other: a restarted runtime
+    resumes them, and the same key always gives the same subagent."""
 
     async def begin(self, parent: str, task: SubagentTask) -> str:
-        """The child's session, at work or done."""
+        """The subagent's session, running or done."""
         ...
 
     async def more(self, session: str, key: str, text: str, interactive: bool) -> None:
@@ -151,29 +151,29 @@ class SubagentRunner(Protocol):
         ...
 
     async def end(self, session: str, message: str, told: Callable[[str], None]) -> SubagentResult:
-        """Wait until the turn that took the message is over; `told` hears what it does."""
+        """Wait for the end of the turn that took the message; progress goes to `told`."""
         ...
 
 
 class ToolListing(Struct, frozen=True):
-    """A tool as a search shows it."""
+    """A tool in a search result."""
 
     name: str
     about: str
-    """Its first line."""
+    """The first line of its description."""
     trouble: bool = False
-    """No tool, but something that could not be searched, and why."""
+    """Not a tool: a provider that could not be searched, and why."""
 
 
 class ToolProvider(Protocol):
-    """Tools that are not in the prompt: of servers, or written by the agent itself."""
+    """Tools that are not in the prompt: those of MCP servers, and those the agent wrote."""
 
     def about(self) -> str:
-        """What the prompt says of them; empty when there are none. Reaches nobody."""
+        """What the prompt says about them; empty when there are none. Does no I/O."""
         ...
 
     async def search(self, query: str) -> Sequence[ToolListing]:
-        """Those that fit all words of the query, or all there are when it is empty."""
+        """Tools that match every word of the query, or all of them for an empty query."""
         ...
 
     async def find(self, name: str) -> "Tool | None": ...
@@ -183,17 +183,17 @@ class ToolAuthoring(Protocol):
     """Tools that the agent writes itself."""
 
     async def make(self, name: str, code: str, call: Call | None, by: str = "") -> ToolResult:
-        """Check a new tool or a new version in a sandbox; keep it when all is well. Raises
-        `ToolError` with what is wrong. `by` is who made it, for the log."""
+        """Check a new tool, or a new version, in a sandbox and save it if it passes; otherwise
+        raise a `ToolError` that says what is wrong. `by` is its author, for the log."""
         ...
 
     async def holds(self, name: str, digest: str) -> bool:
-        """Whether a tool is the code with this SHA-256 now."""
+        """Whether the tool's current code has this SHA-256."""
         ...
 
 
 class Snippet(Struct, frozen=True):
-    """A command in a skill's text whose output is to stand in its place."""
+    """A command in a skill's text that is replaced by its output."""
 
     start: int
     end: int
@@ -203,24 +203,23 @@ class Snippet(Struct, frozen=True):
 class OpenedSkill(Struct, frozen=True):
     opened: ActivatedSkill
     text: str
-    """What the model reads, its parameters filled in."""
+    """What the model reads, with parameters filled in."""
     snippets: tuple[Snippet, ...] = ()
 
 
 class KnowledgeService(Protocol):
-    """What is remembered and known, as tools reach it. `by` says who writes: the session, the
-    effect and the model."""
+    """Memory and skills, as tools use them. `by` is the session, effect and model that write."""
 
     async def note(self, edits: Sequence[NoteEdit], by: "Provenance") -> str:
-        """Change what is remembered; what came of it, in words."""
+        """Edit notes; returns the outcome in words."""
         ...
 
     async def which(self, view: View, part: str) -> int:
-        """The note of a view that holds this text; a `ToolError` names the near ones."""
+        """The note that contains this text; a `ToolError` lists close matches."""
         ...
 
     async def noted(self, by: "Provenance") -> bool:
-        """Whether this effect's change was made."""
+        """Whether this effect's edit was already made."""
         ...
 
     async def open_skill(
@@ -230,8 +229,8 @@ class KnowledgeService(Protocol):
         digest: str = "",
         facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
-        """As it is now, or as it was in the version with this digest. `facts`: of the service that
-        it is opened for, during an incident."""
+        """The current version, or the one with this digest. `facts` describe the service that it
+        is opened for, during an incident."""
         ...
 
     async def read_skill(self, name: str, path: str) -> str: ...
@@ -239,11 +238,11 @@ class KnowledgeService(Protocol):
     async def write_skill(
         self, name: str, files: Mapping[str, str], why: str, by: "Provenance"
     ) -> str:
-        """Keep a new skill, or a new version of one, as a candidate."""
+        """Save a new skill, or a new version of one, as a candidate."""
         ...
 
     async def recall(self, query: str, kinds: Sequence[str], limit: int, by: "Provenance") -> str:
-        """What is found; the call that asks is not."""
+        """The results, without the call that asks."""
         ...
 
 
@@ -254,42 +253,41 @@ class Provenance(Struct, frozen=True):
 
 
 class IncidentActions(Protocol):
-    """The incident that a session works on, as its tool reaches it."""
+    """Actions on the incident that a session works on."""
 
     async def act(self, action: str, given: Mapping[str, Any], by: "Provenance") -> ToolResult:
-        """What came of it; a `ToolError` says what was refused, and why. An action that was done
-        before by the same effect is not done again."""
+        """The outcome; a `ToolError` says what was refused and why. Idempotent per effect."""
         ...
 
     async def facts(self, arguments: str) -> Mapping[str, str]:
-        """What the placeholders of a skill that is opened with these arguments stand for: facts of
-        the service that they name."""
+        """Values for the placeholders of a skill opened with these arguments: facts about the
+        service that they name."""
         ...
 
     async def undo_script(self) -> str:
-        """The command that puts back the copies that were kept; a `ToolError` where none are."""
+        """The command that restores the saved copies; a `ToolError` if there are none."""
         ...
 
 
 class JobActions(Protocol):
-    """Jobs, as the agent's tool reaches them."""
+    """Actions on jobs, for the agent's tool."""
 
     async def act(self, action: str, given: Mapping[str, Any], by: "Provenance") -> ToolResult:
-        """What came of it. A job that was added before by the same effect is not added again."""
+        """The outcome. Idempotent per effect: the same effect never adds a job twice."""
         ...
 
 
 class Messenger(Protocol):
-    """Messages to people, as the agent's tool sends them."""
+    """Sends messages to people, for the agent's tool."""
 
     async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
-        """Hand it in, once for each key; where it goes, in words."""
+        """Queue it, once per key; returns where it goes, in words."""
         ...
 
 
 class Proxy(Protocol):
-    """The only way to the network of a program that cannot be handed a guarded client. It looks
-    names up itself and refuses what the client would refuse."""
+    """Network access for a program that cannot use the guarded client. Resolves names itself and
+    refuses what the client would refuse."""
 
     @property
     def address(self) -> str:
@@ -298,19 +296,19 @@ class Proxy(Protocol):
 
     @property
     def secret(self) -> str:
-        """The password of the user `hermes`; without it nothing is let through."""
+        """The password of the user `hermes`; required."""
         ...
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """Hosts that were not reached at the last try, with the reason in a sentence."""
+        """Hosts whose last attempt failed, and why."""
         ...
 
     async def close(self) -> None: ...
 
 
 class BudgetShare(Struct, frozen=True):
-    """A child's part of its parent's budget."""
+    """A subagent's part of its parent's budget."""
 
     tokens: int | None = None
     dollars: float | None = None
@@ -328,63 +326,62 @@ class ToolServices:
     tasks: JobActions | None = None
     messenger: Messenger | None = None
     bounds: tuple[SkillLimits, ...] = ()
-    """Of the skills that are active."""
+    """Limits of the active skills."""
     model: str = ""
-    """The model that the session has chosen."""
+    """The session's model."""
     tools: Sequence[str] = ()
-    """The names of the session's own tools, in their order."""
+    """Names of the session's own tools, in order."""
     depth: int = 0
-    """How many parents the session has."""
+    """How many ancestors the session has."""
     interactive: bool = False
-    """Somebody is there to answer questions."""
+    """Somebody can answer questions."""
     proxy: Callable[[EgressCheck], Awaitable[Proxy]] | None = None
-    """Opens a proxy that reaches what the function says."""
+    """Opens a proxy restricted by the check."""
     split: Callable[[int], AbstractAsyncContextManager[BudgetShare]] | None = None
-    """Set what is left of the turn's budget aside in equal parts for so many children, as long as
-    they work."""
+    """Reserves the rest of the turn's budget, in equal shares, for this many subagents."""
 
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What the runtime lends a tool for one call. A tool asks for it by a first parameter
-    annotated `ToolContext`; the model never sees that parameter."""
+    """What a tool gets for one call. A tool asks for it with a first parameter annotated
+    `ToolContext`, which the model never sees."""
 
     effect: str
-    """Unique for this call and the same after a restart: the idempotency key."""
+    """The idempotency key: unique to this call and stable over restarts."""
     session: str
     terminal: Terminal
     ask: Callable[[str, Sequence[str]], Awaitable[str | None]]
-    """Ask the user; None when nobody can or did answer."""
+    """Ask the user; None if nobody can answer or did."""
     output: Callable[[str], None]
-    """Show a piece of output to whoever is watching."""
+    """Stream a piece of output to whoever is watching."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """The secrets that a rule grants this call, and no others."""
+    """Only the secrets that a rule grants this call."""
     http: Callable[..., Any] | None = None
     """Makes an `httpx.AsyncClient` that refuses private, loopback and metadata addresses unless a
-    rule allows them, and whatever a rule denies; the only way to the network that is guarded. Takes
-    httpx's own options."""
+    rule allows them, and whatever a rule denies. The only guarded way to the network. Takes httpx's
+    own options."""
     reach: EgressCheck | None = None
     settings: Settings = Settings()
     workspace: str = ""
-    """The session's folder on this machine, where a tool that is not `located` finds its paths."""
+    """The session's folder on this machine; tools that are not `located` resolve paths in it."""
     results: Path | None = None
-    """Where results of this session that were too large are kept whole: `EFFECT.txt`."""
+    """The folder with the session's oversized results in full: `EFFECT.txt`."""
     call: Call | None = None
     lent: ToolServices = ToolServices()
     note: Mapping[str, Any] = field(default_factory=dict)
     """What `prepare` returned for this call."""
     aside: bool = False
-    """A program makes the call, and may make others at the same time."""
+    """Called by a program, which may make other calls concurrently."""
 
 
 RecoveryResult = ToolResult | Literal["not-run", "again"] | None
-"""What is known of a call that was under way when the runtime died: its result; that it never
-ran, so that running it now is its first time; that running it again goes on where it was, and does
-nothing twice; or nothing, and it is parked."""
+"""What is known of a call that was in flight when the runtime died: its result; `not-run`, so it can
+run now; `again`, because running it again continues it and repeats nothing; or None, and the call is
+parked."""
 
 
 class Permit:
-    """Leave to run one call, once, with these arguments. The admission alone makes them."""
+    """Permission to run one call, once, with these arguments. Only authorization creates them."""
 
     def __init__(self, effect: str, tool: str, arguments: Mapping[str, Any]) -> None:
         self.effect = effect
@@ -393,9 +390,9 @@ class Permit:
         self._used = False
 
     def use(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Called by the tool itself when it runs."""
+        """Called by the tool when it runs."""
         if self._used or tool != self._tool or dict(arguments) != self._arguments:
-            raise PermissionError(f"no leave to run {tool} with these arguments")
+            raise PermissionError(f"no permit to run {tool} with these arguments")
         self._used = True
 
 
@@ -403,42 +400,42 @@ class Permit:
 class Tool:
     name: str
     function: InitVar[Callable[..., Any]]
-    """The typed function. It can be run by `run` alone, which wants a permit."""
+    """The typed function. Only `run` can call it, and that needs a permit."""
     description: str = ""
     capabilities: Sequence[str] = ()
     """What the function touches: filesystem, network, process, secrets, messages."""
     repeatable: bool = False
     """Running it twice does no more than running it once (reading, searching)."""
     paths: Mapping[str, Access] = field(default_factory=dict)
-    """Which arguments are paths, and what is done there; the gate judges them."""
+    """Which arguments are paths, and how they are accessed; the gate judges them."""
     command: str = ""
     """Which argument is shell text; the gate judges what it would run."""
     hosts: Sequence[str] = ()
     """Which arguments are URLs or hosts; the gate judges them."""
     located: bool = False
-    """It works on the session's terminal, or on another one that the model names with `at`."""
+    """Works on the session's terminal, or on another one that the model names with `at`."""
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None
-    """Called as the function is, before the intent is written; what it returns is kept with it."""
+    """Called like the function before the intent is journaled; its result is stored with it."""
     recover: Callable[..., Awaitable[RecoveryResult]] | None = None
-    """Called with the context, the note of `prepare` and the arguments after a restart."""
+    """Called after a restart with the context, what `prepare` returned, and the arguments."""
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None
-    """Called when the result is in the journal: what was kept to find it out again can go."""
+    """Called once the result is journaled, to drop what was stored for recovery."""
     origin: Origin = "program"
     after: Sequence[str] = ()
-    """Tools that must have worked in the session before."""
+    """Tools that must have succeeded earlier in the session."""
     inverse: Callable[[dict[str, Any], Mapping[str, Any], ToolResult], str] | None = None
-    """How the effect is undone, in a sentence: from the note of `prepare`, the arguments and the
-    result. Empty where it cannot be."""
+    """How to undo the effect, in a sentence, from what `prepare` returned, the arguments and the
+    result. Empty if it cannot be undone."""
     keys: Sequence[str] = ()
-    """Secrets that a built-in tool uses where they are set; no rule need grant them."""
+    """Secrets that a built-in tool uses if they are set; needs no rule."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema of the arguments, where the function takes them as one object."""
+    """JSON Schema of the arguments, if the function takes them as one object."""
 
     def __post_init__(self, function: Callable[..., Any]) -> None:
         object.__setattr__(self, "_function", function)
 
     async def run(self, permit: Permit, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
-        """What the function returns. There is no other way to run it."""
+        """Run the function. There is no other way to run it."""
         permit.use(self.name, arguments)
         function = self._bare
         if self.schema is not None:
@@ -455,7 +452,7 @@ class Tool:
 
     @property
     def unrecoverable(self) -> bool:
-        """Whether a call that is cut off leaves nobody who could tell if it took effect."""
+        """Whether nobody could tell if an interrupted call took effect."""
         return self.recover is None and not self.repeatable
 
     @cached_property
@@ -481,7 +478,7 @@ class Tool:
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """How the model sees this tool; the same bytes every time."""
+        """What the model sees; always the same bytes."""
         if self.schema is not None:
             return ToolSpec(self.name, self.description, dict(self.schema))
         schema = msgspec.json.schema(self._arguments)
@@ -494,7 +491,7 @@ class Tool:
         return ToolSpec(self.name, text, parameters)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments checked and completed with defaults; a `ToolError` names what is wrong."""
+        """Validate the arguments and fill in defaults; a `ToolError` says what is wrong."""
         if self.schema is not None:
             return self._as_given(given, self.schema)
         try:
@@ -508,7 +505,7 @@ class Tool:
         return {name: getattr(checked, name) for name in names}
 
     def _as_given(self, given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Whoever made the schema checks the rest."""
+        """Checks only that nothing is missing; the schema's owner validates the rest."""
         missing = [name for name in schema.get("required", ()) if name not in given]
         if missing:
             wanted = msgspec.json.encode(schema).decode()
@@ -518,7 +515,7 @@ class Tool:
         return dict(given)
 
     def place(self, given: Mapping[str, Any]) -> str:
-        """The name of the terminal that the model chose; empty for the session's first."""
+        """The terminal that the model picked; empty for the session's first."""
         return str(given.get(AT) or "") if self.located else ""
 
 
@@ -537,7 +534,7 @@ def tool(
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None,
     inverse: Callable[[dict[str, Any], Mapping[str, Any], ToolResult], str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:
-    """Make a built-in tool of a function; its name and docstring become the tool's."""
+    """Turn a function into a built-in tool; its name and docstring become the tool's."""
 
     def make(function: Callable[..., Any]) -> Tool:
         return Tool(
