@@ -1,15 +1,14 @@
-"""What the commands are for that there are wherever people talk to the agent: in the terminal and
-in chats."""
+"""Slash commands that work both in the terminal and in chats."""
 
 ABOUT = {
     "help": "this list",
     "stop": "stop what the agent is doing; what was done is kept",
-    "status": "how the runtime is",
-    "new": "begin another session",
-    "sessions": "the newest sessions",
-    "resume": "go on with another session",
-    "parked": "unknown outcomes",
+    "status": "the state of the runtime",
+    "new": "start a new session",
+    "sessions": "the latest sessions",
+    "resume": "continue another session",
+    "parked": "calls with an unknown outcome",
     "approvals": "open questions",
-    "model": "which model answers, or another one",
-    "cost": "what this session used",
+    "model": "show or switch the model",
+    "cost": "what this session has used",
 }

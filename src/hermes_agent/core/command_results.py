@@ -1,4 +1,4 @@
-"""What commands came to, and how that differs from what was expected."""
+"""Results of commands, compared with what was expected."""
 
 import re
 
@@ -19,17 +19,17 @@ _UNKNOWN = "the user says that it did happen; its output is lost"
 
 
 class CommandOutcome(Struct, frozen=True):
-    """What a command came to."""
+    """The result of a command."""
 
     exit: int | None
-    """None where it did not come to an end of its own."""
+    """None if it did not finish."""
     output: str
 
     @property
     def shown(self) -> str:
-        """In a few words: the code, and the end of the output."""
+        """The exit code and the end of the output."""
         lines = [line for line in self.output.splitlines() if line.strip()]
-        if self.exit is None:  # what is wrong stands before the advice for a model
+        if self.exit is None:  # the error comes before the advice for a model
             lines = [line for line in lines if not line.startswith(("hint: ", "retry: "))]
         last = lines[-1].strip() if lines else ""
         last = last if len(last) <= SHOWN_CHARS else f"{last[: SHOWN_CHARS - 1]}…"
@@ -39,7 +39,7 @@ class CommandOutcome(Struct, frozen=True):
 
 
 def seen(result: ToolMessage) -> CommandOutcome:
-    """What the tool for commands tells of one, as values."""
+    """Parse the result of the terminal tool."""
     text = result.text
     if text.startswith(_REWRITTEN):
         text = text.partition("\n")[2]
@@ -52,7 +52,7 @@ def seen(result: ToolMessage) -> CommandOutcome:
 
 
 def difference(expect: Expectation, found: CommandOutcome) -> str:
-    """How what was seen differs from what was expected; empty where it does not."""
+    """How the result differs from what was expected; empty if it does not."""
     if found.exit is None:
         return f"it did not come to its end: {found.shown}"
     if expect.exit is not None and found.exit != expect.exit:

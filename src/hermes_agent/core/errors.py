@@ -1,10 +1,10 @@
-"""Expected trouble. Each error is one sentence for a person or the model, with a way out."""
+"""Expected errors. Each is one sentence for a person or the model, with a hint."""
 
 from typing import Literal
 
 
 class HermesError(Exception):
-    """Something the user can mend: what is wrong, and a hint."""
+    """Something the user can fix: what is wrong, and a hint."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -20,24 +20,24 @@ class UsageError(HermesError):
 
 
 class TooMuch(UsageError):
-    """More at once than is taken; less of it would be."""
+    """The request is too large; a smaller one would work."""
 
 
 class NotFound(HermesError):
-    """No session, effect or question of that name."""
+    """Nothing has that name or id."""
 
 
 Retry = Literal["", "same", "changed", "never"]
-"""Whether a call that failed is worth making again: as it is, because the trouble may pass; only
-with other arguments; or not in this session. Empty where nobody can tell."""
+"""Whether to retry a failed call: unchanged, because the problem may pass; only with other
+arguments; or never in this session. Empty if unknown."""
 
 
 class OverBudget(HermesError):
-    """What may be spent is spent; nothing was asked."""
+    """The budget is spent; no call was made."""
 
 
 class ToolError(HermesError):
-    """A tool could not do what it was asked; the model is told the sentence and goes on."""
+    """A tool failed; the model gets the message and continues."""
 
     def __init__(self, message: str, hint: str = "", retry: Retry = "") -> None:
         super().__init__(message, hint)
@@ -45,11 +45,11 @@ class ToolError(HermesError):
 
 
 class OutcomeUnknown(HermesError):
-    """A tool began and nobody can tell whether it took effect; the call is parked."""
+    """A tool started and nobody can tell whether it took effect; the call is parked."""
 
 
 class Fenced(HermesError):
-    """Another runtime has taken this turn; whoever sees this must stop writing to it."""
+    """Another runtime took over this turn; stop writing to it."""
 
 
 class HomeLocked(HermesError):
@@ -57,11 +57,11 @@ class HomeLocked(HermesError):
 
 
 class Degraded(HermesError):
-    """The store cannot keep anything now (full disk, read-only, damaged); nothing was written."""
+    """The store cannot write (full disk, read-only, damaged); nothing was written."""
 
 
 class Stopping(HermesError):
-    """The runtime is about to end; the next one will take what is brought."""
+    """The runtime is stopping; try again with the next one."""
 
 
 ModelTrouble = Literal[
@@ -72,12 +72,12 @@ ModelTrouble = Literal[
 PASSING: frozenset[ModelTrouble] = frozenset(
     {"rate_limit", "overload", "timeout", "broken_stream", "garbage", "unreachable"}
 )
-"""Trouble that may be gone on the next try."""
+"""Trouble that may be gone on the next attempt."""
 
 
 class ModelError(HermesError):
-    """A model call failed. `kind` says how; `retry_after`: seconds the service asked for. `input`
-    and `output` are the tokens it used all the same, as far as is known."""
+    """A model call failed. `retry_after`: seconds to wait, if the provider said so. `input` and
+    `output`: tokens it used anyway, as far as is known."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ModelError(HermesError):
         self.input = input
         self.output = output
         self.turned_away = False
-        """Whether the service refused the request before it did anything for it."""
+        """Whether the provider rejected the request before doing any work."""
 
     @property
     def passing(self) -> bool:

@@ -1,4 +1,4 @@
-"""Every event of a turn, as one closed set of types. The journal stores those in `Event`; those in
+"""All events of a turn, as one closed set of types. The journal stores those in `Event`; those in
 `TransientEvent` are only streamed."""
 
 from typing import Any, Literal
@@ -28,7 +28,7 @@ class ThoughtArrived(BaseEvent, frozen=True, tag="thought_arrived"):
 
 
 class TextVoided(BaseEvent, frozen=True, tag="text_voided"):
-    """The pieces since the last reply do not count: the stream broke and is tried again."""
+    """The stream broke and will be retried: discard the pieces since the last reply."""
 
     reason: str
 
@@ -48,7 +48,7 @@ class MessageQueued(BaseEvent, frozen=True, tag="message_queued"):
 
 
 class RuntimeChanged(BaseEvent, frozen=True, tag="runtime_changed"):
-    """The runtime as a whole is well, degraded or stopping."""
+    """The state of the whole runtime: well, degraded or stopping."""
 
     state: str
     reason: str = ""
@@ -70,13 +70,13 @@ class SessionOpened(BaseEvent, frozen=True, tag="session_opened"):
     source: str = "cli"
     terminals: tuple[str, ...] = ("local",)
     effort: str = ""
-    """How hard the model is to think, where that was chosen."""
+    """The reasoning effort, if one was chosen."""
     parent: str = ""
-    """The session that it works for."""
+    """The session it works for, if it is a subagent."""
 
 
 class ModelChosen(BaseEvent, frozen=True, tag="model_chosen"):
-    """From here on another model answers, or thinks otherwise hard."""
+    """The session's model or reasoning effort changes from here on."""
 
     model: str
     effort: str = ""
@@ -90,18 +90,18 @@ class SessionTitled(BaseEvent, frozen=True, tag="session_titled"):
 
 
 class TurnStarted(BaseEvent, frozen=True, tag="turn_started"):
-    """A turn begins; the messages that waited follow."""
+    """A turn begins; the queued messages follow."""
 
     turn: int
 
 
 class TurnResumed(BaseEvent, frozen=True, tag="turn_resumed"):
-    """A new runtime took the turn up where the last one left it."""
+    """A new runtime resumes the turn."""
 
     turn: int
     fence: int
     unfinished: int = 0
-    """Calls that were under way when the last runtime went."""
+    """Calls that were in flight when the last runtime died."""
 
 
 class MessageTaken(BaseEvent, frozen=True, tag="message_taken"):
@@ -113,14 +113,14 @@ class MessageTaken(BaseEvent, frozen=True, tag="message_taken"):
     interactive: bool = False
     files: tuple[Media, ...] = ()
     recalled: RecallResult = RecallResult()
-    """What was found in memory to fit it; the model reads it after the text."""
+    """Matching memories; the model reads them after the text."""
     skills: tuple[ActivatedSkill, ...] = ()
-    """Skills that it opens."""
+    """Skills that it activates."""
 
 
 class ImageDescribed(BaseEvent, frozen=True, tag="image_described"):
-    """What the model cannot see was described to it: the files of a message of the conversation
-    (by position) are replaced by words."""
+    """The files of a message (by position in the conversation) are replaced by a description, for
+    a model that cannot see images."""
 
     message: int
     text: str
@@ -128,7 +128,7 @@ class ImageDescribed(BaseEvent, frozen=True, tag="image_described"):
 
 
 class ModelRequested(BaseEvent, frozen=True, tag="model_requested"):
-    """A request is about to be sent: `messages` of them, whose bytes hash to `digest`."""
+    """A request is about to be sent: this many messages, whose bytes hash to `digest`."""
 
     step: int
     model: str
@@ -136,15 +136,15 @@ class ModelRequested(BaseEvent, frozen=True, tag="model_requested"):
     digest: str
     use: str = "main"
     input: int = 0
-    """Tokens it has, by estimate."""
+    """Estimated tokens."""
     most: float | None = None
-    """The most it can cost in dollars, where a budget depends on it."""
+    """The most it can cost in dollars, if a budget depends on it."""
     output: int = 0
-    """Tokens that the reply may have, where a budget depends on it."""
+    """The most tokens the reply may have, if a budget depends on it."""
 
 
 class ModelRetried(BaseEvent, frozen=True, tag="model_retried"):
-    """A model call failed and is made again after `delay` seconds."""
+    """A model call failed and will be retried after `delay` seconds."""
 
     trouble: str
     reason: str
@@ -153,8 +153,8 @@ class ModelRetried(BaseEvent, frozen=True, tag="model_retried"):
 
 
 class ModelRouted(BaseEvent, frozen=True, tag="model_routed"):
-    """The router decided: another key or model takes the call over, a model is passed over, its
-    circuit opened or closed."""
+    """A routing decision: another key or model takes over the call, a model is skipped, or its
+    circuit breaker opened or closed."""
 
     step: RouteStep
     model: str
@@ -164,8 +164,8 @@ class ModelRouted(BaseEvent, frozen=True, tag="model_routed"):
 
 
 class CostCharged(BaseEvent, frozen=True, tag="cost_charged"):
-    """A call that is no reply of the conversation was paid for: work on the side, or a try that
-    failed and was not free."""
+    """The cost of a model call that is not a reply of the conversation: a side call, or a failed
+    attempt that was not free."""
 
     model: str
     use: str
@@ -173,7 +173,7 @@ class CostCharged(BaseEvent, frozen=True, tag="cost_charged"):
     cost: float | None = None
     reason: str = ""
     again: bool = False
-    """The call that it belongs to goes on with another try."""
+    """The call is being retried."""
 
 
 class Replied(BaseEvent, frozen=True, tag="replied"):
@@ -188,12 +188,11 @@ class Replied(BaseEvent, frozen=True, tag="replied"):
     cost: float | None = None
     seconds: float = 0.0
     thoughts: tuple[ReasoningBlock, ...] = ()
-    """Its reasoning, for its own service to have back."""
+    """Its reasoning, to send back to the same provider."""
 
 
 class CallMade(BaseEvent, frozen=True, tag="call_made"):
-    """A call that is under way (`by`) makes another as a part of itself: a program of
-    `execute_code` uses a tool."""
+    """A call in flight (`by`) makes a nested call: a program run by `execute_code` uses a tool."""
 
     effect: str
     by: str
@@ -201,7 +200,7 @@ class CallMade(BaseEvent, frozen=True, tag="call_made"):
 
 
 class CallJudged(BaseEvent, frozen=True, tag="call_judged"):
-    """The gate's word on one call. `text` is the call as people read it, cut short."""
+    """The gate's verdict on one call. `text` is the call as people read it, shortened."""
 
     effect: str
     tool: str
@@ -212,11 +211,11 @@ class CallJudged(BaseEvent, frozen=True, tag="call_judged"):
     facts: JudgementInputs = JudgementInputs()
     consent: ApprovalRequirement = ApprovalRequirement()
     input: dict[str, Any] | None = None
-    """What it runs with instead of what the model wrote, when a rule rewrote it."""
+    """The arguments it runs with, if a rule rewrote what the model wrote."""
     audits: tuple[str, ...] = ()
-    """Rules that want it noted."""
+    """Rules that ask for it to be audited."""
     secrets: tuple[str, ...] = ()
-    """Secrets that a rule grants this call, by name."""
+    """Names of the secrets that a rule grants this call."""
     grants: tuple[str, ...] = ()
     """What "yes, for this session" would cover."""
     proposal: str = ""
@@ -224,8 +223,8 @@ class CallJudged(BaseEvent, frozen=True, tag="call_judged"):
 
 
 class CallIntended(BaseEvent, frozen=True, tag="call_intended"):
-    """Written before an effect runs. `note` is what the tool wants to know if it must find out
-    later whether the effect happened."""
+    """Written before an effect runs. `note` is what the tool needs to find out later whether the
+    effect happened."""
 
     effect: str
     call_id: str
@@ -233,7 +232,7 @@ class CallIntended(BaseEvent, frozen=True, tag="call_intended"):
     attempt: int = 1
     note: dict[str, Any] = {}
     unrecoverable: bool = False
-    """Nothing could be found out about it if the runtime died while it ran."""
+    """If the runtime dies while it runs, nobody can tell whether it happened."""
 
 
 class CallFinished(BaseEvent, frozen=True, tag="call_finished"):
@@ -248,9 +247,9 @@ class CallFinished(BaseEvent, frozen=True, tag="call_finished"):
     data: dict[str, Any] = {}
     files: tuple[Media, ...] = ()
     inverse: str = ""
-    """How it can be undone."""
+    """How to undo it."""
     usage: Usage = Usage()
-    """What children used to come to it."""
+    """What subagents used for it."""
     cost: float | None = 0.0
 
 
@@ -267,7 +266,7 @@ Decision = Literal["retry", "skip", "it-happened"]
 
 
 class ParkDecided(BaseEvent, frozen=True, tag="park_decided"):
-    """A person said what becomes of a parked call."""
+    """A person decided what to do about a parked call."""
 
     effect: str
     decision: Decision
@@ -281,19 +280,19 @@ class QuestionAsked(BaseEvent, frozen=True, tag="question_asked"):
     purpose: Literal["approval", "question", "budget"]
     text: str
     expires: float = 0.0
-    """Counts as refused from then on; set when the question is put."""
+    """When it expires and counts as refused."""
     effect: str = ""
     choices: tuple[str, ...] = ()
     consent: ApprovalRequirement = ApprovalRequirement()
     """Who may answer, and how many must agree."""
     grants: tuple[str, ...] = ()
-    """What the answer "session" allows from then on."""
+    """What the answer "session" allows."""
     proposal: str = ""
     """The rule that the answer "always" adds."""
 
 
 class ApprovalGiven(BaseEvent, frozen=True, tag="approval_given"):
-    """One of several people who must agree has done so; the question stays open."""
+    """One of several required approvers agreed; the question stays open."""
 
     id: str
     by: str
@@ -308,15 +307,15 @@ class QuestionAnswered(BaseEvent, frozen=True, tag="question_answered"):
 
 
 class InterruptAsked(BaseEvent, frozen=True, tag="interrupt_asked"):
-    """The user wants the turn to stop at once."""
+    """The user asked to stop the turn."""
 
     turn: int
     by: str = ""
 
 
 class BudgetReached(BaseEvent, frozen=True, tag="budget_reached"):
-    """A budget is used up, or what the `next` call may cost at most does not fit into it; the
-    turn asks before it goes on."""
+    """A budget is used up, or the worst-case cost of the `next` call does not fit into it. The turn
+    asks before it continues."""
 
     what: str
     used: float
@@ -325,7 +324,7 @@ class BudgetReached(BaseEvent, frozen=True, tag="budget_reached"):
 
 
 class BudgetWarned(BaseEvent, frozen=True, tag="budget_warned"):
-    """Half or four fifths of a budget are used."""
+    """Half or 80 % of a budget is used."""
 
     what: str
     used: float
@@ -346,8 +345,8 @@ class Compacted(BaseEvent, frozen=True, tag="compacted"):
 
 
 class Summarised(BaseEvent, frozen=True, tag="summarised"):
-    """The session up to the event with this number, in a few lines, for later ones to find. The
-    conversation itself goes on as it was."""
+    """A few lines on the session up to this event number, for later sessions to find. The
+    conversation itself does not change."""
 
     summary: str
     upto: int
@@ -355,7 +354,7 @@ class Summarised(BaseEvent, frozen=True, tag="summarised"):
 
 
 class NoticeIssued(BaseEvent, frozen=True, tag="notice_issued"):
-    """Something the user should see: a degraded part, a limit that bit, a lost client."""
+    """Something the user should see: a degraded component, a limit that was hit, a lost client."""
 
     text: str
     level: Literal["info", "warning", "error"] = "info"
@@ -365,7 +364,7 @@ TurnEnd = Literal["done", "interrupted", "budget", "failed"]
 
 
 class TurnFinished(BaseEvent, frozen=True, tag="turn_finished"):
-    """The turn is over. `text` is the answer; `error` and `hint` say what went wrong."""
+    """The turn ended. `text` is the answer; `error` and `hint` say what went wrong."""
 
     turn: int
     reason: TurnEnd

@@ -1,4 +1,4 @@
-"""What a model is sent and what it answers, as values. Wire formats translate these at the edge."""
+"""Requests to models and their replies, as values. Wire formats translate them at the edge."""
 
 import re
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from msgspec import Struct
 from hermes_agent.core.errors import ToolError
 
 DEEPEST = 100
-"""How deep what a model writes may be nested. Whether more can be read depends on the Python."""
+"""How deeply a model's JSON may be nested. Beyond it, whether it parses depends on the Python."""
 
 
 def read_json(text: str) -> Any:
-    """What a model wrote as JSON; a `RecursionError` where it is nested too deep."""
+    """Parse JSON that a model wrote; `RecursionError` if it is nested too deeply."""
     value = msgspec.json.decode(text)
     level = [value]
     for _ in range(DEEPEST):
@@ -27,11 +27,11 @@ def read_json(text: str) -> Any:
         if not inner:
             return value
         level = inner
-    raise RecursionError(f"it is nested deeper than {DEEPEST}")
+    raise RecursionError(f"nested deeper than {DEEPEST} levels")
 
 
 class ToolCall(Struct, frozen=True):
-    """One call the model asked for. `arguments` is the JSON text exactly as the model wrote it,
+    """A call that the model asked for. `arguments` is the JSON text exactly as the model wrote it,
     so that sending it back never changes a byte."""
 
     id: str
@@ -43,7 +43,7 @@ class ToolCall(Struct, frozen=True):
         return cls(id, name, msgspec.json.encode(arguments).decode())
 
     def input(self) -> dict[str, Any]:
-        """The arguments as an object; a `ToolError` the model can act on when they are none."""
+        """The arguments as an object; otherwise a `ToolError` the model can act on."""
         try:
             return msgspec.convert(read_json(self.arguments or "{}"), dict[str, Any])
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -52,7 +52,7 @@ class ToolCall(Struct, frozen=True):
             ) from None
 
     def target(self) -> tuple[str, dict[str, Any]]:
-        """The tool that is meant, and its arguments: `use_tool` stands for another one."""
+        """The called tool and its arguments, with `use_tool` unwrapped."""
         given = self.input()
         if self.name != USE_TOOL:
             return self.name, given
@@ -67,21 +67,21 @@ class ToolCall(Struct, frozen=True):
 
 
 USE_TOOL = "use_tool"
-"""The tool by which others are called that are not in the prompt."""
+"""The tool that calls tools which are not in the prompt."""
 
 IMAGE_TOKENS = 10_000
-"""More than services count for one image, but for a few models that make up for a low price."""
+"""An upper bound for one image, except with a few cheap models that count more."""
 PAGE_TOKENS = 4_000
-"""More than services count for one page, which is text and an image to them."""
+"""An upper bound for one page, which counts as text and an image."""
 PAGE_BYTES = 1_000
-"""A page that cannot be found because it is packed takes at least so many bytes."""
+"""The least that a page takes in a compressed PDF, whose pages cannot be counted."""
 IMAGE_BYTES = 5_000_000
-"""The largest image that services take."""
+"""The largest image that providers accept."""
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 
 
 class Media(Struct, frozen=True, omit_defaults=True):
-    """An image or another file that goes with a message."""
+    """An image or another file attached to a message."""
 
     type: str
     """Its media type, for instance `image/png` or `application/pdf`."""
@@ -94,7 +94,7 @@ class Media(Struct, frozen=True, omit_defaults=True):
 
     @property
     def most_tokens(self) -> int:
-        """The most that it can come to in a request."""
+        """An upper bound on its tokens in a request."""
         if self.is_image:
             return IMAGE_TOKENS
         packed = b"/ObjStm" in self.data
@@ -103,15 +103,15 @@ class Media(Struct, frozen=True, omit_defaults=True):
 
 
 class ReasoningBlock(Struct, frozen=True, omit_defaults=True):
-    """A piece of a model's reasoning, kept so that its own service can have it back. It stood
-    before `chars` characters of the text and `calls` of the calls had come."""
+    """A piece of a model's reasoning, stored to send back to the same provider. It came after
+    `chars` characters of the text and `calls` of the calls."""
 
     by: str
-    """The model that had it, as `service/name`: nobody else is sent it."""
+    """The model, as `service/name`; never sent to another."""
     text: str = ""
-    """What people may read of it."""
+    """The readable part."""
     body: str = ""
-    """What the service wants back beside the text, as JSON: a signature, ciphertext, an id."""
+    """What the provider wants back besides the text, as JSON: a signature, ciphertext, an id."""
     chars: int = 0
     calls: int = 0
 
@@ -133,15 +133,15 @@ class ToolMessage(Struct, frozen=True, tag_field="role", tag="tool"):
     text: str
     ok: bool = True
     files: tuple[Media, ...] = ()
-    """Images among the result."""
+    """Images in the result."""
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
 
 
 class Usage(Struct, frozen=True):
-    """Tokens of one call. `cached` and `written` are the parts of `input` that were read from the
-    provider's cache and put into it; `reasoning` is the part of `output` nobody reads."""
+    """Tokens of one call. `cached` and `written` are the parts of `input` that were read from and
+    written to the provider's cache; `reasoning` is the hidden part of `output`."""
 
     input: int = 0
     output: int = 0
@@ -167,14 +167,14 @@ Stop = Literal["end", "calls", "length", "refused", "interrupted"]
 
 
 class Reply(Struct, frozen=True):
-    """One finished answer of a model. `cost` is dollars, or None where no price is known."""
+    """A model's finished answer. `cost` is in dollars, or None if no price is known."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     stop: Stop = "end"
     model: str = ""
-    """Which model gave it, as `service/name`."""
+    """The model that answered, as `service/name`."""
     cost: float | None = None
     thoughts: tuple[ReasoningBlock, ...] = ()
 
@@ -184,7 +184,7 @@ class Reply(Struct, frozen=True):
 
 
 class ToolSpec(Struct, frozen=True):
-    """How a tool is shown to a model. `parameters` is JSON Schema."""
+    """A tool as the model sees it. `parameters` is JSON Schema."""
 
     name: str
     description: str
@@ -192,7 +192,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True):
-    """The part of every request that is fixed when the session opens and never changes."""
+    """The part of every request that is fixed when the session opens."""
 
     system: str
     tools: tuple[ToolSpec, ...] = ()
@@ -207,25 +207,25 @@ class Request(Struct, frozen=True):
     messages: tuple[Message, ...]
     session: str = ""
     max_output: int | None = None
-    """Tokens the reply may have, reasoning included; None leaves it to the service."""
+    """The most tokens the reply may have, reasoning included; None leaves it to the provider."""
     effort: Effort | None = None
-    """How hard to think; lowered where a model has fewer steps."""
+    """Reasoning effort; lowered for a model with fewer levels."""
 
 
 class Delta(Struct, frozen=True):
-    """A piece of text that has just arrived."""
+    """A piece of streamed text."""
 
     text: str
 
 
 class Thinking(Struct, frozen=True):
-    """A piece of readable reasoning that has just arrived."""
+    """A piece of streamed, readable reasoning."""
 
     text: str
 
 
 class RetryEvent(Struct, frozen=True):
-    """The call failed and will be made again; the pieces sent so far are void."""
+    """The call failed and will be retried; discard the pieces so far."""
 
     kind: str
     reason: str
@@ -237,31 +237,31 @@ RouteStep = Literal["key", "model", "skipped", "opened", "closed"]
 
 
 class RoutingEvent(Struct, frozen=True):
-    """A decision of the router. `key`, `model`: the call goes on with another credential or
-    another model (`to`), and the pieces sent so far are void. `skipped`: a model was not asked
-    since its circuit is open or its keys rest. `opened`, `closed`: its circuit did."""
+    """A routing decision. `key`, `model`: the call continues with another credential or model
+    (`to`); discard the pieces so far. `skipped`: a model was not tried because its circuit breaker
+    is open or its keys are cooling down. `opened`, `closed`: the circuit breaker changed."""
 
     step: RouteStep
     model: str
     to: str = ""
     kind: str = ""
-    """The `ModelTrouble` behind it, where there was one."""
+    """The `ModelTrouble` behind it, if any."""
     reason: str = ""
 
 
 class FailedAttemptUsage(Struct, frozen=True):
-    """A try that failed was not free: what it used, as far as one can know."""
+    """What a failed attempt used, as far as is known."""
 
     model: str
     usage: Usage
     cost: float | None
     most: Usage | None = None
-    """The most it can have used, where nobody can know: the service fell silent, or the answer
-    broke off."""
+    """An upper bound, if the usage is unknown because the provider went silent or the answer broke
+    off."""
 
 
 Chunk = Delta | Thinking | RetryEvent | RoutingEvent | FailedAttemptUsage | Reply
-"""What a model streams: pieces, perhaps what the router did, and one `Reply` at the end."""
+"""What a model streams: pieces, routing events, and one `Reply` at the end."""
 
 
 class Rates(Struct, frozen=True, omit_defaults=True):
@@ -270,24 +270,23 @@ class Rates(Struct, frozen=True, omit_defaults=True):
     input: float
     output: float
     cached: float | None = None
-    """Read from the cache; as `input` where it is None."""
+    """Read from the cache; None means as `input`."""
     written: float | None = None
-    """Put into the cache; as `input` where it is None."""
+    """Written to the cache; None means as `input`."""
     above: int = 0
 
 
 class ModelFacts(Struct, frozen=True, omit_defaults=True):
-    """What must be known of a model to use it. The defaults are those of a model that nobody has
-    described."""
+    """What must be known about a model to use it. The defaults are for an unknown model."""
 
     context: int = 128_000
     max_output: int = 8_192
     rates: tuple[Rates, ...] = ()
-    """By `above`, lowest first; none where the price is not known."""
+    """By `above`, lowest first; empty if the price is unknown."""
     efforts: tuple[Effort, ...] = ()
-    """The steps of reasoning effort it has; none where it has no such switch."""
+    """The reasoning efforts it supports; empty if it has no such setting."""
     thinking: str = ""
-    """How its wire format is told to think, where there are several ways; see the format."""
+    """How reasoning is requested on its wire format, if there are several ways; see the format."""
     sees: bool = False
     """Takes images."""
     reads: bool = False
@@ -313,7 +312,7 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True):
         return dollars / 1_000_000
 
     def most(self, input: int, output: int) -> float | None:
-        """The most that so many tokens can cost, whatever the cache does."""
+        """The most that this many tokens can cost, whatever the cache does."""
         rates = self._rates(input)
         if rates is None:
             return None

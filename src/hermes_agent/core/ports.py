@@ -1,4 +1,4 @@
-"""What domains need of the runtime that hosts them, as protocols."""
+"""What domains need from the runtime that hosts them, as protocols."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from hermes_agent.core.records import NO_SHARE, ChildLimits, Session, SessionMes
 
 
 class Sessions(Protocol):
-    """Opens sessions, hands them messages, and follows what they do."""
+    """Opens sessions, sends them messages, and follows their turns."""
 
     async def open_session(
         self,
@@ -67,7 +67,7 @@ class Sessions(Protocol):
 
 
 class SwitchModel(Protocol):
-    """Lets another model answer a session from the next request on."""
+    """Switches a session's model from its next request on."""
 
     async def __call__(
         self, session: Session, model: str, effort: str, by: str, anyway: bool
@@ -76,4 +76,4 @@ class SwitchModel(Protocol):
 
 RaiseSignal = Callable[[Signal], Awaitable[IngestResult]]
 OutcomeOf = Callable[[Session], Awaitable[tuple[Outcome, str]]]
-"""How the work of a session has gone so far, and why."""
+"""How a session has gone so far, and why."""

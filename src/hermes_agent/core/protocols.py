@@ -1,4 +1,4 @@
-"""The seams between the folders: what the agent is handed. Implementations know only `core`."""
+"""Models and terminals as the agent uses them. Implementations depend only on `core`."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -9,7 +9,7 @@ from hermes_agent.core.messages import Chunk, ModelFacts, Request
 
 
 class Model(Protocol):
-    """One model of one service, ready to answer."""
+    """One model of one provider, ready to answer."""
 
     @property
     def name(self) -> str: ...
@@ -19,32 +19,32 @@ class Model(Protocol):
 
     @property
     def ways(self) -> Mapping[str, ModelFacts]:
-        """Every model that may come to answer, this one among them."""
+        """Every model that may answer, including this one."""
         ...
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Pieces as they arrive and one `Reply` last. Raises `ModelError`, nothing else, when the
-        call fails for good; retries are part of the stream."""
+        """Pieces as they arrive, then one `Reply`. Raises only `ModelError`, when the call finally
+        fails; retries are part of the stream."""
         ...
 
     async def close(self) -> None: ...
 
 
 class ShellCommand(Struct, frozen=True):
-    """One shell command. A terminal runs an id at most once, however often it is handed in.
-    Without a `timeout` a foreground command has the terminal's own; background ones have none."""
+    """A shell command. A terminal runs an id at most once, however often it is submitted. Without a
+    `timeout`, a foreground command gets the terminal's default and a background one has none."""
 
     id: str
     text: str
     timeout: float | None = None
     background: bool = False
     secrets: dict[str, str] = {}
-    """Variables that this command alone sees; they stay in no file and no later command."""
+    """Variables for this command only; never left in a file or a later command."""
 
 
 class CommandState(Struct, frozen=True):
-    """A command as it stands. The output is cut in the middle beyond the terminal's limit;
-    `stdout_size` and `stderr_size` are the true sizes and `spool` is where it lies whole."""
+    """The current state of a command. Output beyond the terminal's limit is cut in the middle;
+    `stdout_size` and `stderr_size` are the full sizes, and `spool` has the whole output."""
 
     id: str
     text: str
@@ -61,7 +61,7 @@ class CommandState(Struct, frozen=True):
 
 class FileFacts(Struct, frozen=True):
     path: str
-    """Absolute, as the terminal's machine names it."""
+    """Absolute, on the terminal's machine."""
     size: int
     kind: Literal["file", "folder", "other"]
     modified: float = 0.0
@@ -74,7 +74,7 @@ class SearchMatch(Struct, frozen=True):
 
 
 class Terminal(Protocol):
-    """A place where commands run and files lie. Relative paths start at `workspace`."""
+    """Runs commands and accesses files somewhere. Relative paths start at `workspace`."""
 
     @property
     def workspace(self) -> str: ...
@@ -82,23 +82,23 @@ class Terminal(Protocol):
     async def run(
         self, command: ShellCommand, output: Callable[[str], None] | None = None
     ) -> CommandState:
-        """Run it in the persistent shell and wait: until it ends, or, in the background, until it
-        has started. Cancelling the wait stops the command."""
+        """Run it in the persistent shell and wait until it ends or, in the background, has started.
+        Cancelling the wait stops the command."""
         ...
 
     async def recover(self, command: ShellCommand) -> CommandState | Literal["not-run"] | None:
-        """After a restart: wait for the command under its keeper and give its state, say that it
-        never started, or None when nobody can know."""
+        """After a restart: wait for a command that the shell daemon still runs and return its
+        state; `not-run` if it never started; None if nobody can know."""
         ...
 
     async def follow(
         self, id: str, *, wait: float = 0.0, output: Callable[[str], None] | None = None
     ) -> CommandState:
-        """A command as it stands, after waiting up to `wait` seconds for it to end."""
+        """The state of a command, after waiting up to `wait` seconds for it to end."""
         ...
 
     async def commands(self) -> Sequence[CommandState]:
-        """The background commands of this terminal, newest first, without their output."""
+        """This terminal's background commands, newest first, without output."""
         ...
 
     async def stop(self, id: str) -> CommandState: ...
@@ -108,50 +108,50 @@ class Terminal(Protocol):
         ...
 
     async def forget(self, id: str) -> None:
-        """Remove what is kept of a command that has ended; whoever asks has its result."""
+        """Remove what is stored of an ended command whose result has been read."""
         ...
 
     async def read(self, path: str) -> bytes: ...
 
     async def write(self, path: str, data: bytes) -> None:
-        """Replace the file whole or not at all; folders on the way are made."""
+        """Replace the file atomically; creates missing folders."""
         ...
 
     async def stat(self, path: str) -> FileFacts | None: ...
 
     async def resolve(self, path: str) -> str:
-        """The absolute path with `..`, `~` and links followed, whether it exists or not."""
+        """The absolute path with `..`, `~` and links resolved, whether it exists or not."""
         ...
 
     async def where(self) -> str:
-        """The folder where the shell stands now: what a relative path in a command starts at."""
+        """The shell's current directory."""
         ...
 
     async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
-        """Where each absolute path or glob leads: globs matched as bash does, links followed. A
-        path that is not there leads to itself, with the links of what is there followed; so does a
-        glob that fits nothing. One that fits more than a thousand leads nowhere."""
+        """Resolve absolute paths and globs: globs expanded as bash does, links followed. A missing
+        path, or a glob without matches, resolves to itself with the links of its existing part
+        followed. A glob with more than a thousand matches resolves to nothing."""
         ...
 
     async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
-        """Files below `path` whose name or relative path fits the glob, newest first."""
+        """Files below `path` whose name or relative path matches the glob, newest first."""
         ...
 
     async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
-        """Lines that fit a regular expression in the files below `path` that fit a glob."""
+        """Lines that match a regular expression, in files below `path` that match a glob."""
         ...
 
     async def close(self) -> None:
-        """Let go. Running commands go on under the keeper; an idle shell is ended, and a place
-        that can hibernate does."""
+        """Disconnect. Running commands continue under the shell daemon; an idle shell is ended, and
+        a machine that can hibernate does."""
         ...
 
     def leave(self) -> None:
-        """This process goes: what runs is left to its keeper, whoever is cancelled from now on."""
+        """This process is exiting: from now on, cancelling a wait leaves its command running."""
         ...
 
     async def destroy(self) -> None:
-        """Kill all that was started here and remove what was made for the session."""
+        """Kill everything that was started here and remove what was created for the session."""
         ...
 
 

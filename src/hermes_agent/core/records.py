@@ -1,4 +1,4 @@
-"""Rows of the store, as values."""
+"""What the journal stores and returns: sessions, turns, questions, judgements, costs."""
 
 from typing import Literal
 
@@ -11,13 +11,13 @@ from hermes_agent.core.skills import ActivatedSkill, RecallResult, SkillLimits
 
 
 class ChildLimits(Struct, frozen=True, omit_defaults=True):
-    """What a child may use of its parent's budget, and what bounds it."""
+    """A subagent's share of its parent's budget, and the skill limits it inherits."""
 
     tokens: int | None = None
     dollars: float | None = None
     steps: int | None = None
     bounds: tuple[SkillLimits, ...] = ()
-    """Of the skills that were active when it was begun."""
+    """Limits of the skills that were active when it started."""
 
 
 NO_SHARE = ChildLimits()
@@ -34,13 +34,13 @@ class NewSession(Struct, frozen=True):
     key: str = ""
     """Whose conversation it is, for instance `library:research_agent`."""
     once: bool = False
-    """There is one session of this key: opening it again finds it."""
+    """The key is unique: opening it again returns the same session."""
     terminals: tuple[str, ...] = ("local",)
-    """Where its commands run, by name; the first unless a call names another."""
+    """Names of its terminals; commands run on the first unless a call names another."""
     effort: str = ""
-    """How hard the model is to think; empty leaves it to the settings."""
+    """The reasoning effort; empty leaves it to the settings."""
     parent: str = ""
-    """The session that it works for."""
+    """The session it works for, if it is a subagent."""
     share: ChildLimits = ChildLimits()
 
 
@@ -59,38 +59,38 @@ class Session(Struct, frozen=True):
     created: float
     updated: float
     state: Literal["idle", "running", "waiting", "parked"]
-    """What its turn is doing: nothing, working, waiting for an answer, or parked."""
+    """What its turn is doing: nothing, running, waiting for an answer, or parked."""
     messages: int
     turns: int
     usage: Usage
     cost: float | None
-    """Dollars so far; None where any part of it is unknown and nothing is known."""
+    """Dollars so far; None if no price is known."""
     terminals: tuple[str, ...] = ("local",)
     effort: str = ""
     parent: str = ""
-    """The session that it works for; empty for one of somebody outside."""
+    """The session it works for; empty unless it is a subagent."""
     depth: int = 0
-    """How many parents it has."""
+    """How many ancestors it has."""
     share: ChildLimits = ChildLimits()
 
 
 class SessionMessage(Struct, frozen=True):
-    """A message as it arrives. `key` is the sender's id for it: the same key is stored once."""
+    """An incoming message. `key` is the sender's id for it; the same key is stored once."""
 
     key: str
     text: str
     source: str = "cli"
     interactive: bool = False
-    """Somebody is there to answer questions."""
+    """Somebody can answer questions."""
     files: tuple[Media, ...] = ()
     recalled: RecallResult = RecallResult()
     skills: tuple[ActivatedSkill, ...] = ()
     waits: bool = False
-    """It waits for the end of a turn that is under way, rather than join it at its next step."""
+    """Waits for the current turn to end instead of joining it at its next step."""
 
 
 class Turn(Struct, frozen=True):
-    """A turn and the right to write to it."""
+    """A turn, with the fence that lets its holder write to it."""
 
     id: int
     session: str
@@ -99,7 +99,7 @@ class Turn(Struct, frozen=True):
 
 
 class Parked(Struct, frozen=True):
-    """An effect whose outcome nobody knows."""
+    """An effect whose outcome is unknown."""
 
     effect: str
     session: str
@@ -120,13 +120,13 @@ class Question(Struct, frozen=True):
     expires: float
     consent: ApprovalRequirement = ApprovalRequirement()
     agreed: tuple[str, ...] = ()
-    """Who has agreed so far, where several must."""
+    """Who has agreed so far, if several must."""
     grants: tuple[str, ...] = ()
     proposal: str = ""
 
 
 class Judgement(Struct, frozen=True):
-    """A call that the gate has judged, with what is needed to judge it again."""
+    """A judged call, with what is needed to judge it again."""
 
     session: str
     policy: str
@@ -149,12 +149,12 @@ class AuditEntry(Struct, frozen=True):
 class AuditReport(Struct, frozen=True):
     entries: int
     head: str
-    """The number and hash of the last entry, as `N:HASH`; keep it elsewhere to notice a cut."""
+    """The last entry as `NUMBER:HASH`; keep it elsewhere to detect truncation."""
     troubles: tuple[str, ...] = ()
 
 
 ModelRole = Literal["main", "cheap", "compaction", "review", "titles", "vision", "judge", "test"]
-"""What a model is asked for; each has a list of models of its own."""
+"""What a model is used for; each role has its own list of models."""
 
 CostKey = Literal["day", "session", "job", "model", "service", "use"]
 
@@ -168,9 +168,9 @@ class Cost(Struct, frozen=True):
     cost: float
     """Dollars, as far as prices are known."""
     unpriced: int = 0
-    """Calls whose price is not known."""
+    """Calls with an unknown price."""
     title: str = ""
-    """A session's."""
+    """The session's title, if the name is a session."""
 
 
 class SearchFilter(Struct, frozen=True):
@@ -183,7 +183,7 @@ class SearchFilter(Struct, frozen=True):
     until: float | None = None
     limit: int = 20
     around: int = 0
-    """How many neighbouring messages to give on each side."""
+    """How many messages to include before and after each hit."""
 
 
 class FoundMessage(Struct, frozen=True):
@@ -193,7 +193,7 @@ class FoundMessage(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """One message that fits a search. `snippet` marks the words as «word»."""
+    """A search hit. `snippet` marks the matched words as «word»."""
 
     session: str
     title: str

@@ -1,4 +1,4 @@
-"""Skills as values: what a procedure that was written down declares, and what of it is in force."""
+"""Skills as values: what a skill declares, and what is active in a turn."""
 
 from typing import Literal, TypeVar
 
@@ -6,20 +6,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 SkillState = Literal["given", "candidate", "proven", "demoted", "retired", "quarantined"]
-"""`given` by a person or shipped: used until it is measured to do harm. `candidate`: learned, and a
-hypothesis. `proven`: measured to help. `demoted`: measured to help no more; no longer offered.
-`retired`: put away by a person or as a duplicate. `quarantined`: its text looks dangerous."""
+"""`given`: by a person or shipped; used until it is measured to do harm. `candidate`: learned, still
+a hypothesis. `proven`: measured to help. `demoted`: measured not to help any more; not offered.
+`retired`: by a person or as a duplicate. `quarantined`: its text looks dangerous."""
 
 OFFERED: frozenset[SkillState] = frozenset({"given", "candidate", "proven"})
 """States in which a skill is shown to the model."""
 
 
 class SkillLimits(Struct, frozen=True, omit_defaults=True):
-    """What may be done while a skill is active. What it does not declare is not bounded by it."""
+    """What a session may do while a skill is active. What is not declared is not limited."""
 
     skill: str
     tools: tuple[str, ...] = ()
-    """Names of tools, as globs; `terminal(git:*)` allows only commands of this program."""
+    """Tool names, as globs; `terminal(git:*)` allows only commands of this program."""
     paths: tuple[str, ...] = ()
     """Globs of absolute paths, or of paths below the workspace."""
     hosts: tuple[str, ...] = ()
@@ -27,18 +27,18 @@ class SkillLimits(Struct, frozen=True, omit_defaults=True):
 
 
 class Expectation(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a command must come to."""
+    """The expected result of a command."""
 
     exit: int | None = 0
-    """Its exit code; None where any will do."""
+    """Its exit code; None allows any."""
     output: str = ""
-    """A regular expression that its output must hold."""
+    """A regular expression that its output must match."""
     no_output: str = ""
-    """One that it must not hold."""
+    """One that its output must not match."""
 
 
 class Check(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A command and what it must come to."""
+    """A command and its expected result."""
 
     run: str
     expect: Expectation = Expectation()
@@ -62,15 +62,14 @@ class Runbook(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
     steps: tuple[RunStep, ...]
     when: tuple[Check, ...] = ()
-    """It is for this case only if all of these hold."""
+    """The runbook applies only if all of these hold."""
     verify: tuple[Check, ...] = ()
-    """Must hold at the end, and not at the beginning: then there is nothing to do."""
+    """Must hold at the end. If they hold at the beginning, there is nothing to do."""
     define: str = ""
-    """Shell functions that stand before every command, where they are told apart: commands that are
-    run have them."""
+    """Shell functions to put before every command."""
 
     def with_define(self) -> "Runbook":
-        """Each command as it is run."""
+        """The runbook with the functions put before each command."""
 
         def whole(one: _Command) -> _Command:
             return replace(one, run=self.define + one.run)
@@ -90,23 +89,23 @@ class ActivatedSkill(Struct, frozen=True, omit_defaults=True):
 
     skill: str
     digest: str
-    """Of the version that was opened."""
+    """Of the opened version."""
     bounds: SkillLimits | None = None
     arguments: str = ""
     runbook: Runbook | None = None
-    """To be worked through without a model, where that was asked for."""
+    """To run without a model, if that was requested."""
     text: str = ""
-    """What the model reads of it, where a message opened it."""
+    """What the model reads, if a message opened it."""
 
 
 class RecallResult(Struct, frozen=True, omit_defaults=True):
-    """What was found to fit a message when it came in, and is shown to the model with it."""
+    """What recall found for a message; shown to the model with it."""
 
     text: str = ""
     """As the model reads it."""
     skills: tuple[str, ...] = ()
-    """Skills that it offers."""
+    """Offered skills."""
     held_back: tuple[str, ...] = ()
-    """Candidates that fit and were not offered, to see how it goes without them."""
+    """Matching candidates that were not offered, to measure how it goes without them."""
     sessions: tuple[str, ...] = ()
     notes: tuple[int, ...] = ()

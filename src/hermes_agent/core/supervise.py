@@ -13,8 +13,7 @@ log = logging.getLogger("hermes.runtime")
 async def supervise(
     name: str, run: Callable[[], Awaitable[None]], pause: Callable[[], Awaitable[None]]
 ) -> None:
-    """Run something again and again, whatever goes wrong. The same expected trouble is logged
-    once."""
+    """Run something in a loop, whatever goes wrong. A repeated expected error is logged once."""
     logged = ""
     while True:
         try:
@@ -22,15 +21,15 @@ async def supervise(
             logged = ""
         except HermesError as error:
             if error.message != logged:
-                log.warning("%s failed and is tried again: %s", name, error.message)
+                log.warning("%s failed, retrying: %s", name, error.message)
             logged = error.message
         except Exception:
-            log.exception("%s broke and is started again", name)
+            log.exception("%s crashed, restarting", name)
         await pause()
 
 
 def every(seconds: float) -> Callable[[], Awaitable[None]]:
-    """A pause of so many seconds."""
+    """A fixed pause."""
 
     async def pause() -> None:
         await asyncio.sleep(seconds)
@@ -39,13 +38,13 @@ def every(seconds: float) -> Callable[[], Awaitable[None]]:
 
 
 def backoff(failures: int, first: float, most: float, random: Callable[[], float]) -> float:
-    """Seconds to wait after so many failures in a row, with jitter."""
+    """Seconds to wait after this many consecutive failures, with jitter."""
     wait: float = min(first * 2.0 ** min(failures - 1, 30), most)
     return wait * (0.8 + 0.4 * random())
 
 
 class BackoffPause:
-    """Pauses longer after each failure; what ran for longer than the longest pause starts anew."""
+    """Pauses longer after each failure. A run longer than the longest pause resets it."""
 
     def __init__(
         self,
@@ -69,13 +68,13 @@ class BackoffPause:
 
 
 def is_ending() -> bool:
-    """Whether the current task is being cancelled, and not only something that it waits for."""
+    """Whether the current task itself is being cancelled, not just something it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def first_of(*things: Awaitable[object]) -> None:
-    """Return when one of them is done; cancel the others."""
+    """Return when the first is done, and cancel the others."""
     tasks = {asyncio.ensure_future(thing) for thing in things}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

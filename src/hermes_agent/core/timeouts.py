@@ -1,17 +1,16 @@
-"""A limit in which only the time counts that this process is awake: while it stands still, nobody
-who works for it is heard, and it would tell of a slowness that was its own."""
+"""A timeout that ignores time this process was suspended, as when a laptop sleeps."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 PARTS = 20
-"""The time is divided into so many; however long one of them took, it counts as one."""
+"""The time is divided into this many slices; however long one takes, it counts as one."""
 
 
 @asynccontextmanager
 async def awake(seconds: float) -> AsyncIterator[None]:
-    """As `asyncio.timeout`: `TimeoutError` where what is inside takes longer."""
+    """Like `asyncio.timeout`: raises `TimeoutError` when the time is up."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         timer: asyncio.TimerHandle

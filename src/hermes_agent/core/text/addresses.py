@@ -1,5 +1,5 @@
-"""What kind of host a text names, however it is written: `0x7f.1`, `[::ffff:10.0.0.1]`,
-`169。254。169。254` and `public@10.0.0.1` are what they lead to."""
+"""Classifies hosts, however they are written: `0x7f.1`, `[::ffff:10.0.0.1]`,
+`169。254。169。254` and `public@10.0.0.1` are classified by where they lead."""
 
 import re
 import socket
