@@ -1,4 +1,4 @@
-"""Every setting, with its default and a sentence. `config.yaml` in the home has this shape."""
+"""All settings with their defaults. `config.yaml` in the home has this shape."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,14 +25,14 @@ class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
     parallel_calls: Count = 8
     """Tool calls of one reply that run at the same time."""
     result_chars: Count = 16_000
-    """The most of one tool result the model is shown; the rest is kept on disk."""
+    """Characters of one tool result that the model sees; the rest is stored on disk."""
 
 
 class BudgetSettings(Struct, frozen=True, forbid_unknown_fields=True):
     turn_tokens: Count | None = None
-    """Tokens (in and out) one turn may use."""
+    """Input and output tokens that one turn may use."""
     turn_seconds: Seconds | None = None
-    """Seconds one turn may take, waiting for people not counted."""
+    """Seconds that one turn may take, not counting the time spent waiting for people."""
     turn_dollars: Dollars | None = None
     """Dollars one turn may cost."""
     session_tokens: Count | None = None
@@ -45,7 +45,7 @@ class BudgetSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ApprovalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: Seconds = 600.0
-    """How long a question to the user stays open; then it counts as refused."""
+    """How long a question stays open before it counts as refused."""
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,9 +54,9 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
     output: Dollars
     """Dollars per million output tokens."""
     cached: Dollars | None = None
-    """Dollars per million input tokens read from the provider's cache; `input` when absent."""
+    """Dollars per million input tokens read from the provider's cache; defaults to `input`."""
     written: Dollars | None = None
-    """Dollars per million input tokens put into the provider's cache; `input` when absent."""
+    """Dollars per million input tokens written to the provider's cache; defaults to `input`."""
 
 
 Names = tuple[str, ...]
@@ -66,157 +66,155 @@ class UseSettings(Struct, frozen=True, forbid_unknown_fields=True):
     cheap: Names = ()
     """Models for routine work, in order; empty means the main ones."""
     compaction: Names = ()
-    """Models that summarise long conversations; empty means the session's own, whose cache is
+    """Models that summarise long conversations; empty means the session's own model, whose cache is
     warm."""
     review: Names = ()
-    """Models that look back on what was done; empty means the cheap ones."""
+    """Models that review finished work; empty means the cheap ones."""
     titles: Names = ()
-    """Models that give sessions a title; empty means that the first line is the title."""
+    """Models that give sessions a title; empty uses the first line of the first message."""
     vision: Names = ()
-    """Models that describe images to a model that cannot see; empty means that it is told that
-    it cannot see them."""
+    """Models that describe images to a model that cannot see them; empty only tells the model that
+    there was an image."""
     judge: Names = ()
     """Models that judge results; empty means the main ones."""
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     fallbacks: Names = ()
-    """Models that take over, in order, when the one that was asked fails, as `service/name`."""
+    """Models that take over, in order, when the requested one fails, as `service/name`."""
     uses: UseSettings = UseSettings()
-    """Other models for other work."""
+    """Models for other purposes than the conversation."""
     reasoning_effort: Effort | None = None
-    """How hard models think: low, medium, high, xhigh or max; the model's own way when absent."""
+    """Reasoning effort: low, medium, high, xhigh or max; defaults to the model's own."""
     keys: dict[str, Names] = {}
-    """Where a service's keys come from, by service, in order: `env:NAME`, `keyring:NAME`,
-    `command:…` or `login`; several are a pool."""
+    """Where each service's keys come from, in order: `env:NAME`, `keyring:NAME`, `command:…` or
+    `login`. Several keys form a pool."""
     services: dict[str, ServiceSettings] = {}
-    """More services, or other facts of those that are known, by name."""
+    """Additional services by name, or changes to built-in ones."""
     silence_seconds: Seconds = 120.0
-    """Give a model call up when the service sends nothing for this long."""
+    """Abort a model call when the service sends nothing for this long."""
     patience_seconds: Seconds = 600.0
-    """Give a model call up when nothing of the answer arrives for this long, though the service
-    keeps the line open, as it may while a model thinks."""
+    """Abort a model call when no part of the answer arrives for this long, even though the service
+    keeps the connection alive, as it may while a model thinks."""
     retries: Annotated[int, Meta(ge=0)] = 4
-    """Tries after the first when a model call fails in a way that may pass and there is no other
-    model to go to."""
+    """How often to retry a model call after a transient failure, if there is no other model."""
     retry_seconds: Annotated[float, Meta(ge=0)] = 1.0
-    """The first pause between tries; it doubles, with jitter, unless the service names one."""
+    """The first pause between attempts; it doubles, with jitter, unless the service names one."""
     retry_most_seconds: Annotated[float, Meta(ge=0)] = 60.0
-    """The longest pause between tries; a service that asks for more is given up."""
+    """The longest pause between attempts; if a service asks for more, the call fails."""
     circuit_failures: Count = 3
-    """Failures in a row after which a model is left alone for a while."""
+    """Consecutive failures after which a model is skipped for a while."""
     circuit_seconds: Seconds = 30.0
-    """How long it is left alone at first; the time doubles, up to ten minutes, as long as it
-    fails."""
+    """How long it is skipped at first; doubles with each failure, up to ten minutes."""
     context_tokens: dict[str, Count] = {}
-    """Context window by model name, where the catalogue is wrong or does not know it."""
+    """Context window by model name, if the catalogue is wrong or does not list the model."""
     prices: dict[str, Price] = {}
-    """Prices by model name, where the catalogue is wrong or has none; without one the cost is
-    unknown and dollar budgets refuse to start."""
+    """Prices by model name, if the catalogue is wrong or has none. Without a price the cost is
+    unknown, and a turn with a dollar budget refuses to start."""
 
 
 class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     default: str = "local"
     """The terminal of new sessions, one of `terminals`; `HERMES_TERMINAL` overrides it."""
     timeout_seconds: Seconds = 120.0
-    """How long a foreground command may run when the model names no limit."""
+    """How long a foreground command may run if the model sets no limit."""
     output_chars: Count = 30_000
-    """The most of a command's output that is read back; it lies whole in the home."""
+    """Characters of a command's output that are read back; the whole output stays in the home."""
     output_mb: Count = 256
-    """Output of one command in megabytes; one that writes more is stopped."""
+    """Megabytes that one command may print before it is stopped."""
     idle_seconds: Seconds = 900.0
-    """End a shell that has had nothing to do for this long; its state is kept and restored."""
+    """End a shell that has been idle for this long; its state is saved and restored."""
     keep_environment: tuple[str, ...] = ()
-    """Names of environment variables handed to commands beside the plain ones (PATH, HOME, …)."""
+    """Environment variables passed to commands besides the basic ones (PATH, HOME, …)."""
 
 
 class ToolSettings(Struct, frozen=True, forbid_unknown_fields=True):
     use: Names = ()
     """Tools and toolsets of new sessions; empty means all. `hermes tools list` shows them."""
     crashes: Count = 3
-    """Failures in a row after which a tool that the agent wrote is rolled back."""
+    """Consecutive failures after which a tool that the agent wrote is rolled back."""
 
 
 class WebSettings(Struct, frozen=True, forbid_unknown_fields=True):
     search: Names = ()
-    """Search services in the order they are asked; empty means those that have a key, then
-    `searxng` where it is set, then duckduckgo and wikipedia, which need none."""
+    """Search services in order of preference; empty means those that have a key, then `searxng` if
+    set, then duckduckgo and wikipedia, which need no key."""
     searxng: str = ""
-    """The address of a SearXNG to search with."""
+    """The address of a SearXNG instance."""
     timeout_seconds: Seconds = 30.0
-    """Give a page up that takes longer."""
+    """How long to wait for a page."""
     fetch_mb: Count = 20
-    """The most of a page or document that is read, in megabytes."""
+    """Megabytes of a page or document to read at most."""
 
 
 class BrowserSettings(Struct, frozen=True, forbid_unknown_fields=True):
     program: str = ""
-    """The browser to start: a Chromium; else the first one that is found."""
+    """The Chromium to start; empty means the first one found."""
     address: str = ""
-    """A browser that runs elsewhere, by its DevTools address (ws:// or http://), instead."""
+    """The DevTools address (ws:// or http://) of a running browser to use instead."""
     timeout_seconds: Seconds = 30.0
-    """Give an action up that takes longer."""
+    """How long to wait for an action."""
 
 
 class CodeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Seconds = 300.0
-    """How long a program of `execute_code` may run."""
+    """How long a program run by `execute_code` may take."""
     memory_mb: Annotated[int, Meta(ge=64)] = 512
-    """Memory that it may use."""
+    """Megabytes of memory it may use."""
     processes: Annotated[int, Meta(ge=8)] = 64
-    """Processes and threads that it may have."""
+    """Processes and threads it may have."""
     calls: Count = 100
-    """Tools that it may call."""
+    """Tool calls it may make."""
 
 
 class DelegationSettings(Struct, frozen=True, forbid_unknown_fields=True):
     depth: Annotated[int, Meta(ge=0, le=2)] = 2
-    """How deep children may have children; 0 means that nothing is delegated."""
+    """How deeply subagents may be nested; 0 turns delegation off."""
     tasks: Count = 8
-    """Children of one call."""
+    """Subagents per call."""
     steps: Count = 30
-    """Model replies of a child before it must stop."""
+    """Model replies before a subagent must stop."""
 
 
 class McpServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     command: Names = ()
     """The program of a local server, with its arguments."""
     url: str = ""
-    """The address of a remote one (streamable HTTP), instead of a command."""
+    """The address of a remote server (streamable HTTP), instead of a command."""
     environment: dict[str, str] = {}
-    """Variables for the program; `secret:NAME` is the value of a secret."""
+    """Environment variables for the program; `secret:NAME` is replaced by a secret."""
     headers: dict[str, str] = {}
-    """HTTP headers for a remote one; `secret:NAME` anywhere in a value is that of a secret."""
+    """HTTP headers for a remote server; `secret:NAME` anywhere in a value is replaced by a
+    secret."""
     oauth: bool = False
-    """Whether one logs in to it by OAuth: `hermes mcp login NAME`."""
+    """Whether the server needs an OAuth login: `hermes mcp login NAME`."""
     include: Names = ()
-    """Globs for the tools that may be used; empty means all."""
+    """Globs of the tools to offer; empty means all."""
     exclude: Names = ()
-    """Globs for tools that may not."""
+    """Globs of the tools to leave out."""
     workspace: bool = False
-    """Whether a local server that asks for roots is told the workspace of the session; some then
-    work there instead of in the folders that they were started with."""
+    """Whether to tell a local server that asks for roots the session's workspace; some then work
+    there instead of in the folders they were started with."""
     timeout_seconds: Seconds = 60.0
-    """Give a call up when nothing is heard of it for so long."""
+    """How long a call may stay silent."""
     enabled: bool = True
-    """False leaves the server alone."""
+    """False turns the server off."""
 
 
 class MemorySettings(Struct, frozen=True, forbid_unknown_fields=True):
     memory_chars: Count = 2_200
-    """The most of MEMORY.md, which every new session is shown; what does not fit stays in the
+    """Characters of MEMORY.md, which every new session is shown. What does not fit stays in the
     store and can be recalled."""
     user_chars: Count = 1_375
-    """The most of USER.md."""
+    """Characters of USER.md."""
     provider: Literal["", "mem0", "honcho"] = ""
-    """A service that remembers beside the built-in memory: `mem0` or `honcho`."""
+    """A memory service to use besides the built-in memory: `mem0` or `honcho`."""
     address: str = ""
-    """Where that service is, when it is not the public one."""
+    """The address of that service, if it is not the public one."""
     workspace: str = "hermes"
-    """Whose memories they are, as the service names it: the user at Mem0, the workspace at
-    Honcho."""
+    """Whose memories they are: the user at Mem0, the workspace at Honcho."""
     timeout_seconds: Seconds = 5.0
-    """Do without what the service remembers when it takes longer."""
+    """How long to wait for the service before continuing without it."""
 
 
 Consent = Literal["automatic", "ask", "off"]
@@ -224,98 +222,99 @@ Consent = Literal["automatic", "ask", "off"]
 
 class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
     notes: Consent = "automatic"
-    """What becomes of notes that a review proposes: `automatic`, `ask` (`hermes proposals`) or
-    `off`."""
+    """What to do with notes that a review proposes: `automatic` saves them, `ask` puts them into
+    `hermes proposals`, `off` drops them."""
     skills: Consent = "automatic"
-    """What becomes of skills that a review proposes. One that is kept is a candidate until it is
+    """What to do with skills that a review proposes. A saved skill is a candidate until it is
     proven."""
     calls: Count = 8
-    """Tool calls that make a turn worth looking back on."""
+    """Review a turn that made at least this many tool calls."""
     every: Count = 15
-    """Look back over all that was done each time so many turns have ended."""
+    """Review all recent work every so many turns."""
     summary_turns: Count = 10
-    """Summarise a session each time so many turns have ended."""
+    """Summarise a session every so many turns."""
     summary_idle_seconds: Seconds = 900.0
-    """Summarise a session that has rested for so long."""
+    """Summarise a session that has been idle for this long."""
     day_tokens: Count = 500_000
-    """Tokens that learning may use in one day (UTC): reviews, summaries and proofs."""
+    """Tokens that learning (reviews, summaries and evaluations) may use per day (UTC)."""
     day_dollars: Dollars = 1.0
-    """Dollars that learning may cost in one day (UTC), as far as prices are known."""
+    """Dollars that learning may cost per day (UTC), as far as prices are known."""
     cases: Annotated[int, Meta(ge=6, le=40)] = 8
-    """Cases that a candidate is tried on."""
+    """Test cases per candidate."""
     rounds: Count = 2
-    """How often each case is played with the skill and without."""
+    """How often each case is played with the skill and without it."""
     recall: bool = True
-    """Whether what fits a message, skills and past sessions, is offered with it."""
+    """Whether to offer matching skills and past sessions with each message."""
     semantic: bool = False
-    """Whether meaning counts beside words: `pip install 'hermes-agent[semantic]'`."""
+    """Whether recall also matches by meaning: `pip install 'hermes-agent[semantic]'`."""
 
 
 class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     window: Seconds = 300.0
-    """Signals of services that need each other are one incident when they come within this time."""
+    """Signals from dependent services within this time belong to one incident."""
     parallel: Count = 3
-    """Incidents that are worked on at the same time."""
+    """Incidents handled at the same time."""
     policy: str = ""
-    """The policy profile for incidents whose signal names none; empty: that of new sessions."""
+    """The policy profile for incidents whose signal names none; empty means that of new
+    sessions."""
     webhook: str = ""
-    """An address that the team's notices are posted to, as JSON; each carries an
-    `Idempotency-Key`."""
+    """A URL that incident notices are posted to, as JSON with an `Idempotency-Key`."""
     notify: Names = ()
-    """Where the team hears of incidents by the gateway, as `telegram:CHAT`, `matrix` or `all`."""
+    """Chats that get incident notices, as `telegram:CHAT`, `matrix` or `all`."""
     listen: str = ""
-    """Where alerts of Alertmanager, Grafana and PagerDuty are taken, as `127.0.0.1:9911`; empty
-    means nowhere but the runtime's own socket."""
+    """The address that accepts alerts from Alertmanager, Grafana and PagerDuty, as
+    `127.0.0.1:9911`; empty means only the runtime's own socket."""
     token: str = ""
-    """The name of the secret that whoever raises a signal there must know."""
+    """The name of the secret that senders of alerts must present."""
 
 
 class JobSettings(Struct, frozen=True, forbid_unknown_fields=True):
     zone: str = ""
-    """The time zone of schedules that name none, as `Europe/Berlin`; empty: that of the machine."""
+    """The time zone of schedules that name none, as `Europe/Berlin`; empty means the machine's."""
     parallel: Count = 4
-    """Runs of jobs that are worked on at the same time; others wait."""
+    """Job runs at the same time; others wait."""
     keep: Count = 500
-    """Runs of each job that are kept."""
+    """Runs of each job to keep."""
     alert: Names = ()
-    """Where late, missed and failing jobs are told that name no place of their own, as
-    `telegram:CHAT` or `all`; beside `hermes status`."""
+    """Where to report late, missed and failed runs of jobs that name no place themselves, as
+    `telegram:CHAT` or `all`. `hermes status` always shows them."""
 
 
 class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = ""
-    """Where the HTTP API and channels that are called listen, as `127.0.0.1:9912`; empty means
-    nowhere but the runtime's own socket."""
+    """The address of the HTTP API and of channels that receive webhooks, as `127.0.0.1:9912`; empty
+    means only the runtime's own socket."""
     token: str = ""
-    """The name of the secret that clients of the HTTP API there must know."""
+    """The name of the secret that clients of the HTTP API must present."""
     api_policy: str = ""
-    """The policy profile of what clients of the HTTP API ask; empty: that of new sessions."""
+    """The policy profile of sessions opened by the HTTP API; empty means that of new sessions."""
     api_consent: bool = False
-    """Whether clients of the HTTP API may consent to what their own runs want to do, once or for
-    the session. Otherwise they may only refuse, and somebody else consents: `hermes approvals`."""
+    """Whether clients of the HTTP API may approve what their own runs want to do, once or for the
+    session. Otherwise they may only refuse, and somebody else approves: `hermes approvals`."""
     probe_seconds: Seconds = 60.0
-    """How often each channel proves that it hears."""
+    """How often to check that each channel still receives messages."""
     restarts: Count = 1
-    """Restarts of a channel that does not, before it is announced on another."""
+    """Restarts of a channel that fails this check before it is announced on another channel."""
     announce: Names = ()
-    """Where it is told that a channel is deaf, in this order; empty: every other channel's home."""
+    """Where to announce that a channel is deaf, in order; empty means every other channel's home
+    chat."""
     busy: Literal["queue", "interrupt", "steer"] = "queue"
-    """What a message does that comes while the agent works: it waits for the turn's end, stops the
-    turn, or joins it at its next step."""
+    """What a message does while the agent is working: `queue` waits for the end of the turn,
+    `interrupt` stops the turn, `steer` joins it at its next step."""
     stream: bool = True
-    """Show answers while they are written, where messages can be edited."""
+    """Show answers while they are being written, on channels that can edit messages."""
     workspace: str = ""
-    """The folder where sessions of chats work; empty: one in the home for each chat."""
+    """The folder in which sessions of chats work; empty means one folder per chat in the home."""
     keep_days: Count = 30
-    """How long what was dealt with and sent is kept in the ledgers."""
+    """How long to keep messages that were handled or sent."""
     voice: str = ""
-    """Who hears voice memos: `local/tiny` on this machine, or a model of a service with OpenAI's
-    format, as `openai/whisper-1`; empty hands them to the agent as files."""
+    """What transcribes voice messages: `local/tiny` on this machine, or a model of a service with
+    OpenAI's API, as `openai/whisper-1`; empty passes them to the agent as files."""
 
 
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
-    """Go to sleep when nothing has needed the runtime for this long; 0 means never."""
+    """Stop the runtime after it has been idle for this long; 0 means never."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much goes to `logs/runtime.log`."""
 
@@ -326,9 +325,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     policy: str = "careful"
     """The policy profile for new sessions; `HERMES_POLICY` overrides it."""
     loop: LoopSettings = LoopSettings()
-    """How a turn goes."""
+    """The agent loop."""
     budgets: BudgetSettings = BudgetSettings()
-    """What may be spent before the agent pauses and asks."""
+    """What the agent may spend before it pauses and asks."""
     approvals: ApprovalSettings = ApprovalSettings()
     """Questions to the user."""
     models: ModelSettings = ModelSettings()
@@ -336,7 +335,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     terminal: TerminalSettings = TerminalSettings()
     """How commands run."""
     terminals: dict[str, PlaceSettings] = {}
-    """Where commands may run, by name. `local` and `sandbox` are always there."""
+    """Where commands may run, by name. `local` and `sandbox` always exist."""
     tools: ToolSettings = ToolSettings()
     """Which tools the agent has."""
     web: WebSettings = WebSettings()
@@ -344,19 +343,19 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     browser: BrowserSettings = BrowserSettings()
     """The browser that the agent drives."""
     code: CodeSettings = CodeSettings()
-    """Programs that the agent runs in a sandbox, and tools that it wrote itself."""
+    """Programs that the agent runs in a sandbox, including the tools it wrote."""
     delegation: DelegationSettings = DelegationSettings()
-    """Work that is handed to children."""
+    """Subagents."""
     mcp: dict[str, McpServerSettings] = {}
-    """Servers of the Model Context Protocol, by name."""
+    """MCP servers, by name."""
     memory: MemorySettings = MemorySettings()
-    """What it remembers of you and your systems."""
+    """What the agent remembers about you and your systems."""
     learning: LearningSettings = LearningSettings()
-    """Looking back on what was done, and what comes of it."""
+    """Reviewing work, and learning from it."""
     watch: WatchSettings = WatchSettings()
-    """Watching systems, and what happens when something looks wrong."""
+    """Monitoring and incidents."""
     jobs: JobSettings = JobSettings()
-    """What is done later, or again and again."""
+    """Scheduled jobs."""
     gateway: GatewaySettings = GatewaySettings()
     """How people reach the agent by chat and HTTP."""
     channels: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""A service that answers for models, as data: where it is, what it speaks, which key it wants."""
+"""Model services as data: address, wire format, and where the key comes from."""
 
 from typing import Literal
 
@@ -25,68 +25,68 @@ Quirk = Literal[
     "codex",                  # ChatGPT's Responses: instructions, an account, no limit of tokens
     "told_cost",              # says with each answer what it cost, and is believed
 ]  # fmt: skip
-"""Where a service differs from the format it speaks."""
+"""How a service deviates from its wire format."""
 
 
 class DeviceLogin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How to sign in with a code on another device (RFC 8628)."""
 
     device_url: str
-    """Where a code is asked for."""
+    """The URL that issues the code."""
     token_url: str
-    """Where the code becomes a token, and a token is renewed."""
+    """The URL that exchanges the code for a token and renews tokens."""
     client: str
-    """The client's id with the service."""
+    """The OAuth client id."""
     scope: str = ""
-    """What is asked for, separated by spaces."""
+    """The requested scopes, separated by spaces."""
     proof: bool = False
-    """Whether the service wants a proof key (PKCE)."""
+    """Whether the service requires PKCE."""
     refresh_header: str = ""
-    """The header that carries the token which renews, where it does not go into the form."""
+    """The header for the refresh token, if it does not go into the form."""
     flow: Literal["standard", "codex"] = "standard"
-    """`codex`: as OpenAI does it, which is not the RFC's way."""
+    """`codex`: OpenAI's variant, which differs from the RFC."""
 
 
 class ModelService(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     wire: WireName = "openai-chat"
-    """The format it speaks."""
+    """The wire format."""
     url: str = ""
-    """Where it is, up to what the format adds."""
+    """The base URL, without what the format appends."""
     url_variable: str = ""
-    """The environment variable that names another address."""
+    """The environment variable that overrides the URL."""
     key_variables: tuple[str, ...] = ()
-    """The environment variables that may hold its key, the first that is set counts."""
+    """Environment variables for the key; the first that is set is used."""
     needs_key: bool = True
-    """Whether it answers nobody without a key."""
+    """Whether it requires a key."""
     quirks: tuple[Quirk, ...] = ()
-    """Where it differs from the format."""
+    """Deviations from the wire format."""
     headers: dict[str, str] = {}
-    """Headers that every request carries."""
+    """Headers of every request."""
     query: dict[str, str] = {}
-    """What every address ends with, as an API's version."""
+    """Query parameters of every request, such as an API version."""
     login: DeviceLogin | None = None
-    """How to sign in with a code, where that is possible."""
+    """How to sign in with a device code, if that is possible."""
 
 
 class ServiceSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What `config.yaml` says of a service. What is left out stays as it is known, or has the
-    default of a service that speaks OpenAI's chat format."""
+    """What `config.yaml` says about a service. What is left out keeps its built-in value, or the
+    default of a service with OpenAI's chat format."""
 
     wire: WireName | None = None
-    """The format it speaks."""
+    """The wire format."""
     url: str | None = None
-    """Where it is, up to what the format adds."""
+    """The base URL, without what the format appends."""
     url_variable: str | None = None
-    """The environment variable that names another address."""
+    """The environment variable that overrides the URL."""
     key_variables: tuple[str, ...] | None = None
-    """The environment variables that may hold its key, the first that is set counts."""
+    """Environment variables for the key; the first that is set is used."""
     needs_key: bool | None = None
-    """Whether it answers nobody without a key; true when absent."""
+    """Whether it requires a key; defaults to true."""
     quirks: tuple[Quirk, ...] | None = None
-    """Where it differs from the format."""
+    """Deviations from the wire format."""
     headers: dict[str, str] = {}
-    """Headers that every request carries, beside those that are known."""
+    """Headers to add to every request."""
     query: dict[str, str] = {}
-    """What every address ends with, as an API's version."""
+    """Query parameters of every request, such as an API version."""
     login: DeviceLogin | None = None
-    """How to sign in with a code, where that is possible."""
+    """How to sign in with a device code, if that is possible."""

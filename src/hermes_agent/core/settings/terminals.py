@@ -1,4 +1,4 @@
-"""The kinds of terminals as data: what `terminals:` in the settings may say of each."""
+"""Settings of each kind of terminal, for `terminals:` in `config.yaml`."""
 
 from typing import Annotated
 
@@ -13,13 +13,13 @@ class _Place(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     memory_mb: Megabytes = 2048
-    """Memory that all commands of a session may use together."""
+    """Megabytes that all commands of a session may use together."""
     processes: Annotated[int, Meta(ge=8)] = 512
-    """Processes of a session at the same time."""
+    """Processes that a session may have at once."""
     cpus: Annotated[float, Meta(gt=0)] = 2.0
     """Processor cores."""
     seconds: Annotated[float, Meta(gt=0)] | None = None
-    """The longest that a command in the foreground may run, whatever the model asks for."""
+    """The longest a foreground command may run, whatever the model asks for."""
 
 
 class LocalPlace(_Place, frozen=True, tag="local"):
@@ -30,11 +30,11 @@ class SandboxPlace(_Place, frozen=True, tag="sandbox"):
     """This machine, confined by the operating system: only the workspace can be written."""
 
     network: bool = False
-    """Whether commands reach the network."""
+    """Whether commands can use the network."""
     write: tuple[str, ...] = ()
-    """Folders beside the workspace that may be written."""
+    """Writable folders besides the workspace."""
     hide: tuple[str, ...] = ()
-    """Files and folders that are not there for commands, beside secrets and the home of Hermes."""
+    """Files and folders hidden from commands, besides secrets and the home of Hermes."""
     limits: Limits = Limits()
 
 
@@ -42,16 +42,16 @@ class SshPlace(_Place, frozen=True, tag="ssh"):
     """A machine reached by SSH."""
 
     host: str
-    """Its name or address, or a Host of the SSH config."""
+    """A name or address, or a Host of the SSH config."""
     user: str = ""
-    """Who to log in as; else what the SSH config says."""
+    """The user to log in as; defaults to what the SSH config says."""
     port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     key: str = ""
-    """A private key file; else what the SSH config and the agent offer."""
+    """A private key file; defaults to what the SSH config and the agent offer."""
     known_hosts: str = ""
-    """A file of known host keys; else ~/.ssh/known_hosts. An unknown host is refused."""
+    """A known_hosts file; defaults to ~/.ssh/known_hosts. An unknown host is refused."""
     config: str = ""
-    """An SSH config file; else ~/.ssh/config."""
+    """An SSH config file; defaults to ~/.ssh/config."""
     workspace: str = "~"
     """The folder to work in."""
 
@@ -60,37 +60,37 @@ class ContainerPlace(_Place, frozen=True, tag="container"):
     """A container of Docker, Podman or any engine with Docker's API."""
 
     image: str
-    """What the container is made of; it must have bash 5."""
+    """The image; it must have bash 5."""
     engine: str = ""
-    """The engine's socket, such as unix:///run/podman/podman.sock; else DOCKER_HOST and the usual
-    places."""
+    """The engine's socket, such as unix:///run/podman/podman.sock; defaults to DOCKER_HOST and the
+    usual paths."""
     network: str = "none"
-    """The engine's network; none cuts the container off."""
+    """The engine's network; `none` isolates the container."""
     user: str = "1000:1000"
-    """Who commands run as."""
+    """The user that commands run as."""
     mount: bool = False
-    """Whether the session's workspace is the container's; else it has a volume of its own."""
+    """Whether to mount the session's workspace; otherwise the container has its own volume."""
     limits: Limits = Limits()
     workspace: str = "/workspace"
 
 
 class KubernetesPlace(_Place, frozen=True, tag="kubernetes"):
-    """A pod: one that is there, or one made for the session."""
+    """A pod: an existing one, or one created for the session."""
 
     image: str = ""
-    """Make a pod of this image for each session."""
+    """Create a pod with this image for each session."""
     pod: str = ""
-    """Or go into this pod."""
+    """Or use this existing pod."""
     container: str = ""
     namespace: str = "default"
     context: str = ""
-    """The context in the kubeconfig; else the current one."""
+    """The context in the kubeconfig; defaults to the current one."""
     kubeconfig: str = ""
     network: bool = False
-    """Whether commands reach the network; else a NetworkPolicy is laid on a pod made here, which
-    binds where the cluster's network enforces such policies."""
+    """Whether commands can use the network. If not, a created pod gets a NetworkPolicy, which only
+    works if the cluster's network enforces such policies."""
     manifest: dict[str, object] = {}
-    """Fields of the pod's spec that are laid over the default ones."""
+    """Fields to merge into the pod's spec."""
     limits: Limits = Limits()
     workspace: str = "/workspace"
 
@@ -112,7 +112,7 @@ class ModalPlace(_Place, frozen=True, tag="modal"):
 
     app: str = "hermes"
     image: str = ""
-    """The id of an image (im-…); else Debian with bash."""
+    """The id of an image (im-…); defaults to Debian with bash."""
     network: bool = False
     limits: Limits = Limits()
     workspace: str = "/workspace"
@@ -130,18 +130,18 @@ class DaytonaPlace(_Place, frozen=True, tag="daytona"):
     """A sandbox at Daytona."""
 
     snapshot: str = ""
-    """What it is made of; else Daytona's default."""
+    """The snapshot to start from; defaults to Daytona's own."""
     network: bool = False
     limits: Limits = Limits()
     workspace: str = "/home/daytona"
 
 
 class NamespaceSettings(_Place, frozen=True, tag="box"):
-    """A box that a drill made: what runs there is its own machine. It is never written down in
-    the settings; `drill-ID` names it while it lives."""
+    """A drill's machine, made of namespaces. Never written to `config.yaml`; `drill-ID` names it
+    while it exists."""
 
     folder: str
-    """Where it says which process is its first."""
+    """The folder that records its first process."""
     workspace: str = "/root"
 
 
