@@ -120,7 +120,7 @@ def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(house: Hou
 def test_a_price_is_set_under_a_name_with_dots(house: House) -> None:
     lacking = house.run("config", "set", "models.prices.openai/gpt-5.5.input", "3")
     assert lacking.returncode == 2
-    assert "set it whole" in lacking.stderr
+    assert "set all of it" in lacking.stderr
     name = "models.prices.openai/gpt-5.5"
     house.good("config", "set", name, "{input: 3, output: 12}")
     house.good("config", "set", f"{name}.input", "4")

@@ -77,12 +77,12 @@ def test_a_database_that_is_gone_is_told_without_starting_anything(house: House)
 @pytest.mark.parametrize(
     ("home", "reason"),
     [
-        ("/proc/nope", "cannot be made"),
-        ("link", "link to nothing"),
-        ("link/below", "cannot be made"),
+        ("/proc/nope", "cannot create the home"),
+        ("link", "broken link"),
+        ("link/below", "cannot create the home"),
         ("script.yaml", "not a folder"),
         ("script.yaml/below", "not a folder"),
-        ("a" * 300, "cannot be looked at"),
+        ("a" * 300, "cannot access the home"),
     ],
 )
 def test_a_home_that_cannot_be_is_told_by_status_and_doctor(

@@ -366,7 +366,7 @@ async def test_a_place_that_is_gone_does_not_undo_the_run(tmp_path: Path) -> Non
         assert (run.state, run.output) == ("done", "x")
         troubles = (await runtime_status(place.runtime))["jobs"]["troubles"]
         assert len(troubles) == 2
-        assert troubles[0].startswith("job rounds: there is no channel 'post'")
+        assert troubles[0].startswith("job rounds: no channel called 'post'")
         assert await place.runtime.job_service.check() == troubles
 
 

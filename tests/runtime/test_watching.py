@@ -66,7 +66,7 @@ def check(run: str, **more: Any) -> WatchedCheck:
         (check("echo broken >&2", expect=Expectation(no_output="brok")), "its output holds 'brok'"),
         (check("echo a", expect=Expectation(output="b")), "its output does not hold 'b'"),
         (check("sleep 60", timeout=0.3), "it took longer than 0.3 s"),
-        (check("rm -rf /srv/x"), "the gate asks, and nobody can be asked"),
+        (check("rm -rf /srv/x"), "needs approval, but nobody can be asked"),
         (check("true", terminal="nowhere"), "no terminal called 'nowhere'"),
         (check("kill -9 $$"), "the gate asks"),
     ],
@@ -447,8 +447,8 @@ async def test_nobody_outside_speaks_for_a_check(tmp_path: Path) -> None:
     [
         (WatchSettings(listen="127.0.0.1:0"), "watch.token names no secret"),
         (WatchSettings(listen="127.0.0.1:0", token="NO_TOKEN"), "no secret called 'NO_TOKEN'"),
-        (WatchSettings(listen="nonsense", token="ALERT_TOKEN"), "'nonsense' is no address"),
-        (WatchSettings(listen="127.0.0.1:99999", token="ALERT_TOKEN"), "is no address"),
+        (WatchSettings(listen="nonsense", token="ALERT_TOKEN"), "not a valid address: 'nonsense'"),
+        (WatchSettings(listen="127.0.0.1:99999", token="ALERT_TOKEN"), "not a valid address"),
     ],
 )
 async def test_what_keeps_it_from_listening_is_said(
@@ -500,4 +500,4 @@ async def test_the_team_hears_of_it_by_the_gateway_once(tmp_path: Path) -> None:
         errors = [
             one.error for one in await here.runtime.context.store.incidents.notices() if one.error
         ]
-        assert errors == ["there is no channel 'nowhere'"]
+        assert errors == ["no channel called 'nowhere'"]

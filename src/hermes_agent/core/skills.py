@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 SkillState = Literal["given", "candidate", "proven", "demoted", "retired", "quarantined"]
-"""`given`: by a person or shipped; used until it is measured to do harm. `candidate`: learned, still
-a hypothesis. `proven`: measured to help. `demoted`: measured not to help any more; not offered.
+"""`given`: by a person or shipped; used until it is measured to do harm. `candidate`: learned, but
+not yet proven. `proven`: measured to help. `demoted`: measured not to help any more; not offered.
 `retired`: by a person or as a duplicate. `quarantined`: its text looks dangerous."""
 
 OFFERED: frozenset[SkillState] = frozenset({"given", "candidate", "proven"})

@@ -375,8 +375,8 @@ class ToolContext:
 
 
 RecoveryResult = ToolResult | Literal["not-run", "again"] | None
-"""What is known of a call that was in flight when the runtime died: its result; `not-run`, so it can
-run now; `again`, because running it again continues it and repeats nothing; or None, and the call is
+"""What is known of a call that was in flight when the runtime died: its result; `not-run`: it can
+run now; `again`: running it again continues it and repeats nothing; None: unknown, so the call is
 parked."""
 
 

@@ -1,4 +1,4 @@
-"""Events to whoever listens. In memory: what must last is in the journal before it gets here."""
+"""Publishes events to listeners, in memory. The journal has stored what must last before."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from hermes_agent.core.events import Recorded
 
 BEHIND = 10_000
-"""Events a listener may be behind before it is let go; it can come back and read the journal."""
+"""How far a listener may lag before it is dropped; it can reconnect and read the journal."""
 
 
 class Listener:

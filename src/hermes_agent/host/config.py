@@ -1,4 +1,4 @@
-"""`config.yaml` and the environment become `Settings`."""
+"""Loads `Settings` from `config.yaml` and the environment, and edits the file."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 def load_settings(config: Path, environ: Mapping[str, str]) -> Settings:
-    """The settings of a home, the environment having the last word."""
+    """The settings of a home; the environment overrides the file."""
     values = read_config(config)
     for variable, name in _FROM_ENVIRONMENT.items():
         if environ.get(variable):
@@ -49,19 +49,19 @@ def read_config(config: Path) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise HermesError(
-            f"{config} does not hold settings by name",
-            f"each line of it is `name: value`; mend {config}, or move it away to start afresh",
+            f"{config} is not a mapping of settings",
+            f"each line must be `name: value`; fix {config}, or move it away to start afresh",
         )
     return _without_empty(values)
 
 
 def _not_yaml(config: Path, error: ValueError) -> HermesError:
     place = ", " if str(error).startswith("line ") else ": "
-    return HermesError(f"{config}{place}{error}", f"mend {config}, or move it away to start afresh")
+    return HermesError(f"{config}{place}{error}", f"fix {config}, or move it away to start afresh")
 
 
 def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """A name with nothing after it, as a group whose lines are all commented out, is a default."""
+    """A name without a value, such as a group whose lines are all commented out, is a default."""
     return {
         name: {inner: each for inner, each in value.items() if each is not None}
         if isinstance(value, dict)
@@ -72,11 +72,11 @@ def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse(text: str) -> Any:
-    """The value of a YAML text. A `ValueError` says in which line it is none."""
+    """Parse YAML; a `ValueError` names the line of the error."""
     import yaml  # at the leaf: most homes have no config.yaml, and this costs 15 ms
 
     safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    # No setting is a date, and a name that looks like one is a name.
+    # No setting is a date; what looks like one is a string.
     resolvers = {
         first: [one for one in known if one[0] != _TIMESTAMP]
         for first, known in safe.yaml_implicit_resolvers.items()
@@ -89,7 +89,7 @@ def _parse(text: str) -> Any:
         line = f"line {where.line + 1}: " if where else ""
         raise ValueError(line + (getattr(error, "problem", None) or "not YAML")) from None
     except RecursionError:
-        raise ValueError("too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _convert(values: dict[str, Any], config: Path) -> Settings:
@@ -102,7 +102,7 @@ def _convert(values: dict[str, Any], config: Path) -> Settings:
 
 
 def _check_terminals(terminals: Any, config: Path) -> None:
-    """By name, which a look at all of them at once would not tell."""
+    """One by one, so that the error names the terminal."""
     for name, place in terminals.items() if isinstance(terminals, dict) else ():
         try:
             chosen = msgspec.convert(place, PlaceSettings)
@@ -113,12 +113,12 @@ def _check_terminals(terminals: Any, config: Path) -> None:
             kinds = ", ".join(kind.__struct_config__.tag for kind in get_args(PlaceSettings))
             raise HermesError(
                 f"{config}: terminals.{name}: {wrong}",
-                f"mend it, or call it otherwise; the kinds are {kinds}",
+                f"fix it, or choose another name; the kinds are {kinds}",
             )
 
 
 def _blame(error: msgspec.ValidationError) -> tuple[str, str]:
-    """The setting that is wrong, and a sentence about it."""
+    """The invalid setting, and what is wrong with it."""
     found = _PLACE.match(str(error))
     problem, place = found.groups() if found else (str(error), "")
     place = place.replace("[...]", ".NAME")
@@ -129,7 +129,7 @@ def _blame(error: msgspec.ValidationError) -> tuple[str, str]:
 
 
 def flatten(settings: Settings) -> dict[str, Any]:
-    """Every setting by its dotted name."""
+    """All settings by their dotted names."""
     flat: dict[str, Any] = {}
 
     def walk(prefix: str, value: Any) -> None:
@@ -144,8 +144,8 @@ def flatten(settings: Settings) -> dict[str, Any]:
 
 
 def setting_path(name: str) -> list[str]:
-    """The steps to a setting. Below a setting that goes by the names of models, the name of a model
-    is one step, with its dots; quotes around it are taken off. A channel's fields are a step."""
+    """The path to a setting. A model's name is one step, dots included, and may be quoted; so is
+    everything below a channel's name."""
     known = flatten(Settings())
     for head, default in known.items():
         if isinstance(default, dict) and name.startswith(f"{head}."):
@@ -185,15 +185,15 @@ def _unknown(name: str, known: Mapping[str, Any]) -> UsageError:
 
 
 def set_setting(config: Path, name: str, text: str, check: Callable[[Settings], None]) -> Any:
-    """Change one setting in the file, comments and order kept. Returns the new value. What `check`
-    refuses is not written."""
+    """Change one setting in the file, keeping comments and order, and return the new value. Nothing
+    is written if `check` raises."""
     path = setting_path(name)
     try:
         value = _parse(text)
     except ValueError as error:
         raise UsageError(
-            f"{name}: {text!r} cannot be read: {error}",
-            "quote it twice where it is a text: \"'…'\"",
+            f"{name}: cannot parse {text!r}: {error}",
+            "quote a string twice: \"'…'\"",
         ) from None
     before = read_config(config)
     changed = deepcopy(before)
@@ -210,7 +210,7 @@ def set_setting(config: Path, name: str, text: str, check: Callable[[Settings], 
 def _refusal(
     config: Path, name: str, path: list[str], before: Any, error: msgspec.ValidationError
 ) -> HermesError:
-    """Who is to blame: what is set, or something else that stands in the file."""
+    """Tells whether the new value is wrong, or something that was in the file before."""
     try:
         msgspec.convert(before, Settings)
     except msgspec.ValidationError as earlier:
@@ -222,7 +222,7 @@ def _refusal(
     problem = str(error).split(" - at")[0]
     if path[:2] == ["models", "prices"]:
         example = f"'models.prices.{path[2]}' '{{input: 1.25, output: 10}}'"
-        return UsageError(f"{name}: {problem}", f"set it whole: hermes config set {example}")
+        return UsageError(f"{name}: {problem}", f"set all of it: hermes config set {example}")
     default = flatten(Settings()).get(name)
     if isinstance(default, list | tuple):
         return UsageError(f"{name}: {problem}", f"it is a list: hermes config set {name} '[a, b]'")
@@ -238,7 +238,7 @@ def _put(tree: Any, path: list[str], value: Any) -> None:
 
 
 def remove_setting(config: Path, name: str) -> None:
-    """Take one setting out of the file, so that its default counts again."""
+    """Remove one setting from the file, so that its default applies again."""
     path = setting_path(name)
     _rewrite(config, path, None, _take)
 
@@ -261,7 +261,7 @@ def _rewrite(
         tree = handler.load(text) or handler.map()
     except (YAMLError, ValueError) as error:
         raise HermesError(
-            f"{config} cannot be changed without losing something: "
+            f"cannot edit {config} without losing something: "
             f"{getattr(error, 'problem', None) or error}",
             f"change {'.'.join(path)} in {config} by hand",
         ) from None

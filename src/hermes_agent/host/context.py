@@ -1,4 +1,4 @@
-"""What every part of a runtime shares."""
+"""What all services of a runtime share."""
 
 import logging
 import time
@@ -39,7 +39,7 @@ class RuntimeContext:
         self._reloads = settings is None
         self.clock = clock
         self.ticks = ticks
-        """A clock that nobody sets and that stops while the machine sleeps."""
+        """A monotonic clock, which stops while the machine is suspended."""
         self.bus = Bus()
         self.redact = Redactor(environ)
         self._secrets = self._load_secrets()
@@ -60,7 +60,7 @@ class RuntimeContext:
         self.last_activity = self.clock()
 
     def refresh_settings(self) -> None:
-        """Load config.yaml again: it applies to new sessions and to turns that start from now."""
+        """Reload config.yaml; applies to new sessions and to turns that start from now on."""
         if self._reloads:
             self.settings = load_settings(self.home.config, self.environ)
             self._secrets = self._load_secrets()
@@ -68,21 +68,21 @@ class RuntimeContext:
                 changed()
 
     def reload_if_changed(self) -> None:
-        """Apply what was changed in config.yaml or `.env`, without waiting for a session."""
+        """Apply changes of config.yaml or `.env`, without waiting for a session."""
         state = self._stat_config()
         if state != self._config_state:
             self._config_state = state
             try:
                 self.refresh_settings()
             except HermesError as error:
-                log.warning("the settings stay as they were: %s", error.message)
+                log.warning("keeping the old settings: %s", error.message)
 
     def _stat_config(self) -> tuple[tuple[int, int], ...]:
-        """Changes with the files and with who may read them."""
+        """Changes with the files and their permissions."""
         return tuple(_stat(self.home.path / name) for name in ("config.yaml", ".env"))
 
     def _load_secrets(self) -> Secrets:
-        """Every secret is redacted everywhere from now on."""
+        """Load the secrets, and redact them from now on."""
         secrets = Secrets(self.environ, self.home.path)
         for name in secrets.names():
             self.redact.learn(name, secrets.get(name))

@@ -1,4 +1,4 @@
-"""Owning a home: its folders, its lock, and what stands in the way of writing to it."""
+"""A home: its folders and its lock."""
 
 import contextlib
 import fcntl
@@ -11,9 +11,9 @@ from hermes_agent.core.errors import HermesError, HomeLocked
 from hermes_agent.host import paths
 from hermes_agent.host.inspect import alive, is_runtime, out_of_reach
 
-DYING_LOOKS = 200
-"""How often to look, a hundredth of a second apart, whether the lock of a process that was killed
-is gone. Not for how long: where everything stands still, who was killed does not get further."""
+MAX_LOCK_POLLS = 200
+"""How often to check, 10 ms apart, whether a killed process has released its lock. A count and not
+a time, because a suspended machine makes no progress."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Home:
         return self.path / "terminals"
 
     def make(self) -> bool:
-        """Create the home if it is not there; False when it cannot be written to."""
+        """Create the home if needed; False if it is not writable."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (Path(paths.run_folder(str(self.path))), self.logs):
@@ -53,12 +53,12 @@ class Home:
                 return False
             raise HermesError(
                 f"cannot create the home {self.path}: {error.strerror}",
-                "set HERMES_HOME to another place",
+                "set HERMES_HOME to another folder",
             ) from None
         return os.access(self.path, os.W_OK) and not _read_only(self.path)
 
     def lock_folder(self, writable: bool) -> Path:
-        """Whatever else differs between two processes, they must look for the lock in one place."""
+        """The folder of the lock, the same for every process that uses this home."""
         return Path(paths.run_folder(str(self.path))) if writable else self._other_run_folder()
 
     def run_folder(self, writable: bool) -> Path:
@@ -72,7 +72,7 @@ class Home:
         other.mkdir(mode=0o700, exist_ok=True)
         if other.stat().st_uid != os.getuid():
             raise HermesError(
-                f"{other} belongs to somebody else", "remove it, or set TMPDIR to a place of yours"
+                f"{other} belongs to another user", "remove it, or set TMPDIR to a folder of yours"
             )
         return other
 
@@ -82,7 +82,7 @@ def _read_only(path: Path) -> bool:
 
 
 class HomeLock:
-    """Held by the one process that writes to a home; gone with the process."""
+    """Held by the one process that writes to a home; released when the process ends."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self._path = folder / "lock"
@@ -91,12 +91,12 @@ class HomeLock:
 
     def take(self) -> None:
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        looks = DYING_LOOKS
+        polls = MAX_LOCK_POLLS
         while not _locked(handle):
             owner = os.pread(handle, 32, 0).decode().strip()
-            if owner.isdigit() and not alive(int(owner)) and looks:
-                looks -= 1
-                time.sleep(0.01)  # it was killed, and its last threads are just ending
+            if owner.isdigit() and not alive(int(owner)) and polls:
+                polls -= 1
+                time.sleep(0.01)  # it was killed, and its last threads are still exiting
                 continue
             os.close(handle)
             raise self._refusal(owner)
@@ -116,7 +116,7 @@ class HomeLock:
 
     def release(self) -> None:
         if self._file is not None:
-            os.ftruncate(self._file, 0)  # this process may live on, and owns the home no more
+            os.ftruncate(self._file, 0)  # this process may live on without owning the home
             fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked child may hold the file open
             os.close(self._file)
             self._file = None

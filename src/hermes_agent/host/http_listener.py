@@ -1,5 +1,5 @@
-"""A door to the network: where others reach the runtime by TCP. Strangers can knock, so there are
-only so many at once, none that only waits is kept for long, and none is told more than "no"."""
+"""Serves routes on a TCP address from the settings. Limits connections from untrusted clients: how
+many there are, how long they may idle, and what a refusal reveals."""
 
 import asyncio
 import base64
@@ -17,19 +17,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hermes_agent.core.errors import HermesError, TooMuch, UsageError
 
-log = logging.getLogger("hermes.door")
+log = logging.getLogger("hermes.http")
 
 POLL_SECONDS = 2.0
 MAX_BYTES = 1_000_000
 MAX_PARALLEL = 64
 BODY_SECONDS = 15.0
 PATIENCE_SECONDS = 20.0
-"""How long somebody may stay connected without a request that is being answered."""
+"""How long a client may stay connected without a request in progress."""
 SHORTEST_TOKEN = 16
 
 
 class _Server(uvicorn.Server):
-    """Signals of the process are the runtime's own."""
+    """Leaves signal handling to the runtime."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -37,7 +37,7 @@ class _Server(uvicorn.Server):
 
 
 class LimitedHttpProtocol(H11Protocol):
-    """A connection."""
+    """A connection that is closed when it idles, or when there are too many."""
 
     patience = PATIENCE_SECONDS
     _leaving: asyncio.TimerHandle | None = None
@@ -55,7 +55,7 @@ class LimitedHttpProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _leave(self) -> None:
-        # There is none before the first request, whatever its type says.
+        # None before the first request, whatever its type says.
         if self.cycle and not self.cycle.response_complete:  # type: ignore[truthy-bool]  # so
             self._leaving = self.loop.call_later(self.patience, self._leave)
         else:
@@ -63,8 +63,8 @@ class LimitedHttpProtocol(H11Protocol):
 
 
 class HttpListener:
-    """`setting` names the setting whose `value` is the address, for what is said of it. `ready`
-    raises a `HermesError` as long as it must stay shut. `refresh` reads the settings anew."""
+    """`setting` is the name of the setting whose `value` is the address. `ready` raises a
+    `HermesError` as long as it must not listen. `refresh` reloads the settings."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class HttpListener:
         self._ready = ready
         self._refresh = refresh
         self.address = ""
-        """Where it listens now."""
+        """The address it listens on now."""
         self.trouble = ""
-        """Why it does not, where it should."""
+        """Why it does not listen although it should."""
 
     async def run(self) -> None:
-        """Listen where the settings say, for as long as they say so."""
+        """Listen where the settings say, and follow their changes."""
         while True:
             self._refresh()
             wanted = self._value()
@@ -100,12 +100,12 @@ class HttpListener:
             self._ready()
             listening = _bound(wanted)
         except HermesError as error:
-            self.say(error)
+            self.report(error)
             return
         except OSError as error:
-            self._say(f"cannot listen on {wanted}: {error.strerror or error}")
+            self._set_trouble(f"cannot listen on {wanted}: {error.strerror or error}")
             return
-        self._say("")
+        self._set_trouble("")
         server = _Server(self._config())
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         host, port = listening.getsockname()[:2]
@@ -121,11 +121,11 @@ class HttpListener:
             serving.cancel()
             listening.close()
 
-    def say(self, trouble: HermesError | None) -> None:
-        """What is wrong with it now; None when nothing is."""
-        self._say(f"{self._setting}: {trouble.message} ({trouble.hint})" if trouble else "")
+    def report(self, trouble: HermesError | None) -> None:
+        """Report what is wrong, or None if nothing is."""
+        self._set_trouble(f"{self._setting}: {trouble.message} ({trouble.hint})" if trouble else "")
 
-    def _say(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
             log.error("%s", trouble)
         self.trouble = trouble
@@ -147,11 +147,11 @@ class HttpListener:
 
 
 class TookTooLong(HermesError):
-    """A body that did not come in time."""
+    """A request body did not arrive in time."""
 
 
 async def body_within(request: Request, most: int = MAX_BYTES) -> bytes:
-    """The body of a request, if it is not too large and comes in time."""
+    """Read the body of a request, up to a size and within a time."""
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -165,7 +165,7 @@ async def body_within(request: Request, most: int = MAX_BYTES) -> bytes:
 
 
 def token_of(setting: str, name: str, secret: Callable[[str], str]) -> str:
-    """The secret that whoever comes must know, by its name."""
+    """The token that clients must present: the secret of that name."""
     if not name:
         raise UsageError(f"{setting} names no secret", f"`hermes config set {setting} NAME`")
     token = secret(name)
@@ -192,13 +192,13 @@ def _bound(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"{address!r} is no address", "write it as 127.0.0.1:9911")
+        raise UsageError(f"not a valid address: {address!r}", "write it as 127.0.0.1:9911")
     host = "127.0.0.1" if host == "localhost" else host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:  # a name would have to be looked up, for which nobody can wait here
+    try:  # a name would need a blocking lookup
         socket.inet_pton(family, host)
     except OSError:
-        raise UsageError(f"{host!r} is no IP address", "write it as 127.0.0.1:9911") from None
+        raise UsageError(f"not an IP address: {host!r}", "write it as 127.0.0.1:9911") from None
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

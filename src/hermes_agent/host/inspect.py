@@ -1,4 +1,4 @@
-"""What can be said of a home while no runtime answers: nothing is opened, made or changed."""
+"""Diagnoses a home without a runtime. Opens, creates and changes nothing."""
 
 import os
 import stat
@@ -7,17 +7,17 @@ from pathlib import Path
 from hermes_agent.host import paths
 
 ROOM_BYTES = 1_000_000
-"""With less room than this a disk counts as full."""
+"""A disk with less free space than this counts as full."""
 
 _SQLITE = b"SQLite format 3\x00"
-_ANOTHER = "set HERMES_HOME to another place"
+_ANOTHER = "set HERMES_HOME to another folder"
 
 Trouble = tuple[str, str]
 """What is wrong, and a hint."""
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ def alive(pid: int) -> bool:
 
 
 def lock_owner(home: str) -> int | None:
-    """The living process that the lock file names."""
+    """The live process named in the lock file."""
     for folder in (paths.run_folder(home), paths.other_run_folder(home)):
         try:
             pid = int(Path(folder, "lock").read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ def lock_owner(home: str) -> int | None:
 
 
 def is_runtime(pid: int) -> bool:
-    """Whether a process was started as `hermes serve`; a program may own a home as well."""
+    """Whether a process was started as `hermes serve`; other programs may own a home too."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -55,50 +55,50 @@ def free_bytes(folder: Path) -> int:
 
 
 def out_of_reach(home: Path) -> Trouble | None:
-    """Why nothing can be known of a home, or it cannot be made."""
+    """Why a home cannot be read or created."""
     try:
         is_folder = stat.S_ISDIR(home.stat().st_mode)
     except FileNotFoundError:
         if home.is_symlink():
-            return f"the home {home} is a link to nothing", f"mend the link, or {_ANOTHER}"
+            return f"the home {home} is a broken link", f"fix the link, or {_ANOTHER}"
         return _cannot_be_made(home)
     except OSError as error:
         if isinstance(error, NotADirectoryError):
-            return f"the home {home} is not a folder: it lies in a file", _ANOTHER
-        return f"the home {home} cannot be looked at: {error.strerror}", _ANOTHER
+            return f"the home {home} is not a folder: part of its path is a file", _ANOTHER
+        return f"cannot access the home {home}: {error.strerror}", _ANOTHER
     if not is_folder:
         return f"the home {home} is not a folder", _ANOTHER
     if not os.access(home, os.R_OK | os.X_OK):
-        return f"the home {home} may not be read", f"chmod 700 it, or {_ANOTHER}"
+        return f"no permission to read the home {home}", f"chmod 700 it, or {_ANOTHER}"
     return None
 
 
 def _cannot_be_made(home: Path) -> Trouble | None:
     above = next(folder for folder in home.parents if os.path.lexists(folder))
     if not above.is_dir():
-        return f"the home {home} cannot be made: {above} is not a folder", _ANOTHER
+        return f"cannot create the home {home}: {above} is not a folder", _ANOTHER
     if not os.access(above, os.W_OK | os.X_OK):
-        return f"the home {home} cannot be made: {above} may not be written", _ANOTHER
+        return f"cannot create the home {home}: no permission to write to {above}", _ANOTHER
     if free_bytes(above) < ROOM_BYTES:
-        return f"the home {home} cannot be made: {above} has no room for it", _ANOTHER
+        return f"cannot create the home {home}: the disk of {above} is full", _ANOTHER
     return None
 
 
 def home_trouble(home: Path) -> Trouble | None:
-    """Why a runtime could not keep anything in this home, as far as a look can tell."""
+    """Why a runtime could not write to this home, as far as can be seen from outside."""
     trouble = out_of_reach(home)
     if trouble is not None or not home.exists():
         return trouble
     if not os.access(home, os.W_OK | os.X_OK) or os.statvfs(home).f_flag & os.ST_RDONLY:
-        return f"the home {home} is read-only", "make it writable; what it holds can be read"
+        return f"the home {home} is read-only", "make it writable; reading still works"
     if (room := free_bytes(home)) < ROOM_BYTES:
-        return f"the disk is full: {room // 1000} kB are free", "free some space"
+        return f"the disk is full: {room // 1000} kB free", "free some space"
     return database_trouble(home)
 
 
 def database_trouble(home: Path) -> Trouble | None:
-    """A database that is gone, empty or no database, where there was one before."""
-    hint = "`hermes restore` puts a backup back; nothing was changed"
+    """Whether the database is missing, empty or damaged although there was one before."""
+    hint = "`hermes restore` restores a backup; nothing was changed"
     database = home / "state.db"
     try:
         with database.open("rb") as file:
@@ -107,8 +107,8 @@ def database_trouble(home: Path) -> Trouble | None:
         lost = (home / "store.id").exists()
         return (f"the database {database} is missing", hint) if lost else None
     except OSError as error:
-        return f"{database} cannot be read: {error.strerror}", "check its permissions"
+        return f"cannot read {database}: {error.strerror}", "check its permissions"
     if not start:
         lost = (home / "store.id").exists()
         return (f"the database {database} is empty", hint) if lost else None
-    return None if start == _SQLITE else (f"{database} is damaged: it is not a database", hint)
+    return None if start == _SQLITE else (f"{database} is damaged: not a SQLite database", hint)

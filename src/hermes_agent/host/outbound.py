@@ -1,5 +1,4 @@
-"""The post: whatever wants to tell people something hands it in here, and the ledger has it. It is
-sent by the gateway, which need not be up yet."""
+"""Queues messages to people in the outbox. The gateway sends them, and need not be up yet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from hermes_agent.core.messages import Media
 from hermes_agent.host.context import RuntimeContext
 
 HOME = "home"
-"""The setting of a channel that names the chat for what is said to nobody in particular."""
+"""The setting of a channel that names its default chat."""
 ALL = "all"
 ORIGIN = "origin"
 LOCAL = "local"
@@ -27,8 +26,7 @@ Channels = Mapping[str, Mapping[str, Any]]
 
 
 def places(channels: Channels, targets: Sequence[str], origin: str = "") -> list[Chat]:
-    """Where targets lead with these channels, each place once. Raises a `UsageError` for one that
-    leads nowhere."""
+    """The chats that targets refer to, without duplicates; `UsageError` for an unknown target."""
     found: dict[Chat, None] = {}
     for target in targets:
         for chat in _resolve(channels, target.strip(), origin):
@@ -48,8 +46,8 @@ def _resolve(channels: Channels, target: str, origin: str) -> list[Chat]:
     if chat.channel not in channels:
         known = ", ".join(sorted(channels)) or "none"
         raise UsageError(
-            f"there is no channel {chat.channel!r}",
-            f"set up: {known}; `hermes gateway setup` lists what there is",
+            f"no channel called {chat.channel!r}",
+            f"configured: {known}; `hermes gateway setup` lists the available ones",
         )
     return [chat] if chat.chat else [_home(channels, chat.channel)]
 
@@ -68,7 +66,7 @@ class OutboundMessages:
     def __init__(self, context: RuntimeContext) -> None:
         self._context = context
         self.wake: Callable[[str], None] = lambda _channel: None
-        """Told each channel that there is something for; the gateway's sender listens."""
+        """Called with each channel that has a new message; set by the gateway."""
 
     def chats(self, targets: Sequence[str], origin: str = "") -> list[Chat]:
         return places(self._context.settings.channels, targets, origin)
@@ -82,8 +80,8 @@ class OutboundMessages:
         kind: DeliveryKind = "message",
         files: Sequence[Media] = (),
     ) -> Sequence[OutboxEntry]:
-        """Hand a message in for each of the chats. Once this returns, it is not lost; handed in
-        again under the same key, it is the same message."""
+        """Queue a message for each of the chats. Once this returns, it is not lost; the same key
+        queues it once."""
         if not text.strip() and not files:
             raise HermesError("there is nothing to send", "give a text or a file")
         text = self._context.redact(text)

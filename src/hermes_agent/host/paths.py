@@ -1,4 +1,4 @@
-"""Where things lie in a home. Next to nothing is imported: every command starts here."""
+"""Paths in a home. Imports next to nothing, since every command starts here."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from hermes_agent.core.errors import UsageError
 
 UNIT = "hermes.service"
 SOCKET_LIMIT = 100
-"""Paths of Unix sockets are cut off at 107 bytes; stay clear of it."""
+"""The kernel limits socket paths to 107 bytes."""
 
 
 def find_home(environ: "os._Environ[str] | dict[str, str]") -> str:
@@ -15,8 +15,8 @@ def find_home(environ: "os._Environ[str] | dict[str, str]") -> str:
     home = os.path.abspath(os.path.expanduser(chosen))
     if not home.isprintable():
         raise UsageError(
-            f"the home {home!r} is not UTF-8, or has control characters",
-            "set HERMES_HOME to another place",
+            f"the path of the home {home!r} is not UTF-8, or has control characters",
+            "set HERMES_HOME to another folder",
         )
     return home
 
@@ -26,7 +26,7 @@ def run_folder(home: str) -> str:
 
 
 def other_run_folder(home: str) -> str:
-    """For a home that is read-only, or whose path is too long for a socket."""
+    """The run folder of a home that is read-only, or whose path is too long for a socket."""
     import hashlib
 
     mark = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
@@ -45,7 +45,7 @@ def socket_paths(home: str) -> Iterator[str]:
 
 
 def unit_path(environ: Mapping[str, str]) -> str:
-    """Where the unit of systemd is, or would be, that keeps this user's runtime up."""
+    """The path of the user's systemd unit for the runtime, whether it exists or not."""
     config = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return os.path.join(config, "systemd", "user", UNIT)
 

@@ -1,5 +1,5 @@
-"""The gate of a session, made when the first effect comes: many turns have none, and to read the
-rules and what they need takes longer than the rest of a start."""
+"""Makes the gate of a session lazily: many turns have no effect, and loading the rules takes longer
+than the rest of the start."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GateFactory:
-    """The policies of a home, for whoever has `user` as home folder."""
+    """The policies of a home; `user` is the home folder of the user."""
 
     def __init__(self, home: Path, user: Path) -> None:
         self._home = home
@@ -27,7 +27,7 @@ class GateFactory:
         return Policies.of_home(self._home, self._user)
 
     def expect(self, profile: str) -> None:
-        """`UsageError` for a profile that there is not; most are found by a glance."""
+        """Raise `UsageError` for an unknown profile, without loading the rules of a known one."""
         bundled = Path(__file__).parent.parent / "policies" / f"{profile}.yaml"
         named = re.compile(rf"^profile: {re.escape(profile)}$", re.MULTILINE)
         if not bundled.is_file() or named.search(bundled.read_text(encoding="utf-8")) is None:
@@ -37,7 +37,7 @@ class GateFactory:
         return _LazyGate(lambda: self.policies.gate(profile, granted))
 
     def adopt(self, rules: str) -> None:
-        """Add rules that somebody has allowed for good."""
+        """Save rules that somebody approved permanently."""
         from hermes_agent.policy.files.approved_rules import adopt
 
         adopt(self.policies.folder, rules)

@@ -12,27 +12,27 @@ from hermes_agent.terminals.registry import kind_of
 
 
 class NotAllowed(HermesError):
-    """The gate refuses, or would ask somebody, and there is nobody."""
+    """The gate denies, or would ask and there is nobody to ask."""
 
     def __init__(self, verdict: Verdict) -> None:
         asks = verdict.action == "ask"
-        what = "the gate asks, and nobody can be asked" if asks else "the gate refuses"
+        what = "needs approval, but nobody can be asked here" if asks else "denied by policy"
         super().__init__(
             f"{what}: {verdict.reason} ({verdict.rule})",
-            "a rule in policies/ may allow it, with match: {actor: job}",
+            "add a rule to policies/ that allows it, with match: {actor: job}",
         )
         self.reason = verdict.reason
 
 
 def synthetic_session(id: str, source: str, folder: str, policy: str) -> Session:
-    """What the gate and the terminals want to know of who asks. It is kept nowhere."""
+    """A session that exists only for the gate and the terminals; it is not stored."""
     return Session(
         id, "", "", "", source, folder, policy, "", "", 0.0, 0.0, "idle", 0, 0, Usage(), None
     )
 
 
 class PolicyShells:
-    """Runs the runtime's own commands, on terminals of their own, under policy."""
+    """Opens shells for the runtime's own commands, under policy."""
 
     def __init__(self, context: RuntimeContext, gates: GateFactory, pool: TerminalPool) -> None:
         self._context = context
@@ -50,7 +50,7 @@ class PolicyShells:
         return verdict
 
     def open(self, session: Session, name: str, by: Actor) -> "PolicyShell":
-        """A shell on a terminal of its own; the caller closes it."""
+        """A shell on its own terminal; the caller closes it."""
         return PolicyShell(self, session, name, by, self._context.clock)
 
 

@@ -1,4 +1,4 @@
-"""Answers of the local API: values as JSON, and expected trouble as a sentence with a way out."""
+"""Responses of the local API: values as JSON, expected errors as a message with a hint."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -40,9 +40,9 @@ def body_of(body: bytes, kind: type[Any]) -> Any:
 def guarded(
     handler: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Expected trouble becomes an answer that says what is wrong and what to do."""
+    """Turn expected errors into responses."""
 
-    async def told(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except HermesError as error:
@@ -53,4 +53,4 @@ def guarded(
                 {"error": f"bad request: {error}", "hint": "see docs/reference/api.md"}, 400
             )
 
-    return told
+    return answer

@@ -1,4 +1,4 @@
-"""Terminals, opened once and used by many turns of a session."""
+"""Opens terminals and keeps them for later turns of the session."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ from hermes_agent.core.settings.terminals import LocalPlace, NamespaceSettings, 
 from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.terminals.registry import kind_of, open_terminal
 
-log = logging.getLogger("hermes.shelf")
+log = logging.getLogger("hermes.terminals")
 
 
-BOX = "drill-"
-"""Boxes of drills are called so, with what they are called themselves behind it."""
-LET_GO_SECONDS = 10.0
-"""How long a terminal whose place does not answer is waited for when it is let go."""
+DRILL = "drill-"
+"""The prefix of terminals on drill machines; the machine's name follows."""
+CLOSE_SECONDS = 10.0
+"""How long to wait for a terminal to close."""
 
 
 class TerminalPool:
@@ -38,9 +38,9 @@ class TerminalPool:
 
     def place(self, name: str) -> PlaceSettings:
         places = self.settings.places
-        box = self._spools.parent / "drills" / name.removeprefix(BOX)
-        if name.startswith(BOX) and (box / "pid").is_file():
-            return NamespaceSettings(str(box))
+        machine = self._spools.parent / "drills" / name.removeprefix(DRILL)
+        if name.startswith(DRILL) and (machine / "pid").is_file():
+            return NamespaceSettings(str(machine))
         if name not in places:
             raise UsageError(
                 f"no terminal called {name!r}",
@@ -49,12 +49,12 @@ class TerminalPool:
         return places[name]
 
     def terminals(self, session: Session) -> dict[str, Terminal]:
-        """The session's terminals by name, as it was opened with them."""
+        """The session's terminals by name."""
         self._used[session.id] = self._clock()
         return {name: self._terminal(session, name) for name in session.terminals}
 
     def kinds(self, session: Session) -> dict[str, str]:
-        """The kind of each terminal that there is."""
+        """The kind of each available terminal."""
         found = {}
         for name in session.terminals:
             with contextlib.suppress(UsageError):  # taken out of the settings
@@ -83,8 +83,8 @@ class TerminalPool:
         )
 
     def open_detached(self, session: Session, name: str) -> Terminal:
-        """A terminal of its own in the session's folder, which nobody keeps. What is left of it
-        goes with the session."""
+        """A new terminal in the session's folder that is not pooled. Its files are removed with the
+        session."""
         own = f"{name}-{uuid.uuid4().hex[:8]}"
         return self._open(session.id, session.workspace, own, self.place(name))
 
@@ -95,7 +95,7 @@ class TerminalPool:
         return any(await asyncio.gather(*map(_is_running, self._terminals.values())))
 
     async def tidy(self, busy: set[str]) -> None:
-        """Let go of terminals that have had nothing to do for as long as an idle shell lives."""
+        """Close the terminals that have been idle for `terminal.idle_seconds`."""
         for session in busy:
             self._used[session] = self._clock()
         old = self._clock() - self.settings.terminal.idle_seconds
@@ -105,18 +105,18 @@ class TerminalPool:
                 continue
             del self._used[session]
             for key in [key for key in self._terminals if key[0] == session]:
-                await self._let_go(self._terminals.pop(key))
+                await self._close(self._terminals.pop(key))
 
-    async def _let_go(self, terminal: Terminal) -> None:
+    async def _close(self, terminal: Terminal) -> None:
         try:
-            async with asyncio.timeout(LET_GO_SECONDS):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await terminal.close()
         except (HermesError, OSError) as error:
-            log.warning("a terminal could not be let go: %s", error)
+            log.warning("cannot close a terminal: %s", error)
 
     async def forget(self, session: Session) -> list[str]:
-        """End a session's shells and remove what they printed, and what was made for them.
-        Returns what may be left over, and why."""
+        """End a session's shells and remove their output and what was created for them. Returns
+        what may be left over, and why."""
         self._used.pop(session.id, None)
         left = []
         for name in session.terminals:
@@ -128,30 +128,30 @@ class TerminalPool:
                     await terminal.destroy()
             except (HermesError, OSError) as error:  # gone, or out of reach
                 said = error.message if isinstance(error, HermesError) else str(error)
-                left.append(f"what ran on terminal {name!r} may be left over there: {said}")
+                left.append(f"terminal {name!r} may still have files or processes: {said}")
                 log.warning("session %s: %s", session.id, left[-1])
         await asyncio.to_thread(shutil.rmtree, self._spools / session.id, ignore_errors=True)
         return left
 
     async def end_shells(self, busy: set[str]) -> None:
-        """Also those on this machine that an earlier runtime left behind."""
+        """Close all idle shells, including those on this machine that an earlier runtime left."""
         idle = []
         for (session, _), terminal in self._terminals.items():
             if session in busy:
                 terminal.leave()
             else:
                 idle.append(terminal)
-        await asyncio.gather(*map(self._let_go, idle))
+        await asyncio.gather(*map(self._close, idle))
         for spool in self._spools.glob("*/local"):
             session = spool.parent.name
             if session not in busy and (session, "local") not in self._terminals:
-                await self._let_go(self._open(session, "/", "local", LocalPlace()))
+                await self._close(self._open(session, "/", "local", LocalPlace()))
 
 
 async def _is_running(terminal: Terminal) -> bool:
-    """A place that cannot be reached counts as having nothing that needs us."""
+    """Whether a command is running; False if the terminal cannot be reached."""
     try:
-        async with asyncio.timeout(LET_GO_SECONDS):
+        async with asyncio.timeout(CLOSE_SECONDS):
             return any(command.state == "running" for command in await terminal.commands())
     except (HermesError, OSError):
         return False

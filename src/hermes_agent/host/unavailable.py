@@ -1,11 +1,11 @@
-"""What stands for a model or a terminal that cannot be had: whoever needs it is told why."""
+"""Stand-ins for a model or a terminal that cannot be opened; using one fails with the reason."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Literal, NoReturn
+from collections.abc import AsyncIterator, Mapping
+from typing import NoReturn
 
 from hermes_agent.core.errors import HermesError, ModelError, ToolError
 from hermes_agent.core.messages import Chunk, ModelFacts, Rates, Request
-from hermes_agent.core.protocols import CommandState, FileFacts, SearchMatch, ShellCommand
+from hermes_agent.core.protocols import ShellCommand
 
 
 class UnavailableModel:
@@ -28,90 +28,24 @@ class UnavailableModel:
 
 
 class UnavailableTerminal:
-    """A call that needs it fails with the reason, before anything runs; what became of an earlier
-    one nobody can know. The session's other terminals work on."""
+    """A call that needs it fails with the reason before anything runs; the outcome of an earlier
+    call is unknown. The session's other terminals keep working."""
 
     def __init__(self, workspace: str, error: HermesError) -> None:
         self.workspace = workspace
         self._error = error
 
-    def _refuse(self) -> NoReturn:
+    async def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise ToolError(self._error.message, self._error.hint)
 
-    async def run(
-        self,
-        command: ShellCommand,  # noqa: ARG002 - here and below the protocol's
-        output: Callable[[str], None] | None = None,  # noqa: ARG002
-    ) -> CommandState:
-        self._refuse()
+    run = follow = commands = stop = send = forget = _refuse
+    read = write = stat = resolve = where = trace = find = grep = destroy = _refuse
 
-    async def recover(
-        self,
-        command: ShellCommand,  # noqa: ARG002
-    ) -> CommandState | Literal["not-run"] | None:
+    async def recover(self, _command: ShellCommand) -> None:
         return None
-
-    async def follow(
-        self,
-        id: str,  # noqa: ARG002
-        *,
-        wait: float = 0.0,  # noqa: ARG002
-        output: Callable[[str], None] | None = None,  # noqa: ARG002
-    ) -> CommandState:
-        self._refuse()
-
-    async def commands(self) -> Sequence[CommandState]:
-        self._refuse()
-
-    async def stop(self, id: str) -> CommandState:  # noqa: ARG002
-        self._refuse()
-
-    async def send(self, id: str, text: str) -> None:  # noqa: ARG002
-        self._refuse()
-
-    async def forget(self, id: str) -> None:  # noqa: ARG002
-        self._refuse()
-
-    async def read(self, path: str) -> bytes:  # noqa: ARG002
-        self._refuse()
-
-    async def write(self, path: str, data: bytes) -> None:  # noqa: ARG002
-        self._refuse()
-
-    async def stat(self, path: str) -> FileFacts | None:  # noqa: ARG002
-        self._refuse()
-
-    async def resolve(self, path: str) -> str:  # noqa: ARG002
-        self._refuse()
-
-    async def where(self) -> str:
-        self._refuse()
-
-    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:  # noqa: ARG002
-        self._refuse()
-
-    async def find(
-        self,
-        path: str,  # noqa: ARG002
-        pattern: str,  # noqa: ARG002
-        limit: int,  # noqa: ARG002
-    ) -> Sequence[FileFacts]:
-        self._refuse()
-
-    async def grep(
-        self,
-        path: str,  # noqa: ARG002
-        pattern: str,  # noqa: ARG002
-        files: str,  # noqa: ARG002
-        limit: int,  # noqa: ARG002
-    ) -> Sequence[SearchMatch]:
-        self._refuse()
 
     async def close(self) -> None:
         """Nothing was opened."""
 
     def leave(self) -> None:
         """Nothing was opened."""
-
-    async def destroy(self) -> None:
-        self._refuse()

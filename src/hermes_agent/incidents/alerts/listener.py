@@ -69,9 +69,9 @@ class AlertListener:
         try:
             token = self._token()
         except HermesError as error:
-            self._door.say(error)
+            self._door.report(error)
             return reply({"error": "no alerts are taken now", "hint": "`hermes doctor`"}, 503)
-        self._door.say(None)
+        self._door.report(None)
         signature = request.headers.get("x-pagerduty-signature", "")
         if not signature and not knows(request.headers.get("authorization", ""), token):
             return _refused()
