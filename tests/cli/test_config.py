@@ -89,7 +89,7 @@ def test_what_cannot_be_used_at_all_is_not_saved(house: House, name: str, value:
 def test_a_value_that_is_not_yaml_is_wrong_usage(house: House) -> None:
     done = house.run("config", "set", "model", "[a")
     assert done.returncode == 2
-    assert "model: '[a'" in done.stderr
+    assert "model: cannot parse '[a'" in done.stderr
     assert "hint: " in done.stderr
 
 

@@ -78,7 +78,7 @@ def test_a_database_that_is_gone_is_told_without_starting_anything(house: House)
     ("home", "reason"),
     [
         ("/proc/nope", "cannot create the home"),
-        ("link", "broken link"),
+        ("link", "dangling link"),
         ("link/below", "cannot create the home"),
         ("script.yaml", "not a folder"),
         ("script.yaml/below", "not a folder"),

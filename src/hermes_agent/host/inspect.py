@@ -60,7 +60,7 @@ def out_of_reach(home: Path) -> Trouble | None:
         is_folder = stat.S_ISDIR(home.stat().st_mode)
     except FileNotFoundError:
         if home.is_symlink():
-            return f"the home {home} is a broken link", f"fix the link, or {_ANOTHER}"
+            return f"the home {home} is a dangling link", f"fix the link, or {_ANOTHER}"
         return _cannot_be_made(home)
     except OSError as error:
         if isinstance(error, NotADirectoryError):
