@@ -151,10 +151,10 @@ async def test_a_name_that_leads_elsewhere_or_is_taken_is_refused(bench: Bench, 
         ("-> int", "", "line 2: add does not say what it returns"),
         ("a: int", "a", "line 2: a has no type"),
         ("a: int", r"a: 'int\0'", r"line 2: 'int\x00' is no type"),
-        ("a: int", "a: set[int]", "line 2: set[…] cannot be given as JSON"),
-        ("a: int", "a: Number", "line 2: 'Number' cannot be given as JSON"),
+        ("a: int", "a: set[int]", "line 2: set[…] cannot be written as JSON"),
+        ("a: int", "a: Number", "line 2: 'Number' cannot be written as JSON"),
         ("a: int", "a: dict[int, str]", "the keys of a dict that JSON carries are str"),
-        ("a: int", "a: list[int] | list[str]", "the types cannot be given as JSON"),
+        ("a: int", "a: list[int] | list[str]", "the types cannot be written as JSON"),
         ("a: int", "_a: int", "line 2: _a begins with _"),
         ("b: int = 1", "*b: int", "arguments come by name"),
         ("b: int = 1", "b: int = ''", "does not fit its type"),
@@ -162,7 +162,7 @@ async def test_a_name_that_leads_elsewhere_or_is_taken_is_refused(bench: Bench, 
         ("test_add()", "test_add(x)", "must be a plain function without arguments"),
         ("assert add(1, 2) == 3", "pass", "there is no test"),
         ("return a + b", "from . import c", "line 6: a tool is one file"),
-        ("return a + b", "return '" + "x" * 64_000 + "'", "64000 are the most"),
+        ("return a + b", "return '" + "x" * 64_000 + "'", "64000 at most"),
         ("return a + b", "return '\ud800'", "line 6: it is not UTF-8"),
         (
             "return a + b",
@@ -331,7 +331,7 @@ async def test_more_calls_than_may_be_are_a_failure(bench: Bench) -> None:
 async def test_a_new_version_replaces_the_old_one_and_both_are_kept(bench: Bench) -> None:
     await bench.make("add", ADD)
     assert (await bench.make("add", LOUD)).data["version"] == 2
-    assert (await bench.make("add", LOUD)).text == "add is that already (version 2)"
+    assert (await bench.make("add", LOUD)).text == "add is already this code (version 2)"
     assert (await bench.make("add", ADD)).data["version"] == 1
     tool_store = bench.written.tool_store
     assert tool_store.code("add", 1).decode() == (bench.folder / "add.py").read_text() == ADD

@@ -337,7 +337,7 @@ async def test_a_call_that_carries_a_known_secret_is_refused_and_not_kept(
         await b.say("go")
         (finished,) = await b.events(ev.CallFinished)
         whole = str(await b.store.events(b.session.id))
-    assert "holds a secret" in finished.text
+    assert "contains a secret" in finished.text
     assert heard == []
     assert secret not in whole
 

@@ -289,7 +289,7 @@ async def test_near_the_limit_replies_are_made_shorter_and_said_to_be_cut(tmp_pa
         end = await b.say("go")
         notes = await b.events(ev.NoticeIssued)
     assert end.reason == "done"
-    assert [note.text for note in notes] == ["the reply was cut at its limit of 600 tokens"]
+    assert [note.text for note in notes] == ["the reply was cut off at its limit of 600 tokens"]
 
 
 async def test_the_user_extends_a_budget_or_does_not(tmp_path: Path) -> None:
@@ -302,8 +302,8 @@ async def test_the_user_extends_a_budget_or_does_not(tmp_path: Path) -> None:
     assert end.reason == "budget"
     assert model.dollars == pytest.approx(0.5, abs=0.001)
     assert [question.text for question in asked] == [
-        f"dollars of this turn: {used} used of 0.25, and the next call may take 0.0512. Go on for "
-        "as much again?"
+        f"dollars of this turn: {used} used of 0.25, and the next call may take 0.0512. "
+        "Continue for as much again?"
         for used in (0.2, 0.4999)
     ]
 
@@ -319,7 +319,7 @@ async def test_one_yes_is_enough_for_a_call_that_takes_several_times_the_budget(
     assert end is not None
     assert end.reason == "done"
     assert asked.text.endswith("0 used of 0.02, and the next call may take 0.0512. "
-                               "Go on for 2 times as much again?")  # fmt: skip
+                               "Continue for 2 times as much again?")  # fmt: skip
     assert model.dollars <= 0.06
 
 
@@ -417,7 +417,7 @@ async def test_what_an_interrupted_call_can_have_cost_is_counted_and_the_rest_gi
         (charged,) = await b.events(ev.CostCharged)
         spent = await b.store.spent(0.0)
     assert (end.reason, replied.text, replied.stop) == ("interrupted", "word", "interrupted")
-    assert charged.reason == "interrupted: the most it can have cost"
+    assert charged.reason == "interrupted: worst-case cost"
     assert end.cost == pytest.approx(spent)
     assert model.dollars <= spent <= 0.5
     assert replied.cost < 0.01, "what was read is priced by what was read"
@@ -548,7 +548,7 @@ async def test_a_runtime_that_dies_in_a_call_counts_it_once(tmp_path: Path) -> N
         spent = await b.store.spent(0.0)
         running.cancel()
         await asyncio.wait({running})
-    assert charged.reason == "the runtime ended during this call: the most it can have cost"
+    assert charged.reason == "the runtime died during this call: worst-case cost"
     assert charged.usage == Usage(first.input, first.output)
     assert spent == charged.cost == first.most
 
@@ -645,7 +645,7 @@ async def test_waiting_for_room_is_told(tmp_path: Path) -> None:
             await asyncio.sleep(0.02)
         release.set()
         await asyncio.gather(first, second)
-    assert "hold what is left of a budget" in told[0].text
+    assert "have reserved the rest of a budget" in told[0].text
 
 
 class Unknown(Paid):

@@ -116,7 +116,7 @@ async def test_a_summary_that_fails_is_said_and_does_not_end_the_turn(tmp_path: 
         notes = await b.events(ev.NoticeIssued)
     assert end.reason == "done"
     assert len(notes) == 1
-    assert "could not be summarised" in notes[0].text
+    assert "cannot summarise" in notes[0].text
 
 
 async def test_a_window_smaller_than_believed_is_met_by_compaction(tmp_path: Path) -> None:

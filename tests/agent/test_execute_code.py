@@ -65,7 +65,7 @@ async def test_only_what_a_program_prints_comes_back(coder: Coder) -> None:
     assert {name: result.data[name] for name in ("calls", "limit")} == {"calls": 2, "limit": ""}
     assert result.data["seconds"] > 0
     assert coder.here.heard == ["two 2\n"]
-    assert (await coder.run("x = 1")).text == "[nothing was printed]"
+    assert (await coder.run("x = 1")).text == "[no output]"
 
 
 async def test_a_failure_comes_after_what_was_printed_with_the_lines_of_the_code(
@@ -80,7 +80,7 @@ async def test_a_failure_comes_after_what_was_printed_with_the_lines_of_the_code
         '  File "<code>", line 4, in <module>',
     ]
     assert "ZeroDivisionError: division by zero" in lines
-    assert "hint: calls that it had made have taken effect" in lines
+    assert "hint: the calls it made have taken effect" in lines
     assert result.data["error"].endswith("ZeroDivisionError: division by zero")
 
 

@@ -518,7 +518,7 @@ async def test_a_call_under_way_of_which_something_is_known_is_taken_up(
     [
         ("retry", ["a"], "did a"),
         ("skip", [], "chose to skip"),
-        ("it-happened", [], "did happen"),
+        ("it-happened", [], "that it happened"),
     ],
 )
 async def test_a_call_of_a_program_that_nobody_knows_of_is_parked_and_decided(
@@ -641,7 +641,7 @@ async def test_what_nobody_knows_of_is_decided_before_a_program_ends_another_way
     assert end is not None
     assert end.reason == "done"
     assert ran == []
-    assert "did happen" in finished[f"{effect}.1"].text
+    assert "that it happened" in finished[f"{effect}.1"].text
 
 
 async def test_a_program_that_is_not_run_again_still_ends_its_calls(tmp_path: Path) -> None:

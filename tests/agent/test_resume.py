@@ -102,7 +102,7 @@ async def test_a_call_whose_outcome_is_unknown_is_parked_and_not_run(tmp_path: P
     [
         ("retry", 1, "did x"),
         ("skip", 0, "chose to skip"),
-        ("it-happened", 0, "did happen"),
+        ("it-happened", 0, "that it happened"),
     ],
 )
 async def test_a_person_decides_what_becomes_of_a_parked_call(

@@ -127,7 +127,7 @@ async def test_the_same_call_in_vain_is_made_three_times_and_after_six_the_turn_
     assert [one.data["retry"] for one in done] == ["changed"] * 3 + ["never"] * 3
     assert "failed 3 times in this turn; it was not made again" in done[3].text
     assert (end.reason, end.steps) == ("failed", 6)
-    assert "the same call of act 6 times in vain" in end.error
+    assert "the same call of act 6 times without success" in end.error
     assert end.hint
 
 
@@ -487,7 +487,7 @@ async def test_tools_are_found_by_words_described_by_name_and_called(tmp_path: P
     assert rows == ["far__ping: Ping a host", "far__trace: Ping a host"]
     assert nothing.text == "no tool fits"
     assert '"required":["host"]' in shown.text
-    assert "far__pong: there is no such tool" in shown.text
+    assert "far__pong: no such tool" in shown.text
     assert (called.tool, called.text, ran) == ("far__ping", "pong of a", ["far__ping a"])
     assert (judged.tool, judged.facts.origin) == ("far__ping", "mcp")
 

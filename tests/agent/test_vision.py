@@ -117,9 +117,7 @@ async def test_what_cannot_be_described_is_said_once_and_the_turn_goes_on(tmp_pa
         end = await show(b, "look", SHOT, PHOTO)
         assert (end.reason, end.steps) == ("done", 3)
         notes = await b.events(ev.NoticeIssued)
-        assert [note.text for note in notes] == [
-            "the images could not be described: the eyes are busy"
-        ]
+        assert [note.text for note in notes] == ["cannot describe the images: the eyes are busy"]
         await show(b, "try again")
         assert len(await b.events(ev.ImageDescribed)) == 1
     assert len(eyes.sent) == 2

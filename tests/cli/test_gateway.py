@@ -153,7 +153,7 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     assert "nobody can be asked" not in await cli.good("status")
     assert "telegram: last proven" in await cli.good("doctor")
     await cli.good("down")
-    assert "nobody hears on telegram: the runtime is not up" in await cli.good("doctor")
+    assert "nobody is listening on telegram: the runtime is not up" in await cli.good("doctor")
     assert "home" not in await cli.good("gateway", "pair", "telegram", "--role", "owner")
 
 

@@ -34,7 +34,7 @@ def test_jobs_that_nobody_runs_are_told(house: House) -> None:
     shown = house.good("status")
     assert "it was killed" in shown
     assert "1 active; the next in 23 h" in shown
-    assert "no runtime is there" in house.good("doctor")
+    assert "the runtime is stopped" in house.good("doctor")
     status = house.json("status")
     assert (status["state"], status["jobs"]["active"]) == ("stopped", 1)
     late = {**status, "jobs": {"active": 1, "paused": 0, "next": status["jobs"]["next"] - 90_000}}

@@ -125,7 +125,7 @@ def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House
     doctor = json.loads(house.run("doctor", "--json").stdout)
     found = [one["what"] for one in doctor if one["name"] == "jobs"]
     assert "the job bad fails" in found
-    assert "1 jobs, and nothing starts Hermes after a reboot" in found
+    assert "1 jobs, but nothing starts Hermes after a reboot" in found
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ DIFFERENT: list[tuple[list[str | ToolMessage], str]] = [
         "is web for this case? check 1 of 1\nran `test -e failed`",
     ),
     (
-        [NOT_DONE, "", ToolMessage("", "", "the user says that it did happen; its output is lost")],
+        [NOT_DONE, "", ToolMessage("", "", "the user says that it happened; its output is lost")],
         "did not come to its end",
     ),
     (

@@ -128,7 +128,7 @@ async def test_more_tasks_than_the_settings_allow_are_refused(tmp_path: Path) ->
         await h.say(parent, "plan")
         done = await outcome(h, parent)
         family = await children(h, parent)
-    assert "3 tasks are too many; 2 at once are the most" in done.text
+    assert "3 tasks are too many; 2 at once at most" in done.text
     assert done.data["retry"] == "changed"
     assert family == []
 
@@ -212,7 +212,7 @@ async def test_a_tool_that_no_child_can_have_is_refused_before_any_begins(
         await h.say(parent, "plan")
         done = await outcome(h, parent)
         family = await children(h, parent)
-    assert f"a child cannot have the tool {name!r}" in done.text
+    assert f"a subagent cannot have the tool {name!r}" in done.text
     assert family == []
 
 
@@ -314,8 +314,8 @@ async def test_an_answer_that_does_not_fit_twice_is_a_failure(tmp_path: Path) ->
         turns = await ends(h, first)
     bad, good = rows(done)
     assert (bad["ok"], bad["value"], good["ok"]) == (False, None, True)
-    assert "its answer does not fit" in str(bad["trouble"])
-    assert "FAILED: its answer does not fit" in done.text
+    assert "its answer does not match" in str(bad["trouble"])
+    assert "FAILED: its answer does not match" in done.text
     assert "still seven" in done.text
     assert len(turns) == 2
 
@@ -365,7 +365,7 @@ async def test_a_schema_with_expressions_is_refused_before_any_begins(
 
 
 async def test_a_schema_that_is_too_large_is_refused_before_any_begins(tmp_path: Path) -> None:
-    await assert_refused_schema(tmp_path, {"description": "x" * 20_000}, "20000 are the most")
+    await assert_refused_schema(tmp_path, {"description": "x" * 20_000}, "20000 at most")
 
 
 TWICE = {"allOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}
@@ -377,7 +377,7 @@ TWICE = {"allOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}
     [
         ({"$ref": "#"}, "1", "no end"),
         ({"type": "array"}, "[" * 5000 + "]" * 5000, "too deep"),
-        ({"type": "string"}, f'"{"x" * 200_000}"', "200000 are the most"),
+        ({"type": "string"}, f'"{"x" * 200_000}"', "200000 at most"),
         ({"multipleOf": 0}, "3", "zero"),
         (TWICE, "[" * 60 + "]" * 60, "takes too long"),
     ],
@@ -394,7 +394,7 @@ async def test_an_answer_that_cannot_be_checked_does_not_fit(
         await h.say(parent, "plan")
         (row,) = rows(await outcome(h, parent))
     assert not row["ok"]
-    assert str(row["trouble"]).startswith("its answer does not fit: ")
+    assert str(row["trouble"]).startswith("its answer does not match the schema: ")
     assert trouble in str(row["trouble"])
 
 
@@ -454,7 +454,7 @@ async def test_when_no_child_is_done_the_call_has_failed(tmp_path: Path) -> None
         events = await h.say(parent, "plan")
         done = await outcome(h, parent)
     assert not done.ok
-    assert done.data["error"].startswith("none of the children was done")
+    assert done.data["error"].startswith("none of the subagents succeeded")
     assert [row["reason"] for row in rows(done)] == ["failed", "failed"]
     assert events[-1].text == "a pity"
 
@@ -490,7 +490,7 @@ async def test_a_child_is_refused_what_its_parent_would_be(tmp_path: Path) -> No
         (refused,) = await told(h, child)
         (judged,) = [one for one in await h.journal(child) if isinstance(one, ev.CallJudged)]
     assert child.policy == "careful"
-    assert "nobody is there to be asked" in refused
+    assert "nobody can be asked" in refused
     assert (judged.facts.actor.kind, judged.facts.actor.name) == ("agent", parent.id)
     assert not (tmp_path / "work" / "made").exists()
 
@@ -652,7 +652,7 @@ async def test_an_interrupt_of_the_parent_ends_all_below_it(tmp_path: Path) -> N
         parked = await h.runtime.context.store.parked()
     assert len(everybody) == 4
     assert reasons == {"interrupted"}
-    assert done.text == "the user interrupted while it ran; what it has done by then stays done"
+    assert done.text == "the user interrupted while it ran; what it did until then is not undone"
     assert parked == []
     assert not (tmp_path / "work" / "go").exists()
 
@@ -782,7 +782,7 @@ async def test_a_parent_with_a_child_at_work_is_not_deleted(tmp_path: Path) -> N
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 1)
-        with pytest.raises(HermesError, match="is at work"):
+        with pytest.raises(HermesError, match="is busy"):
             await h.runtime.sessions.delete_session(await h.now(parent))
         (h.work / "go").touch()
         events = await h.idle(parent)

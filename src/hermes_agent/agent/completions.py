@@ -72,7 +72,7 @@ class Completions:
                 if isinstance(chunk, FailedAttemptUsage):
                     await pay(chunk if held.dollars is None else _at_most(chunk, model))
                     if not await self._reservations.covers(held):
-                        raise ModelError("quota", "a try failed, and no budget is left for another")
+                        raise ModelError("quota", "an attempt failed, and no budget is left")
                 elif isinstance(chunk, Reply):
                     await pay(chunk)
                     await self._settle(advance)

@@ -193,8 +193,8 @@ class ConversationState:
         if count < STUCK:
             return None
         return HermesError(
-            f"the model has made the same call of {name} {count} times in vain and was stopped",
-            "say it in other words, or take another model: `hermes model`",
+            f"stopped: the model made the same call of {name} {count} times without success",
+            "rephrase the task, or switch the model: `hermes model`",
         )
 
     @property

@@ -99,7 +99,7 @@ class HumanInput:
             )
         if by in self._conversation.agreed.get(question.id, ()):
             raise UsageError(
-                f"{by!r} has agreed already", f"{question.consent.count} different people must"
+                f"{by!r} has already agreed", f"{question.consent.count} different people must"
             )
 
     async def decision(self, effect: str) -> ev.Decision:

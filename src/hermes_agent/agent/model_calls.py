@@ -46,7 +46,7 @@ BUDGETED_OUTPUT = 16_000
 how long the reply may be."""
 RETRY_SECONDS = 1.0
 SILENT_SECONDS = 2.0
-WAITS = "waiting: calls under way hold what is left of a budget until they have ended"
+WAITS = "waiting: calls in progress have reserved the rest of a budget"
 CHARS_PER_TOKEN = 4
 _NOTHING = Usage()
 A = TypeVar("A")
@@ -193,9 +193,11 @@ class ModelCaller:
             await self._write(self._replied(call, step, reply))
         if reply.stop == "length":
             limit = f" of {output} tokens" if output else ""
-            await self._write(ev.NoticeIssued(f"the reply was cut at its limit{limit}", "warning"))
+            await self._write(
+                ev.NoticeIssued(f"the reply was cut off at its limit{limit}", "warning")
+            )
         elif reply.stop == "end" and not (reply.text.strip() or reply.calls):
-            await self._write(ev.NoticeIssued(f"{reply.model} had nothing to say", "warning"))
+            await self._write(ev.NoticeIssued(f"{reply.model} gave an empty reply", "warning"))
         await self._warn(reply.usage, reply.cost)
 
     async def side_call(
@@ -237,11 +239,11 @@ class ModelCaller:
                 )
                 raise
             if not reply.text.strip():
-                reason = "nothing was said"
+                reason = "empty reply"
                 await self._write(
                     ev.CostCharged(reply.model, call.use, reply.usage, reply.cost, reason)
                 )
-                raise ModelError("garbage", f"{call.model.name} had nothing to say")
+                raise ModelError("garbage", f"{call.model.name} gave an empty reply")
             await self._write(*kept(reply))
         await self._warn(reply.usage, reply.cost)
 
@@ -297,7 +299,7 @@ class ModelCaller:
     async def charge_lost_call(self) -> None:
         """The last runtime died while a call was under way."""
         if self._conversation.asked is not None:
-            await self._owe(self._conversation.asked, "the runtime ended during this call")
+            await self._owe(self._conversation.asked, "the runtime died during this call")
 
     async def _owe(
         self, asked: ev.ModelRequested, reason: str, seen: Usage = _NOTHING, *events: ev.Event
@@ -310,7 +312,7 @@ class ModelCaller:
         counted, cost = facts.cost(seen) or 0.0, facts.cost(rest)
         if asked.most is not None:
             cost = max(0.0, asked.most - counted)
-            reason = f"{reason}: the most it can have cost"
+            reason = f"{reason}: worst-case cost"
         if rest.total or cost:
             events = (*events, ev.CostCharged(asked.model, asked.use, rest, cost, reason))
         await self._write(*events)
@@ -369,7 +371,7 @@ class ModelCaller:
     async def _wasted(self, call: PendingModelCall, wasted: FailedAttemptUsage) -> None:
         usage, cost, reason = wasted.usage, wasted.cost, "a try failed"
         if wasted.most is not None and self._held.dollars is not None:
-            usage, reason = wasted.most, f"{reason}: the most it can have cost"
+            usage, reason = wasted.most, f"{reason}: worst-case cost"
             cost = call.model.ways[wasted.model].most(usage.input, usage.output)
         if not usage.total:
             return  # it may have cost something, and no budget depends on it

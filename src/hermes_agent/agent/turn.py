@@ -190,9 +190,7 @@ class TurnWorker:
         except ModelError as error:
             done = False
             await self._write(
-                ev.NoticeIssued(
-                    f"the conversation could not be summarised: {error.message}", "warning"
-                )
+                ev.NoticeIssued(f"cannot summarise the conversation: {error.message}", "warning")
             )
         self._compaction_failed = not done
         return done
@@ -223,7 +221,7 @@ class TurnWorker:
         except ModelError as error:
             done = False
             await self._write(
-                ev.NoticeIssued(f"the images could not be described: {error.message}", "warning")
+                ev.NoticeIssued(f"cannot describe the images: {error.message}", "warning")
             )
         self._description_failed = not done
 
@@ -338,5 +336,5 @@ def as_told(error: Exception) -> HermesError:
     if isinstance(error, HermesError):
         return error
     return HermesError(
-        f"Hermes itself failed: {type(error).__name__}: {error}", "`hermes logs` shows where"
+        f"internal error: {type(error).__name__}: {error}", "`hermes logs` has the details"
     )

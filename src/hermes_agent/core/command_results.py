@@ -15,7 +15,7 @@ _RUNNING = re.compile(r"\[(?:still running after|running in the background)[^\n]
 _REWRITTEN = "[a rule changed this call to "
 _CUT = re.compile(r"^\[(?:…|\.\.\.) [\d,]+ (?:characters|bytes) left out; ", re.MULTILINE)
 _NO_OUTPUT = "[no output]"
-_UNKNOWN = "the user says that it did happen; its output is lost"
+_UNKNOWN = "the user says that it happened; its output is lost"
 
 
 class CommandOutcome(Struct, frozen=True):

@@ -36,7 +36,7 @@ LEFT_OUT = frozenset(
 RUN_AGAIN = frozenset({"browser", "execute_code", "delegate"})
 """Tools that are begun again after a death: one only looks, what the others do are calls and
 sessions of their own."""
-RESTORED = "it ran when the backup was made, and nobody can tell what became of it"
+RESTORED = "it was running when the backup was made, and its outcome is unknown"
 
 _PIECE = 1 << 20
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)
@@ -114,12 +114,12 @@ def write_backup(
     if (trouble := out_of_reach(home)) is not None:
         raise HermesError(*trouble)
     if not home.is_dir():
-        raise NotFound(f"there is no home at {home}", "the first message makes it")
+        raise NotFound(f"there is no home at {home}", "it is created with the first message")
     own = target.parent == home / "backups"
     if not own and not target.parent.is_dir():
-        raise NotFound(f"no folder at {target.parent}", "make it, or name a file in another place")
+        raise NotFound(f"no folder at {target.parent}", "create it, or choose another path")
     if target.exists():
-        raise HermesError(f"{target} exists already", "name a file that does not")
+        raise HermesError(f"{target} exists already", "choose another name")
     try:
         if own:
             target.parent.mkdir(mode=0o700, exist_ok=True)
@@ -135,7 +135,7 @@ def write_backup(
             _sync(target.parent)
     except OSError as error:
         raise HermesError(
-            f"cannot write {target}: {error.strerror or error}", "name a file in another place"
+            f"cannot write {target}: {error.strerror or error}", "choose another path"
         ) from None
     return summary._replace(file=target, left_out=tuple(left_out))
 
@@ -375,13 +375,13 @@ def _swap(home: Path, staging: Path, aside: Path) -> None:
     except OSError as error:
         raise HermesError(
             f"cannot move {home} aside: {error.strerror}",
-            "restore into another place with HERMES_HOME, and use that",
+            "set HERMES_HOME to another folder and restore there",
         ) from None
     try:
         staging.rename(home)
     except OSError as error:
         aside.rename(home)
-        raise HermesError(f"cannot put {home} in place: {error.strerror}", "try again") from None
+        raise HermesError(f"cannot move {home} into place: {error.strerror}", "try again") from None
     if (aside / "backups").is_dir():
         (aside / "backups").rename(home / "backups")
     _sync(home.parent)

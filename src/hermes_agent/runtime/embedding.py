@@ -86,11 +86,11 @@ class Agent:
     def register_tool(self, tool: Tool) -> None:
         if self._house is not None:
             raise UsageError(
-                f"tool {tool.name!r} comes too late: the agent has begun to work",
-                "register every tool before the first run, so that its prompt can stay the same",
+                f"tool {tool.name!r} was registered too late: the agent is already running",
+                "register all tools before the first run, so that the prompt stays the same",
             )
         if tool.name in self._tools or (self._builtin and tool.name in builtin.TABLE):
-            raise UsageError(f"there is a tool called {tool.name!r} already", "rename yours")
+            raise UsageError(f"a tool called {tool.name!r} already exists", "rename yours")
         self._tools[tool.name] = tool
 
     def run(self, text: str) -> RunResult:
@@ -183,7 +183,7 @@ class Agent:
                     event.usage,
                     event.cost,
                 )
-        raise HermesError("the agent was closed while it worked", "its turn is in the journal")
+        raise HermesError("the agent was closed during the turn", "the turn is in the journal")
 
     async def _events(self, text: str) -> AsyncIterator[ev.Event | ev.TransientEvent]:
         runtime = await self._enter().runtime()
@@ -249,7 +249,7 @@ class Agent:
 def _is_parked(effect: str, tool: str) -> HermesError:
     return HermesError(
         f"the outcome of {tool} (effect {effect}) is unknown: the program died while it ran",
-        "find out, then agent.decide(effect, 'retry' | 'skip' | 'it-happened') and run again",
+        "check, then call agent.decide(effect, 'retry' | 'skip' | 'it-happened') and run again",
     )
 
 

@@ -113,13 +113,13 @@ async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
         try:
             needed = await runtime.is_in_use()
         except Exception:
-            log.exception("cannot tell whether anything needs the runtime; staying awake")
+            log.exception("cannot tell whether anything needs the runtime; staying up")
             needed = True
         # Also who is being answered: a message may be on its way in, and its turn not begun.
         if needed or server.server_state.tasks:
             runtime.context.note_activity()
         elif runtime.idle_for() >= limit:
-            log.info("nothing to do for %.0f s; going to sleep", limit)
+            log.info("idle for %.0f s; stopping", limit)
             return
 
 

@@ -46,9 +46,7 @@ def astray(home: Path, settings: Settings) -> Iterator[DanglingReference]:
         service, _, model = voice.partition("/")
         if service == "local" or not model or service not in known_services(settings.models):
             hint = "local/tiny, or SERVICE/MODEL: `hermes model` lists services"
-            yield DanglingReference(
-                "gateway.voice", UsageError(f"nobody is called {voice!r}", hint)
-            )
+            yield DanglingReference("gateway.voice", UsageError(f"unknown name: {voice!r}", hint))
     for name, profile in profiles.items():
         try:
             if profile:

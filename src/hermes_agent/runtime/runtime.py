@@ -182,7 +182,7 @@ class Runtime:
             await self._turns.resume()
             await self._subagents.end_orphans(self._turns.busy)
         except HermesError as trouble:
-            log.error("not everything could be resumed: %s", trouble.message)
+            log.error("could not resume everything: %s", trouble.message)
 
     async def resume(self, session: Session) -> None:
         """Resume a turn that waits for its program's tools."""

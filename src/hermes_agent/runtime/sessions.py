@@ -122,7 +122,7 @@ class SessionService:
         if not self._tools.embedded.is_ours(session):
             raise HermesError(
                 f"session {session.id} belongs to a program ({session.key}) and has its tools",
-                "only the program can go on with it: Agent(session=…)",
+                "only the program can continue it: Agent(session=…)",
             )
         message = replace(message, text=self._context.redact(message.text))
         if self.hooks is not None:
@@ -175,7 +175,7 @@ class SessionService:
         dies meanwhile leaves it to be deleted again."""
         if session.id in self._turns.busy:
             raise HermesError(
-                f"session {session.id} is at work", f"`hermes interrupt {session.id}` stops it"
+                f"session {session.id} is busy", f"`hermes interrupt {session.id}` stops it"
             )
         self._deleting.add(session.id)
         try:

@@ -41,4 +41,4 @@ async def test_one_name_that_cannot_be_described_does_not_hide_the_others(desk: 
     assert told.startswith("gone__tool: gone cannot be used: no program called")
     assert "\n\nodd__plain: " in told
     assert '{"type":"object"' in told
-    assert told.endswith("\n\nodd__none: there is no such tool")
+    assert told.endswith("\n\nodd__none: no such tool")

@@ -83,7 +83,7 @@ class AuthoredTools:
         try:
             records = self.tool_store.records()
         except HermesError as error:  # whoever calls one is told; sessions go on without
-            log.warning("written tools cannot be named: %s", error)
+            log.warning("cannot list the authored tools: %s", error)
             return ""
         names = [
             name
@@ -164,7 +164,7 @@ class AuthoredTools:
             )
         if seen is not None and seen.version and seen.digest == digest:
             return ToolResult(
-                f"{name} is that already (version {seen.version})",
+                f"{name} is already this code (version {seen.version})",
                 {"name": name, "version": seen.version},
             )
         shape, seconds = await self.examine(name, code, call)
@@ -232,7 +232,7 @@ class AuthoredTools:
         around = _within.get()
         if name in around or len(around) >= DEEPEST:
             raise ToolError(
-                f"{' calls '.join((*around, name))}: that is a circle, or too deep",
+                f"{' calls '.join((*around, name))}: a circle, or nested too deeply",
                 retry="changed",
             )
         seen = await self.check(name, context.call)

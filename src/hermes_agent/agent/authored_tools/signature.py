@@ -82,9 +82,7 @@ def encoded(code: str) -> bytes:
         line = code.count("\n", 0, error.start) + 1
         raise ToolError(f"line {line}: it is not UTF-8", retry="changed") from None
     if len(data) > MAX_BYTES:
-        raise ToolError(
-            f"the code has {len(data)} bytes; {MAX_BYTES} are the most", retry="changed"
-        )
+        raise ToolError(f"the code has {len(data)} bytes; {MAX_BYTES} at most", retry="changed")
     return data
 
 
@@ -107,7 +105,7 @@ def _tree(code: str) -> ast.Module:
 
 def _shape(name: str, tree: ast.Module) -> ToolSignature:
     if not ast.get_docstring(tree):
-        raise Untyped(1, "the file begins with a docstring that says what the tool is for")
+        raise Untyped(1, "the file must begin with a docstring that says what the tool is for")
     function = _function(name, tree)
     description = (ast.get_docstring(function) or "").strip()
     if not description:
@@ -115,7 +113,7 @@ def _shape(name: str, tree: ast.Module) -> ToolSignature:
     if len(description) > DESCRIPTION_CHARS:
         raise Untyped(
             function.lineno,
-            f"the docstring has {len(description)} characters; {DESCRIPTION_CHARS} are the most",
+            f"the docstring has {len(description)} characters; {DESCRIPTION_CHARS} at most",
         )
     if function.returns is None:
         raise Untyped(function.lineno, f"{name} does not say what it returns: `-> str`")
@@ -177,7 +175,7 @@ def _arguments(function: ast.FunctionDef) -> type[Struct]:
     try:
         return msgspec.defstruct(function.name, fields, kw_only=True, forbid_unknown_fields=True)
     except TypeError as error:
-        raise Untyped(function.lineno, f"the types cannot be given as JSON: {error}") from None
+        raise Untyped(function.lineno, f"the types cannot be written as JSON: {error}") from None
 
 
 def _same(value: Any) -> Any:
@@ -189,7 +187,7 @@ def _schema(function: ast.FunctionDef, arguments: type[Struct]) -> dict[str, Any
         whole = msgspec.json.schema(arguments)
         msgspec.json.Decoder(arguments)
     except TypeError as error:
-        raise Untyped(function.lineno, f"the types cannot be given as JSON: {error}") from None
+        raise Untyped(function.lineno, f"the types cannot be written as JSON: {error}") from None
     schema: dict[str, Any] = whole["$defs"][arguments.__name__]
     schema.pop("title", None)
     return schema

@@ -126,7 +126,7 @@ class AuthoredToolStore:
         except msgspec.DecodeError as error:
             raise HermesError(
                 f"{self._state} is damaged: {error}",
-                "move it away: versions are found again in `history`, counts begin anew",
+                "move it away: versions are restored from `history`, counts start over",
             ) from None
 
     def record(self, name: str) -> ToolRecord:

@@ -41,7 +41,7 @@ def type_of(node: ast.expr, depth: int = 0) -> Any:
             slice=inner,
         ):
             return _filled(name, inner, depth + 1)
-    raise Untyped(node.lineno, f"{ast.unparse(node)!r} cannot be given as JSON: use {CARRIED}")
+    raise Untyped(node.lineno, f"{ast.unparse(node)!r} cannot be written as JSON: use {CARRIED}")
 
 
 def _parsed(text: str, line: int) -> ast.expr:
@@ -72,7 +72,7 @@ def _filled(name: str, inner: ast.expr, depth: int) -> Any:
         case "Literal", [_, *_]:
             return Literal[tuple(_literal(one) for one in parts)]
         case _:
-            raise Untyped(inner.lineno, f"{name}[…] cannot be given as JSON: use {CARRIED}")
+            raise Untyped(inner.lineno, f"{name}[…] cannot be written as JSON: use {CARRIED}")
 
 
 def _either(*parts: ast.expr, depth: int) -> Any:

@@ -54,7 +54,7 @@ async def try_out(
             said += f"\n[printed]\n{printed}" if printed else ""
             if number == 2:
                 said = f"the tests passed at first and failed when they ran again: {said}"
-            raise ToolError(said, "mend the code and make the tool again", "changed")
+            raise ToolError(said, "fix the code and make the tool again", "changed")
     return max(worked.seconds for worked in runs)
 
 
@@ -65,7 +65,7 @@ def _said(worked: SandboxResult, code: str) -> str:
     try:
         troubles = convert(worked.value, list[ValidationProblem])
     except ValidationError:
-        return "its trial gave no account of itself"
+        return "its trial produced no report"
     return "\n".join(_line(trouble, code.split("\n")) for trouble in troubles)
 
 
@@ -90,5 +90,5 @@ def trouble_of(worked: SandboxResult, returned: Any = Any) -> str:
     try:
         convert(worked.value, returned)
     except ValidationError as error:
-        return f"it returned something else than it says: {error}"
+        return f"it returned something else than it declares: {error}"
     return ""

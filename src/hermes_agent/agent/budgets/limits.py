@@ -141,7 +141,7 @@ def said(full: BudgetReached) -> str:
 def question(full: BudgetReached, already: int) -> str:
     more = rounds(full, already)
     amount = "as much" if more == 1 else f"{more} times as much"
-    return f"{said(full)}. Go on for {amount} again?"
+    return f"{said(full)}. Continue for {amount} again?"
 
 
 def hint(what: str) -> str:

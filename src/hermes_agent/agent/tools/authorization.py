@@ -76,7 +76,7 @@ class CallAuthorizer:
         """Return when the call may run; `permit` gives leave then. Raises `CallDenied`."""
         if "[redacted:" in open_call.call.arguments:
             raise CallDenied(
-                "refused: the call holds a secret that was taken out of your view. Do without it, "
+                "refused: the call contains a secret that was redacted. Do without it, "
                 "or ask the user for a rule that grants the secret to this tool by name."
             )
         judged = open_call.judged or await self._judge(open_call, tool, given)
@@ -275,7 +275,7 @@ class CallAuthorizer:
         # Whom a rule names can be reached without whoever sent the message.
         if not self._conversation.interactive and not judged.consent.by:
             raise CallDenied(
-                f"refused: {judged.reason}, and nobody is there to be asked. "
+                f"refused: {judged.reason}, and nobody can be asked. "
                 "Do without it, or tell the user what you would have done."
             )
         shown = _shown(open_call)

@@ -73,7 +73,7 @@ async def delegate(
         raise ToolError(f"nothing is delegated below depth {limits.depth}", "do it yourself")
     if len(tasks) > limits.tasks:
         raise ToolError(
-            f"{len(tasks)} tasks are too many; {limits.tasks} at once are the most",
+            f"{len(tasks)} tasks are too many; {limits.tasks} at once at most",
             "delegate them in several calls",
             "changed",
         )
@@ -103,7 +103,7 @@ def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:
     unknown = [name for name in task.tools if name not in mine]
     if unknown:
         raise ToolError(
-            f"a child cannot have the tool {unknown[0]!r}", f"it can have: {', '.join(mine)}"
+            f"a subagent cannot have the tool {unknown[0]!r}", f"it can have: {', '.join(mine)}"
         )
     return tuple(name for name in mine if not task.tools or name in task.tools)
 
@@ -115,15 +115,15 @@ def _refuse_elsewhere(address: str) -> Any:
 def _refuse_dangerous(schema: Mapping[str, Any], size: int) -> None:
     if size > SCHEMA_BYTES:
         raise ToolError(
-            f"the schema has {size} bytes; {SCHEMA_BYTES} are the most",
-            "ask for less, or say in words what it should be",
+            f"the schema has {size} bytes; {SCHEMA_BYTES} at most",
+            "ask for less, or describe it in words",
             "changed",
         )
     for key, value in _entries(schema):
         # A property may have such a name: then what it names is no string.
         if (key == "pattern" and isinstance(value, str)) or key == "patternProperties":
             raise ToolError(
-                f"the schema has a {key!r}; expressions are not checked, some never end",
+                f"the schema has a {key!r}; regular expressions are not supported",
                 "say it in words, in a `description`",
                 "changed",
             )
@@ -156,7 +156,7 @@ class _Effort:
     def __call__(self, _frame: FrameType, _event: str, _argument: object) -> None:
         self._left -= 1
         if self._left < 0:
-            raise ValueError("to check it takes too long")
+            raise ValueError("checking it takes too long")
 
 
 class _Check:
@@ -175,20 +175,18 @@ class _Check:
                 use_formats=False,  # they are expressions, too: some take hours for a long text
             )
         except BAD_SCHEMA as error:
-            raise ToolError(f"the schema is no JSON Schema: {error}", retry="changed") from None
+            raise ToolError(f"not a valid JSON Schema: {error}", retry="changed") from None
         self._trouble = fastjsonschema.JsonSchemaValueException
 
     @property
     def instruction(self) -> str:
-        return (
-            f"\n\nAnswer with JSON alone, no word around it, that fits this schema:\n{self._text}"
-        )
+        return f"\n\nAnswer only with JSON that matches this schema:\n{self._text}"
 
     async def value(self, text: str) -> Any:
         """The JSON of an answer; `ValueError` says what is wrong with it."""
         size = len(text.encode("utf-8", "replace"))
         if size > ANSWER_BYTES:
-            raise ValueError(f"it has {size} bytes; {ANSWER_BYTES} are the most")
+            raise ValueError(f"it has {size} bytes; {ANSWER_BYTES} at most")
         return await asyncio.to_thread(self._checked, text)
 
     def _checked(self, text: str) -> Any:
@@ -200,7 +198,7 @@ class _Check:
         except self._trouble as error:
             raise ValueError(error.message[:TROUBLE_CHARS]) from None
         except RecursionError:
-            raise ValueError("it is nested too deep, or the schema has no end") from None
+            raise ValueError("it is nested too deeply, or the schema never ends") from None
         except BAD_SCHEMA as error:
             raise ValueError(str(error)) from None
         finally:
@@ -287,7 +285,7 @@ class _Child:
         """One more chance for an answer that does not fit."""
         assert self._check is not None
         key = f"{self._key}/again"
-        text = f"Your answer does not fit the schema: {trouble}{self._check.instruction}"
+        text = f"Your answer does not match the schema: {trouble}{self._check.instruction}"
         await self._children.more(session, key, text, self._context.lent.interactive)
         end = await self._children.end(session, key, self._tell)
         if end.reason != "done":
@@ -295,7 +293,7 @@ class _Child:
         try:
             return _Outcome(self._name, end, await self._check.value(end.text))
         except ValueError as error:
-            return _Outcome(self._name, end, trouble=f"its answer does not fit: {error}")
+            return _Outcome(self._name, end, trouble=f"its answer does not match: {error}")
 
     def _tell(self, text: str) -> None:
         self._context.output(f"[{self._name}] {text}\n")
@@ -327,7 +325,7 @@ def _together(outcomes: Sequence[_Outcome]) -> ToolResult:
     result = ToolResult(text, {"children": rows}, usage=usage, cost=cost if priced else None)
     if done:
         return result
-    bad = failure(f"none of the children was done\n\n{text}")
+    bad = failure(f"none of the subagents succeeded\n\n{text}")
     return msgspec.structs.replace(
         bad, data={**bad.data, **result.data}, usage=usage, cost=result.cost
     )

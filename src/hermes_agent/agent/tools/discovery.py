@@ -53,7 +53,7 @@ async def _described(sources: Sequence[ToolProvider], names: Sequence[str]) -> T
 
 
 async def _one_described(sources: Sequence[ToolProvider], name: str) -> str:
-    trouble = "there is no such tool"
+    trouble = "no such tool"
     for source in sources:
         try:
             found = await source.find(name)

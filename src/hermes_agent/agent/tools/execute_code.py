@@ -57,10 +57,10 @@ def _shown(worked: SandboxResult, calls: int) -> ToolResult:
     data = {"seconds": worked.seconds, "calls": calls, "limit": worked.limit}
     printed = worked.output.rstrip("\n")
     if worked.ok:
-        return ToolResult(printed or "[nothing was printed]", data)
+        return ToolResult(printed or "[no output]", data)
     what = "\n".join(worked.trouble.splitlines()[-TROUBLE_LINES:])
     if worked.limit and what != worked.trouble:
         what = f"{worked.trouble.splitlines()[0]}\n{what}"  # the limit stands in the first line
-    failed = failure(what, "calls that it had made have taken effect" if calls else "", "changed")
+    failed = failure(what, "the calls it made have taken effect" if calls else "", "changed")
     text = f"{printed}\n{failed.text}" if printed else failed.text
     return ToolResult(text, {**failed.data, **data}, ok=False)

@@ -35,7 +35,7 @@ REPEATS = 3
 """How often a turn may make the very same call when it is in vain."""
 NESTED = 4
 """How deep programs may call programs: each level holds what the one above it holds, too."""
-DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
+DIED = "the runtime died while it ran, and it is unknown whether it took effect"
 
 
 class ToolExecutor:
@@ -101,7 +101,7 @@ class ToolExecutor:
         if isinstance(known, ToolResult):
             text, seconds = f"{why}\n{known.text}", known.data.get("seconds", 0.0)
         elif known == "again":
-            text = f"{why} while it ran; what it has done by then stays done"
+            text = f"{why} while it ran; what it did until then is not undone"
         elif known == "not-run":
             text = f"not run: {why}"
         else:
@@ -179,7 +179,7 @@ class ToolExecutor:
         if open_call.by and tool.origin == "builtin" and tool.name in KEPT_BACK:
             raise ToolError(f"a program cannot call {tool.name}", "call it yourself", "never")
         if open_call.effect.count(".") > NESTED:
-            raise ToolError(f"programs call programs more than {NESTED} deep", retry="never")
+            raise ToolError(f"programs are nested more than {NESTED} deep", retry="never")
 
     def _refuse_in_vain(self, open_call: PendingCall, tool: Tool) -> None:
         missing = [name for name in tool.after if name not in self._conversation.used]
@@ -188,8 +188,8 @@ class ToolExecutor:
         again = self._conversation.failures[open_call.call.name, open_call.call.arguments]
         if again >= REPEATS and not open_call.by:
             raise ToolError(
-                f"this very call has failed {REPEATS} times in this turn; it was not made again",
-                "do something else, or tell the user what is in the way",
+                f"this exact call has failed {REPEATS} times in this turn; it was not made again",
+                "try something else, or tell the user what is in the way",
                 "never",
             )
 
@@ -217,7 +217,7 @@ class ToolExecutor:
         if made is None:
             looks = self._is_repeatable(PendingCall(kept, ""))
             if not looks and not await program.is_in_step():
-                return failure(ASTRAY, "look at what was done, and go on from there", "never")
+                return failure(ASTRAY, "check what was done, and continue from there", "never")
             call = ToolCall(program.next_effect(), kept.name, kept.arguments)
             await self._write(ev.CallMade(call.id, by.effect, call))
             made = next(one for one in self._conversation.inner if one.effect == call.id)
@@ -294,7 +294,7 @@ class ToolExecutor:
         try:
             await tool.release(self._context(open_call), result)
         except (HermesError, OSError) as error:
-            log.warning("%s could not tidy up: %s", tool.name, error)
+            log.warning("%s could not clean up: %s", tool.name, error)
 
     async def _take_up(self, open_call: PendingCall) -> None:
         """A call that was under way when the last runtime went."""
@@ -319,7 +319,7 @@ class ToolExecutor:
             return await self._begin(open_call)
         texts = {
             "skip": "not run again: its outcome is unknown and the user chose to skip it",
-            "it-happened": "the user says that it did happen; its output is lost",
+            "it-happened": "the user says that it happened; its output is lost",
         }
         return await self._finish(
             open_call, ToolResult(texts[decision], ok=decision == "it-happened")

@@ -30,7 +30,7 @@ async def invoke(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return failure(f"{tool.name} failed: it gave itself up")
+        return failure(f"{tool.name} failed: it was cancelled")
     except (Exception, SystemExit) as error:
         log.warning("%s failed", tool.name, exc_info=True)
         return failure(f"{tool.name} failed: {type(error).__name__}: {error}")

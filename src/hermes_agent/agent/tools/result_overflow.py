@@ -39,7 +39,7 @@ class ResultStore:
             await asyncio.to_thread(whole.write_bytes, text.encode("utf-8", "replace"))
             kept = f'read_on(result="{effect}") shows the whole'
         except OSError as error:
-            kept = f"they could not be kept: {error}"
+            kept = f"they could not be saved: {error}"
         half = limit // 2
         left_out = len(text) - 2 * half
         return f"{text[:half]}\n[… {left_out} characters left out; {kept} …]\n{text[-half:]}"
@@ -60,7 +60,7 @@ async def read_on(
     """Read a result that was cut, from line `start`."""
     path = context.results / f"{result}.txt" if context.results and _is_plain(result) else None
     if path is None or not path.is_file():
-        raise ToolError(f"no result {result!r} is kept", "its cut text names it", "changed")
+        raise ToolError(f"no stored result {result!r}", "the shortened result names it", "changed")
     # A page that is larger than a result may be would be cut itself.
     room = max(NOTE_CHARS, min(PAGE_CHARS, context.settings.loop.result_chars) - NOTE_CHARS)
     kept = await asyncio.to_thread(path.read_bytes)

@@ -16,20 +16,20 @@ def look(settings: Settings, status: dict[str, Any] | None) -> Iterator[Told]:
         names = [name for name, given in settings.channels.items() if given.get("enabled", True)]
         if names:
             listed = ", ".join(sorted(names))
-            yield "warn", f"nobody hears on {listed}: the runtime is not up", "`hermes up`"
+            yield "warn", f"nobody is listening on {listed}: the runtime is not up", "`hermes up`"
         return
     gateway = status.get("gateway") or {}
     for name, row in (gateway.get("left") or {}).items():
-        what = f"{name} is not set up any more; what it has left: {sum(row.values())}"
+        what = f"{name} is no longer configured; it left behind: {sum(row.values())}"
         yield "warn", what, f"`hermes gateway setup {name}`, or `hermes gateway dead --drop all`"
     for name, row in (gateway.get("channels") or {}).items():
         yield _of(name, row)
         for unknown in row.get("unknown", ()):
             what = f"{name}: there is no setting channels.{name}.{unknown}"
-            yield "warn", what, "look for a misspelling in config.yaml"
+            yield "warn", what, "check the spelling in config.yaml"
         if row.get("asks") == []:
             yield (
-                "warn", f"{name}: nobody can be asked for consent: no home chat, no owner",
+                "warn", f"{name}: nobody can approve anything: no home chat, no owner",
                 f"`hermes gateway pair {name} --role owner`, or set channels.{name}.home",
             )  # fmt: skip
         if row.get("dead") or row.get("set_aside"):
@@ -41,7 +41,7 @@ def _of(name: str, row: dict[str, Any]) -> Told:
     state, says, error = row["state"], clean(row.get("says", "")), clean(row["error"])
     if state == "up":
         return ("ok", f"{name}: {says}", "") if row["well"] else (
-            ("info", f"{name}: not proven yet: {says}", f"`hermes gateway test {name}`")
+            ("info", f"{name}: not checked yet: {says}", f"`hermes gateway test {name}`")
         )  # fmt: skip
     what = f"{name}: {state}: {error or says}"
     if state in ("starting", "waiting"):

@@ -34,7 +34,7 @@ LOW_BYTES = 500_000_000
 
 NOT_YET = (
     "WhatsApp, Signal and other channels", "a dashboard",
-    "a board", "answers that are spoken", "a hub of skills",
+    "a board", "spoken answers", "a skill hub",
     "`hermes undo`", "`hermes update`",
 )  # fmt: skip
 
@@ -121,7 +121,7 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
     names = [name for name, server in settings.mcp.items() if server.enabled]
     if names and importlib.util.find_spec("mcp") is None:
         yield DoctorFinding(
-            "mcp", "fail", f"{len(names)} servers, and the library for them is not installed",
+            "mcp", "fail", f"{len(names)} servers, but the library for them is not installed",
             "pip install 'hermes-agent[mcp]'",
         )  # fmt: skip
     elif names:
@@ -139,7 +139,7 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Doctor
         yield DoctorFinding("learning", "info", "reviews are off (learning.notes, learning.skills)")
     elif not named and settings.model.startswith("scripted/"):
         yield DoctorFinding(
-            "learning", "info", "no reviews: the model is a script, which cannot look back",
+            "learning", "info", "no reviews: a scripted model cannot review",
             "name a model: `hermes config set models.uses.review`",
         )  # fmt: skip
     else:
@@ -148,18 +148,18 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Doctor
         yield DoctorFinding("learning", "ok", f"reviews by {who}, at most {most}")
     if learning.semantic and importlib.util.find_spec("wordllama") is None:
         yield DoctorFinding(
-            "recall", "fail", "meaning is to count, and the library for it is not installed",
+            "recall", "fail", "semantic recall is on, but its library is not installed",
             "pip install 'hermes-agent[semantic]'",
         )  # fmt: skip
     key = f"{memory.provider.upper()}_API_KEY"
     if memory.provider and not memory.address and not environ.get(key):
         yield DoctorFinding(
-            "memory", "warn", f"{memory.provider} is to remember, and {key} is not set here",
-            f"set {key}, or keep it in .env in the home",
+            "memory", "warn", f"{memory.provider} is the memory provider, but {key} is not set",
+            f"set {key}, or put it into .env in the home",
         )  # fmt: skip
     elif memory.provider:
         yield DoctorFinding(
-            "memory", "ok", f"{memory.provider} remembers beside the built-in memory"
+            "memory", "ok", f"{memory.provider} is used besides the built-in memory"
         )
 
 
@@ -179,11 +179,11 @@ def _watching(
     for trouble in set(told) - {f"{what} ({hint})" for what, hint in wrong}:
         yield DoctorFinding("watch", "fail", trouble)
     if settings.watch.listen and not settings.watch.token:
-        yield DoctorFinding("watch", "fail", "watch.listen is set and watch.token names no secret",
+        yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token names no secret",
                       "`hermes config set watch.token NAME`")  # fmt: skip
     if loaded.entries:
         count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
-        yield DoctorFinding("watch", "ok", f"{count}; the runtime stays up for them")
+        yield DoctorFinding("watch", "ok", f"{count}; they keep the runtime running")
 
 
 def _machine() -> Iterator[DoctorFinding]:
@@ -197,7 +197,7 @@ def _machine() -> Iterator[DoctorFinding]:
     )
     bash = shutil.which("bash")
     if bash is None:
-        yield DoctorFinding("bash", "fail", "there is no bash", "install it; commands run in it")
+        yield DoctorFinding("bash", "fail", "bash is not installed", "install it; commands need it")
         return
     told = subprocess.run(
         [bash, "-c", 'printf "%s %s" "${BASH_VERSINFO[0]}" "$BASH_VERSION"'],
@@ -213,7 +213,7 @@ def _machine() -> Iterator[DoctorFinding]:
 
 def _home(home: Path) -> Iterator[DoctorFinding]:
     if not home.exists():
-        yield DoctorFinding("home", "ok", f"{home} is not there yet; the first command makes it")
+        yield DoctorFinding("home", "ok", f"{home} does not exist yet; created on first use")
         return
     trouble = inspect.home_trouble(home)
     if trouble is not None:
@@ -223,7 +223,7 @@ def _home(home: Path) -> Iterator[DoctorFinding]:
     if facts.st_uid != os.getuid():
         yield DoctorFinding("home", "warn", f"{home} belongs to another user", f"chown it: {home}")
     elif stat.S_IMODE(facts.st_mode) & 0o077:
-        yield DoctorFinding("home", "warn", f"others may look into {home}", f"chmod 700 {home}")
+        yield DoctorFinding("home", "warn", f"other users can read {home}", f"chmod 700 {home}")
     else:
         yield DoctorFinding("home", "ok", f"{home}, private and writable")
     room = inspect.free_bytes(home)
@@ -246,10 +246,10 @@ def _model(home: Path, settings: Settings, environ: Mapping[str, str]) -> Doctor
     if models.catalogue.trouble:
         return DoctorFinding("model", "warn", models.catalogue.trouble, "`hermes model refresh`")
     if models.catalogue.stale(time.time()):
-        old = f"the catalogue of models is of {models.catalogue.date}; prices may have changed"
+        old = f"the model catalogue is from {models.catalogue.date}; prices may have changed"
         return DoctorFinding("model", "warn", old, "`hermes model refresh`")
     others = f" and {len(settings.models.fallbacks)} more" if settings.models.fallbacks else ""
-    return DoctorFinding("model", "ok", f"{settings.model}{others}; what it needs is set")
+    return DoctorFinding("model", "ok", f"{settings.model}{others}; ready")
 
 
 def _policy(home: Path, settings: Settings) -> DoctorFinding:
@@ -258,12 +258,12 @@ def _policy(home: Path, settings: Settings) -> DoctorFinding:
         policies.rules(settings.policy)
     except PolicyFilesInvalid as error:
         return DoctorFinding(
-            "policy", "fail", f"every effect is refused: {error.message}", error.hint
+            "policy", "fail", f"every effect is denied: {error.message}", error.hint
         )
     except HermesError as error:
         return DoctorFinding("policy", "fail", error.message, error.hint)
     own = len(policies.load().own)
-    return DoctorFinding("policy", "ok", f"{settings.policy}; {own} files of your own")
+    return DoctorFinding("policy", "ok", f"{settings.policy}; {own} of your own files")
 
 
 def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
@@ -294,7 +294,7 @@ def _secrets(home: Path, environ: Mapping[str, str]) -> DoctorFinding:
         count = len(Secrets(environ, home).names())
     except HermesError as error:
         return DoctorFinding("secrets", "fail", error.message, error.hint)
-    return DoctorFinding("secrets", "ok", f"{count} known by name; a rule grants them one by one")
+    return DoctorFinding("secrets", "ok", f"{count} known; rules grant them one by one")
 
 
 def _runtime(
@@ -308,17 +308,17 @@ def _runtime(
         return DoctorFinding(
             "runtime",
             "fail",
-            f"pid {owner} owns the home and does not answer",
-            f"`hermes logs` may say why; `kill {owner}` ends it",
+            f"pid {owner} owns the home but does not answer",
+            f"`hermes logs` may show why; `kill {owner}` ends it",
         )
     if owner is not None:
-        return DoctorFinding("runtime", "ok", f"none; a program (pid {owner}) uses the home")
+        return DoctorFinding("runtime", "ok", f"none; another program (pid {owner}) uses the home")
     if sockets:
         return DoctorFinding(
             "runtime",
             "warn",
-            f"none, but its socket {sockets[0]} was left behind: it was killed",
-            "`hermes up` starts it again, and it takes up what was unfinished",
+            f"stopped, but its socket {sockets[0]} is still there: it was killed",
+            "`hermes up` starts it again and resumes unfinished work",
         )
     return DoctorFinding("runtime", "ok", "stopped; commands start it when they need it")
 
@@ -343,7 +343,7 @@ def _store(home: Path, running: RunningRuntime | None) -> Iterator[DoctorFinding
         yield _soundness(home, running.faults)
         counts = running.status["parked"] or 0, running.status["questions"] or 0
     elif not (home / "state.db").exists() and not (home / "store.id").exists():
-        yield DoctorFinding("store", "ok", "none yet; the first message makes it")
+        yield DoctorFinding("store", "ok", "none yet; it is created with the first message")
         return
     elif inspect.lock_owner(str(home)) is not None:
         yield DoctorFinding("store", "warn", "not checked: the home is in use", "try again later")
@@ -378,8 +378,8 @@ def _soundness(home: Path, faults: list[str]) -> DoctorFinding:
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     trouble = inspect.home_trouble(home)
     if trouble is not None and inspect.database_trouble(home) is None:
-        return DoctorFinding("store", "fail", faults[0] + more, "mend the home first")
-    return DoctorFinding("store", "fail", faults[0] + more, "`hermes restore` puts a backup back")
+        return DoctorFinding("store", "fail", faults[0] + more, "fix the home first")
+    return DoctorFinding("store", "fail", faults[0] + more, "`hermes restore` restores a backup")
 
 
 def _count(name: str, count: int, what: str, command: str) -> DoctorFinding:
@@ -396,7 +396,7 @@ def _chat() -> DoctorFinding:
         return DoctorFinding(
             "chat",
             "warn",
-            f"`hermes chat` is plain: {', '.join(lacking)} not installed",
+            f"`hermes chat` has no full-screen mode: {', '.join(lacking)} not installed",
             "pip install prompt-toolkit rich",
         )
     return DoctorFinding("chat", "ok", "prompt_toolkit and rich are installed")

@@ -29,7 +29,7 @@ def look(home: Path, environ: Mapping[str, str], status: dict[str, Any] | None) 
     for run in told.get("parked", ()):
         yield (
             "warn", f"run {run['run']} of {run['name']} waits for a decision",
-            "`hermes parked` takes it" if run.get("session") else (
+            "`hermes parked` decides it" if run.get("session") else (
                 f"`hermes task decide {run['run']} done|again|failed`"
             ),
         )  # fmt: skip
@@ -39,12 +39,12 @@ def look(home: Path, environ: Mapping[str, str], status: dict[str, Any] | None) 
     for name in told.get("failing", ()):
         yield "warn", f"the job {name} fails", f"`hermes task show {name}`"
     if told["active"] and status is None:
-        some = f"{told['active']} active, and no runtime is there: what is due is missed"
+        some = f"{told['active']} active, but the runtime is stopped: due runs are missed"
         yield "warn", some, "`hermes up`"
     if told["active"] and not Path(unit_path(environ)).exists():
         yield (
-            "warn", f"{told['active']} jobs, and nothing starts Hermes after a reboot",
-            "`hermes watch install`, or have whatever starts your services run `hermes serve`",
+            "warn", f"{told['active']} jobs, but nothing starts Hermes after a reboot",
+            "`hermes watch install`, or let your service manager run `hermes serve`",
         )  # fmt: skip
     else:
         yield "ok", f"{told['active']} active, {told['paused']} paused", ""

@@ -46,7 +46,7 @@ TRY = Request(Prompt("Answer with one word."), (UserMessage("Say OK."),), max_ou
 def check_effort(effort: str) -> str:
     if effort and effort not in EFFORTS:
         steps = ", ".join(EFFORTS)
-        raise UsageError(f"no reasoning effort is called {effort!r}", f"one of {steps}")
+        raise UsageError(f"no reasoning effort called {effort!r}", f"one of {steps}")
     return effort
 
 
@@ -125,7 +125,7 @@ class ModelSelection:
             else "the price is not known"
         )
         return (
-            f"{reply.model} has {tokens:,} tokens of this conversation in its cache; {name} reads "
+            f"{reply.model} has {tokens:,} tokens of this conversation cached; {name} reads "
             f"them afresh: {price} for the next request"
         )
 
@@ -166,7 +166,7 @@ class ModelSelection:
         try:
             await self._give_title(session, model, titles.request(*talk_start))
         except HermesError as error:
-            log.warning("session %s gets no title: %s", session.id, error.message)
+            log.warning("session %s has no title: %s", session.id, error.message)
 
     async def _give_title(self, session: Session, model: Model, request: Request) -> None:
         def here() -> Awaitable[tuple[float, int]]:
@@ -203,7 +203,7 @@ async def _try(name: str, chunks: AsyncIterator[Chunk]) -> ModelProbe:
                 case Delta() | Thinking():
                     first = first if first is not None else time.perf_counter() - started
                 case RetryEvent():
-                    steps.append(f"tried again after {chunk.delay:.1f} s: {chunk.reason}")
+                    steps.append(f"retried after {chunk.delay:.1f} s: {chunk.reason}")
                 case RoutingEvent():
                     steps.append(f"{chunk.step}: {chunk.reason}")
                 case FailedAttemptUsage():

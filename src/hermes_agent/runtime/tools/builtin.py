@@ -153,7 +153,7 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
     for name in names or ("all",):
         if name not in TOOLSETS and name not in TABLE:
             raise UsageError(
-                f"no tool or toolset is called {name!r}",
+                f"no tool or toolset called {name!r}",
                 f"toolsets: {', '.join(TOOLSETS)}; `hermes tools list` shows the tools",
             )
         wanted |= set(TOOLSETS.get(name, (name,)))

@@ -24,7 +24,7 @@ class SessionMessenger:
         """Hand it in, once for each key; where it goes."""
         chats = [await self._here()] if target == HERE else self._outbound.chats([target])
         if not chats:
-            raise ToolError(f"{target!r} leads nowhere", "name a channel or a chat", "changed")
+            raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
         await self._outbound.send(f"effect/{key}", chats, text, files=files)
         return [chat.channel if target != HERE else HERE for chat in chats]
 
@@ -35,7 +35,7 @@ class SessionMessenger:
         binding = await self._context.store.gateway.binding_of(session.id)
         if binding is None:
             raise ToolError(
-                "this session belongs to no chat",
+                "this session has no chat",
                 "say it in your answer, or name a target",
                 "changed",
             )

@@ -88,4 +88,4 @@ async def _close(name: str, making: asyncio.Task[Any]) -> None:
             made: AsyncCloseable = await making
             await made.close()
     except Exception:
-        log.warning("a %s could not be closed", name, exc_info=True)
+        log.warning("cannot close a %s", name, exc_info=True)

@@ -163,7 +163,7 @@ class TurnScheduler:
             worker = await self._worker(session, turn)
         except Exception as error:
             # Nothing can be done for it now: say so, rather than leave it running for ever.
-            log.exception("turn %s of session %s cannot be worked", turn.id, session.id)
+            log.exception("cannot run turn %s of session %s", turn.id, session.id)
             told = as_told(error)
             if await self._park_begun(turn, told.message):
                 return
@@ -197,7 +197,7 @@ class TurnScheduler:
     def _came_after(self, task: asyncio.Task[None]) -> None:
         self._afterwards.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("what came after a turn broke", exc_info=error)
+            log.error("the work after a turn crashed", exc_info=error)
 
     async def _worker(self, session: Session, turn: Turn) -> TurnWorker:
         while True:
@@ -205,7 +205,7 @@ class TurnScheduler:
                 conversation = await self._conversation(session.id)
                 break
             except Degraded as trouble:
-                log.warning("session %s cannot be read: %s", session.id, trouble.message)
+                log.warning("cannot read session %s: %s", session.id, trouble.message)
                 await asyncio.sleep(RETRY_SECONDS)
         worker = TurnWorker(await self._parts(session), turn, conversation)
         if self._closing:
@@ -228,8 +228,8 @@ class TurnScheduler:
         if task.cancelled():
             return
         if (error := task.exception()) is not None and not isinstance(error, Fenced):
-            log.error("the turn of session %s broke", session.id, exc_info=error)
-            change = ev.RuntimeChanged("degraded", f"a turn of {session.id} broke: {error}")
+            log.error("the turn of session %s crashed", session.id, exc_info=error)
+            change = ev.RuntimeChanged("degraded", f"a turn of {session.id} crashed: {error}")
             self._bus.publish(ev.Recorded(session.id, 0, self._clock(), change))
         elif not self._closing:
             # A message that came in while the turn was ending is the next turn's.
@@ -322,7 +322,7 @@ def _on_its_own(session: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        log.exception("session %s could not be taken up", session)
+        log.exception("cannot resume session %s", session)
 
 
 def _is_parked(worker: TurnWorker) -> bool:

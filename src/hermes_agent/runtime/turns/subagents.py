@@ -102,7 +102,7 @@ class SubagentManager:
                 try:
                     await self.cancel(child.id, "its parent ended")
                 except HermesError as error:
-                    log.warning("child %s could not be stopped: %s", child.id, error.message)
+                    log.warning("cannot stop subagent %s: %s", child.id, error.message)
 
     async def end_orphans(self, busy: set[str]) -> None:
         """After a start: children whose parent ended just before the last runtime did."""
