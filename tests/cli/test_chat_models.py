@@ -40,7 +40,7 @@ def test_a_chat_names_its_model_and_switches_it(at_home: House) -> None:
     assert shown[1] == "your next message opens a session with mine/z, reasoning effort high"
     assert shown[2].startswith("mine/z, reasoning effort high;")
     assert shown[3] == "Good day."
-    assert "tokens of this conversation in its cache" in shown[4]
+    assert "tokens of this conversation cached" in shown[4]
     assert shown[5] == "/model mine/x anyway  switches all the same"
     assert shown[6] == "mine/z answers from here on, reasoning effort low"
     assert shown[7].startswith("mine/x answers from here on")

@@ -187,7 +187,7 @@ def test_a_warm_cache_is_not_thrown_away_unasked(at_home: House) -> None:
     assert at_home.good("model", "--session", "talk").endswith("has mine/x\n")
     done = at_home.run("model", "mine/z", "--session", "talk")
     assert done.returncode == 1
-    assert "2,125 tokens of this conversation in its cache" in done.stderr
+    assert "2,125 tokens of this conversation cached" in done.stderr
     assert "--yes" in done.stderr
     told = at_home.run("model", "mine/z", "--session", "talk", "--json")
     assert (told.returncode, json.loads(told.stdout)["switched"]) == (1, False)

@@ -73,5 +73,5 @@ async def test_a_session_of_no_chat_has_no_here(tmp_path: Path) -> None:
         session = await r.house.open(r.runtime.context.settings.model)
         events = await r.house.say(session, "go")
         (told,) = [one for one in events if isinstance(one, ev.CallFinished)]
-        assert "belongs to no chat" in told.text
+        assert "has no chat" in told.text
         assert not r.pad.every

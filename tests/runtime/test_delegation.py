@@ -332,7 +332,7 @@ async def test_an_answer_that_does_not_fit_twice_is_a_failure(tmp_path: Path) ->
 async def test_a_schema_that_is_none_is_refused_before_any_begins(
     tmp_path: Path, schema: dict[str, object]
 ) -> None:
-    await assert_refused_schema(tmp_path, schema, "the schema is no JSON Schema")
+    await assert_refused_schema(tmp_path, schema, "not a valid JSON Schema")
 
 
 @pytest.mark.parametrize(

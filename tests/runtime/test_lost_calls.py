@@ -26,7 +26,7 @@ def test_a_call_that_died_with_its_runtime_is_counted_once(one: Case) -> None:
     wait_until(lambda: len(events("model_requested")) == 4, "the last call")
     requested, charged = events("model_requested"), events("cost_charged")
     assert [event["cost"] for event in charged] == [event["most"] for event in requested[:3]]
-    assert all("the most it can have cost" in event["reason"] for event in charged)
+    assert all("worst-case cost" in event["reason"] for event in charged)
     costs = one.api.get("/v1/costs?by=use")
     assert [(row["name"], row["calls"]) for row in costs["costs"]] == [("main", 3)]
     assert costs["today"] == pytest.approx(sum(event["cost"] for event in charged))
