@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from hermes_agent.incidents.drift.audit import AuditBaseline, Auditor, judge
-from hermes_agent.incidents.drift.scopes.repository import Repository
-from hermes_agent.incidents.drift.values import CommandAnswer, DriftFinding, Scope, ScopeResult
 from hermes_agent.policy.redaction.redactor import Redactor
+from hermes_drift.audit import AuditBaseline, Auditor, judge
+from hermes_drift.scopes.repository import Repository
+from hermes_drift.values import CommandAnswer, DriftFinding, Scope, ScopeResult
 
 
 class ShellLive:

@@ -1,0 +1,103 @@
+"""The objects of a manifest, and the pods and containers that are in them."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes_agent.policy.yaml_nodes import Node
+from hermes_drift.manifests.documents import child, text_of, texts
+
+POD_AT = {
+    "Pod": (),
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "ReplicationController": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "PodTemplate": ("template",),
+}
+"""Where a workload of each kind has its pods."""
+
+Role = Literal["container", "init", "ephemeral"]
+_ROLES: dict[str, Role] = {
+    "containers": "container", "initContainers": "init", "ephemeralContainers": "ephemeral",
+}  # fmt: skip
+
+
+class KubeContainer(Struct, frozen=True):
+    node: Node
+    name: str
+    role: Role
+    image: str
+
+    @property
+    def stays(self) -> bool:
+        """It runs as long as the pod does: a container, or a sidecar among the init ones."""
+        restarts = text_of(child(self.node, "restartPolicy")) == "Always"
+        return self.role == "container" or (self.role == "init" and restarts)
+
+
+class KubeObject(Struct, frozen=True):
+    """One object. `pod` is what a pod of it is made from: its metadata and its spec."""
+
+    node: Node
+    kind: str
+    version: str
+    name: str
+    namespace: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    pod: Node | None = None
+    containers: tuple[KubeContainer, ...] = ()
+
+    @property
+    def title(self) -> str:
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {where}{self.name or '(no name)'}"
+
+    @property
+    def is_workload(self) -> bool:
+        return self.kind in POD_AT
+
+
+def things(root: Node, kind: str = "") -> Iterator[KubeObject]:
+    """The objects of a document; a list is what it holds. Nothing where it is no manifest."""
+    named = text_of(child(root, "kind")) or kind
+    listed = child(root, "items")
+    if named.endswith("List") and listed is not None and listed.items is not None:
+        for one in listed.items:
+            yield from things(one, named.removesuffix("List"))
+        return
+    if named and (kind or child(root, "apiVersion") is not None):
+        yield _thing(root, named)
+
+
+def _thing(root: Node, kind: str) -> KubeObject:
+    about = child(root, "metadata")
+    at = POD_AT.get(kind)
+    pod = None if at is None else child(root, *at)
+    annotations = texts(child(about, "annotations"))
+    if pod is not None and pod is not root:
+        annotations = {**texts(child(pod, "metadata", "annotations")), **annotations}
+    return KubeObject(
+        node=root,
+        kind=kind,
+        version=text_of(child(root, "apiVersion")),
+        name=text_of(child(about, "name")) or text_of(child(about, "generateName")),
+        namespace=text_of(child(about, "namespace")),
+        labels=texts(child(about, "labels")),
+        annotations=annotations,
+        pod=pod,
+        containers=tuple(_containers(child(pod, "spec"))),
+    )
+
+
+def _containers(spec: Node | None) -> Iterator[KubeContainer]:
+    for key, role in _ROLES.items():
+        listed = child(spec, key)
+        for node in (listed.items if listed is not None else None) or ():
+            name, image = text_of(child(node, "name")), text_of(child(node, "image"))
+            yield KubeContainer(node, name, role, image)

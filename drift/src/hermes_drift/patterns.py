@@ -1,0 +1,108 @@
+"""Patterns: what drift is known to be harmless, shipped or learned from what people said of earlier
+findings."""
+
+import posixpath
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_drift.matching import fits_any
+from hermes_drift.severity import weigh
+from hermes_drift.values import WEIGHTS, DriftFinding, Scope, Weight
+
+_VOLATILE = re.compile(r"\d+(?:\.\d+)+|\d{3,}|(?=[a-f]*\d)[0-9a-f]{7,}")
+"""Parts of a name that differ from one time to the next: versions, dates, hashes."""
+
+
+class DriftPattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where drift of this sort is, and by whom; never which values it has."""
+
+    name: str
+    scope: Scope
+    object: tuple[str, ...] = ("**",)
+    field: tuple[str, ...] = ("**",)
+    kind: tuple[str, ...] = ()
+    """Of who changed it; empty for anybody."""
+    manager: tuple[str, ...] = ()
+    why: str = ""
+    covers: Weight = "look"
+    """The gravest that it excuses: whoever accepted a changed mode has not accepted setuid."""
+    says: Literal["accepted", "rejected"] = "accepted"
+    by: str = ""
+    at: float = 0.0
+    finding: str = ""
+    """Where it was learned from; empty for one that is shipped."""
+
+    def fits(self, finding: DriftFinding) -> bool:
+        return (
+            self.scope == finding.scope
+            and fits_any(self.object, finding.object)
+            and fits_any(self.field, finding.field)
+            and (not self.kind or finding.who.kind in self.kind)
+            and (not self.manager or fits_any(self.manager, finding.who.name))
+        )
+
+
+@cache
+def shipped() -> tuple[DriftPattern, ...]:
+    import yaml
+
+    text = Path(__file__).with_name("patterns.yaml").read_text(encoding="utf-8")
+    return msgspec.convert(yaml.safe_load(text), tuple[DriftPattern, ...])
+
+
+def learned_from(
+    finding: DriftFinding, says: Literal["accepted", "rejected"], why: str, by: str, at: float
+) -> DriftPattern:
+    """What somebody said of one finding, said of all that are like it. What a controller does, it
+    does to everything of the kind; what a person did, they did to this one."""
+    machine = finding.who.kind in ("controller", "package")
+    return DriftPattern(
+        f"{says} {finding.id}", finding.scope, (_object(finding, machine),),
+        (re.sub(r"\[\d+\]", "[*]", _VOLATILE.sub("*", finding.field)),),
+        (finding.who.kind,) if finding.who.kind != "unknown" else (),
+        (_VOLATILE.sub("*", finding.who.name),) if machine and finding.who.name else (),
+        why, weigh(finding)[0], says, by, at, finding.id,
+    )  # fmt: skip
+
+
+def _object(finding: DriftFinding, machine: bool) -> str:
+    name = _VOLATILE.sub("*", finding.object)
+    if not machine:
+        return name
+    if finding.scope == "kubernetes":
+        return f"{name.partition(' ')[0]} **"
+    if finding.scope in ("files", "units") and name.startswith("/"):
+        folder, last = posixpath.split(name)
+        return f"{folder}/*{posixpath.splitext(last)[1]}"
+    return name if finding.scope == "compose" else "*"
+
+
+def judged(
+    finding: DriftFinding, learned: Sequence[DriftPattern]
+) -> tuple[DriftFinding, DriftPattern | None]:
+    """The finding with its weight. What people said counts before what is shipped, and of that
+    the last; nothing excuses more than it was said of."""
+    weight, why = weigh(finding)
+    for one in sorted(learned, key=lambda one: -one.at):
+        if not one.fits(finding):
+            continue
+        if one.says == "rejected":
+            heavier: Weight = "look" if weight == "harmless" else weight
+            return replace(finding, weight=heavier, why=why, pattern=one.name), one
+        if _covered(weight, one):
+            return replace(finding, weight="harmless", why=one.why, pattern=one.name), one
+    for one in shipped():
+        if one.fits(finding) and _covered(weight, one):
+            return replace(finding, weight="harmless", why=one.why, pattern=one.name), one
+    return replace(finding, weight=weight, why=why), None
+
+
+def _covered(weight: Weight, pattern: DriftPattern) -> bool:
+    return WEIGHTS.index(weight) <= WEIGHTS.index(pattern.covers)
