@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_drift.attribution.audit_logs import (
-    apt_runs,
-    installed,
-    records,
-    sudo_lines,
-)
+from hermes_drift.attribution import apt_runs, installed, records, sudo_lines
 from hermes_drift.values import Who
 from tests.support.drift_repositories import audited, declare
 

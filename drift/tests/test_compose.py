@@ -9,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from hermes_drift.scopes.compose_file import resolved, services_of
+from hermes_drift.scopes.compose import resolved, services_of
 from tests.support.dockerd import asked, docker_engine
 from tests.support.drift_repositories import ShellLive, audited, declare, looked
 from tests.support.images import IMAGE
@@ -104,7 +104,7 @@ async def test_what_runs_otherwise_is_found(tmp_path: Path, shop: Shop) -> None:
         "environment.LD_PRELOAD", "cap_add",
     }  # fmt: skip
     assert found["restart"].who.kind == "person"
-    assert "not made by Compose" in found["restart"].who.evidence
+    assert "not created by Compose" in found["restart"].who.evidence
 
 
 async def test_images_are_weighed_by_where_they_come_from(tmp_path: Path, shop: Shop) -> None:
@@ -130,7 +130,7 @@ async def test_a_service_that_is_not_declared_is_found(tmp_path: Path, shop: Sho
     miner = shop.up("miner")
     found = (await audited(compose(tmp_path, shop, WEB), live()))["miner", "extra"]
     assert miner.id[:12] in found.advice.revert
-    assert "made by Compose 2.29.1 from /srv/shop/compose.yaml" in found.who.evidence
+    assert "created by Compose 2.29.1 from /srv/shop/compose.yaml" in found.who.evidence
 
 
 async def test_an_engine_that_does_not_answer_is_said(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ async def test_what_compose_made_is_no_drift_and_what_was_done_to_it_is(composed
         ("stray", "extra"): f"1 of {IMAGE}",
     }
     assert found["worker", "replicas"].live.startswith("1 (exited with ")
-    assert "made by Compose" in found["web", "restart"].who.evidence
+    assert "created by Compose" in found["web", "restart"].who.evidence
     assert found["stray", "extra"].who.kind == "person"
     assert (await composed.live.ask(found["stray", "extra"].advice.revert)).ok
     composed.compose("up", "-d", "--force-recreate", "-t", "0")

@@ -35,7 +35,7 @@ def test_drift_is_told_and_taught(drifting: tuple[House, Path, Path]) -> None:
     house, repository, live = drifting
     done = house.run("drift", str(repository))
     assert (done.returncode, done.stderr) == (1, "")
-    assert "files  1          2         0         1             1" in done.stdout
+    assert "files  1        2         0         1             1" in done.stdout
     assert "drift-1.1  DANGEROUS" in done.stdout
     assert f"revert: chmod 0664 {live}/app.conf" in done.stdout
     assert "-workers = 4\n+workers = 8\n" in house.good("drift", "show", "drift-1.2")
@@ -109,4 +109,4 @@ def test_what_is_live_cannot_speak_to_the_terminal() -> None:
              "subject": ESCAPES, "scopes": [looked]}  # fmt: skip
     assert "\x1b" not in audit_text(audit)
     assert "\x1b" not in finding_text(odd)
-    assert list_text([]).startswith("no audit was made yet")
+    assert list_text([]).startswith("no audits yet")

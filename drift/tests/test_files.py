@@ -146,7 +146,7 @@ async def test_secrets_are_not_shown_and_the_difference_is_still_found(tmp_path:
     shown = repr(found)
     assert "correct-horse" not in shown
     assert "staple-of" not in shown
-    assert "differ only in what looks secret" in found.diff
+    assert "differ only in what looks like a secret" in found.diff
     assert found.advice.patch == ""
 
 

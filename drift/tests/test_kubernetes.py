@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hermes_drift.audit import AuditBaseline
-from hermes_drift.cluster.fields import ABSENT, differences, same, written
+from hermes_drift.cluster.fields import ABSENT, differences, path_text, same
 from hermes_drift.patterns import learned_from
 from hermes_drift.values import DriftFinding
 from tests.support.drift_repositories import Cluster, ShellLive, audited, declare, looked
@@ -335,6 +335,6 @@ def test_other_values_are_not_the_same(one: Any, other: Any) -> None:
 
 def test_lists_without_names_are_compared_by_their_places() -> None:
     found = list(differences({"args": ["a", "b"]}, {"args": ["a", "c"]}))
-    assert [(written(one.path), one.live) for one in found] == [("args[1]", "c")]
+    assert [(path_text(one.path), one.live) for one in found] == [("args[1]", "c")]
     (found_one,) = differences({"args": ["a"]}, {"args": ["a", "c"]})
     assert found_one.live == ["a", "c"]

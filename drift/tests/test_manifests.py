@@ -230,7 +230,7 @@ def test_aliases_that_unfold_without_end_are_refused() -> None:
         inner = ", ".join([f"*a{number - 1}"] * 10)
         lines.append(f"a{number}: &a{number} [{inner}]")
     checked = found("\n".join(lines))
-    assert "unfold" in checked.findings[0].message
+    assert "expand" in checked.findings[0].message
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "a: *nowhere", "a: &a [*a]", "? [a]\n: b", "\x07"])
@@ -328,7 +328,7 @@ def test_a_policy_can_begin_from_nothing(tmp_path: Path) -> None:
         ("rules: []", "mapping"),
         ("rules: {labels: {kinds: [Deploiment]}}", "Deployment"),
         ("except: [{rules: labels, name: x}]", "reason"),
-        ("except: [{rules: labels, reason: x}]", "fits everything"),
+        ("except: [{rules: labels, reason: x}]", "matches everything"),
         ("except: [{name: x, reason: x}]", "rules"),
         ("own: [{id: x, message: y}]", "must"),
         ("own: [{id: x, message: y, must: nmae == 'x'}]", "undeclared"),

@@ -5,19 +5,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_drift.attribution.audit_logs import (
-    apt_runs,
-    installed,
-    records,
-    sudo_lines,
-)
-from hermes_drift.cluster.fields import differences, written
-from hermes_drift.diff_text import careful, difference, shown
+from hermes_drift.attribution import apt_runs, installed, records, sudo_lines
+from hermes_drift.cluster.fields import differences, path_text
+from hermes_drift.diff_text import difference, hide_named_secrets, shown
 from hermes_drift.matching import fits
 from hermes_drift.report import markdown
-from hermes_drift.scopes.compose_file import resolved
+from hermes_drift.scopes.compose import resolved
 from hermes_drift.scopes.packages import declared
-from hermes_drift.scopes.unit_file import settings_of
+from hermes_drift.scopes.units import settings_of
 from hermes_drift.values import Audit, DriftFinding, ScopeResult
 from tests.support.drift_repositories import git
 
@@ -59,7 +54,7 @@ def test_logs_and_lists_of_any_form_are_read(text: str) -> None:
 @given(JSON, JSON)
 def test_objects_of_any_form_are_compared(one: object, other: object) -> None:
     assert list(differences(one, one)) == []
-    assert all(isinstance(written(each.path), str) for each in differences(one, other))
+    assert all(isinstance(path_text(each.path), str) for each in differences(one, other))
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
@@ -80,7 +75,7 @@ def test_a_report_is_made_of_any_text(text: str) -> None:
 
 
 def test_what_stands_behind_the_name_of_a_secret_is_hidden() -> None:
-    hide = careful(lambda text: text)
+    hide = hide_named_secrets(lambda text: text)
     for line in ("password = x", 'api_key: "y"', "DB_PASSWORD=plain", "  'secret' : z"):
         assert hide(line).endswith("[redacted]"), line
     for line in ("PasswordAuthentication yes", "listen = 80", "# tokens are made by hand"):

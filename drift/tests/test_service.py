@@ -84,7 +84,7 @@ async def test_what_may_hold_secrets_is_compared_by_its_sum_and_not_read(tmp_pat
             )
         ).findings
     assert (found.object, found.field) == (f"{live}/.env", "content")
-    assert "the gate does not allow it: it may hold secrets" in found.diff
+    assert "not allowed by policy: it may hold secrets" in found.diff
 
 
 async def test_output_that_is_long_is_read_whole(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_output_that_is_long_is_read_whole(tmp_path: Path) -> None:
 
 
 async def test_every_command_passes_the_gate(tmp_path: Path) -> None:
-    """A rule of the house's own stops it, and it is said what was not looked at."""
+    """A rule of the house's own stops it, and it is said what was not checked."""
     repository, _ = world(tmp_path)
     rules = tmp_path / "house" / "home" / "policies"
     rules.mkdir(parents=True)
@@ -178,7 +178,7 @@ async def test_another_commit_can_be_what_counts(tmp_path: Path) -> None:
         drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         audit = await drift.run(str(repository))
         assert summary(audit)["look"] == 1
-        assert audit.findings[0].advice.why.startswith("what is declared was never brought here")
+        assert audit.findings[0].advice.why.startswith("the declared version was never installed")
         assert (await drift.run(str(repository), ref=first)).well
         with pytest.raises(UsageError, match="git cannot read"):
             await drift.run(str(repository), ref="--output=x")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hermes_drift.scopes.unit_file import settings_of
+from hermes_drift.scopes.units import settings_of
 from hermes_drift.values import CommandAnswer
 from tests.support.drift_repositories import ShellLive, audited, declare, looked
 
@@ -146,7 +146,7 @@ async def test_a_system_without_a_manager_is_said(tmp_path: Path) -> None:
 
     (scope,) = await looked(repository, Offline())
     assert scope.findings == ()
-    assert "what is loaded was not" in scope.notes[0]
+    assert "only unit files were compared" in scope.notes[0]
 
 
 def test_unit_files_are_read_as_systemd_reads_them() -> None:

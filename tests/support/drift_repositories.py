@@ -65,7 +65,7 @@ async def looked(
 ) -> Sequence[ScopeResult]:
     shell = live or ShellLive()
     repository = await Repository.open(str(folder), os.environ)
-    return await Auditor(repository, lambda _name: shell, Redactor({})).look(scopes)
+    return await Auditor(repository, lambda _name: shell, Redactor({})).run(scopes)
 
 
 async def audited(
@@ -74,7 +74,7 @@ async def audited(
     """Findings by object (a path by its last part) and field."""
     shell = live or ShellLive()
     repository = await Repository.open(str(folder), os.environ)
-    found = await Auditor(repository, lambda _name: shell, Redactor({})).look()
+    found = await Auditor(repository, lambda _name: shell, Redactor({})).run()
     assert [one for scope in found for one in scope.troubles] == []
     judged = await judge("drift-1", found, repository, known or AuditBaseline(), Redactor({}))
     return {

@@ -1,1 +1,1 @@
-"""Drift: what a repository declares, held against what is there."""
+"""Audits: live state against what Git declares, and Kubernetes manifests against a policy."""

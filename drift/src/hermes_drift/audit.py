@@ -1,4 +1,4 @@
-"""One drift audit, from `drift.yaml` to what is kept of it."""
+"""One drift audit: run the scopes of `drift.yaml`, then judge what was found."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_drift import config, history
-from hermes_drift.attribution.who import Trails
+from hermes_drift.attribution import AuditTrail
 from hermes_drift.cluster.scope import ClusterAudit
-from hermes_drift.diff_text import careful
+from hermes_drift.diff_text import hide_named_secrets
 from hermes_drift.patterns import DriftPattern, judged
 from hermes_drift.recommendations import advised, matching_skill
 from hermes_drift.scopes import packages
@@ -30,28 +30,28 @@ from hermes_drift.values import (
 
 
 class AuditBaseline(NamedTuple):
-    """What an audit is held against."""
+    """What is known before an audit."""
 
     patterns: Sequence[DriftPattern] = ()
     earlier: Sequence[Audit] = ()
-    """Of the same repository, newest first."""
+    """Audits of the same repository, newest first."""
     skills: Mapping[str, str] = {}
-    """Names and descriptions."""
+    """Descriptions by name."""
 
 
 class Auditor:
-    """`lives` gives the terminal of a name; the empty name is the one that was asked for."""
+    """`lives` returns a terminal by name; the empty name is the default one."""
 
     def __init__(
         self, repository: Repository, lives: Callable[[str], LiveState], hide: SecretFilter
     ) -> None:
         self._repository = repository
         self._lives = lives
-        self._hide = careful(hide)
-        self._trails: dict[str, Trails] = {}
+        self._hide = hide_named_secrets(hide)
+        self._trails: dict[str, AuditTrail] = {}
 
-    async def look(self, scopes: Sequence[Scope] = ()) -> Sequence[ScopeResult]:
-        """Every scope that is declared, or those that are named."""
+    async def run(self, scopes: Sequence[Scope] = ()) -> Sequence[ScopeResult]:
+        """Every declared scope, or the named ones."""
         if not self._repository.has(config.NAME):
             raise UsageError(
                 f"{self._repository.folder} has no {config.NAME} in commit "
@@ -59,13 +59,12 @@ class Auditor:
                 "write one and commit it; docs/guides/drift.md shows what it says",
             )
         declared = config.read((await self._repository.read(config.NAME)).decode(errors="replace"))
-        wanted = [scope for scope in SCOPES if scope in (scopes or SCOPES)]
-        looked = []
-        for scope in wanted:
+        results = []
+        for scope in SCOPES:
             entries = getattr(declared, scope)
-            if entries or scope in scopes:
-                looked.append(await self._scope(scope, entries, declared.logs))
-        return looked
+            if scope in scopes or (entries and not scopes):
+                results.append(await self._scope(scope, entries, declared.logs))
+        return results
 
     async def _scope(
         self, scope: Scope, entries: Sequence[object], logs: config.AuditLogConfig
@@ -76,7 +75,7 @@ class Auditor:
         for entry in entries:
             try:
                 one = await self._entry(entry, logs)
-            except HermesError as error:  # of this entry; the others are looked at all the same
+            except HermesError as error:  # the other entries are still checked
                 one = ScopeResult(scope, troubles=(error.message,))
             whole = ScopeResult(
                 scope, whole.checked + one.checked, whole.findings + one.findings,
@@ -87,34 +86,34 @@ class Auditor:
     async def _entry(self, entry: object, logs: config.AuditLogConfig) -> ScopeResult:
         repository, hide = self._repository, self._hide
         live = self._lives(getattr(entry, "terminal", ""))
-        trails = self._trails.setdefault(live.name, Trails(live, logs))
+        trail = self._trails.setdefault(live.name, AuditTrail(live, logs))
         match entry:
             case config.FilesScope():
-                return await FileAudit(entry, repository, live, trails, hide).look()
+                return await FileAudit(entry, repository, live, trail, hide).run()
             case config.Units():
-                return await UnitAudit(entry, repository, live, trails, hide).look()
+                return await UnitAudit(entry, repository, live, trail, hide).run()
             case config.Compose():
-                return await ComposeAudit(entry, repository, live, hide).look()
+                return await ComposeAudit(entry, repository, live, hide).run()
             case config.Packages():
-                return await packages.look(entry, repository, live, trails)
+                return await packages.run(entry, repository, live, trail)
             case config.Kubernetes():
-                return await ClusterAudit(entry, repository, live, hide).look()
+                return await ClusterAudit(entry, repository, live, hide).run()
         raise AssertionError(entry)
 
 
 async def judge(
     id: str,
-    looked: Sequence[ScopeResult],
+    results: Sequence[ScopeResult],
     repository: Repository,
     known: AuditBaseline,
     hide: SecretFilter,
 ) -> Sequence[ScopeResult]:
-    """Weigh each finding, say what is known of it from before and what to do, and number them,
-    the gravest of each scope first."""
+    """Give each finding its weight, history, advice and number, the gravest of a scope first."""
     number = 0
     scopes = []
-    for scope in looked:
-        weighed = [await _judged(one, repository, known, careful(hide)) for one in scope.findings]
+    hide = hide_named_secrets(hide)
+    for scope in results:
+        weighed = [await _judged(one, repository, known, hide) for one in scope.findings]
         weighed.sort(key=lambda one: (-WEIGHTS.index(one.weight), one.object, one.field))
         findings = []
         for one in weighed:
@@ -129,7 +128,7 @@ async def _judged(
 ) -> DriftFinding:
     weighed, pattern = judged(one, known.patterns)
     lines = (
-        *history.said(pattern),
+        *history.decided(pattern),
         *one.history,
         *history.seen(one, known.earlier),
         *await history.declared(one, repository),

@@ -1,4 +1,4 @@
-"""`drift.yaml` of a repository: which part of it is declared for what."""
+"""`drift.yaml` of a repository: what each part of it declares."""
 
 from typing import Annotated, Any
 
@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import UsageError
+from hermes_drift.values import SCOPES
 
 NAME = "drift.yaml"
 
@@ -18,15 +19,15 @@ class FilesScope(Struct, frozen=True, forbid_unknown_fields=True):
     declared: str
     live: str
     owner: str = ""
-    """User that the files must belong to; not looked at where it is empty."""
+    """User that must own the files; empty: not compared."""
     group: str = ""
     mode: dict[str, Mode] = {}
-    """Glob of a path below `declared`, and its mode, the first that fits. Of what fits none, only
-    the executable bit is compared: it is all that Git knows."""
+    """Modes by glob of the path below `declared`; the first match counts. Without a match only the
+    executable bit is compared, which is all that Git knows."""
     extra: bool = True
-    """Whether files count that lie live beside declared ones."""
+    """Whether undeclared files beside declared ones are findings."""
     ignore: tuple[str, ...] = ()
-    """Globs of paths below `live` that are nobody's business."""
+    """Globs of paths below `live`."""
     terminal: str = ""
 
 
@@ -36,7 +37,7 @@ class Units(Struct, frozen=True, forbid_unknown_fields=True):
     declared: str
     live: str = "/etc/systemd/system"
     root: str = ""
-    """The root of a system that does not run: files are looked at, the manager is not."""
+    """The root of a system that is not running: only files are compared."""
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     active: tuple[str, ...] = ()
@@ -47,21 +48,21 @@ class Units(Struct, frozen=True, forbid_unknown_fields=True):
 class Compose(Struct, frozen=True, forbid_unknown_fields=True):
     declared: str
     project: str = ""
-    """Its name; where it is empty, the `name` in the file, else its folder."""
+    """Default: the `name` in the file, else its folder."""
     context: str = ""
-    """Of docker."""
+    """Docker's."""
     ignore: tuple[str, ...] = ()
     """Services."""
     terminal: str = ""
 
 
 class Packages(Struct, frozen=True, forbid_unknown_fields=True):
-    """A list: `name`, `name=version` or `name==version` in a line; `!name` must not be there."""
+    """A list of `name`, `name=version` or `name==version`; `!name` must not be installed."""
 
     declared: str
     manager: str = "dpkg"
     folder: str = ""
-    """Of pip: the virtual environment, or the folder with the packages."""
+    """For pip: the virtual environment, or the folder with the packages."""
     ignore: tuple[str, ...] = ()
     terminal: str = ""
 
@@ -71,20 +72,20 @@ class Kubernetes(Struct, frozen=True, forbid_unknown_fields=True):
 
     declared: str
     namespace: str = "default"
-    """Of what names none."""
+    """For objects that name none."""
     context: str = ""
     kubeconfig: str = ""
     extra: bool = False
-    """Whether objects count that are of a declared kind and namespace and are not declared."""
+    """Whether undeclared objects of a declared kind and namespace are findings."""
     audit_log: str = ""
-    """The API server's audit log, where the terminal can read it: it knows people by name."""
+    """The API server's audit log, if the terminal can read it: it has the names of people."""
     ignore: tuple[str, ...] = ()
     """Globs of `Kind namespace/name field`."""
     terminal: str = ""
 
 
 class AuditLogConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a machine writes who did what."""
+    """Where a machine logs who did what."""
 
     audit: tuple[str, ...] = ("/var/log/audit/audit.log",)
     auth: tuple[str, ...] = ("/var/log/auth.log", "/var/log/secure")
@@ -101,23 +102,16 @@ class DriftConfig(Struct, frozen=True, forbid_unknown_fields=True):
     kubernetes: tuple[Kubernetes, ...] = ()
     logs: AuditLogConfig = AuditLogConfig()
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.files or self.units or self.compose or self.packages or self.kubernetes)
-
 
 def read(text: str) -> DriftConfig:
-    told = document(text, NAME)
     try:
-        declared = msgspec.convert(told or {}, DriftConfig)
+        declared = msgspec.convert(document(text, NAME) or {}, DriftConfig)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{NAME}: {error}", "docs/guides/drift.md shows what it may say") from None
+        raise UsageError(f"{NAME}: {error}", "docs/guides/drift.md shows its form") from None
     if declared.version != 1:
         raise UsageError(f"{NAME} is of version {declared.version}", "this Hermes knows version 1")
-    if declared.is_empty:
-        raise UsageError(
-            f"{NAME} declares nothing", "it takes files, units, compose, packages, kubernetes"
-        )
+    if not any(getattr(declared, scope) for scope in SCOPES):
+        raise UsageError(f"{NAME} declares nothing", f"it takes {', '.join(SCOPES)}")
     return declared
 
 

@@ -1,4 +1,4 @@
-"""Differences as people read them, without what is secret."""
+"""Differences as text, without secrets."""
 
 import difflib
 import hashlib
@@ -8,8 +8,6 @@ from hermes_drift.values import SecretFilter
 
 SHOWN_LINES = 60
 MAX_LENGTH = 200
-
-
 _NAMED = re.compile(
     r"""(?im)^(.{0,200}?(?:pass(?:word|wd|phrase)?|secret|token|credential|(?:api|private|access)[_-]?key)
     [\w.-]*["']?\s*[:=]\s*)(?!\[redacted)\S.*$""",
@@ -17,14 +15,13 @@ _NAMED = re.compile(
 )
 
 
-def careful(hide: SecretFilter) -> SecretFilter:
-    """Also hides whatever stands behind a name that is called like a secret, however plain it
-    looks: a report is passed on."""
+def hide_named_secrets(hide: SecretFilter) -> SecretFilter:
+    """Also hides every value whose name looks like a secret's: reports are passed on."""
     return lambda text: _NAMED.sub(r"\1[redacted]", hide(text))
 
 
 def decoded(data: bytes) -> str | None:
-    """None for what is no text."""
+    """The text, or None if it is not UTF-8."""
     if b"\0" in data:
         return None
     try:
@@ -34,7 +31,7 @@ def decoded(data: bytes) -> str | None:
 
 
 def difference(declared: str, live: str, path: str) -> str:
-    """A unified diff from declared to live, that `git apply` takes in the repository."""
+    """A unified diff from declared to live, for `git apply` in the repository."""
     lines = difflib.unified_diff(
         declared.splitlines(keepends=True), live.splitlines(keepends=True),
         f"a/{path}", f"b/{path}",
@@ -45,13 +42,13 @@ def difference(declared: str, live: str, path: str) -> str:
 
 
 def shown(declared: str, live: str, path: str, hide: SecretFilter) -> tuple[str, bool]:
-    """The difference to be shown, and whether it is whole: what is secret is taken out of both
-    sides before they are compared."""
+    """The difference without secrets, which are removed from both sides first, and whether it is
+    complete."""
     clear_declared, clear_live = hide(declared), hide(live)
     whole = clear_declared == declared and clear_live == live
     diff = difference(clear_declared, clear_live, path)
     if not diff:
-        return "(they differ only in what looks secret, which is not shown)", False
+        return "(they differ only in what looks like a secret, which is not shown)", False
     lines = diff.splitlines(keepends=True)
     if len(lines) > SHOWN_LINES:
         left = f"… {len(lines) - SHOWN_LINES} more lines\n"
@@ -67,7 +64,7 @@ def changed_lines(declared: str, live: str) -> str:
 
 
 def blob_id(data: bytes) -> str:
-    """As Git names these bytes."""
+    """Git's id of these bytes."""
     head = b"blob %d\0" % len(data)
     return hashlib.sha1(head + data, usedforsecurity=False).hexdigest()
 

@@ -1,5 +1,4 @@
-"""What is known of a finding from before: earlier audits, what people said, and the commits that
-declared it."""
+"""The history of a finding: decisions, earlier audits, and the commit that declared it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,8 +14,8 @@ def day(at: float) -> str:
     return f"{when.day} {when:%b %Y}"
 
 
-def said(pattern: DriftPattern | None) -> tuple[str, ...]:
-    """What a person said of the like before."""
+def decided(pattern: DriftPattern | None) -> tuple[str, ...]:
+    """What a person decided about such drift."""
     if pattern is None or not pattern.finding:
         return ()
     why = f": {pattern.why}" if pattern.why else ""
@@ -27,8 +26,8 @@ def seen(finding: DriftFinding, earlier: Sequence[Audit]) -> tuple[str, ...]:
     """`earlier`, newest first."""
     before = [(audit, one) for audit in earlier for one in audit.findings if one.key == finding.key]
     if not before:
-        looked = any(one.scope == finding.scope for audit in earlier for one in audit.scopes)
-        return (f"new since {earlier[0].id} of {day(earlier[0].at)}",) if looked else ()
+        audited = any(one.scope == finding.scope for audit in earlier for one in audit.scopes)
+        return (f"new since {earlier[0].id} of {day(earlier[0].at)}",) if audited else ()
     first, last = before[-1][0], before[0]
     lines = [f"in {len(before)} earlier audits, first in {first.id} of {day(first.at)}"]
     if len(before) == 1:
@@ -41,7 +40,7 @@ def seen(finding: DriftFinding, earlier: Sequence[Audit]) -> tuple[str, ...]:
 
 
 async def declared(finding: DriftFinding, repository: Repository) -> tuple[str, ...]:
-    """The commit that last changed what declares it."""
+    """The last commit of the file that declares it."""
     if not finding.source or not repository.has(finding.source):
         return ()
     try:

@@ -13,7 +13,7 @@ def _compiled(glob: str) -> re.Pattern[str]:
 
 
 def fits(glob: str, text: str) -> bool:
-    """A glob without a slash fits the last part of a path, too."""
+    """Whether a glob matches; one without a slash may match the last part of a path."""
     found = _compiled(glob).fullmatch(text)
     if found is None and "/" not in glob and "/" in text:
         return _compiled(glob).fullmatch(text.rpartition("/")[2]) is not None

@@ -1,5 +1,4 @@
-"""Patterns: what drift is known to be harmless, shipped or learned from what people said of earlier
-findings."""
+"""Patterns of drift that is known to be harmless: shipped, or learned from people's decisions."""
 
 import posixpath
 import re
@@ -17,27 +16,27 @@ from hermes_drift.severity import weigh
 from hermes_drift.values import WEIGHTS, DriftFinding, Scope, Weight
 
 _VOLATILE = re.compile(r"\d+(?:\.\d+)+|\d{3,}|(?=[a-f]*\d)[0-9a-f]{7,}")
-"""Parts of a name that differ from one time to the next: versions, dates, hashes."""
+"""Parts of a name that change: versions, dates, hashes."""
 
 
 class DriftPattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where drift of this sort is, and by whom; never which values it has."""
+    """Where such drift is and who causes it, never which values it has."""
 
     name: str
     scope: Scope
     object: tuple[str, ...] = ("**",)
     field: tuple[str, ...] = ("**",)
     kind: tuple[str, ...] = ()
-    """Of who changed it; empty for anybody."""
+    """Kinds of who changed it; empty for all."""
     manager: tuple[str, ...] = ()
     why: str = ""
     covers: Weight = "look"
-    """The gravest that it excuses: whoever accepted a changed mode has not accepted setuid."""
+    """The gravest weight it excuses: accepting a changed mode does not accept setuid."""
     says: Literal["accepted", "rejected"] = "accepted"
     by: str = ""
     at: float = 0.0
     finding: str = ""
-    """Where it was learned from; empty for one that is shipped."""
+    """What it was learned from; empty if shipped."""
 
     def fits(self, finding: DriftFinding) -> bool:
         return (
@@ -60,8 +59,8 @@ def shipped() -> tuple[DriftPattern, ...]:
 def learned_from(
     finding: DriftFinding, says: Literal["accepted", "rejected"], why: str, by: str, at: float
 ) -> DriftPattern:
-    """What somebody said of one finding, said of all that are like it. What a controller does, it
-    does to everything of the kind; what a person did, they did to this one."""
+    """A decision about one finding, made a pattern. What a controller changed, it changes on every
+    object of the kind; what a person changed, they changed on this one."""
     machine = finding.who.kind in ("controller", "package")
     return DriftPattern(
         f"{says} {finding.id}", finding.scope, (_object(finding, machine),),
@@ -87,22 +86,14 @@ def _object(finding: DriftFinding, machine: bool) -> str:
 def judged(
     finding: DriftFinding, learned: Sequence[DriftPattern]
 ) -> tuple[DriftFinding, DriftPattern | None]:
-    """The finding with its weight. What people said counts before what is shipped, and of that
-    the last; nothing excuses more than it was said of."""
+    """The finding with its weight, and the pattern that decided. Learned patterns count before
+    shipped ones, the latest first; none excuses more than it covers."""
     weight, why = weigh(finding)
-    for one in sorted(learned, key=lambda one: -one.at):
+    for one in (*sorted(learned, key=lambda one: -one.at), *shipped()):
         if not one.fits(finding):
             continue
         if one.says == "rejected":
-            heavier: Weight = "look" if weight == "harmless" else weight
-            return replace(finding, weight=heavier, why=why, pattern=one.name), one
-        if _covered(weight, one):
-            return replace(finding, weight="harmless", why=one.why, pattern=one.name), one
-    for one in shipped():
-        if one.fits(finding) and _covered(weight, one):
+            return replace(finding, weight=weight, why=why, pattern=one.name), one
+        if WEIGHTS.index(weight) <= WEIGHTS.index(one.covers):
             return replace(finding, weight="harmless", why=one.why, pattern=one.name), one
     return replace(finding, weight=weight, why=why), None
-
-
-def _covered(weight: Weight, pattern: DriftPattern) -> bool:
-    return WEIGHTS.index(weight) <= WEIGHTS.index(pattern.covers)

@@ -1,4 +1,4 @@
-"""What to recommend, and which skill fits."""
+"""Which action and which skill to recommend."""
 
 import posixpath
 import re
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hermes_drift.values import DriftFinding
 
 OLDER = "older than what is declared"
-"""Ends the line of history that says so."""
+"""How the line of history ends that says so."""
 
 
 def advised(finding: DriftFinding) -> DriftFinding:
@@ -27,9 +27,9 @@ def _choice(one: DriftFinding) -> tuple[str, str]:
     if one.weight == "dangerous":
         return "revert", "then find out how it came about"
     if any(line.endswith(OLDER) for line in one.history):
-        return "revert", "what is declared was never brought here, or was taken back"
+        return "revert", "the declared version was never installed here, or was rolled back"
     if one.field in ("missing", "mode", "owner", "group", "active", "loaded", "masked"):
-        return "revert", "nothing speaks for what is live"
+        return "revert", "nothing speaks for the live state"
     if who.kind in ("controller", "package"):
         return "adopt", f"{who.name or 'a controller'} would change it again"
     if who.kind == "person" and who.name:
@@ -38,31 +38,24 @@ def _choice(one: DriftFinding) -> tuple[str, str]:
 
 
 def matching_skill(finding: DriftFinding, skills: Mapping[str, str]) -> str:
-    """A skill, by name, whose name says that it is for this, or whose description names the thing.
-    `skills`: names and descriptions."""
-    for name in (f"drift-{finding.scope}", f"{finding.scope}-drift", *_prevention(finding)):
+    """The name of a skill that is for this kind of drift, or whose description names the object.
+    `skills`: descriptions by name."""
+    for name in (f"drift-{finding.scope}", f"{finding.scope}-drift", _incident_skill(finding)):
         if name in skills:
             return name
-    wanted = _thing(finding)
-    if len(wanted) < 4:
+    # `nginx` of /etc/nginx/nginx.conf, web.service, or Deployment shop/web
+    subject = posixpath.basename(finding.object.rstrip("/")).partition(".")[0]
+    if len(subject) < 4:
         return ""
-    word = re.compile(rf"\b{re.escape(wanted)}\b", re.IGNORECASE)
+    word = re.compile(rf"\b{re.escape(subject)}\b", re.IGNORECASE)
     return next((name for name, about in skills.items() if word.search(f"{name} {about}")), "")
 
 
-def _prevention(one: DriftFinding) -> tuple[str, ...]:
+def _incident_skill(one: DriftFinding) -> str:
     if one.field in ("mode", "owner", "group"):
-        return ("permission-change",)
+        return "permission-change"
     if one.field.endswith("image") or one.field == "version":
-        return ("bad-deploy",)
+        return "bad-deploy"
     if one.field in ("active", "replicas", "missing") and one.scope in ("units", "compose"):
-        return ("service-crash",)
-    if one.field == "content" or one.scope == "units":
-        return ("bad-config",)
-    return ()
-
-
-def _thing(one: DriftFinding) -> str:
-    """`nginx` of /etc/nginx/nginx.conf, web.service, or Deployment shop/web."""
-    last = posixpath.basename(one.object.rstrip("/"))
-    return last.partition(".")[0]
+        return "service-crash"
+    return "bad-config" if one.field == "content" or one.scope == "units" else ""

@@ -1,6 +1,6 @@
 """The routes of drift audits."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -16,9 +16,8 @@ from hermes_agent.host.responses import body_of, reply
 from hermes_agent.learning.service import Learning
 
 if TYPE_CHECKING:
+    from hermes_agent.runtime.services import Row
     from hermes_drift.service import Drift
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 class NewAudit(Struct, forbid_unknown_fields=True):
@@ -29,7 +28,7 @@ class NewAudit(Struct, forbid_unknown_fields=True):
     policy: str = ""
 
 
-class DriftMessage(Struct, forbid_unknown_fields=True):
+class DriftDecision(Struct, forbid_unknown_fields=True):
     says: Literal["accepted", "rejected"]
     why: str = ""
     by: str = "cli"
@@ -41,7 +40,7 @@ class DriftApi:
         self._shells = shells
         self._learning = learning
 
-    def table(self) -> tuple[tuple[str, str, Handler], ...]:
+    def table(self) -> "Sequence[Row]":
         return (
             ("GET", "/v1/drift", self.drift_audits),
             ("POST", "/v1/drift", self.drift_run),
@@ -61,34 +60,33 @@ class DriftApi:
     async def drift_run(self, request: Request) -> Response:
         new = body_of(await request.body(), NewAudit)
         audit = await self._drift.run(new.repository, new.scopes, new.terminal, new.ref, new.policy)
-        return reply(told(audit))
+        return reply(whole(audit))
 
     async def drift_show(self, request: Request) -> Response:
         """An audit, or one finding of it."""
         id = request.path_params["id"]
         if "." in id:
-            return reply(told(self._drift.audits.finding(id)[1]))
-        return reply(told(self._drift.audits.audit(id)))
+            return reply(whole(self._drift.audits.finding(id)[1]))
+        return reply(whole(self._drift.audits.audit(id)))
 
     async def drift_decide(self, request: Request) -> Response:
-        said = body_of(await request.body(), DriftMessage)
-        if said.says == "accepted" and not said.why.strip():
+        new = body_of(await request.body(), DriftDecision)
+        if new.says == "accepted" and not new.why.strip():
             raise UsageError("say why it is fine", "hermes drift accept ID --why TEXT")
-        pattern = await self._drift.decide(
-            request.path_params["id"], said.says, said.why.strip(), said.by
-        )
-        return reply(told(pattern))
+        id = request.path_params["id"]
+        pattern = await self._drift.decide(id, new.says, new.why.strip(), new.by)
+        return reply(whole(pattern))
 
 
-def told(value: Struct) -> object:
-    """Whole: what has its default is said, too."""
+def whole(value: Struct) -> object:
+    """As JSON, with the defaults that the saved form leaves out."""
     fields = {name: getattr(value, name) for name in value.__struct_fields__}
     return {name: _plain(inner) for name, inner in fields.items()}
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Struct):
-        return told(value)
+        return whole(value)
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value]
     return msgspec.to_builtins(value)

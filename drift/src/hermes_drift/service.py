@@ -1,7 +1,6 @@
-"""Drift audits of a home: live state is read on terminals, by commands that the gate lets pass."""
+"""Runs drift audits of a home. Live state is read on terminals, under policy."""
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -23,20 +22,20 @@ from hermes_drift.patterns import DriftPattern, learned_from
 from hermes_drift.report import markdown
 from hermes_drift.scopes.repository import Repository
 from hermes_drift.store import Audits, no_room
-from hermes_drift.values import SCOPES, Audit, CommandAnswer, Scope
+from hermes_drift.values import SCOPES, WEIGHTS, Audit, CommandAnswer, Scope
 
 log = logging.getLogger("hermes.drift")
 
 POLICY = "observe"
-"""The profile under which live state is read: it changes nothing."""
+"""The policy profile for reading live state."""
 SECONDS = 120.0
-"""For one command."""
+"""The timeout of one command."""
 ROOM = 1_000_000
-"""Bytes that what commands print, and the audit, may take in the home."""
+"""Free bytes that the home must have for command output and the audit."""
 
 
-class GatedLive:
-    """A terminal of its own on which only looking is allowed."""
+class PolicyTerminal:
+    """A terminal of the audit's own, under a policy that allows only reading."""
 
     def __init__(
         self, context: RuntimeContext, shells: PolicyShells, session: Session, name: str
@@ -50,24 +49,22 @@ class GatedLive:
         try:
             done = await self._shell.run(command, SECONDS)
             if done.state != "exited":
-                return CommandAnswer(
-                    None, refused=f"it did not end well ({done.state}): {command[:80]}"
-                )
+                return CommandAnswer(None, refused=f"did not finish ({done.state}): {command[:80]}")
             out = done.stdout
             if done.stdout_size > len(out.encode(errors="surrogateescape")):
                 out = (await self._shell.terminal.read(done.spool)).decode(errors="replace")
             return CommandAnswer(done.code, out, done.stderr)
         except NotAllowed as error:
-            return CommandAnswer(None, refused=f"the gate does not allow it: {error.reason}")
+            return CommandAnswer(None, refused=f"not allowed by policy: {error.reason}")
         except (HermesError, OSError) as error:
-            said = error.message if isinstance(error, HermesError) else str(error)
-            return CommandAnswer(None, refused=f"terminal {self.name!r}: {said}")
+            message = error.message if isinstance(error, HermesError) else str(error)
+            return CommandAnswer(None, refused=f"terminal {self.name!r}: {message}")
 
     async def close(self) -> None:
         try:
             await self._shell.close()
         except (HermesError, OSError) as error:
-            log.warning("the terminal %s of an audit could not be removed: %s", self.name, error)
+            log.warning("cannot remove the audit's terminal %s: %s", self.name, error)
 
 
 class Drift:
@@ -82,26 +79,26 @@ class Drift:
         self, folder: str, scopes: Sequence[str] = (), terminal: str = "", ref: str = "",
         policy: str = "",
     ) -> Audit:  # fmt: skip
-        """Look at everything, and keep what was found."""
+        """Run an audit and save it."""
         context = self._context
         context.refresh_settings()
         repository = await Repository.open(folder, os.environ, ref)
         name = terminal or context.settings.terminal.default
         self._shells.terminals.place(name)
-        lives: dict[str, GatedLive] = {}
+        lives: dict[str, PolicyTerminal] = {}
         id = f"drift-{uuid.uuid4().hex[:12]}"
         own = context.home.terminals / id
         await asyncio.to_thread(_make_room, context.home.path, own / "work")
         session = synthetic_session(id, "drift", str(own / "work"), policy or POLICY)
 
-        def live(wanted: str) -> GatedLive:
+        def live(wanted: str) -> PolicyTerminal:
             chosen = wanted or name
             if chosen not in lives:
-                lives[chosen] = GatedLive(context, self._shells, session, chosen)
+                lives[chosen] = PolicyTerminal(context, self._shells, session, chosen)
             return lives[chosen]
 
         try:
-            looked = await Auditor(repository, live, context.redact).look(chosen_scopes(scopes))
+            results = await Auditor(repository, live, context.redact).run(chosen_scopes(scopes))
         finally:
             for one in lives.values():
                 await one.close()
@@ -111,12 +108,12 @@ class Drift:
             known = AuditBaseline(
                 self.audits.patterns(), self.audits.earlier(repository.folder), await self._skills()
             )
-            judged = await judge(id, looked, repository, known, context.redact)
+            judged = await judge(id, results, repository, known, context.redact)
             audit = Audit(
                 id, context.clock(), repository.folder, repository.commit,
                 context.redact(repository.subject), tuple(judged),
             )  # fmt: skip
-            self.audits.keep(audit, markdown(audit))
+            self.audits.save(audit, markdown(audit))
         return audit
 
     async def _skills(self) -> dict[str, str]:
@@ -125,16 +122,12 @@ class Drift:
 
     def listed(self) -> list[dict[str, Any]]:
         """Newest first."""
-        rows = []
-        for id in self.audits.ids():
-            with contextlib.suppress(HermesError):
-                rows.append(summary(self.audits.audit(id)))
-        return rows
+        return [summary(audit) for audit in self.audits.readable(self.audits.ids())]
 
     async def decide(
         self, id: str, says: Literal["accepted", "rejected"], why: str, by: str
     ) -> DriftPattern:
-        """Learn from what a person says of a finding."""
+        """Learn a pattern from a person's decision on a finding."""
         async with self._one:
             _, finding = self.audits.finding(id)
             why = self._context.redact(why)
@@ -149,7 +142,7 @@ def _make_room(home: Path, folder: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         folder.mkdir(mode=0o700, parents=True)
     except OSError as error:
-        raise no_room("nothing was looked at", error) from None
+        raise no_room("nothing was checked", error) from None
 
 
 def summary(audit: Audit) -> dict[str, Any]:
@@ -159,9 +152,7 @@ def summary(audit: Audit) -> dict[str, Any]:
         "repository": audit.repository,
         "commit": audit.commit,
         "findings": len(audit.findings),
-        "harmless": audit.count("harmless"),
-        "look": audit.count("look"),
-        "dangerous": audit.count("dangerous"),
+        **{weight: audit.count(weight) for weight in WEIGHTS},
         "troubles": len(audit.troubles),
     }
 

@@ -1,4 +1,4 @@
-"""How grave a finding is before anybody has said anything about it."""
+"""How grave a finding is, before patterns count."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ GUARDED = (
     "**/rc.local", "**/polkit-1/**", "**/etc/hosts.allow", "**/nsswitch.conf", "**/udev/rules.d/**",
     "**/apt/sources*", "**/modprobe.d/**", "**/security/**", "**/init.d/**",
 )  # fmt: skip
-"""Whoever writes there decides who may do what, or what runs as root."""
+"""Files that decide who may do what, or what runs as root."""
 PRIVATE = (
     "**.key", "**_key", "**.pem", "**/id_*", "**/.ssh/**", "**shadow*", "**.env", "**secret*",
     "**credential*", "**password*", "**/private/**",

@@ -1,9 +1,9 @@
-"""Audits and what people said of them: files in `drift` of the home."""
+"""Audits and people's decisions: files in `drift` of the home."""
 
 import contextlib
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,7 @@ from hermes_drift.values import Audit, DriftFinding
 
 PATTERNS = "patterns.json"
 REMEMBERED = 50
-"""Earlier audits of a repository that a new one refers to."""
+"""How many earlier audits of a repository a new one refers to."""
 
 
 class Audits:
@@ -50,18 +50,16 @@ class Audits:
         )
 
     def earlier(self, repository: str) -> Sequence[Audit]:
-        """Of the same repository, newest first; one that cannot be read is passed over."""
-        found = []
-        for id in self.ids()[: 4 * REMEMBERED]:
-            try:
-                audit = self.audit(id)
-            except HermesError:
-                continue
-            if audit.repository == repository:
-                found.append(audit)
-        return found[:REMEMBERED]
+        """Audits of the same repository, newest first."""
+        recent = self.readable(self.ids()[: 4 * REMEMBERED])
+        return [audit for audit in recent if audit.repository == repository][:REMEMBERED]
 
-    def keep(self, audit: Audit, report: str) -> None:
+    def readable(self, ids: Iterable[str]) -> Iterator[Audit]:
+        for id in ids:
+            with contextlib.suppress(HermesError):
+                yield self.audit(id)
+
+    def save(self, audit: Audit, report: str) -> None:
         self._write(f"{audit.id}.md", report.encode())
         self._write(f"{audit.id}.json", msgspec.json.format(msgspec.json.encode(audit)))
 
@@ -73,11 +71,11 @@ class Audits:
             return ()
         except (msgspec.MsgspecError, OSError) as error:
             raise HermesError(
-                f"{path} cannot be read: {error}", "mend it, or remove it and say it all again"
+                f"{path} cannot be read: {error}", "fix it, or remove it and decide again"
             ) from None
 
     def learn(self, pattern: DriftPattern) -> None:
-        """Keep it in place of what was said of the same finding before."""
+        """Save a pattern in place of an earlier one of the same finding."""
         kept = [one for one in self.patterns() if one.finding != pattern.finding]
         self._write(PATTERNS, msgspec.json.format(msgspec.json.encode([*kept, pattern])))
 
@@ -93,11 +91,11 @@ class Audits:
         except OSError as error:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
-            raise no_room(f"{name} is not kept", error) from None
+            raise no_room(f"{name} was not saved", error) from None
 
 
 def no_room(what: str, error: OSError) -> Degraded:
-    """The home takes nothing: its disk is full, or may only be read."""
+    """The disk of the home is full or read-only."""
     return Degraded(f"{what}: {error.strerror} (in the home)", "`hermes doctor` says what is wrong")
 
 
@@ -106,6 +104,6 @@ def _private(path: str, flags: int) -> int:
 
 
 def _whole(id: str) -> str:
-    """`4.2` for `drift-4.2`; whatever else was written names nothing."""
+    """`drift-4.2` for `4.2`; what is not an id becomes one that does not exist."""
     bare = id.removeprefix("drift-")
     return f"drift-{bare}" if bare.replace(".", "", 1).isdigit() else "drift-none"

@@ -1,5 +1,6 @@
-"""What a drift audit finds, as values."""
+"""The values of a drift audit."""
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -8,37 +9,39 @@ Scope = Literal["files", "units", "compose", "packages", "kubernetes"]
 SCOPES: tuple[Scope, ...] = ("files", "units", "compose", "packages", "kubernetes")
 
 Weight = Literal["harmless", "look", "dangerous"]
-"""`harmless`: known to be so. `look`: somebody should. `dangerous`: at once."""
+"""`look`: somebody should look at it. `dangerous`: they should at once."""
 WEIGHTS: tuple[Weight, ...] = ("harmless", "look", "dangerous")
+
+SecretFilter = Callable[[str], str]
+"""Takes secrets out of a text."""
 
 
 class Who(Struct, frozen=True, omit_defaults=True):
-    """Who made live what it is, as far as can be told."""
+    """Who changed the live state, as far as can be told."""
 
     kind: Literal["person", "controller", "package", "unknown"] = "unknown"
-    """A controller is any program that changes things by itself, without being asked each time."""
+    """A controller is any program that changes things on its own."""
     name: str = ""
     sure: Literal["certain", "likely", "guess", ""] = ""
     at: float | None = None
     evidence: str = ""
-    """Where this is known from."""
 
 
 class Advice(Struct, frozen=True, omit_defaults=True):
-    """What to do. Both ways are given where both are possible."""
+    """What to do, with the commands for both ways where both are possible."""
 
     do: Literal["revert", "adopt", "leave", "decide"] = "decide"
     why: str = ""
     revert: str = ""
-    """The command that makes live what is declared."""
+    """The command that makes live state as declared."""
     adopt: str = ""
-    """The command that makes declared what is live."""
+    """The command that declares the live state."""
     patch: str = ""
-    """The same as a diff that `git apply` takes."""
+    """The same as a diff for `git apply`."""
 
 
 class DriftFinding(Struct, frozen=True, omit_defaults=True):
-    """One thing that is not as declared."""
+    """One difference between declared and live."""
 
     scope: Scope
     object: str
@@ -54,9 +57,9 @@ class DriftFinding(Struct, frozen=True, omit_defaults=True):
     who: Who = Who()
     weight: Weight = "look"
     why: str = ""
-    """Of its weight."""
+    """The reason for its weight."""
     pattern: str = ""
-    """The pattern that decided, by its name."""
+    """The name of the pattern that decided."""
     skill: str = ""
     advice: Advice = Advice()
     history: tuple[str, ...] = ()
@@ -64,21 +67,21 @@ class DriftFinding(Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The same drift in another audit has the same key, whatever its values are."""
+        """The same for the same drift in another audit, whatever the values."""
         return (self.terminal, self.scope, self.object, self.field)
 
 
 class ScopeResult(Struct, frozen=True, omit_defaults=True):
-    """What came of one scope, or of one entry of it."""
+    """The result of one scope, or of one entry of it."""
 
     scope: Scope
     checked: int = 0
-    """Things that were compared."""
+    """How many things were compared."""
     findings: tuple[DriftFinding, ...] = ()
     troubles: tuple[str, ...] = ()
-    """What could not be looked at, and why: never silently left out."""
+    """What could not be checked, and why: never left out silently."""
     notes: tuple[str, ...] = ()
-    """What is not looked at, and need not be."""
+    """What was not checked and need not be."""
 
 
 class Audit(Struct, frozen=True, omit_defaults=True):
@@ -92,23 +95,23 @@ class Audit(Struct, frozen=True, omit_defaults=True):
 
     @property
     def findings(self) -> tuple[DriftFinding, ...]:
-        return tuple(one for looked in self.scopes for one in looked.findings)
+        return tuple(one for scope in self.scopes for one in scope.findings)
 
     def count(self, weight: Weight) -> int:
         return sum(one.weight == weight for one in self.findings)
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        return tuple(one for looked in self.scopes for one in looked.troubles)
+        return tuple(one for scope in self.scopes for one in scope.troubles)
 
     @property
     def well(self) -> bool:
-        """Everything was looked at, and nothing needs a look."""
+        """Everything could be checked, and nothing needs a look."""
         return not self.troubles and all(one.weight == "harmless" for one in self.findings)
 
 
 class CommandAnswer(Struct, frozen=True):
-    """What a command said; `refused` says why it was not run."""
+    """A command's output; `refused` says why it was not run."""
 
     code: int | None
     out: str = ""
@@ -121,21 +124,15 @@ class CommandAnswer(Struct, frozen=True):
 
     @property
     def trouble(self) -> str:
-        """Why it did not go well, in one line."""
+        """Why it failed, in one line."""
         lines = self.error.strip().splitlines()
         return self.refused or (lines[-1] if lines else f"exit code {self.code}")
 
 
 class LiveState(Protocol):
-    """Where live state is read: one terminal, under the gate."""
+    """A terminal on which live state is read, under policy."""
 
     @property
     def name(self) -> str: ...
 
     async def ask(self, command: str) -> CommandAnswer: ...
-
-
-class SecretFilter(Protocol):
-    """Takes secrets out of a text."""
-
-    def __call__(self, text: str) -> str: ...

@@ -1,1 +1,1 @@
-"""cluster"""
+"""The scope kubernetes."""

@@ -1,5 +1,4 @@
-"""Objects of Kubernetes compared field by field: what is declared must be there, and what somebody
-else added to it is found by who owns it."""
+"""Compares Kubernetes objects field by field: every declared field must be live."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ SERVERS = (
     ("metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"),
     ("metadata", "annotations", "deployment.kubernetes.io/revision"),
 )  # fmt: skip
-"""What the server writes by itself."""
+"""Fields that the server writes itself."""
 ABSENT = "not there"
 
 
@@ -34,7 +33,7 @@ class Difference(NamedTuple):
     live: Any
 
 
-def written(path: Path) -> str:
+def path_text(path: Path) -> str:
     text = ""
     for part in path:
         text += part if part.startswith("[") or not text else f".{part}"
@@ -42,7 +41,7 @@ def written(path: Path) -> str:
 
 
 def differences(declared: Any, live: Any, path: Path = ()) -> Iterator[Difference]:
-    """Fields that are declared and are otherwise live."""
+    """Declared fields with another live value."""
     if path in SERVERS:
         return
     if isinstance(declared, dict):
@@ -78,7 +77,7 @@ def _lists(declared: Sequence[Any], live: Any, path: Path) -> Iterator[Differenc
 
 
 def keys_of(path: Path) -> tuple[str, ...]:
-    """By what the elements of this list are told apart; empty where by their place."""
+    """The fields that identify an element of this list; empty if its position does."""
     last = path[-1] if path else ""
     if last == "ports":
         return KEYS["containerPorts" if "containers" in path else "servicePorts"]
@@ -99,7 +98,7 @@ _SIZES = {
 
 
 def same(declared: Any, live: Any) -> bool:
-    """Equal, or two ways to write one quantity; nothing said is as good as nothing there."""
+    """Equal, two notations of one quantity, or empty and absent."""
     if declared == live and type(declared) is type(live):
         return True
     if declared in (None, "", False) and live in (ABSENT, None):
@@ -121,7 +120,7 @@ def _amount(value: Any) -> Decimal | None:
 
 
 def at(live: Any, path: Path) -> Any:
-    """What lies there, or `ABSENT`."""
+    """The value at a path, or `ABSENT`."""
     for number, part in enumerate(path):
         if part.startswith("["):
             keys = keys_of(path[:number])

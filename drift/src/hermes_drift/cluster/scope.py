@@ -1,5 +1,5 @@
-"""Scope kubernetes: declared manifests against live objects, by the fields that are declared and
-by who owns the others."""
+"""Scope kubernetes: declared objects against live ones, by declared fields and by who owns the
+others."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from hermes_drift import diff_text
-from hermes_drift.cluster import log
-from hermes_drift.cluster import owners as ownership
+from hermes_drift.cluster import ownership
+from hermes_drift.cluster.declared import DeclaredObject, declared_in
 from hermes_drift.cluster.fields import (
     ABSENT,
     SERVERS,
@@ -18,21 +18,13 @@ from hermes_drift.cluster.fields import (
     differences,
     element,
     keys_of,
-    written,
-)
-from hermes_drift.cluster.manifests import DeclaredObjects, declared_in
-from hermes_drift.cluster.owners import Owned, owners
+    path_text,
+)  # fmt: skip
+from hermes_drift.cluster.ownership import Owned
 from hermes_drift.config import Kubernetes
 from hermes_drift.matching import fits_any
 from hermes_drift.scopes.repository import Repository
-from hermes_drift.values import (
-    Advice,
-    DriftFinding,
-    LiveState,
-    ScopeResult,
-    SecretFilter,
-    Who,
-)
+from hermes_drift.values import Advice, DriftFinding, LiveState, ScopeResult, SecretFilter, Who
 
 UNREAD = ("Secret", "SealedSecret")
 SHARED = ("annotations", "labels", "data", "nodeSelector")
@@ -55,16 +47,16 @@ class ClusterAudit:
         self._found: list[DriftFinding] = []
         self._troubles: list[str] = []
         self._scalers: dict[str, Sequence[Any]] = {}
-        self._requests: Sequence[log.ApiRequest] = ()
+        self._requests: Sequence[ownership.ApiRequest] = ()
 
-    async def look(self) -> ScopeResult:
+    async def run(self) -> ScopeResult:
         objects, self._troubles, notes = await declared_in(self._wanted, self._repository)
         unread = [one.title for one in objects if one.kind in UNREAD]
         if unread:
             notes.append(f"secrets are not read: {', '.join(unread)}")
         objects = [one for one in objects if one.kind not in UNREAD]
         if self._wanted.audit_log:
-            self._requests = await log.read(self._live, self._wanted.audit_log)
+            self._requests = await ownership.read_requests(self._live, self._wanted.audit_log)
         checked = 0
         for namespace in dict.fromkeys(one.namespace for one in objects):
             there = [one for one in objects if one.namespace == namespace]
@@ -73,9 +65,9 @@ class ClusterAudit:
             "kubernetes", checked, tuple(self._found), tuple(self._troubles), tuple(notes)
         )
 
-    async def _namespace(self, namespace: str, objects: Sequence[DeclaredObjects]) -> int:
+    async def _namespace(self, namespace: str, objects: Sequence[DeclaredObject]) -> int:
         found: dict[tuple[str, str], Any] = {}
-        seen: list[DeclaredObjects] = []
+        seen: list[DeclaredObject] = []
         for start in range(0, len(objects), AT_ONCE):
             some = objects[start : start + AT_ONCE]
             seen += await self._get(namespace, some, found)
@@ -90,13 +82,13 @@ class ClusterAudit:
         return len(seen)
 
     async def _get(
-        self, namespace: str, some: Sequence[DeclaredObjects], found: dict[tuple[str, str], Any]
-    ) -> Sequence[DeclaredObjects]:
-        """Read objects; returns those that could be asked for, whether they are there or not."""
+        self, namespace: str, some: Sequence[DeclaredObject], found: dict[tuple[str, str], Any]
+    ) -> Sequence[DeclaredObject]:
+        """Read objects into `found`. Returns those that could be asked for, even if absent."""
         names = shlex.join(one.resource for one in some)
-        told = await self._asked(f"get -n {shlex.quote(namespace)} {names} --ignore-not-found")
-        if told is not None:
-            found.update({(one["kind"], one["metadata"]["name"]): one for one in told})
+        items = await self._query(f"get -n {shlex.quote(namespace)} {names} --ignore-not-found")
+        if items is not None:
+            found.update({(one["kind"], one["metadata"]["name"]): one for one in items})
             return some
         if len(some) == 1:
             self._troubles.append(f"{some[0].title}: {self._why}")
@@ -106,45 +98,45 @@ class ClusterAudit:
             return ()
         return [each for one in some for each in await self._get(namespace, [one], found)]
 
-    async def _asked(self, what: str) -> list[Any] | None:
-        asked = f"{self._kubectl} {what} -o json"
-        told = await self._live.ask(f"{asked} --show-managed-fields")
-        if "unknown flag: --show-managed-fields" in told.error:  # before 1.21 it always did
-            told = await self._live.ask(asked)
-        if not told.ok:
-            self._why = told.trouble
+    async def _query(self, what: str) -> list[Any] | None:
+        command = f"{self._kubectl} {what} -o json"
+        answer = await self._live.ask(f"{command} --show-managed-fields")
+        if "unknown flag: --show-managed-fields" in answer.error:  # before 1.21 it always did
+            answer = await self._live.ask(command)
+        if not answer.ok:
+            self._why = answer.trouble
             return None
         try:
-            document = msgspec.json.decode(told.out) if told.out.strip() else {"items": []}
+            document = msgspec.json.decode(answer.out) if answer.out.strip() else {"items": []}
         except msgspec.MsgspecError:
-            self._why = "kubectl prints no JSON"
+            self._why = "kubectl printed no JSON"
             return None
         return list(document["items"]) if "items" in document else [document]
 
-    def _add(self, one: DeclaredObjects, field: str, **more: Any) -> None:
+    def _add(self, one: DeclaredObject, field: str, **more: Any) -> None:
         if not fits_any(self._wanted.ignore, f"{one.title} {field}"):
             self._found.append(
                 DriftFinding("kubernetes", one.title, field, source=one.source,
                         terminal=self._live.name, **more)
             )  # fmt: skip
 
-    def _revert(self, one: DeclaredObjects) -> str:
+    def _revert(self, one: DeclaredObject) -> str:
         show = shlex.quote(f"{self._repository.commit[:12]}:{one.source}")
         folder = shlex.quote(self._repository.folder)
         return f"git -C {folder} show {show} | {self._kubectl} apply -n {one.namespace} -f -"
 
-    def _missing(self, one: DeclaredObjects) -> None:
+    def _missing(self, one: DeclaredObject) -> None:
         self._add(
             one, "missing", declared="there", live="not there",
-            who=log.remover(one, self._requests),
+            who=ownership.deleted_by(one, self._requests),
             advice=Advice(
                 revert=self._revert(one),
                 adopt=shlex.join(["git", "-C", self._repository.folder, "rm", "--", one.source]),
             ),
         )  # fmt: skip
 
-    async def _compare(self, one: DeclaredObjects, live: Mapping[str, Any]) -> None:
-        owned = owners(live)
+    async def _compare(self, one: DeclaredObject, live: Mapping[str, Any]) -> None:
+        owned = ownership.owners(live)
         body = {name: value for name, value in one.body.items()
                 if name not in ("apiVersion", "kind", "status")}  # fmt: skip
         leaves = list(_leaves(body, ()))
@@ -160,17 +152,15 @@ class ClusterAudit:
                 who = ownership.who(owner)
             if path == ("spec", "replicas"):
                 who = await self._scaler(one, there) or who
-            who = log.named(who, one, self._requests)
+            who = ownership.with_user(who, one, self._requests)
             self._differs(one, path, declared, there, who)
         for path, owner in _added(body, live, owned, declarers):
-            who = log.named(ownership.who(owner), one, self._requests)
+            who = ownership.with_user(ownership.who(owner), one, self._requests)
             self._differs(one, path, ABSENT, at(live, path), who)
 
-    def _differs(
-        self, one: DeclaredObjects, path: Path, declared: Any, live: Any, who: Who
-    ) -> None:
-        field = written(path)
-        change = f"take {field} out" if live is ABSENT else f"{field}: {self._shown(path, live)}"
+    def _differs(self, one: DeclaredObject, path: Path, declared: Any, live: Any, who: Who) -> None:
+        field = path_text(path)
+        change = f"remove {field}" if live is ABSENT else f"{field}: {self._shown(path, live)}"
         self._add(
             one, field, declared=self._shown(path, declared), live=self._shown(path, live), who=who,
             advice=Advice(
@@ -180,7 +170,7 @@ class ClusterAudit:
         )  # fmt: skip
 
     def _shown(self, path: Path, value: Any) -> str:
-        """In one line, without what is secret by its name or its looks."""
+        """In one line, without secrets."""
         name = path[-2][6:-1] if path[-1] == "value" and "[name=" in path[-2] else path[-1]
         clear = self._clear(name, value)
         text = clear if isinstance(clear, str) else msgspec.json.encode(clear).decode()
@@ -199,11 +189,11 @@ class ClusterAudit:
             return value
         return self._hide(f"{name}={value}").removeprefix(f"{name}=")
 
-    async def _scaler(self, one: DeclaredObjects, live: Any) -> Who | None:
-        """The autoscaler that owns the replicas, where one does and stays in its bounds."""
+    async def _scaler(self, one: DeclaredObject, live: Any) -> Who | None:
+        """The autoscaler that set these replicas, if one may have."""
         if one.namespace not in self._scalers:
-            asked = f"get -n {shlex.quote(one.namespace)} horizontalpodautoscalers"
-            self._scalers[one.namespace] = await self._asked(asked) or ()
+            query = f"get -n {shlex.quote(one.namespace)} horizontalpodautoscalers"
+            self._scalers[one.namespace] = await self._query(query) or ()
         for scaler in self._scalers[one.namespace]:
             spec = scaler.get("spec", {})
             target = spec.get("scaleTargetRef", {})
@@ -212,26 +202,26 @@ class ClusterAudit:
             least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
             name = scaler["metadata"]["name"]
             if isinstance(live, int) and least <= live <= most:
-                said = f"HorizontalPodAutoscaler {name} keeps it between {least} and {most}"
-                return Who("controller", "HorizontalPodAutoscaler", "certain", None, said)
+                evidence = f"HorizontalPodAutoscaler {name} keeps it between {least} and {most}"
+                return Who("controller", "HorizontalPodAutoscaler", "certain", None, evidence)
         return None
 
-    async def _extras(self, namespace: str, seen: Sequence[DeclaredObjects]) -> None:
-        """Objects of declared kinds that nobody declared and no other object owns."""
+    async def _extras(self, namespace: str, seen: Sequence[DeclaredObject]) -> None:
+        """Undeclared objects of declared kinds that no other object owns."""
         for kind in dict.fromkeys(one.resource.partition("/")[0] for one in seen):
             known = {one.name for one in seen if one.resource.startswith(f"{kind}/")}
-            for live in await self._asked(f"get -n {shlex.quote(namespace)} {kind}") or ():
+            for live in await self._query(f"get -n {shlex.quote(namespace)} {kind}") or ():
                 metadata = live["metadata"]
                 if metadata["name"] in known or metadata.get("ownerReferences"):
                     continue
-                one = DeclaredObjects("", live, metadata.get("namespace", namespace))
-                owned = [each for each in owners(live) if each.part != "status"]
+                one = DeclaredObject("", live, metadata.get("namespace", namespace))
+                owned = [each for each in ownership.owners(live) if each.part != "status"]
                 first = min(owned, key=lambda each: each.at or 0.0, default=None)
                 resource = shlex.quote(f"{kind}/{one.name}")
                 self._add(
                     one, "extra", declared="not declared",
                     live=f"since {metadata.get('creationTimestamp')}",
-                    who=log.named(ownership.who(first), one, self._requests),
+                    who=ownership.with_user(ownership.who(first), one, self._requests),
                     advice=Advice(
                         revert=f"{self._kubectl} delete -n {one.namespace} {resource}",
                         adopt=f"{self._kubectl} get -n {one.namespace} {resource} -o yaml, "
@@ -256,8 +246,8 @@ def _added(
     body: Mapping[str, Any], live: Mapping[str, Any], owned: Sequence[Owned],
     declarers: frozenset[str],
 ) -> Iterator[tuple[Path, Owned]]:  # fmt: skip
-    """Fields that somebody who does not declare has added, the outermost of each. Defaults belong
-    to nobody, or to who made the object."""
+    """Fields that somebody other than the declarers added, the outermost of each. Defaults belong
+    to nobody, or to the creator of the object."""
     seen: set[Path] = set()
     for one in sorted(owned, key=lambda one: -(one.at or 0.0)):
         if one.manager in declarers or one.part == "status":
@@ -274,7 +264,7 @@ def _added(
 
 
 def _outermost(body: Mapping[str, Any], path: Path) -> Path | None:
-    """The first part of the path that is not declared; of maps that many write to, the key."""
+    """The first undeclared part of the path; in maps with many writers, the key."""
     for size in range(1, len(path) + 1):
         if at(body, path[:size]) is ABSENT:
             if path[size - 1] not in SHARED:
@@ -284,5 +274,5 @@ def _outermost(body: Mapping[str, Any], path: Path) -> Path | None:
 
 
 def _filled(path: Path, owned: Sequence[Owned], declarers: frozenset[str]) -> bool:
-    """Whether a declarer owns the same: then it is a default that two have written."""
+    """Whether a declarer owns it too: then it is a default that two have written."""
     return any(path in one.paths for one in owned if one.manager in declarers)

@@ -1,1 +1,1 @@
-"""drift"""
+"""The commands `hermes drift` and `hermes manifests`."""

@@ -1,9 +1,9 @@
-"""Drift: what a Git repository declares, held against what is there. Alone, or with a repository,
-it looks; `list` and `show` tell what was found before.
+"""Compare live state with what a Git repository declares. `hermes drift [REPO]` runs an audit;
+`list` and `show` tell what earlier ones found.
 
-The repository says in `drift.yaml` which part of it is declared for what: files, systemd units,
-Compose services, packages, Kubernetes objects. Live state is read on a terminal, by commands that
-the gate lets pass under the profile `observe`, which changes nothing."""
+The repository's `drift.yaml` says what each part of it declares: files, systemd units, Compose
+services, packages, Kubernetes objects. Live state is read on a terminal, under the policy profile
+`observe`, which changes nothing."""
 
 import argparse
 import os
@@ -17,38 +17,38 @@ from hermes_agent.core.errors import NotFound, UsageError
 
 ACTIONS = ("run", "list", "show", "accept", "reject")
 SCOPES = ("files", "units", "compose", "packages", "kubernetes")
-"""The same as in `incidents`, which takes its time to import."""
+"""The same as in `values`, which takes longer to import."""
 
 CODES = """\
-Exit code 0 when everything is as declared or known to be harmless, 1 when something needs a look or
-could not be looked at, 2 when the command is not right."""
+Exit code 0: everything is as declared or known to be harmless; 1: something needs a look or could
+not be checked; 2: wrong usage."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    looking = add_action(actions, "run", _run, "look whether all is as the repository declares")
-    looking.description = f"{looking.description}\n\n{CODES}"
-    looking.add_argument(
+    audit = add_action(actions, "run", _run, "audit what the repository declares")
+    audit.description = f"{audit.description}\n\n{CODES}"
+    audit.add_argument(
         "repository", nargs="?", default=".", metavar="REPO", help="default: this folder"
     )
-    looking.add_argument(
+    audit.add_argument(
         "--scope", action="append", default=[], choices=SCOPES, metavar="SCOPE",
         help=f"one of {', '.join(SCOPES)}; again for more; default: all that are declared",
     )  # fmt: skip
-    looking.add_argument("--terminal", default="", metavar="NAME", help="where to look")
-    looking.add_argument("--ref", default="", help="the commit that counts; default: HEAD")
-    looking.add_argument("--policy", default="", help="policy profile; default: observe")
-    looking.add_argument(
-        "--signal", action="store_true", help="raise a signal for what is dangerous"
+    audit.add_argument("--terminal", default="", metavar="NAME", help="where to read live state")
+    audit.add_argument("--ref", default="", help="the commit to compare with; default: HEAD")
+    audit.add_argument("--policy", default="", help="policy profile; default: observe")
+    audit.add_argument(
+        "--signal", action="store_true", help="raise a signal for each dangerous object"
     )
     add_action(actions, "list", _list, "audits, newest first")
     show = add_action(actions, "show", _show, "one audit, or one finding with its difference")
     show.add_argument("id", metavar="ID", help="drift-4, or drift-4.2")
-    for name, says in (("accept", "it is fine, and so is its like"), ("reject", "it is not fine")):
-        deciding = add_action(actions, name, _decide, f"say of a finding: {says}")
+    for name, what in (("accept", "a finding and its like are fine"), ("reject", "it is not fine")):
+        deciding = add_action(actions, name, _decide, f"decide that {what}")
         deciding.add_argument("id", metavar="ID", help="drift-4.2")
-        deciding.add_argument("--why", default="", metavar="TEXT", help="told in later audits")
+        deciding.add_argument("--why", default="", metavar="TEXT", help="shown in later audits")
         deciding.add_argument("--by", default="", metavar="NAME", help="default: you")
         deciding.set_defaults(says=f"{name}ed")
 
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from hermes_drift.commands.show import audit_text, is_well
 
-    asked: dict[str, object] = {
+    body: dict[str, object] = {
         "repository": os.path.abspath(os.path.expanduser(options.repository)),
         "scopes": options.scope,
         "terminal": options.terminal or os.environ.get("HERMES_TERMINAL", ""),
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
         "policy": options.policy,
     }
     api = runtime()
-    audit = api.post("/v1/drift", asked)
+    audit = api.post("/v1/drift", body)
     if options.json:
         print_json(audit)
     else:
@@ -86,10 +86,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _signal(api: Any, audit: dict[str, Any], silent: bool) -> None:
-    """One signal for each object with something dangerous."""
+    """Raise one signal for each object with dangerous drift."""
     dangerous: dict[str, list[dict[str, Any]]] = {}
-    for looked in audit["scopes"]:
-        for one in looked["findings"]:
+    for scope in audit["scopes"]:
+        for one in scope["findings"]:
             if one["weight"] == "dangerous":
                 dangerous.setdefault(f"{one['terminal']} {one['object']}", []).append(one)
     for key, found in dangerous.items():
@@ -129,13 +129,11 @@ def _list(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from hermes_drift.commands.show import audit_text, finding_text
 
-    told = runtime().get(_path(options.id))
+    shown = runtime().get(_path(options.id))
     if options.json:
-        print_json(told)
-    elif "scopes" in told:
-        print(audit_text(told))
+        print_json(shown)
     else:
-        print(finding_text(told))
+        print(audit_text(shown) if "scopes" in shown else finding_text(shown))
 
 
 def _decide(options: argparse.Namespace) -> None:
@@ -144,8 +142,8 @@ def _decide(options: argparse.Namespace) -> None:
     if options.says == "accepted" and not options.why.strip():
         raise UsageError("say why it is fine", f"hermes drift accept {options.id} --why TEXT")
     by = options.by or os.environ.get("USER") or os.environ.get("LOGNAME") or "somebody"
-    said: dict[str, object] = {"says": options.says, "why": options.why, "by": by}
-    pattern = runtime().post(_path(options.id), said)
+    body: dict[str, object] = {"says": options.says, "why": options.why, "by": by}
+    pattern = runtime().post(_path(options.id), body)
     if options.json:
         print_json(pattern)
     else:

@@ -1,8 +1,8 @@
-"""Kubernetes manifests against a written policy, before they are merged: labels, requests and
-limits, no `latest`, non-root, nothing of the node, probes.
+"""Check Kubernetes manifests against a policy before they are merged: labels, requests and limits,
+no `latest`, non-root, no access to the node, probes.
 
-The policy is the shipped one, with `manifests.yaml` of the home or --policy FILE laid over it.
-Exit code 0: nothing wrong (warnings are shown); 1: errors; 2: it could not be asked that way."""
+The policy is the shipped one, with `manifests.yaml` of the home or --policy FILE on top.
+Exit code 0: no errors (warnings are shown); 1: errors; 2: wrong usage."""
 
 import argparse
 import os
@@ -30,13 +30,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--strict", action="store_true", help="a warning counts as an error")
     check.add_argument(
         "--format", choices=("text", "github"), default="text",
-        help="github: as annotations of a pull request",
+        help="github: annotations of a pull request",
     )  # fmt: skip
-    rules = actions.add_parser("rules", help="the rules in force, and what each asks for")
+    rules = actions.add_parser("rules", help="the rules in force, and what each requires")
     rules.set_defaults(act=_rules)
     for action in (check, rules):
         action.add_argument(
-            "--policy", default="", metavar="FILE", help="laid over the shipped one"
+            "--policy", default="", metavar="FILE", help="on top of the shipped one"
         )
         action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
 
@@ -86,32 +86,22 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _piped() -> str:
-    """What is piped in. Nothing at all is no success: whatever should have made it has failed."""
+    """Standard input. Nothing at all is an error: the program before the pipe has failed."""
     text = sys.stdin.read()
     if not text.strip():
-        raise UsageError("nothing was piped in", "look at what should have written the manifests")
+        raise UsageError("nothing was piped in", "check the command before the pipe")
     return text
 
 
 def _document(checked: "CheckedManifests", policy: "Policy", ok: bool) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    return {
-        "ok": ok,
-        "policy": policy.path,
-        "files": checked.files,
-        "objects": checked.objects,
-        "workloads": checked.workloads,
-        "passed_over": checked.passed_over,
-        "errors": checked.count("error"),
-        "warnings": checked.count("warning"),
-        "findings": to_builtins(checked.findings),
-        "let_off": to_builtins(checked.let_off),
-    }
+    counts = {"errors": checked.count("error"), "warnings": checked.count("warning")}
+    return {"ok": ok, "policy": policy.path, **counts, **to_builtins(checked)}
 
 
 def _print(checked: "CheckedManifests") -> None:
-    """Where and what of each; why and how to mend it where a rule comes up first."""
+    """Print the findings; reason and fix only the first time a rule comes up."""
     explained: set[tuple[str, str]] = set()
     for finding in checked.findings:
         where = f"{finding.path}:{finding.line}:{finding.column}"
@@ -159,7 +149,7 @@ def _said(finding: "ManifestFinding") -> str:
 
 
 def _annotation(finding: "ManifestFinding") -> str:
-    """A line that GitHub's runner reads; what could end one of its fields is written out."""
+    """A workflow command of GitHub's, with its separators escaped."""
     level = "error" if finding.level == "error" else "warning"
     fields = {
         "file": finding.path, "line": finding.line, "col": finding.column,
@@ -184,7 +174,7 @@ def _rules(options: argparse.Namespace) -> int:
     rows = [
         {
             "rule": rule.id, "level": rule.level, "about": rule.about,
-            "asks": ", ".join((*rule.terms.want, *rule.terms.allow)) or rule.must,
+            "asks": ", ".join((*rule.parameters.want, *rule.parameters.allow)) or rule.must,
             "kinds": list(rule.kinds), "why": rule.why, "fix": rule.fix,
             "exceptions": sum(rule.id in exempt.rules for exempt in policy.exempts),
         }

@@ -1,4 +1,4 @@
-"""Audits and findings as `hermes drift` prints them."""
+"""Audits, findings and patterns as text."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ DO = {
     "revert": "revert to declared", "adopt": "adopt into Git", "leave": "leave it",
     "decide": "decide",
 }  # fmt: skip
-SCOPE_HEADS = ("scope", "looked at", "findings", "harmless", "needs a look", "dangerous")
+SCOPE_HEADS = ("scope", "checked", "findings", "harmless", "needs a look", "dangerous")
 
 
 def is_well(audit: dict[str, Any]) -> bool:
     return all(
-        not looked["troubles"] and all(one["weight"] == "harmless" for one in looked["findings"])
-        for looked in audit["scopes"]
+        not scope["troubles"] and all(one["weight"] == "harmless" for one in scope["findings"])
+        for scope in audit["scopes"]
     )
 
 
@@ -25,19 +25,19 @@ def audit_text(audit: dict[str, Any]) -> str:
     commit = f"{audit['commit'][:10]} ({one_line(audit['subject'], 60)})"
     lines = [f"{audit['id']}: {clean(audit['repository'])} at {commit}", ""]
     rows = []
-    for looked in audit["scopes"]:
-        weights = [one["weight"] for one in looked["findings"]]
+    for scope in audit["scopes"]:
+        weights = [one["weight"] for one in scope["findings"]]
         counts = [weights.count(weight) for weight in CALLED]
-        rows.append([looked["scope"], *map(str, (looked["checked"], len(weights), *counts))])
+        rows.append([scope["scope"], *map(str, (scope["checked"], len(weights), *counts))])
     lines.append(table(SCOPE_HEADS, rows))
-    for looked in audit["scopes"]:
-        for one in looked["findings"]:
+    for scope in audit["scopes"]:
+        for one in scope["findings"]:
             lines += ["", *_brief(one)]
-        lines += [f"\nnot looked at, {looked['scope']}: {clean(one)}" for one in looked["troubles"]]
-        lines += [f"\n{looked['scope']}: {clean(one)}" for one in looked["notes"]]
-    if not any(looked["findings"] or looked["troubles"] for looked in audit["scopes"]):
+        lines += [f"\nnot checked, {scope['scope']}: {clean(one)}" for one in scope["troubles"]]
+        lines += [f"\n{scope['scope']}: {clean(one)}" for one in scope["notes"]]
+    if not any(scope["findings"] or scope["troubles"] for scope in audit["scopes"]):
         lines += ["", "no drift: everything is as declared"]
-    elif any(looked["findings"] for looked in audit["scopes"]):
+    elif any(scope["findings"] for scope in audit["scopes"]):
         lines += ["", "hint: `hermes drift show ID` shows a difference; `accept ID --why TEXT` and"]
         lines += ["      `reject ID` teach later audits"]
     return "\n".join(lines)
@@ -58,16 +58,21 @@ def _brief(one: dict[str, Any]) -> list[str]:
         lines.append(f"  skill: {one_line(one['skill'], 80)}")
     advice = one["advice"]
     lines.append(f"  {DO[advice['do']]}: {one_line(advice['why'], 200)}")
-    if advice["do"] in ("revert", "decide") and advice["revert"]:
-        lines.append(f"    revert: {one_line(advice['revert'], 400)}")
-    if advice["do"] in ("adopt", "decide") and advice["adopt"]:
-        lines.append(f"    adopt:  {one_line(advice['adopt'], 400)}")
-    return lines
+    return lines + _commands(advice, recommended=True)
+
+
+def _commands(advice: dict[str, Any], recommended: bool) -> list[str]:
+    """The commands that do what is recommended, or the others."""
+    return [
+        f"    {f'{do}:':<8}{one_line(advice[do], 400)}"
+        for do in ("revert", "adopt")
+        if advice[do] and (advice["do"] in (do, "decide")) == recommended
+    ]
 
 
 def who_text(who: dict[str, Any]) -> str:
     kinds = {"person": "a person", "controller": "a controller", "package": "a package"}
-    name = one_line(who["name"], 80) or kinds.get(who["kind"], "nobody knows whom")
+    name = one_line(who["name"], 80) or kinds.get(who["kind"], "unknown")
     sure = f" ({who['kind']}, {who['sure']})" if who["kind"] != "unknown" else ""
     at = f", {stamp(who['at'])}" if who["at"] is not None else ""
     evidence = f": {one_line(who['evidence'], 200)}" if who["evidence"] else ""
@@ -75,12 +80,7 @@ def who_text(who: dict[str, Any]) -> str:
 
 
 def finding_text(one: dict[str, Any]) -> str:
-    lines = _brief(one)
-    advice = one["advice"]
-    if advice["do"] not in ("revert", "decide") and advice["revert"]:
-        lines.append(f"    revert: {one_line(advice['revert'], 400)}")
-    if advice["do"] not in ("adopt", "decide") and advice["adopt"]:
-        lines.append(f"    adopt:  {one_line(advice['adopt'], 400)}")
+    lines = _brief(one) + _commands(one["advice"], recommended=False)
     if one["diff"]:
         lines += ["", clean(one["diff"]).rstrip("\n")]
     return "\n".join(lines)
@@ -88,13 +88,13 @@ def finding_text(one: dict[str, Any]) -> str:
 
 def list_text(rows: list[dict[str, Any]]) -> str:
     if not rows:
-        return "no audit was made yet\nhint: `hermes drift run REPO` makes one"
+        return "no audits yet\nhint: `hermes drift run REPO` makes one"
     cells = [
         (row["id"], stamp(row["at"]), row["commit"][:10], *(str(row[key]) for key in CALLED),
          str(row["troubles"]), one_line(row["repository"], 100))
         for row in rows
     ]  # fmt: skip
-    heads = ("audit", "when", "commit", "harmless", "needs a look", "dangerous", "not looked at",
+    heads = ("audit", "when", "commit", "harmless", "needs a look", "dangerous", "not checked",
              "repository")  # fmt: skip
     return table(heads, cells)
 
@@ -106,7 +106,7 @@ def pattern_text(pattern: dict[str, Any]) -> str:
     lines = [f"{pattern['says']}: {pattern['scope']} {clean(where)}{clean(who)}"]
     if pattern["says"] == "accepted":
         most = CALLED[pattern["covers"]].lower()
-        lines.append(f"later audits call it harmless, up to what is by itself: {most}")
+        lines.append(f"later audits call it harmless, unless it is graver than: {most}")
     else:
         lines.append("later audits do not call it harmless")
     return "\n".join(lines)

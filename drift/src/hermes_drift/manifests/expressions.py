@@ -1,7 +1,9 @@
-"""Rules of the user's own: `must`, an expression in CEL over an object, its pod or a container."""
+"""Users' own rules: `must`, a CEL expression over an object, its pod or a container."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from hermes_agent.policy.patterns.expressions import short
 
 if TYPE_CHECKING:
     from hermes_drift.manifests.rules import About, RuleTarget
@@ -15,7 +17,7 @@ _MORE = {
     "pod": {"pod": "map(string, dyn)"},
     "container": {"pod": "map(string, dyn)", "container": "map(string, dyn)", "role": "string"},
 }
-"""What an expression may name beside these: `pod` is the pod's spec, `role` is container, init or
+"""What an expression may also name: `pod` is the pod's spec, `role` is container, init or
 ephemeral."""
 
 
@@ -37,36 +39,35 @@ def trouble(text: str, about: "About") -> str | None:
     try:
         kind = _compiled(text, about).return_type().name()
     except (RuntimeError, UnicodeError) as error:  # all that the library raises
-        return _first_line(error)
+        return short(str(error))
     return None if kind in ("BOOL", "DYN") else f"it must be true or false, and is {kind.lower()}"
 
 
-def failing(text: str, about: "About", spot: "RuleTarget") -> str | None:
-    """None where it holds; else why not, empty where it is plainly false. What has no answer,
-    because something that it names is not there, does not hold."""
-    thing = spot.thing
+def failing(text: str, about: "About", target: "RuleTarget") -> str | None:
+    """None if it holds, empty if it is false, else why it has no answer: it may name something
+    that is absent."""
+    workload = target.workload
     names: dict[str, Any] = {
-        "kind": thing.kind, "name": thing.name, "namespace": thing.namespace,
-        "labels": thing.labels, "annotations": thing.annotations,
-        "manifest": _plain(thing.node.value()),
+        "kind": workload.kind, "name": workload.name, "namespace": workload.namespace,
+        "labels": workload.labels, "annotations": workload.annotations,
+        "manifest": _plain(workload.node.value()),
     }  # fmt: skip
     if about != "object":
-        names["pod"] = _plain(spot.spec.value() if spot.spec is not None else {})
+        names["pod"] = _plain(target.spec.value() if target.spec is not None else {})
     if about == "container":
-        names["container"] = _plain(spot.inner.node.value())
-        names["role"] = spot.inner.role
+        names["container"] = _plain(target.inner.node.value())
+        names["role"] = target.inner.role
     try:
-        found = _compiled(text, about).eval(data=names)
-        value = found.value()
+        value = _compiled(text, about).eval(data=names).value()
     except (RuntimeError, UnicodeError) as error:
-        return _first_line(error)
+        return short(str(error))
     if isinstance(value, bool):
         return None if value else ""
-    return _first_line(value)
+    return short(str(value))
 
 
 def _plain(value: Any) -> Any:
-    """As the library takes it: it breaks on letters that are none."""
+    """As the library takes it: it fails on lone surrogates."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -74,12 +75,4 @@ def _plain(value: Any) -> Any:
             return {_plain(str(key)): _plain(inner) for key, inner in value.items()}
         case list():
             return [_plain(inner) for inner in value]
-        case _:
-            return value
-
-
-def _first_line(error: object) -> str:
-    first = (str(error).strip().splitlines() or ["it has no answer"])[0]
-    for mark in ("INVALID_ARGUMENT: ", "NOT_FOUND: ", "ERROR: ", "<input>:", "INTERNAL: "):
-        first = first.removeprefix(mark)
-    return first.removesuffix(" (in container '')")
+    return value

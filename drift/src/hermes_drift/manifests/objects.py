@@ -1,4 +1,4 @@
-"""The objects of a manifest, and the pods and containers that are in them."""
+"""The objects of a manifest, with their pods and containers."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.policy.yaml_nodes import Node
-from hermes_drift.manifests.documents import child, text_of, texts
+from hermes_drift.manifests.documents import child, items, text_of, texts
 
 POD_AT = {
     "Pod": (),
@@ -19,7 +19,7 @@ POD_AT = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
     "PodTemplate": ("template",),
 }
-"""Where a workload of each kind has its pods."""
+"""Where each kind of workload has its pod template."""
 
 Role = Literal["container", "init", "ephemeral"]
 _ROLES: dict[str, Role] = {
@@ -35,17 +35,16 @@ class KubeContainer(Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """It runs as long as the pod does: a container, or a sidecar among the init ones."""
+        """Whether it runs as long as the pod does, as sidecars among the init containers do."""
         restarts = text_of(child(self.node, "restartPolicy")) == "Always"
         return self.role == "container" or (self.role == "init" and restarts)
 
 
 class KubeObject(Struct, frozen=True):
-    """One object. `pod` is what a pod of it is made from: its metadata and its spec."""
+    """One object. `pod` is its pod template: metadata and spec."""
 
     node: Node
     kind: str
-    version: str
     name: str
     namespace: str
     labels: dict[str, str]
@@ -63,19 +62,19 @@ class KubeObject(Struct, frozen=True):
         return self.kind in POD_AT
 
 
-def things(root: Node, kind: str = "") -> Iterator[KubeObject]:
-    """The objects of a document; a list is what it holds. Nothing where it is no manifest."""
+def objects_in(root: Node, kind: str = "") -> Iterator[KubeObject]:
+    """The objects of a document, with those in lists; none if it is not a manifest."""
     named = text_of(child(root, "kind")) or kind
     listed = child(root, "items")
     if named.endswith("List") and listed is not None and listed.items is not None:
         for one in listed.items:
-            yield from things(one, named.removesuffix("List"))
+            yield from objects_in(one, named.removesuffix("List"))
         return
     if named and (kind or child(root, "apiVersion") is not None):
-        yield _thing(root, named)
+        yield _object(root, named)
 
 
-def _thing(root: Node, kind: str) -> KubeObject:
+def _object(root: Node, kind: str) -> KubeObject:
     about = child(root, "metadata")
     at = POD_AT.get(kind)
     pod = None if at is None else child(root, *at)
@@ -85,7 +84,6 @@ def _thing(root: Node, kind: str) -> KubeObject:
     return KubeObject(
         node=root,
         kind=kind,
-        version=text_of(child(root, "apiVersion")),
         name=text_of(child(about, "name")) or text_of(child(about, "generateName")),
         namespace=text_of(child(about, "namespace")),
         labels=texts(child(about, "labels")),
@@ -97,7 +95,6 @@ def _thing(root: Node, kind: str) -> KubeObject:
 
 def _containers(spec: Node | None) -> Iterator[KubeContainer]:
     for key, role in _ROLES.items():
-        listed = child(spec, key)
-        for node in (listed.items if listed is not None else None) or ():
+        for node in items(child(spec, key)):
             name, image = text_of(child(node, "name")), text_of(child(node, "image"))
             yield KubeContainer(node, name, role, image)

@@ -1,6 +1,7 @@
-"""The written policy: rules with their levels and reasons, and exceptions. A file of the user's is
-laid over the shipped one; what is wrong with a file is said all at once."""
+"""The policy for manifests: rules and exceptions. A user's file goes on top of the shipped one; all
+its problems are reported at once."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -25,7 +26,7 @@ _OWN = ("id", "about", "must", "message", "level", "kinds", "why", "fix", "excep
 
 
 class Exempt(Struct, frozen=True):
-    """What a rule is not held against. Each key that is given must fit; of its globs, one."""
+    """An exception. Every given key must match, by any of its globs."""
 
     rules: tuple[str, ...]
     reason: str
@@ -43,16 +44,16 @@ class Exempt(Struct, frozen=True):
 class ManifestRule(Struct, frozen=True):
     id: str
     level: Level = "error"
-    terms: RuleParameters = RuleParameters()
+    parameters: RuleParameters = RuleParameters()
     kinds: tuple[str, ...] = ()
-    """Of workloads that it is for; all where it names none."""
+    """Kinds of workloads it is for; empty for all."""
     why: str = ""
     fix: str = ""
     ignorable: bool = True
-    """Whether an annotation in the manifest is enough to be let off."""
+    """Whether an annotation in the manifest can waive it."""
     about: About = "object"
     must: str = ""
-    """Of a rule of the user's own: an expression in CEL that has to be true."""
+    """Of a user's own rule: a CEL expression that must be true."""
     message: str = ""
 
 
@@ -64,9 +65,8 @@ class Policy(Struct, frozen=True):
 
 
 def load(path: Path | None = None) -> Policy:
-    """The shipped policy, or a file laid over it."""
-    shipped = _shipped()
-    return shipped if path is None else _read(path, shipped)
+    """The shipped policy, or a file on top of it."""
+    return _shipped() if path is None else _read(path, _shipped())
 
 
 @lru_cache(1)
@@ -78,7 +78,7 @@ def _read(path: Path, base: Policy) -> Policy:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(
             f"cannot read the policy {path}: {reason}", "name a YAML file with --policy"
         ) from None
@@ -86,16 +86,16 @@ def _read(path: Path, base: Policy) -> Policy:
         root = parse(str(path), text)
     except BadYaml as bad:
         raise UsageError(str(bad.problem), bad.problem.hint) from None
-    reading = _Reading(str(path), base)
-    policy = base if root is None else reading.policy(root)
-    if reading.problems:
-        first = reading.problems[0]
-        others = "".join(f"\n{problem}" for problem in reading.problems[1:])
+    reader = _ManifestPolicyReader(str(path), base)
+    policy = base if root is None else reader.policy(root)
+    if reader.problems:
+        first = reader.problems[0]
+        others = "".join(f"\n{problem}" for problem in reader.problems[1:])
         raise UsageError(f"{first}{others}", first.hint or "docs/guides/manifests.md explains it")
     return policy
 
 
-class _Reading(PolicyReader):
+class _ManifestPolicyReader(PolicyReader):
     def __init__(self, path: str, base: Policy) -> None:
         super().__init__(path)
         self._base = base
@@ -110,15 +110,21 @@ class _Reading(PolicyReader):
             if chosen == "nothing":
                 base = Policy("", "", {})
                 self._rules = {}
-        title = self.string(given["title"], "`title`") if "title" in given else base.title
+        title = self._text(given, "title", base.title)
         if "rules" in given:
             for key, value in given["rules"].pairs or self._no_mapping(given["rules"]):
                 self._built_in(key, value)
-        for item in self.sequence(given["own"], "`own`") if "own" in given else ():
+        for item in self._listed(given, "own"):
             self._own(item)
-        for item in self.sequence(given["except"], "`except`") if "except" in given else ():
+        for item in self._listed(given, "except"):
             self._exempt(item)
         return Policy(title, self.path, self._rules, (*self._exempts, *base.exempts))
+
+    def _text(self, given: dict[str, Node], key: str, default: str) -> str:
+        return self.string(given[key], f"`{key}`") if key in given else default
+
+    def _listed(self, given: dict[str, Node], key: str) -> Sequence[Node]:
+        return self.sequence(given[key], f"`{key}`") if key in given else ()
 
     def _no_mapping(self, node: Node) -> tuple[()]:
         self.mapping(node, "`rules`", ())
@@ -133,14 +139,13 @@ class _Reading(PolicyReader):
             return
         given = self.mapping(value, f"the rule {id}", _RULE)
         rule = self._rules.get(id, ManifestRule(id, about=BUILT_IN[id].about))
-        terms = rule.terms
+        parameters = rule.parameters
         for name in ("want", "allow"):
             if name in given:
-                list_ = given[name]
-                empty = list_.items is not None and not list_.items
-                said = () if empty else self.strings(list_, f"`{name}`")
-                terms = replace(terms, **{name: said})
-        self._keep(replace(rule, terms=terms), given)
+                node = given[name]
+                texts = () if node.items == [] else self.strings(node, f"`{name}`")
+                parameters = replace(parameters, **{name: texts})
+        self._add(replace(rule, parameters=parameters), given)
 
     def _own(self, node: Node) -> None:
         given = self.mapping(node, "a rule of your own", _OWN)
@@ -150,58 +155,51 @@ class _Reading(PolicyReader):
                 return
         id = self.string(given["id"], "`id`")
         if id in BUILT_IN or id in self._rules:
-            self.wrong(given["id"], f"there is a rule called {id!r} already", "name it otherwise")
+            self.wrong(given["id"], f"there is already a rule called {id!r}", "choose another name")
         about: About = "object"
         if "about" in given:
             chosen = self.choice(given["about"], "`about`", get_args(About))
             about = next((one for one in get_args(About) if one == chosen), about)
         must = self.string(given["must"], "`must`")
         if (wrong := trouble(must, about)) is not None:
-            self.wrong(given["must"], f"`must` is no expression: {wrong}")
+            self.wrong(given["must"], f"`must` is not a valid expression: {wrong}")
         message = self.string(given["message"], "`message`")
-        self._keep(ManifestRule(id, about=about, must=must, message=message), given)
+        self._add(ManifestRule(id, about=about, must=must, message=message), given)
 
-    def _keep(self, rule: ManifestRule, given: dict[str, Node]) -> None:
-        """With the keys that all rules share."""
+    def _add(self, rule: ManifestRule, given: dict[str, Node]) -> None:
+        """Add a rule, with the keys that all rules share."""
         level, kinds = rule.level, rule.kinds
         if "level" in given:
             word = self.choice(given["level"], "`level`", LEVELS)
             level = next((one for one in get_args(Level) if one == word), level)
         if "kinds" in given:
             node = given["kinds"]
-            own = bool(rule.must)  # of whatever kind there is
+            own = bool(rule.must)  # may be for any kind
             kinds = self.strings(node, "`kinds`") if own else self.choices(node, "`kinds`", KINDS)
-        why = self.string(given["why"], "`why`") if "why" in given else rule.why
-        fix = self.string(given["fix"], "`fix`") if "fix" in given else rule.fix
+        why, fix = self._text(given, "why", rule.why), self._text(given, "fix", rule.fix)
         ignorable = rule.ignorable
         if "ignorable" in given:
             ignorable = self.boolean(given["ignorable"], "`ignorable`")
         self._rules[rule.id] = replace(
             rule, level=level, kinds=kinds, why=why, fix=fix, ignorable=ignorable
         )
-        for item in self.sequence(given["except"], "`except`") if "except" in given else ():
+        for item in self._listed(given, "except"):
             self._exempt(item, rule.id)
 
     def _exempt(self, node: Node, rule: str = "") -> None:
-        known = ("reason", *_MATCHES) if rule else ("rules", "reason", *_MATCHES)
-        given = self.mapping(node, "an exception", known)
+        keys = ("reason", *_MATCHES) if rule else ("rules", "reason", *_MATCHES)
+        given = self.mapping(node, "an exception", keys)
         if "reason" not in given:
-            self.wrong(node, "an exception needs a `reason`", "say why it is none of its business")
+            self.wrong(node, "an exception needs a `reason`", "say why the rule does not apply")
             return
         if not rule and "rules" not in given:
             self.wrong(node, "an exception needs `rules`", "name them, or put it under its rule")
             return
         if not given.keys() & set(_MATCHES):
-            self.wrong(node, "this exception fits everything", "set the rule's level to off")
+            self.wrong(node, "this exception matches everything", "set the rule's level to off")
             return
-        names = (rule,) if rule else self.choices(
-            given["rules"], "`rules`", tuple(self._rules)
-        )  # fmt: skip
-        self._exempts.append(
-            Exempt(
-                rules=names,
-                reason=self.string(given["reason"], "`reason`"),
-                where=f"{self.path}:{node.line}",
-                **{key: self.strings(given[key], f"`{key}`") for key in _MATCHES if key in given},
-            )
-        )
+        known = tuple(self._rules)
+        names = (rule,) if rule else self.choices(given["rules"], "`rules`", known)
+        reason = self.string(given["reason"], "`reason`")
+        globs = {key: self.strings(given[key], f"`{key}`") for key in _MATCHES if key in given}
+        self._exempts.append(Exempt(names, reason, f"{self.path}:{node.line}", **globs))

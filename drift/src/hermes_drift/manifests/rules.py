@@ -1,5 +1,5 @@
-"""The rules that are built in: each a small function over one object, its pod or one container.
-What they ask for, how bad it is and why stand in the policy."""
+"""The built-in rules: each a function over one object, its pod or one container. The policy says
+what they require, how bad a violation is, and why."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,25 +8,25 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.policy.yaml_nodes import Node
-from hermes_drift.manifests.documents import child, text_of, texts, truth
+from hermes_drift.manifests.documents import child, items, text_of, texts, truth
 from hermes_drift.manifests.objects import KubeContainer, KubeObject
 
 About = Literal["object", "pod", "container"]
 Hit = tuple[Node, str]
-"""Where, and what is wrong there."""
+"""A node, and what is wrong with it."""
 
 
 class RuleParameters(Struct, frozen=True):
-    """What a policy gives a rule to go by."""
+    """What a policy requires or allows."""
 
     want: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
 
 
 class RuleTarget(Struct, frozen=True):
-    """What a rule looks at."""
+    """What a rule checks."""
 
-    thing: KubeObject
+    workload: KubeObject
     pod: Node
     container: KubeContainer | None = None
 
@@ -39,9 +39,13 @@ class RuleTarget(Struct, frozen=True):
         assert self.container is not None
         return self.container
 
+    def security(self, *names: str) -> Node | None:
+        """From the container's own security context."""
+        return child(self.inner.node, "securityContext", *names)
+
     def setting(self, name: str) -> Node | None:
-        """Of the security context: the container's own, else the pod's."""
-        own = child(self.inner.node, "securityContext", name)
+        """From the container's security context, else the pod's."""
+        own = self.security(name)
         return own if own is not None else child(self.spec, "securityContext", name)
 
     @property
@@ -49,70 +53,71 @@ class RuleTarget(Struct, frozen=True):
         return text_of(child(self.spec, "os", "name")) == "windows"
 
 
+Finder = Callable[[RuleTarget, RuleParameters], Iterator[Hit]]
+
+
 class BuiltIn(Struct, frozen=True):
     about: About
-    find: Callable[[RuleTarget, RuleParameters], Iterator[Hit]]
+    find: Finder
 
 
 def image_tag(image: str) -> str | None:
-    """The tag of an image, empty where it has none; None where it is pinned by its digest."""
+    """The tag of an image, empty without one; None if it is pinned by digest."""
     if re.search(r"@[a-z0-9+._-]+:[0-9a-fA-F]{32,}$", image):
         return None
     return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
-def _labels(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
-    thing = spot.thing
-    places = [("the object lacks", thing.node)]
-    if spot.pod is not thing.node:
-        places.append(("its pods lack", spot.pod))
+def _labels(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
+    workload = target.workload
+    places = [("the object lacks", workload.node)]
+    if target.pod is not workload.node:
+        places.append(("its pods lack", target.pod))
     for lacks, node in places:
         about = child(node, "metadata")
         written = child(about, "labels")
         given = texts(written)
-        missing = [name for name in terms.want if not given.get(name)]
+        missing = [name for name in parameters.want if not given.get(name)]
         if missing:
             noun = "label" if len(missing) == 1 else "labels"
             yield written or about or node, f"{lacks} the {noun} {', '.join(missing)}"
 
 
-def _amounts(
-    kind: str, others: Sequence[str]
-) -> Callable[[RuleTarget, RuleParameters], Iterator[Hit]]:
-    def find(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
-        if spot.inner.role == "ephemeral":
-            return  # they can have none
-        written = child(spot.inner.node, "resources")
+def _amounts(kind: str, others: Sequence[str]) -> Finder:
+    def find(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
+        if target.inner.role == "ephemeral":
+            return  # these cannot have resources
+        written = child(target.inner.node, "resources")
         missing = [
             name
-            for name in terms.want
+            for name in parameters.want
             if not any(
                 text_of(child(holder, "resources", part, name))
                 for part in others
-                for holder in (spot.inner.node, spot.spec)
+                for holder in (target.inner.node, target.spec)
             )
         ]
         if missing:
-            at = child(written, kind) or written or spot.inner.node
+            at = child(written, kind) or written or target.inner.node
             yield at, f"no {kind[:-1]} for {' and '.join(missing)}"
 
     return find
 
 
-def _image(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-    written = child(spot.inner.node, "image")
+def _image(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+    written = child(target.inner.node, "image")
     if written is None:
-        yield spot.inner.node, "it names no image"
+        yield target.inner.node, "it names no image"
         return
-    tag = image_tag(spot.inner.image)
+    tag = image_tag(target.inner.image)
     if tag == "":
-        yield written, f"the image {spot.inner.image} has no tag, which means latest"
+        yield written, f"the image {target.inner.image} has no tag, which means latest"
     elif tag == "latest":
-        yield written, f"the image {spot.inner.image} is whatever is latest"
+        yield written, f"the image {target.inner.image} is whatever is latest"
 
 
-def _non_root(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-    wish, user = spot.setting("runAsNonRoot"), spot.setting("runAsUser")
+def _non_root(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+    wish, user = target.setting("runAsNonRoot"), target.setting("runAsUser")
     number = text_of(user)
     if user is not None and number.isdigit() and int(number) == 0:
         yield user, "runAsUser is 0: it runs as root"
@@ -121,71 +126,68 @@ def _non_root(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
     elif wish is not None and not truth(wish):
         yield wish, "runAsNonRoot is false"
     elif wish is None and not number.isdigit():
-        at = child(spot.inner.node, "securityContext") or spot.inner.node
+        at = target.security() or target.inner.node
         yield at, "neither it nor its pod says runAsNonRoot: true"
 
 
-def _privileged(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-    written = child(spot.inner.node, "securityContext", "privileged")
+def _privileged(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+    written = target.security("privileged")
     if truth(written):
-        yield written or spot.inner.node, "it is privileged"
-    host_process = child(spot.inner.node, "securityContext", "windowsOptions", "hostProcess")
+        yield written or target.inner.node, "it is privileged"
+    host_process = target.security("windowsOptions", "hostProcess")
     if truth(host_process):
-        yield host_process or spot.inner.node, "it is a host process of Windows"
+        yield host_process or target.inner.node, "it is a host process of Windows"
 
 
-def _escalation(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-    written = child(spot.inner.node, "securityContext", "allowPrivilegeEscalation")
-    if spot.windows or truth(written) is False:
+def _escalation(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+    written = target.security("allowPrivilegeEscalation")
+    if target.windows or truth(written) is False:
         return
-    at = written or child(spot.inner.node, "securityContext") or spot.inner.node
+    at = written or target.security() or target.inner.node
     yield at, "allowPrivilegeEscalation is not false"
 
 
-def _capabilities(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
-    added = child(spot.inner.node, "securityContext", "capabilities", "add")
-    allowed = {name.upper().removeprefix("CAP_") for name in terms.allow}
-    for item in (added.items if added is not None else None) or ():
+def _capabilities(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
+    allowed = {name.upper().removeprefix("CAP_") for name in parameters.allow}
+    for item in items(target.security("capabilities", "add")):
         if text_of(item).upper().removeprefix("CAP_") not in allowed:
             yield item, f"it adds the capability {text_of(item)}"
 
 
-def _read_only(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-    written = child(spot.inner.node, "securityContext", "readOnlyRootFilesystem")
-    if not spot.windows and not truth(written):
-        at = written or child(spot.inner.node, "securityContext") or spot.inner.node
+def _read_only(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+    written = target.security("readOnlyRootFilesystem")
+    if not target.windows and not truth(written):
+        at = written or target.security() or target.inner.node
         yield at, "its root file system can be written"
 
 
-def _host_path(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
-    volumes = child(spot.spec, "volumes")
-    for volume in (volumes.items if volumes is not None else None) or ():
+def _host_path(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
+    for volume in items(child(target.spec, "volumes")):
         found = child(volume, "hostPath")
         path = text_of(child(found, "path"))
-        if found is not None and path not in terms.allow:
+        if found is not None and path not in parameters.allow:
             name = text_of(child(volume, "name"))
             yield found, f"the volume {name or '(no name)'} is {path or 'a folder'} of the node"
 
 
-def _host_namespaces(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
+def _host_namespaces(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
     for name in ("hostNetwork", "hostPID", "hostIPC"):
-        written = child(spot.spec, name)
+        written = child(target.spec, name)
         if written is not None and truth(written):
             yield written, f"{name} is true"
 
 
-def _host_port(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-    ports = child(spot.inner.node, "ports")
-    for port in (ports.items if ports is not None else None) or ():
+def _host_port(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+    for port in items(child(target.inner.node, "ports")):
         written = child(port, "hostPort")
         if written is not None and text_of(written) != "0":
             yield written, f"it takes port {text_of(written)} of the node"
 
 
-def _probe(name: str) -> Callable[[RuleTarget, RuleParameters], Iterator[Hit]]:
-    def find(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-        if spot.inner.stays and child(spot.inner.node, name) is None:
-            yield spot.inner.node, f"no {name}"
+def _probe(name: str) -> Finder:
+    def find(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+        if target.inner.stays and child(target.inner.node, name) is None:
+            yield target.inner.node, f"no {name}"
 
     return find
 
@@ -194,24 +196,23 @@ _SECRET = re.compile(r"passw|secret|token|api_?key|private_?key|credential", re.
 _NO_SECRET = re.compile(r"_(?:file|path|name|dir|url|ttl|expiry|length)$", re.IGNORECASE)
 
 
-def _plain_secret(spot: RuleTarget, terms: RuleParameters) -> Iterator[Hit]:
-    env = child(spot.inner.node, "env")
-    for item in (env.items if env is not None else None) or ():
+def _plain_secret(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
+    for item in items(child(target.inner.node, "env")):
         name, value = text_of(child(item, "name")), child(item, "value")
         plain = text_of(value)
         if value is None or not _SECRET.search(name) or _NO_SECRET.search(name):
             continue
-        if len(plain) < 4 or plain.startswith(("/", "$(")) or name in terms.allow:
+        if len(plain) < 4 or plain.startswith(("/", "$(")) or name in parameters.allow:
             continue  # a switch, a path or a reference
         yield value, f"{name} looks like a secret and stands here in plain text"
 
 
-def _shape(spot: RuleTarget, _terms: RuleParameters) -> Iterator[Hit]:
-    thing = spot.thing
-    if not thing.name:
-        yield child(thing.node, "metadata") or thing.node, "it has no name"
-    if not any(one.role == "container" for one in thing.containers):
-        yield spot.spec or spot.pod, "it has no containers"
+def _shape(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
+    workload = target.workload
+    if not workload.name:
+        yield child(workload.node, "metadata") or workload.node, "it has no name"
+    if not any(one.role == "container" for one in workload.containers):
+        yield target.spec or target.pod, "it has no containers"
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {

@@ -1,1 +1,1 @@
-"""scopes"""
+"""The kinds of things an audit compares."""

@@ -1,33 +1,48 @@
-"""Scope compose: services of a Compose file against the containers that the engine has."""
+"""Scope compose: the services of a Compose file against the engine's containers."""
 
 import posixpath
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from hermes_agent.core.errors import UsageError
 from hermes_drift import diff_text
 from hermes_drift.config import Compose, document
 from hermes_drift.matching import fits_any
-from hermes_drift.scopes import compose_file
-from hermes_drift.scopes.compose_file import ComposeService, port
 from hermes_drift.scopes.repository import Repository, clean
-from hermes_drift.values import (
-    Advice,
-    DriftFinding,
-    LiveState,
-    ScopeResult,
-    SecretFilter,
-    Who,
-)
+from hermes_drift.values import Advice, DriftFinding, LiveState, ScopeResult, SecretFilter, Who
 
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 ONCE = "com.docker.compose.oneoff"
 FILES = "com.docker.compose.project.config_files"
 HASH = "com.docker.compose.config-hash"
+_VARIABLE = re.compile(r"\$(?:\$|\{(\w+)(?:(:?[-?+])([^}]*))?\}|(\w+))")
+
+
+class _Unresolved(Exception):
+    """A value depends on a variable that the repository does not set."""
+
+
+class ComposeService(NamedTuple):
+    """What is compared of a service. None: not declared, or depends on an unknown variable."""
+
+    name: str
+    image: str | None
+    environment: Mapping[str, str | None]
+    ports: frozenset[str] | None
+    replicas: int
+    command: tuple[str, ...] | None
+    restart: str | None
+    user: str | None
+    privileged: bool
+    mounts: frozenset[str]
+    capabilities: frozenset[str]
+    network_mode: str | None
 
 
 class ComposeAudit:
@@ -44,12 +59,12 @@ class ComposeAudit:
         )
         self._found: list[DriftFinding] = []
 
-    async def look(self) -> ScopeResult:
+    async def run(self) -> ScopeResult:
         text = (await self._repository.read(self._path)).decode(errors="replace")
-        told = document(text, self._path)
-        services = compose_file.services_of(told, await self._variables(), self._path)
+        declared = document(text, self._path)
+        services = services_of(declared, await self._variables(), self._path)
         services = [one for one in services if not fits_any(self._wanted.ignore, one.name)]
-        self._project = self._project_of(told)
+        self._project = self._project_of(declared)
         containers, trouble = await self._containers()
         if trouble:
             return ScopeResult("compose", 0, (), (f"project {self._project}: {trouble}",))
@@ -74,29 +89,29 @@ class ComposeAudit:
         pairs = [line.partition("=") for line in lines if "=" in line and line[:1] != "#"]
         return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
-    def _project_of(self, told: Any) -> str:
+    def _project_of(self, declared: Any) -> str:
         folder = posixpath.dirname(self._path) or self._repository.folder
-        name = self._wanted.project or str(told.get("name") or posixpath.basename(folder))
+        name = self._wanted.project or str(declared.get("name") or posixpath.basename(folder))
         return "".join(sign for sign in name.lower() if sign.isalnum() or sign in "-_")
 
     async def _containers(self) -> tuple[list[Any], str]:
-        asked = shlex.quote(f"label={PROJECT}={self._project}")
-        told = await self._live.ask(f"{self._docker} ps -a -q --no-trunc --filter {asked}")
-        if not told.ok:
-            return [], told.trouble
-        return await self._inspect("container", told.out.split())
+        label = shlex.quote(f"label={PROJECT}={self._project}")
+        answer = await self._live.ask(f"{self._docker} ps -a -q --no-trunc --filter {label}")
+        if not answer.ok:
+            return [], answer.trouble
+        return await self._inspect("container", answer.out.split())
 
     async def _inspect(self, kind: str, ids: Sequence[str]) -> tuple[list[Any], str]:
         if not ids:
             return [], ""
-        told = await self._live.ask(f"{self._docker} {kind} inspect -- {shlex.join(ids)}")
+        answer = await self._live.ask(f"{self._docker} {kind} inspect -- {shlex.join(ids)}")
         try:
-            return msgspec.json.decode(told.out or "[]"), "" if told.out else told.trouble
+            return msgspec.json.decode(answer.out or "[]"), "" if answer.out else answer.trouble
         except msgspec.MsgspecError:
-            return [], told.trouble
+            return [], answer.trouble
 
     async def _images(self, containers: Sequence[Any]) -> dict[str, Any]:
-        """What images bring along is nobody's drift."""
+        """By id. What an image itself sets is not drift."""
         ids = list(dict.fromkeys(one["Image"] for one in containers))
         return {one["Id"]: one for one in (await self._inspect("image", ids))[0]}
 
@@ -144,7 +159,7 @@ class ComposeAudit:
 def _differences(
     service: ComposeService, there: Sequence[Any], images: Mapping[str, Any]
 ) -> list[tuple[str, str, str, Any]]:
-    """Field, declared, live and a container of which it is so; one for each field."""
+    """Field, declared, live, and a container with this difference; one for each field."""
     found: dict[str, tuple[str, str, str, Any]] = {}
 
     def differs(field: str, declared: object, live: object, one: Any) -> None:
@@ -156,7 +171,7 @@ def _differences(
         image = (images.get(one["Image"]) or {}).get("Config") or {}
         if service.image is not None:
             differs("image", service.image, config.get("Image"), one)
-        for field, declared, live in _environment(service, config, image):
+        for field, declared, live in _environment_changes(service, config, image):
             differs(field, declared, live, one)
         if service.ports is not None:
             differs("ports", service.ports, _bound(host), one)
@@ -181,10 +196,10 @@ def _differences(
     return list(found.values())
 
 
-def _environment(
+def _environment_changes(
     service: ComposeService, config: Mapping[str, Any], image: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
-    """Declared variables, and those that neither the file nor the image brings."""
+    """Declared variables that differ, and those that neither the file nor the image sets."""
     there = dict(one.split("=", 1) for one in config.get("Env") or () if "=" in one)
     own = dict(one.split("=", 1) for one in image.get("Env") or () if "=" in one)
     shown = {name: f"{name}={value}" for name, value in there.items()}
@@ -221,14 +236,117 @@ def _state(one: Any) -> str:
 
 
 def _who(one: Any) -> Who:
-    """Compose leaves its marks on what it makes; what lacks them was made by hand."""
+    """Compose labels what it creates; anything without its hash was created by hand."""
     labels = one["Config"].get("Labels") or {}
     try:
         at = datetime.fromisoformat(one["Created"][:19] + "+00:00").timestamp()
     except (ValueError, KeyError):
         at = None
     if HASH not in labels:
-        return Who("person", "", "likely", at, "it was not made by Compose, and bears its label")
+        return Who("person", "", "likely", at, "not created by Compose, though labelled as its own")
     version = labels.get("com.docker.compose.version", "")
-    said = f"made by Compose {version} from {labels.get(FILES) or 'a file that it does not name'}"
-    return Who("person", "", "guess", at, said)
+    evidence = f"created by Compose {version} from {labels.get(FILES) or 'an unknown file'}"
+    return Who("person", "", "guess", at, evidence)
+
+
+def services_of(document: Any, variables: Mapping[str, str], path: str) -> Sequence[ComposeService]:
+    listed = document.get("services") if isinstance(document, dict) else None
+    if not isinstance(listed, dict):
+        raise UsageError(f"{path} declares no services", "it must be a Compose file")
+    return [_service(name, entry or {}, variables) for name, entry in listed.items()]
+
+
+def _service(name: str, entry: Mapping[str, Any], variables: Mapping[str, str]) -> ComposeService:
+    def text(key: str) -> str | None:
+        return resolved(entry[key], variables) if entry.get(key) is not None else None
+
+    command = entry.get("command")
+    words: tuple[str, ...] | None = None
+    if isinstance(command, list):
+        read = [resolved(word, variables) for word in command]
+        words = None if None in read else tuple(str(word) for word in read)
+    elif isinstance(command, str) and (line := resolved(command, variables)) is not None:
+        words = tuple(shlex.split(line))
+    deploy = entry.get("deploy") or {}
+    replicas = deploy.get("replicas", entry.get("scale", 1))
+    return ComposeService(
+        name, text("image"), _environment(entry.get("environment"), variables),
+        _ports(entry.get("ports"), variables), int(replicas), words, text("restart"), text("user"),
+        bool(entry.get("privileged", False)), _mounts(entry.get("volumes") or (), variables),
+        frozenset(map(str, entry.get("cap_add") or ())), text("network_mode"),
+    )  # fmt: skip
+
+
+def _environment(declared: Any, variables: Mapping[str, str]) -> dict[str, str | None]:
+    if isinstance(declared, dict):
+        pairs = list(declared.items())
+    else:
+        split = [str(one).partition("=") for one in declared or ()]
+        pairs = [(name, value if equals else None) for name, equals, value in split]
+    return {
+        str(name): None if value is None else resolved(_scalar(value), variables)
+        for name, value in pairs
+    }
+
+
+def _scalar(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ports(declared: Any, variables: Mapping[str, str]) -> frozenset[str] | None:
+    """`HOST:PUBLISHED->TARGET/PROTOCOL`, the form of the engine's bindings here too."""
+    found = set()
+    for one in declared or ():
+        if isinstance(one, dict):
+            address, published = one.get("host_ip", ""), one.get("published", "")
+            target, protocol = one.get("target"), one.get("protocol", "tcp")
+        else:
+            written = resolved(str(one), variables)
+            if written is None:
+                return None
+            ports, _, protocol = written.partition("/")
+            rest, _, target = ports.rpartition(":")
+            address, _, published = rest.rpartition(":")
+        if "-" in str(target) or "-" in str(published):
+            return None  # the engine picks from a range
+        found.add(port(address, published, target, protocol or "tcp"))
+    return frozenset(found)
+
+
+def port(address: object, published: object, target: object, protocol: object) -> str:
+    where = "" if str(address) in ("", "0.0.0.0", "::") else f"{str(address).strip('[]')}:"
+    return f"{where}{published}->{target}/{protocol}"
+
+
+def _mounts(declared: Any, variables: Mapping[str, str]) -> frozenset[str]:
+    """Mount points."""
+    found = set()
+    for one in declared:
+        if isinstance(one, dict):
+            found.add(str(one.get("target", "")))
+        elif (written := resolved(str(one), variables)) is not None:
+            parts = written.split(":")
+            found.add(parts[1] if len(parts) > 1 else parts[0])
+    return frozenset(found)
+
+
+def resolved(value: Any, variables: Mapping[str, str]) -> str | None:
+    """A value with its variables filled in; None if one of them is unknown."""
+
+    def fill(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        name, sign, word = match[1] or match[4], match[2] or "", match[3] or ""
+        there = variables.get(name)
+        if sign.endswith("+"):
+            return word if there else ""
+        if there is not None and (there or not sign.startswith(":")):
+            return there
+        if sign.endswith("-"):
+            return word
+        raise _Unresolved(name)
+
+    try:
+        return _VARIABLE.sub(fill, _scalar(value))
+    except _Unresolved:
+        return None

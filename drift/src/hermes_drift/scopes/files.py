@@ -1,4 +1,4 @@
-"""Scope files: content, mode, owner, what is missing and what is there besides."""
+"""Scope files: content, mode, owner, missing and extra files."""
 
 import hashlib
 import posixpath
@@ -6,39 +6,32 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from hermes_drift import diff_text
-from hermes_drift.attribution.who import Trails
+from hermes_drift.attribution import AuditTrail
 from hermes_drift.config import FilesScope
 from hermes_drift.matching import fits, fits_any
 from hermes_drift.recommendations import OLDER
 from hermes_drift.scopes import file_facts
 from hermes_drift.scopes.file_facts import Fact
 from hermes_drift.scopes.repository import Repository, RepositoryFile, clean
-from hermes_drift.values import (
-    Advice,
-    DriftFinding,
-    LiveState,
-    Scope,
-    ScopeResult,
-    SecretFilter,
-)
+from hermes_drift.values import Advice, DriftFinding, LiveState, Scope, ScopeResult, SecretFilter
 
 HERE = "local"
 """The terminal of the machine that the repository is on."""
 MAX_EXTRA = 50
-"""Of one folder; beyond, they are counted."""
+"""In one folder; more are only counted."""
 
 
 class FileAudit:
     """One folder of the repository against one of the machine."""
 
     def __init__(
-        self, wanted: FilesScope, repository: Repository, live: LiveState, trails: Trails,
+        self, wanted: FilesScope, repository: Repository, live: LiveState, trail: AuditTrail,
         hide: SecretFilter, scope: Scope = "files",
     ) -> None:  # fmt: skip
         self._wanted = wanted
         self._repository = repository
         self._live = live
-        self._trails = trails
+        self._trail = trail
         self._hide = hide
         self._scope = scope
         self._root = wanted.live.rstrip("/") or "/"
@@ -46,13 +39,13 @@ class FileAudit:
         self._found: list[DriftFinding] = []
         self._troubles: list[str] = []
 
-    async def look(self) -> ScopeResult:
+    async def run(self) -> ScopeResult:
         entries = {self._below(one): one for one in self._repository.below(self._base)}
         entries = {at: one for at, one in entries.items() if not self._ignored(at)}
         listing = await file_facts.listed(self._live, self._root)
         if listing.trouble:
             self._troubles.append(listing.trouble)
-        if listing.trouble and not listing.facts:  # nothing can be said of what is not seen
+        if listing.trouble and not listing.facts:
             return ScopeResult(self._scope, 0, (), tuple(self._troubles))
         for at, entry in entries.items():
             fact = listing.facts.get(at)
@@ -66,7 +59,7 @@ class FileAudit:
         return ScopeResult(self._scope, len(entries), tuple(self._found), tuple(self._troubles))
 
     def _below(self, entry: RepositoryFile) -> str:
-        """Where it lies below the root; empty where the root is this very file."""
+        """Its path below the root; empty if the root is this file."""
         return entry.path[len(self._base) :].lstrip("/")
 
     def _ignored(self, at: str) -> bool:
@@ -85,7 +78,7 @@ class FileAudit:
         if entry.kind == "link":
             revert = f'ln -s "$({self._git_show(entry)})" {shlex.quote(path)}'
         else:
-            revert = self._brought(entry, path, mode)
+            revert = self._restore_command(entry, path, mode)
         adopt = f"git -C {shlex.quote(self._repository.folder)} rm -- {shlex.quote(entry.path)}"
         self._add(
             at, "missing", declared="there", live="not there", source=entry.path,
@@ -96,8 +89,8 @@ class FileAudit:
         object = f"{self._repository.commit[:12]}:{entry.path}"
         return shlex.join(["git", "-C", self._repository.folder, "show", object])
 
-    def _brought(self, entry: RepositoryFile, path: str, mode: str = "") -> str:
-        """The command that writes what is declared."""
+    def _restore_command(self, entry: RepositoryFile, path: str, mode: str = "") -> str:
+        """The command that writes the declared version."""
         show, quoted = self._git_show(entry), shlex.quote(path)
         if self._live.name != HERE:  # Git and the file are on two machines
             return f"{show}  # to be written to {path} on {self._live.name}"
@@ -105,8 +98,8 @@ class FileAudit:
             f"{show} | install -D -m {mode} /dev/stdin {quoted}" if mode else f"{show} > {quoted}"
         )
 
-    def _taken(self, path: str, to: str) -> str:
-        """The command that brings what is live to a path of the repository."""
+    def _adopt_command(self, path: str, to: str) -> str:
+        """The command that copies the live version into the repository."""
         add = shlex.join(["git", "-C", self._repository.folder, "add", "--", to])
         there = posixpath.join(self._repository.folder, to)
         if self._live.name != HERE:
@@ -128,7 +121,7 @@ class FileAudit:
             kinds = {"f": "a file", "l": "a link", "d": "a folder"}
             self._add(
                 at, "kind", declared=f"a {entry.kind}", live=kinds.get(fact.kind, "something else"),
-                source=entry.path, who=await self._trails.of(path, fact),
+                source=entry.path, who=await self._trail.last_change(path, fact),
             )  # fmt: skip
             return
         if entry.kind == "link":
@@ -137,7 +130,7 @@ class FileAudit:
             glob = f'mode: {{{at or posixpath.basename(self._root)}: "{fact.mode}"}}'
             self._add(
                 at, "mode", declared=mode, live=fact.mode, source=entry.path,
-                who=await self._trails.of(path, fact, facts_only=True),
+                who=await self._trail.last_change(path, fact, facts_only=True),
                 advice=Advice(
                     revert=f"chmod {mode} {quoted}", adopt=f"in drift.yaml, for this folder: {glob}"
                 ),
@@ -148,12 +141,12 @@ class FileAudit:
                 program = "chown" if field == "owner" else "chgrp"
                 self._add(
                     at, field, declared=declared, live=live, source=entry.path,
-                    who=await self._trails.of(path, fact, facts_only=True),
+                    who=await self._trail.last_change(path, fact, facts_only=True),
                     advice=Advice(revert=f"{program} {shlex.quote(declared)} {quoted}"),
                 )  # fmt: skip
 
     def _wrong_mode(self, at: str, entry: RepositoryFile, fact: Fact) -> str | None:
-        """What the mode should be, where it is not."""
+        """What the mode should be, if it is another."""
         if wanted := self._mode(at):
             return None if wanted == fact.mode else wanted
         bits = int(fact.mode, 8)
@@ -183,10 +176,11 @@ class FileAudit:
             fact = facts.get(at)
             target = data[entry.path].decode(errors="replace")
             if entry.kind == "link" and fact and fact.kind == "l" and fact.target != target:
-                link = f"ln -sfn {shlex.quote(target)} {shlex.quote(self._path(at))}"
+                path = self._path(at)
                 self._add(
                     at, "target", declared=target, live=fact.target, source=entry.path,
-                    who=await self._trails.of(self._path(at), fact), advice=Advice(revert=link),
+                    who=await self._trail.last_change(path, fact),
+                    advice=Advice(revert=f"ln -sfn {shlex.quote(target)} {shlex.quote(path)}"),
                 )  # fmt: skip
 
     async def _content(self, at: str, entry: RepositoryFile, fact: Fact, declared: bytes) -> None:
@@ -194,8 +188,8 @@ class FileAudit:
         live, why = None, "it is too large to be shown"
         if fact.size <= file_facts.MAX_BYTES and len(declared) <= file_facts.MAX_BYTES:
             live, why = await file_facts.content(self._live, path)
-        who = await self._trails.of(path, fact, live)
-        revert, adopt = self._brought(entry, path), self._taken(path, entry.path)
+        who = await self._trail.last_change(path, fact, live)
+        revert, adopt = self._restore_command(entry, path), self._adopt_command(path, entry.path)
         summary, diff, patch = f"{fact.size} bytes", f"(not shown: {why})", ""
         history: tuple[str, ...] = ()
         if live is not None:
@@ -213,8 +207,8 @@ class FileAudit:
         )  # fmt: skip
 
     async def _known_version(self, entry: RepositoryFile, live: bytes) -> tuple[str, ...]:
-        """Whether what is live was declared once: then nobody changed it, it was not brought up to
-        date, or was put back."""
+        """Whether an older commit declared the live version: nobody changed it here, it was never
+        updated or was put back."""
         blob = diff_text.blob_id(live)
         for version in await self._repository.versions(entry.path):
             if version.blob == blob:
@@ -225,8 +219,7 @@ class FileAudit:
     async def _extras(
         self, entries: Mapping[str, RepositoryFile], facts: Mapping[str, Fact]
     ) -> None:
-        """What lies in folders that hold declared files and is not declared. A folder that is not
-        is one finding, with what is in it."""
+        """Undeclared files in folders with declared ones. An undeclared folder is one finding."""
         folders = {parent for at in entries for parent in _parents(at)}
         for folder in sorted(folders):
             inside = [
@@ -252,10 +245,10 @@ class FileAudit:
         self._add(
             fact.path, "extra", declared="not there",
             live=f"{what}, mode {fact.mode}, {fact.owner}",
-            who=await self._trails.of(path, fact),
+            who=await self._trail.last_change(path, fact),
             advice=Advice(
                 revert=f"{remove} -- {quoted}",
-                adopt=self._taken(path, posixpath.join(self._base, fact.path)),
+                adopt=self._adopt_command(path, posixpath.join(self._base, fact.path)),
             ),
         )  # fmt: skip
 

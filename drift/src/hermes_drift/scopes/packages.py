@@ -8,21 +8,14 @@ from typing import NamedTuple
 import msgspec
 
 from hermes_agent.core.errors import UsageError
-from hermes_drift.attribution.who import Trails
+from hermes_drift.attribution import AuditTrail
 from hermes_drift.config import Packages
 from hermes_drift.matching import fits_any
 from hermes_drift.scopes.repository import Repository, clean
-from hermes_drift.values import (
-    Advice,
-    CommandAnswer,
-    DriftFinding,
-    LiveState,
-    ScopeResult,
-    Who,
-)
+from hermes_drift.values import Advice, DriftFinding, LiveState, ScopeResult, Who
 
 AUTOMATIC = ("unattended-upgrade", "packagekit", "landscape", "ansible", "puppet", "salt", "chef")
-"""Programs that install by themselves, by how their command lines begin or what they name."""
+"""Words in the command lines of programs that install packages on their own."""
 
 
 class PackageLine(NamedTuple):
@@ -36,7 +29,7 @@ class Manager(NamedTuple):
     command: str
     read: Callable[[str], dict[str, str]]
     install: str
-    """With `{name}` and `{version}`, of which the latter holds its sign."""
+    """With `{name}` and `{version}`, which includes `pin`."""
     remove: str
     pin: str
 
@@ -78,8 +71,8 @@ MANAGERS: Mapping[str, Manager] = {
 }  # fmt: skip
 
 
-async def look(
-    wanted: Packages, repository: Repository, live: LiveState, trails: Trails
+async def run(
+    wanted: Packages, repository: Repository, live: LiveState, trail: AuditTrail
 ) -> ScopeResult:
     manager = MANAGERS.get(wanted.manager)
     if manager is None:
@@ -93,32 +86,24 @@ async def look(
     if wanted.manager == "pip" and wanted.folder:
         folder = shlex.quote(wanted.folder)
         command, read = f"find {folder} -type d -name '*.dist-info' -printf '%f\\n'", _dist_info
-    told = await live.ask(command)
-    if not told.ok:
-        return ScopeResult("packages", 0, (), (f"{wanted.manager}: {told.trouble}",))
-    there = _understood(told, read)
-    if there is None:
+    answer = await live.ask(command)
+    if not answer.ok:
+        return ScopeResult("packages", 0, (), (f"{wanted.manager}: {answer.trouble}",))
+    try:
+        there = read(answer.out)
+    except (msgspec.MsgspecError, KeyError, TypeError):
         return ScopeResult("packages", 0, (), (f"{wanted.manager}: its list cannot be read",))
     found = []
     for line in lines:
         version = there.get(line.name)
         if line.wanted == (version is not None) and line.version in ("", version):
             continue
-        found.append(await _finding(line, version, path, manager, live, trails))
+        found.append(await _finding(line, version, path, manager, live, trail))
     return ScopeResult("packages", len(lines), tuple(found))
 
 
-def _understood(
-    told: CommandAnswer, read: Callable[[str], dict[str, str]]
-) -> dict[str, str] | None:
-    try:
-        return read(told.out)
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        return None
-
-
 def declared(text: str, manager: str) -> list[PackageLine]:
-    """The lines of a list; options, hashes and markers of pip are passed over."""
+    """The lines of a list, without pip's options, hashes and markers."""
     found = []
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.partition("#")[0].partition(";")[0].partition("--hash")[0].strip(" \\\t")
@@ -135,13 +120,9 @@ def declared(text: str, manager: str) -> list[PackageLine]:
 
 
 async def _finding(
-    line: PackageLine,
-    version: str | None,
-    path: str,
-    manager: Manager,
-    live: LiveState,
-    trails: Trails,
-) -> DriftFinding:
+    line: PackageLine, version: str | None, path: str, manager: Manager, live: LiveState,
+    trail: AuditTrail,
+) -> DriftFinding:  # fmt: skip
     name = shlex.quote(line.name)
     pinned = f"{manager.pin}{shlex.quote(line.version)}" if line.version else ""
     if not line.wanted:
@@ -152,20 +133,20 @@ async def _finding(
         advice = manager.install.format(name=name, version=pinned)
     adopt = f"in {path} line {line.number}: "
     if version is None:
-        adopt += "take it out"
+        adopt += "remove it"
     else:
         adopt += f"{line.name}{'==' if manager.pin == '==' else '='}{version}"
     return DriftFinding(
         "packages", line.name, field, declared, version or "not installed", source=path,
-        terminal=live.name, who=await _who(line.name, trails),
+        terminal=live.name, who=await _who(line.name, trail),
         advice=Advice(revert=advice, adopt=adopt),
     )  # fmt: skip
 
 
-async def _who(package: str, trails: Trails) -> Who:
-    """The last time that the package manager's own logs name it."""
-    changes = [one for one in await trails.installed() if one.package == package]
-    runs = [one for one in await trails.apt_runs() if package in one.packages]
+async def _who(package: str, trail: AuditTrail) -> Who:
+    """Who last changed it, by the package manager's own logs."""
+    changes = [one for one in await trail.installed() if one.package == package]
+    runs = [one for one in await trail.apt_runs() if package in one.packages]
     if not changes and not runs:
         return Who()
     if not runs:

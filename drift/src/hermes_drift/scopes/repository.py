@@ -1,4 +1,4 @@
-"""The declared side: what a commit of a Git repository holds."""
+"""The declared side: one commit of a Git repository."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from hermes_agent.core.errors import NotFound, UsageError
 
 SECONDS = 60.0
 VERSIONS = 50
-"""Commits of a file that are looked through for what is live."""
+"""How many commits of a file are searched for the live version."""
 QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C.UTF-8",
@@ -19,8 +19,6 @@ QUIET = {
 
 
 class RepositoryFile(NamedTuple):
-    """A file of the commit."""
-
     path: str
     kind: str
     """`file` or `link`."""
@@ -29,7 +27,7 @@ class RepositoryFile(NamedTuple):
 
 
 class FileCommit(NamedTuple):
-    """A commit that changed a file."""
+    """A commit that changed a file, and the blob it left."""
 
     commit: str
     author: str
@@ -39,7 +37,7 @@ class FileCommit(NamedTuple):
 
 
 class Repository:
-    """One commit of one repository. Nothing of it is run: no hook, no filter, no alias."""
+    """One commit. Nothing from the repository is run: no hook, filter or alias."""
 
     def __init__(self, folder: str, environ: Mapping[str, str]) -> None:
         self.folder = folder
@@ -55,16 +53,15 @@ class Repository:
         made = cls(folder, environ)
         top = await made._git("rev-parse", "--show-toplevel")
         made.folder = os.path.realpath(top.decode().rstrip("\n"))
-        wanted = ref or "HEAD"
-        told = await made._git("log", "-1", "--format=%H%x00%s", "--end-of-options", wanted, "--")
-        made.commit, _, subject = told.decode(errors="replace").rstrip("\n").partition("\0")
-        made.subject = subject
+        named = ("--end-of-options", ref or "HEAD", "--")
+        line = (await made._git("log", "-1", "--format=%H%x00%s", *named)).rstrip(b"\n")
+        made.commit, _, made.subject = line.decode(errors="replace").partition("\0")
         listed = await made._git("ls-tree", "-r", "-z", "--full-tree", made.commit)
         made._entries = {entry.path: entry for entry in map(_entry, listed.split(b"\0")) if entry}
         return made
 
     def below(self, path: str) -> Sequence[RepositoryFile]:
-        """The files of a folder, or the one file that it is."""
+        """The files of a folder, or the one file at this path."""
         path = clean(path)
         if path in self._entries:
             return [self._entries[path]]
@@ -73,7 +70,7 @@ class Repository:
         if not found:
             raise NotFound(
                 f"{path!r} is not in commit {self.commit[:10]} of {self.folder}",
-                "what counts is what is committed",
+                "only what is committed counts",
             )
         return found
 
@@ -87,24 +84,24 @@ class Repository:
     async def read_all(self, entries: Sequence[RepositoryFile]) -> dict[str, bytes]:
         """By path."""
         asked = "".join(f"{entry.blob}\n" for entry in entries).encode()
-        told = await self._git("cat-file", "--batch", given=asked)
+        output = await self._git("cat-file", "--batch", given=asked)
         found, place = {}, 0
         for entry in entries:
-            end = told.index(b"\n", place)
-            size = int(told[place:end].split()[-1])
-            found[entry.path] = told[end + 1 : end + 1 + size]
+            end = output.index(b"\n", place)
+            size = int(output[place:end].split()[-1])
+            found[entry.path] = output[end + 1 : end + 1 + size]
             place = end + size + 2
         return found
 
     async def versions(self, path: str) -> Sequence[FileCommit]:
         """The commits that changed a file, newest first."""
-        told = await self._git(
+        output = await self._git(
             "log", f"-{VERSIONS}", "--format=%x01%H%x00%an%x00%at%x00%s%x00", "--raw",
             "--no-abbrev", "--no-renames", "--no-ext-diff", self.commit, "--",
             f":(top,literal){path}",
         )  # fmt: skip
         found = []
-        for block in told.decode(errors="replace").split("\x01")[1:]:
+        for block in output.decode(errors="replace").split("\x01")[1:]:
             commit, author, at, subject, raw = block.split("\0", 4)
             words = raw.split()
             blob = words[3] if len(words) > 3 else ""
@@ -129,19 +126,19 @@ class Repository:
             raise UsageError("git is not installed here", "install it") from None
         except subprocess.TimeoutExpired:
             raise UsageError(
-                f"git takes more than {SECONDS:.0f} seconds", "see what it does"
+                f"git takes more than {SECONDS:.0f} seconds", "run `git log` there to see why"
             ) from None
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip().splitlines()
             raise UsageError(
-                f"git cannot read {self.folder}: {said[0] if said else 'it says nothing'}",
-                "name a Git repository with a commit, whose owner git trusts",
+                f"git cannot read {self.folder}: {said[0] if said else 'no message'}",
+                "name a Git repository that has a commit and an owner git trusts",
             )
         return done.stdout
 
 
 def clean(path: str) -> str:
-    """A path of a repository as Git writes it; `UsageError` for one that leaves it."""
+    """A path as Git writes it. Raises `UsageError` for one outside the repository."""
     whole = os.path.normpath(path.strip() or ".")
     if whole.startswith(("/", "..")):
         raise UsageError(f"{path!r} is not in the repository", "name a path below its top")
@@ -153,7 +150,7 @@ def _entry(line: bytes) -> RepositoryFile | None:
     if not path:
         return None
     mode, kind, blob = facts.split()
-    if kind != b"blob":  # a submodule: another repository's business
+    if kind != b"blob":  # a submodule is another repository
         return None
     sort = "link" if mode == b"120000" else "file"
     return RepositoryFile(path.decode(errors="replace"), sort, mode == b"100755", blob.decode())

@@ -1,4 +1,4 @@
-"""The objects that manifests of a repository declare."""
+"""The Kubernetes objects that a repository declares."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ RENDERED = ("kustomization.yaml", "kustomization.yml", "Chart.yaml")
 MAX_BYTES = 2_000_000
 
 
-class DeclaredObjects(NamedTuple):
+class DeclaredObject(NamedTuple):
     source: str
     body: dict[str, Any]
     namespace: str
@@ -31,25 +31,25 @@ class DeclaredObjects(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """As kubectl takes it, without doubt: `deployment.v1.apps/web`."""
+        """Unambiguous for kubectl: `deployment.v1.apps/web`."""
         group, _, version = str(self.body.get("apiVersion", "v1")).rpartition("/")
         return f"{self.kind.lower()}.{version}.{group}/{self.name}"
 
 
 async def declared_in(
     wanted: Kubernetes, repository: Repository
-) -> tuple[Sequence[DeclaredObjects], list[str], list[str]]:
-    """The objects, what could not be read as such, and what is not meant to be."""
+) -> tuple[Sequence[DeclaredObject], list[str], list[str]]:
+    """The objects, files that could not be read, and notes on files that were left out."""
     import yaml
 
-    found: list[DeclaredObjects] = []
+    found: list[DeclaredObject] = []
     troubles, notes = [], []
     entries = [one for one in repository.below(wanted.declared)
                if one.kind == "file" and one.path.endswith(ENDS)]  # fmt: skip
     data = await repository.read_all(entries)
     for path, raw in data.items():
         if posixpath.basename(path) in RENDERED:
-            notes.append(f"{path} is not rendered here: declare what comes out of it")
+            notes.append(f"{path} is not rendered here: declare its output")
             continue
         try:
             documents = list(yaml.safe_load_all(raw[:MAX_BYTES].decode()))
@@ -62,13 +62,13 @@ async def declared_in(
     return found, troubles, notes
 
 
-def _objects(document: Any, path: str, otherwise: str) -> Iterator[DeclaredObjects]:
+def _objects(document: Any, path: str, namespace: str) -> Iterator[DeclaredObject]:
     if not isinstance(document, dict) or "kind" not in document:
         return
     if str(document["kind"]).endswith("List") and isinstance(document.get("items"), list):
         for one in document["items"]:
-            yield from _objects(one, path, otherwise)
+            yield from _objects(one, path, namespace)
         return
     metadata = document.get("metadata")
     if isinstance(metadata, dict) and metadata.get("name"):
-        yield DeclaredObjects(path, document, str(metadata.get("namespace") or otherwise))
+        yield DeclaredObject(path, document, str(metadata.get("namespace") or namespace))
