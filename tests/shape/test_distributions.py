@@ -100,3 +100,18 @@ def test_without_drift_its_commands_and_the_doctor_say_how_to_install_it(home: P
             assert f"info  packages   {missing}      {hint}" in done.stdout
         else:
             assert (done.returncode, done.stderr) == (1, missing + hint)
+
+
+ROUTES = """
+import asyncio, sys
+sys.path.remove(sys.argv[1])
+from hermes_agent.runtime.api.app import _drift_routes
+(_method, _path, handler), *_rest = _drift_routes(None)
+asyncio.run(handler(None))
+"""
+
+
+def test_a_runtime_without_drift_says_so_when_it_is_asked() -> None:
+    command = [sys.executable, "-c", ROUTES, str(DRIFT.parent)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "NotInstalled: hermes-agent-drift is not installed\nhint: " in done.stderr
