@@ -1,4 +1,4 @@
-"""Manifests against the policy: what is found, where, what is let off, and what cannot be read."""
+"""Manifests against the policy: what is found, where, what is waived, and what cannot be read."""
 
 import json
 from pathlib import Path

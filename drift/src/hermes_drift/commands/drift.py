@@ -45,7 +45,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_action(actions, "list", _list, "audits, newest first")
     show = add_action(actions, "show", _show, "one audit, or one finding with its difference")
     show.add_argument("id", metavar="ID", help="drift-4, or drift-4.2")
-    for name, what in (("accept", "a finding and its like are fine"), ("reject", "it is not fine")):
+    for name, what in (
+        ("accept", "a finding and its like are fine"),
+        ("reject", "a finding is not"),
+    ):
         deciding = add_action(actions, name, _decide, f"decide that {what}")
         deciding.add_argument("id", metavar="ID", help="drift-4.2")
         deciding.add_argument("--why", default="", metavar="TEXT", help="shown in later audits")

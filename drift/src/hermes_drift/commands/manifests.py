@@ -114,7 +114,7 @@ def _print(checked: "CheckedManifests") -> None:
         if finding.fix:
             print(clean(f"  fix: {finding.fix}"))
     if checked.let_off:
-        print(f"{chr(10) if checked.findings else ''}let off:")
+        print(f"{chr(10) if checked.findings else ''}waived:")
         for one in checked.let_off:
             found = one.finding
             print(clean(f"  {found.path}:{found.line}: {_said(found)} [{found.rule}]"))
@@ -131,9 +131,9 @@ def _summary(checked: "CheckedManifests") -> str:
     )
     parts = [f"{found} in {_count(checked.files, 'file')}", wrong]
     if checked.let_off:
-        parts.append(f"{len(checked.let_off)} let off")
+        parts.append(f"{len(checked.let_off)} waived")
     if checked.passed_over:
-        parts.append(f"no manifest: {_count(checked.passed_over, 'document')}")
+        parts.append(f"not manifests: {_count(checked.passed_over, 'document')}")
     return "; ".join(parts)
 
 

@@ -107,13 +107,13 @@ def _amounts(kind: str, others: Sequence[str]) -> Finder:
 def _image(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
     written = child(target.inner.node, "image")
     if written is None:
-        yield target.inner.node, "it names no image"
+        yield target.inner.node, "it has no image"
         return
     tag = image_tag(target.inner.image)
     if tag == "":
         yield written, f"the image {target.inner.image} has no tag, which means latest"
     elif tag == "latest":
-        yield written, f"the image {target.inner.image} is whatever is latest"
+        yield written, f"the image {target.inner.image} has the tag latest"
 
 
 def _non_root(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
@@ -158,7 +158,7 @@ def _read_only(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]
     written = target.security("readOnlyRootFilesystem")
     if not target.windows and not truth(written):
         at = written or target.security() or target.inner.node
-        yield at, "its root file system can be written"
+        yield at, "its root file system is writable"
 
 
 def _host_path(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
@@ -167,7 +167,7 @@ def _host_path(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
         path = text_of(child(found, "path"))
         if found is not None and path not in parameters.allow:
             name = text_of(child(volume, "name"))
-            yield found, f"the volume {name or '(no name)'} is {path or 'a folder'} of the node"
+            yield found, f"the volume {name or '(no name)'} mounts {path or 'a folder'} of the node"
 
 
 def _host_namespaces(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
@@ -181,7 +181,7 @@ def _host_port(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]
     for port in items(child(target.inner.node, "ports")):
         written = child(port, "hostPort")
         if written is not None and text_of(written) != "0":
-            yield written, f"it takes port {text_of(written)} of the node"
+            yield written, f"it uses port {text_of(written)} of the node"
 
 
 def _probe(name: str) -> Finder:
@@ -204,7 +204,7 @@ def _plain_secret(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hi
             continue
         if len(plain) < 4 or plain.startswith(("/", "$(")) or name in parameters.allow:
             continue  # a switch, a path or a reference
-        yield value, f"{name} looks like a secret and stands here in plain text"
+        yield value, f"{name} looks like a secret in plain text"
 
 
 def _shape(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
