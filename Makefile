@@ -36,5 +36,5 @@ docs:
 	@.venv/bin/python scripts/gen_docs.py
 
 clean:
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist src/*.egg-info drills/src/*.egg-info .demo
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist src/*.egg-info drift/src/*.egg-info drills/src/*.egg-info .demo
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,6 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -19,6 +18,7 @@ from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core import events
 from hermes_agent.core.settings import root, services, terminals
 from hermes_agent.core.tools import Tool
+from hermes_agent.host.distributions import load
 from hermes_agent.models.catalogue.services import SERVICES
 from hermes_agent.models.keys.oauth.table import LOGINS
 from hermes_agent.policy.files.loader import Policies
@@ -218,7 +218,7 @@ def command_entries(name: str, parser: argparse.ArgumentParser, depth: int = 2) 
 def commands_page() -> str:
     parts = ["# Commands\n\nWhat `hermes COMMAND --help` says, in one place."]
     for command in COMMANDS:
-        module = import_module(f"hermes_agent.cli.{command.module}")
+        module = load(command.module)
         parser = argparse.ArgumentParser(description=inspect.getdoc(module) or command.summary)
         module.arguments(parser)
         parts += command_entries(f"hermes {command.name}", parser)

@@ -107,7 +107,7 @@ def test_the_package_imports_only_what_it_declares() -> None:
         for module in modules(PACKAGE)
         for line, name in imported(module)
         if (top := name.split(".")[0]) not in sys.stdlib_module_names
-        and top not in ("hermes_agent", "hermes_drills")  # test_drills_apart
+        and top not in ("hermes_agent", "hermes_drills")  # test_distributions
         and not {owner.lower().replace("_", "-") for owner in owners.get(top, [])} & declared
     ]
     assert undeclared == []

@@ -3,14 +3,14 @@
 import ast
 from collections.abc import Callable
 
-from tests.support.source import PACKAGE, modules
+from tests.support.source import runtime_and_drift
 
 
 def uses(found: Callable[[ast.AST], bool]) -> set[str]:
     """The modules in which something stands."""
     return {
-        module.path.relative_to(PACKAGE).as_posix()
-        for module in modules(PACKAGE)
+        module.where.removeprefix("src/hermes_agent/")
+        for module in runtime_and_drift()
         if any(found(node) for node in ast.walk(module.tree))
     }
 

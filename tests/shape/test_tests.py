@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from tests.support.source import ROOT, FunctionNode, Module, modules
 
-TESTS = [module for module in modules(ROOT / "tests") if module.path.name.startswith("test_")]
+MODULES = modules(ROOT / "tests") + modules(ROOT / "drift" / "tests")
+TESTS = [module for module in MODULES if module.path.name.startswith("test_")]
 CHECKS = ("assert_", "check_", "raises", "fail", "expect_")
 """Calls by these names assert inside."""
 
@@ -49,7 +50,7 @@ def test_every_test_name_is_a_sentence() -> None:
 def test_no_test_is_skipped_or_expected_to_fail() -> None:
     excused = [
         f"{module.where}:{node.lineno} {ast.unparse(node)}"
-        for module in modules(ROOT / "tests")
+        for module in MODULES
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute)
         and node.attr in {"skip", "skipif", "xfail", "importorskip"}
@@ -61,7 +62,7 @@ def test_no_test_is_skipped_or_expected_to_fail() -> None:
 def test_real_parts_are_used_instead_of_mocks() -> None:
     mocked = [
         f"{module.where}:{node.lineno}"
-        for module in modules(ROOT / "tests")
+        for module in MODULES
         for node in ast.walk(module.tree)
         if (isinstance(node, ast.Import) and any("mock" in alias.name for alias in node.names))
         or (

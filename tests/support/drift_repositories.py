@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from hermes_agent.incidents.drift.audit import AuditBaseline, Auditor, judge
-from hermes_agent.incidents.drift.scopes.repository import Repository
-from hermes_agent.incidents.drift.values import CommandAnswer, DriftFinding, Scope, ScopeResult
 from hermes_agent.policy.redaction.redactor import Redactor
+from hermes_drift.audit import AuditBaseline, Auditor, judge
+from hermes_drift.scopes.repository import Repository
+from hermes_drift.values import CommandAnswer, DriftFinding, Scope, ScopeResult
 
 
 class ShellLive:
@@ -65,7 +65,7 @@ async def looked(
 ) -> Sequence[ScopeResult]:
     shell = live or ShellLive()
     repository = await Repository.open(str(folder), os.environ)
-    return await Auditor(repository, lambda _name: shell, Redactor({})).look(scopes)
+    return await Auditor(repository, lambda _name: shell, Redactor({})).run(scopes)
 
 
 async def audited(
@@ -74,7 +74,7 @@ async def audited(
     """Findings by object (a path by its last part) and field."""
     shell = live or ShellLive()
     repository = await Repository.open(str(folder), os.environ)
-    found = await Auditor(repository, lambda _name: shell, Redactor({})).look()
+    found = await Auditor(repository, lambda _name: shell, Redactor({})).run()
     assert [one for scope in found for one in scope.troubles] == []
     judged = await judge("drift-1", found, repository, known or AuditBaseline(), Redactor({}))
     return {

@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "hermes_agent"
+DRIFT = ROOT / "drift" / "src" / "hermes_drift"
+DRILLS = ROOT / "drills" / "src" / "hermes_drills"
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -22,8 +24,9 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Dotted, as it is imported; for files below `src` and for tests alike."""
-        base = SOURCE if self.path.is_relative_to(SOURCE) else ROOT
+        """Dotted, as it is imported; for files below a `src` and for tests alike."""
+        sources = (SOURCE, DRIFT.parent, DRILLS.parent)
+        base = next((each for each in sources if self.path.is_relative_to(each)), ROOT)
         parts = self.path.relative_to(base).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -43,6 +46,11 @@ def modules(folder: Path) -> tuple[Module, ...]:
         Module(path, text := path.read_text(), ast.parse(text, str(path)))
         for path in sorted(folder.rglob("*.py"))
     )
+
+
+def runtime_and_drift() -> tuple[Module, ...]:
+    """What is held to the shape rules; drills carry programs for small machines, with their own."""
+    return modules(PACKAGE) + modules(DRIFT)
 
 
 @cache

@@ -3,12 +3,14 @@ and offers `arguments(parser)` and `run(options) -> exit code`."""
 
 
 class CliCommand:
+    """`module` lies in `hermes_agent.cli`, or is named in full if another distribution has it."""
+
     __slots__ = ("group", "module", "name", "summary")
 
     def __init__(self, group: str, name: str, module: str, summary: str) -> None:
         self.group = group
         self.name = name
-        self.module = module
+        self.module = module if module.startswith("hermes_") else f"hermes_agent.cli.{module}"
         self.summary = summary
 
 
@@ -52,9 +54,14 @@ COMMANDS = (
         "Work", "mcp", "mcp.command", "Servers of the Model Context Protocol; Hermes as one"
     ),
     CliCommand(
-        "Work", "manifests", "work.manifests", "Check Kubernetes manifests against a policy"
+        "Work",
+        "manifests",
+        "hermes_drift.commands.manifests",
+        "Check Kubernetes manifests against a policy",
     ),
-    CliCommand("Work", "drift", "work.drift.command", "What Git declares against what is there"),
+    CliCommand(
+        "Work", "drift", "hermes_drift.commands.drift", "What Git declares against what is there"
+    ),
     CliCommand("Work", "drill", "work.drill", "Break something for practice, and see it healed"),
     CliCommand(
         "Work", "task", "work.task.command", "Jobs: add, list, run, edit, pause, history, decide"

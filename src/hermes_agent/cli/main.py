@@ -106,17 +106,16 @@ def _run(name: str, module: str, summary: str, words: list[str]) -> int:
 
 
 def _command(name: str, module: str, summary: str, words: list[str]) -> int:
-    from importlib import import_module
-
     from hermes_agent.cli.arguments import Parser, absolute_model
     from hermes_agent.core.errors import UsageError
+    from hermes_agent.host.distributions import load
 
     for word in words:
         if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
             raise UsageError(f"{word!r} is not UTF-8", "write it in UTF-8, or rename the file")
     if os.environ.get("HERMES_MODEL"):
         os.environ["HERMES_MODEL"] = absolute_model(os.environ["HERMES_MODEL"])
-    command = import_module(f"hermes_agent.cli.{module}")
+    command = load(module)
     parser = Parser(prog=f"hermes {name}", description=command.__doc__ or summary)
     command.arguments(parser)
     options, stray = parser.parse_known_args(getattr(command, "completed", list)(words))

@@ -1,1 +1,1 @@
-"""Signals, incidents, drills, and audits of what is declared against what is there."""
+"""Signals, incidents, and the response to them."""

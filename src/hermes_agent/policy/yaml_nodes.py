@@ -64,92 +64,120 @@ def scalar(node: Node) -> str | int | float | bool | None:
 
 def parse(path: str, text: str) -> Node | None:
     """The one document of a file, None when there is none. Raises `BadYaml`."""
-    import yaml
-
     if len(text) > LARGEST:
-        raise _bad(path, 1, 1, f"it is larger than {LARGEST:,} characters", "split it")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder = _Builder(path)
-    try:
-        for event in yaml.parse(text, Loader=loader):
-            builder.take(event)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        lines = text.splitlines()
-        has_tab = line <= len(lines) and "\t" in lines[line - 1]
-        hint = "indent with spaces, not with tabs" if has_tab else QUOTE
-        raise _bad(path, line, column, f"this is not YAML: {error.problem}", hint) from None
-    except (yaml.YAMLError, UnicodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise _bad(path, 1, 1, f"this is not YAML: {reason}") from None
+        problem = PolicyProblem(path, 1, 1, f"it is larger than {LARGEST:,} characters", "split it")
+        raise BadYaml(problem)
+    builder = NodeBuilder(path)
+    builder.read(text)
     return builder.root
 
 
-def _bad(path: str, line: int, column: int, message: str, hint: str = "") -> BadYaml:
-    return BadYaml(PolicyProblem(path, line, column, message, hint))
+class NodeBuilder:
+    """Builds nodes from the parser's events. Subclasses decide what else of YAML they take."""
 
+    deepest = DEEPEST
 
-class _Builder:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, lines_before: int = 0) -> None:
         self.root: Node | None = None
         self._path = path
-        self._open: list[tuple[Node, list[Node]]] = []
+        self._lines_before = lines_before
+        self._open: list[tuple[Node, list[Node], str | None]] = []
+        self._anchors: dict[str, Node] = {}
 
-    def take(self, event: Any) -> None:
-        mark = event.start_mark
+    def read(self, text: str) -> None:
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            for event in yaml.parse(text, Loader=loader):
+                self._take(event)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line, column = (mark.line, mark.column + 1) if mark else (0, 1)
+            at = Node(self._lines_before + line + 1, column)
+            message = f"this is not YAML: {error.problem or error.context}"
+            raise self._bad(at, message, self._hint(text, line)) from None
+        except (yaml.YAMLError, UnicodeError, ValueError) as error:
+            reason = (str(error).splitlines() or ["it cannot be read"])[0]
+            at = Node(self._lines_before + 1, 1)
+            raise self._bad(at, f"this is not YAML: {reason}") from None
+
+    def _take(self, event: Any) -> None:
         match type(event).__name__:
             case "ScalarEvent":
                 plain = event.style in (None, "") and event.implicit[0]
-                self._check(event, mark)
-                node = Node(mark.line + 1, mark.column + 1, text=event.value, plain=plain)
-                self._put(node)
-            case "SequenceStartEvent" | "MappingStartEvent" as kind:
-                self._check(event, mark)
-                node = Node(mark.line + 1, mark.column + 1)
-                if kind.startswith("S"):
-                    node.items = []
-                else:
-                    node.pairs = []
-                self._put(node)
-                self._open.append((node, []))
-                if len(self._open) > DEEPEST:
-                    raise self._wrong(mark, f"nested more than {DEEPEST} deep")
+                node = self._node(event, text=event.value, plain=plain)
+                self._check(event, node)
+                self._put(node, event.anchor)
+            case "SequenceStartEvent":
+                self._begin(event, self._node(event, items=[]))
+            case "MappingStartEvent":
+                self._begin(event, self._node(event, pairs=[]))
             case "SequenceEndEvent" | "MappingEndEvent":
                 self._close()
             case "AliasEvent":
-                raise self._wrong(mark, "aliases are not taken here", QUOTE)
+                self._alias(event)
             case "DocumentStartEvent":
-                if self.root is not None:
-                    raise self._wrong(mark, "a second document", "one file, one document")
+                self._begin_document(event)
+            case "DocumentEndEvent":
+                self._end_document()
 
-    def _check(self, event: Any, mark: Any) -> None:
-        if event.anchor is not None:
-            raise self._wrong(mark, "anchors are not taken here", "write it out")
-        if event.tag is not None and event.tag not in ("!", "tag:yaml.org,2002:str"):
-            raise self._wrong(mark, f"the tag {event.tag!r} is not taken here", "leave it out")
+    def _node(self, event: Any, **more: Any) -> Node:
+        mark = event.start_mark
+        return Node(self._lines_before + mark.line + 1, mark.column + 1, **more)
 
-    def _put(self, node: Node) -> None:
+    def _begin(self, event: Any, node: Node) -> None:
+        self._check(event, node)
+        self._open.append((node, [], event.anchor))
+        if len(self._open) > self.deepest:
+            raise self._bad(node, f"nested more than {self.deepest} deep")
+
+    def _put(self, node: Node, anchor: str | None = None) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = node
         if self._open:
             self._open[-1][1].append(node)
         else:
             self.root = node
 
     def _close(self) -> None:
-        node, found = self._open.pop()
+        node, found, anchor = self._open.pop()
         if node.items is not None:
             node.items = found
-            return
-        node.pairs = list(zip(found[::2], found[1::2], strict=True))
-        seen: set[str] = set()
-        for key, _value in node.pairs:
-            if key.text is None:
-                raise _bad(self._path, key.line, key.column, "a name must be a plain text")
-            if key.text in seen:
-                raise _bad(
-                    self._path, key.line, key.column, f"{key.text!r} is given twice", "remove one"
-                )
-            seen.add(key.text)
+        else:
+            node.pairs = self._pairs(list(zip(found[::2], found[1::2], strict=True)))
+        self._put(node, anchor)
 
-    def _wrong(self, mark: Any, message: str, hint: str = "") -> BadYaml:
-        return _bad(self._path, mark.line + 1, mark.column + 1, message, hint)
+    def _pairs(self, given: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
+        seen: set[str] = set()
+        for key, _value in given:
+            if key.text is None:
+                raise self._bad(key, "a name must be a plain text")
+            if key.text in seen:
+                raise self._bad(key, f"{key.text!r} is given twice", "remove one")
+            seen.add(key.text)
+        return given
+
+    def _check(self, event: Any, node: Node) -> None:
+        if event.anchor is not None:
+            raise self._bad(node, "anchors are not taken here", "write it out")
+        if event.tag is not None and event.tag not in ("!", "tag:yaml.org,2002:str"):
+            raise self._bad(node, f"the tag {event.tag!r} is not taken here", "leave it out")
+
+    def _alias(self, event: Any) -> None:
+        raise self._bad(self._node(event), "aliases are not taken here", QUOTE)
+
+    def _begin_document(self, event: Any) -> None:
+        if self.root is not None:
+            raise self._bad(self._node(event), "a second document", "one file, one document")
+
+    def _end_document(self) -> None:
+        pass
+
+    def _hint(self, text: str, line: int) -> str:
+        lines = text.splitlines()
+        has_tab = line < len(lines) and "\t" in lines[line]
+        return "indent with spaces, not with tabs" if has_tab else QUOTE
+
+    def _bad(self, at: Node, message: str, hint: str = "") -> BadYaml:
+        return BadYaml(PolicyProblem(self._path, at.line, at.column, message, hint))

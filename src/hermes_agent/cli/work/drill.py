@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.host.distributions import NotInstalled
 from hermes_agent.host.paths import socket_paths
 
 PACKAGE = "hermes_drills"
@@ -28,10 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def completed(words: list[str]) -> list[str]:
     """The words as they are, where somebody is there to read them."""
     if find_spec(PACKAGE) is None and not {"-h", "--help"} & {*words}:
-        raise HermesError(
-            "the drills are not installed",
-            "in a checkout of Hermes: pip install ./drills",
-        )
+        raise NotInstalled(PACKAGE)
     return words
 
 

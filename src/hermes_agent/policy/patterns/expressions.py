@@ -55,7 +55,7 @@ def trouble(text: str) -> str | None:
     try:
         kind = _compiled(text).return_type().name()
     except (RuntimeError, UnicodeError) as error:  # all that the library raises
-        return _short(str(error))
+        return short(str(error))
     return None if kind == "BOOL" else f"it must be true or false, and is {kind.lower()}"
 
 
@@ -65,9 +65,9 @@ def holds(text: str, names: Mapping[str, Any]) -> bool:
         found = _compiled(text).eval(data=dict(names))
         kind, value = found.type().name(), found.value()
     except (RuntimeError, UnicodeError) as error:  # the budget of steps, too
-        raise ExpressionFailed(_short(str(error))) from None
+        raise ExpressionFailed(short(str(error))) from None
     if kind != "BOOL" or not isinstance(value, bool):
-        raise ExpressionFailed(_short(str(value)))
+        raise ExpressionFailed(short(str(value)))
     return value
 
 
@@ -112,10 +112,10 @@ def _plain(value: Any, depth: int = 0) -> Any:
             return _plain(str(value))
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     """The first line of what the library says, without its own marks."""
     lines = text.strip().splitlines()
     first = lines[0] if lines else "it failed"
-    for mark in ("INVALID_ARGUMENT: ", "ERROR: ", "<input>:", "INTERNAL: "):
+    for mark in ("INVALID_ARGUMENT: ", "NOT_FOUND: ", "ERROR: ", "<input>:", "INTERNAL: "):
         first = first.removeprefix(mark)
     return first.removesuffix(" [INTERNAL]").removesuffix(" (in container '')")

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,14 +20,15 @@ from hermes_agent.core.errors import (
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.records import CostKey, SearchFilter, Session, SessionMessage
 from hermes_agent.core.version import __version__
+from hermes_agent.host import distributions
 from hermes_agent.host.responses import body_of, guarded, reply
-from hermes_agent.incidents.drift.routes import DriftApi
 from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
 from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.models.selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import Row
 
 MAX_SESSIONS = 100_000
 RESERVED = ("proof", "agent", "incident", "commander", "job")
@@ -105,7 +106,7 @@ class LocalApi:
 
     def routes(self) -> list[Route]:
         runtime = self._runtime
-        table: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
+        table: tuple[Row, ...] = (
             ("GET", "/v1/status", self.status),
             ("POST", "/v1/stop", self.stop),
             ("POST", "/v1/messages", self.message),
@@ -133,7 +134,7 @@ class LocalApi:
             ("POST", "/v1/backup", self.backup),
             *LearningApi(runtime.context, runtime.learning).table(),
             *IncidentApi(runtime.context, runtime.sessions, runtime.incidents).table(),
-            *DriftApi(runtime.context, runtime.shells, runtime.learning).table(),
+            *_drift_routes(runtime),
             *JobApi(runtime.context, runtime.sessions, runtime.job_service).table(),
             *self._runtime.services.table(),
         )
@@ -339,6 +340,24 @@ class LocalApi:
 
     async def _session(self, request: Request) -> Session:
         return await self._runtime.context.store.session(request.path_params["id"])
+
+
+def _drift_routes(runtime: Runtime) -> Sequence[Row]:
+    """Routes of hermes-agent-drift. Where it is not installed, they say so."""
+    try:
+        routes = distributions.load("hermes_drift.routes")
+    except distributions.NotInstalled as error:
+        missing = error
+    else:
+        api = routes.DriftApi(runtime.context, runtime.shells, runtime.learning)
+        table: Sequence[Row] = api.table()
+        return table
+
+    async def drift_missing(_request: Request) -> Response:
+        raise missing
+
+    paths = ("/v1/drift", "/v1/drift/{id}")
+    return [(method, path, drift_missing) for method in ("GET", "POST") for path in paths]
 
 
 def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:

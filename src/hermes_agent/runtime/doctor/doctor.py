@@ -18,6 +18,7 @@ from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.version import __version__
 from hermes_agent.host import inspect, paths
 from hermes_agent.host.config import load_settings
+from hermes_agent.host.distributions import DISTRIBUTIONS, NotInstalled
 from hermes_agent.host.home import Home
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.policy.files.loader import Policies, PolicyFilesInvalid
@@ -59,6 +60,7 @@ def examine(
     """Every check, in order. `running` is None when no runtime answers."""
     yield from _machine()
     yield _chat()
+    yield from _distributions()
     out_of_reach = inspect.out_of_reach(home)
     if out_of_reach is None:
         yield from _home(home)
@@ -400,3 +402,12 @@ def _chat() -> DoctorFinding:
             "pip install prompt-toolkit rich",
         )
     return DoctorFinding("chat", "ok", "prompt_toolkit and rich are installed")
+
+
+def _distributions() -> Iterator[DoctorFinding]:
+    for package, (name, _folder) in DISTRIBUTIONS.items():
+        if importlib.util.find_spec(package) is None:
+            missing = NotInstalled(package)
+            yield DoctorFinding("packages", "info", missing.message, missing.hint)
+        else:
+            yield DoctorFinding("packages", "ok", f"{name} is installed")

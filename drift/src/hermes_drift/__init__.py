@@ -1,0 +1,1 @@
+"""Audits: live state against what Git declares, and Kubernetes manifests against a policy."""

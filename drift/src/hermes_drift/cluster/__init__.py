@@ -1,0 +1,1 @@
+"""The scope kubernetes."""

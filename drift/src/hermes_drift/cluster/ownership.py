@@ -1,0 +1,197 @@
+"""Who changed an object: `managedFields`, which say how a client calls itself, and the API
+server's audit log, which says who the client was."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_drift.cluster.declared import DeclaredObject
+from hermes_drift.cluster.fields import Path
+from hermes_drift.matching import fits_any
+from hermes_drift.scopes.file_facts import text_of
+from hermes_drift.values import LiveState, Who
+
+CONTROLLERS = (
+    "kube-controller-manager", "kube-scheduler", "kubelet", "kube-apiserver", "cluster-autoscaler",
+    "horizontal-pod-autoscaler", "vpa-*", "keda*", "argocd*", "argo-*", "kustomize-controller",
+    "helm-controller", "source-controller", "flux*", "helm", "Helm", "istio*", "pilot-discovery",
+    "linkerd*", "cert-manager*", "external-dns*", "external-secrets*", "nginx-ingress-controller",
+    "traefik*", "*-controller", "*-operator", "*-controller-manager", "calico*", "cilium*",
+    "karpenter*", "reloader*", "sealed-secrets*", "velero*", "prometheus-operator*", "gke-*",
+    "eks*", "aks*", "cloud-controller-manager", "cloud-provider*", "coredns", "crossplane*",
+    "terraform*", "Terraform*", "pulumi*", "cdk8s*", "HashiCorp", "admission*", "*-webhook",
+    "*injector*",
+)  # fmt: skip
+PEOPLE = (
+    "kubectl", "kubectl-*", "k9s", "Lens*", "OpenLens*", "node-fetch", "Mozilla", "dashboard",
+    "headlamp*", "octant*", "oc", "curl", "rancher", "unknown", "python-requests",
+    "before-first-apply",
+)  # fmt: skip
+
+
+CHANGES = ("create", "update", "patch", "delete")
+NEAR = 2.0
+"""Seconds between a request and the field's time."""
+SERVICE = "system:"
+"""Names of users that are not people begin with this."""
+
+
+class Owned(NamedTuple):
+    manager: str
+    operation: str
+    at: float | None
+    part: str
+    """The subresource it was written through, such as `scale`."""
+    paths: frozenset[Path]
+
+
+def owners(live: Mapping[str, Any]) -> Sequence[Owned]:
+    found = []
+    for entry in live.get("metadata", {}).get("managedFields") or ():
+        paths = frozenset(_paths(entry.get("fieldsV1") or {}, ()))
+        found.append(
+            Owned(
+                str(entry.get("manager", "")), str(entry.get("operation", "")),
+                _time(entry.get("time")), str(entry.get("subresource", "")), paths,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _time(written: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(str(written)).timestamp()
+    except ValueError:
+        return None
+
+
+def _paths(fields: Mapping[str, Any], path: Path) -> Iterator[Path]:
+    """The leaves of `fieldsV1`; `.` is the field itself."""
+    inner = {name: value for name, value in fields.items() if name != "."}
+    if path and (not inner or "." in fields):
+        yield path
+    for name, value in inner.items():
+        kind, _, rest = name.partition(":")
+        if kind == "f":
+            part = rest
+        elif kind == "k":
+            keys = json.loads(rest)
+            part = "[" + ",".join(f"{key}={keys[key]}" for key in keys) + "]"
+        elif kind == "v":
+            part = f"[={json.loads(rest)}]"
+        else:
+            part = f"[{rest}]"
+        yield from _paths(value, (*path, part))
+
+
+def owner_of(path: Path, owned: Sequence[Owned]) -> Owned | None:
+    """Who last wrote a field: its owner, or that of a field inside it or around it."""
+    exact = [one for one in owned if path in one.paths]
+    inside = [one for one in owned if any(each[: len(path)] == path for each in one.paths)]
+    around: list[Owned] = []
+    for length in range(len(path) - 1, 1, -1):  # an atomic list or map is owned as a whole
+        around = [one for one in owned if path[:length] in one.paths
+                  and not any(each[:length] == path[:length] and len(each) > length
+                              for each in one.paths)]  # fmt: skip
+        if around:
+            break
+    some = exact or inside or around
+    return max(some, key=lambda one: one.at or 0.0) if some else None
+
+
+def last_writer(owned: Sequence[Owned], declarers: frozenset[str]) -> Owned | None:
+    """The last writer, status aside, who is not a declarer. Nothing else names who removed a
+    field."""
+    some = [one for one in owned if one.part != "status" and one.manager not in declarers]
+    some = [one for one in some if any(path[0] != "status" for path in one.paths)]
+    return max(some, key=lambda one: one.at or 0.0) if some else None
+
+
+def declarers(declared: Sequence[Path], owned: Sequence[Owned]) -> frozenset[str]:
+    """The managers that apply the declared objects: by their operation, or who owns most of it."""
+    appliers = {
+        one.manager
+        for one in owned
+        if one.operation == "Apply" or one.manager == "kubectl-client-side-apply"
+    }
+    counts = {one.manager: sum(path in one.paths for path in declared) for one in owned}
+    most = max(counts, key=lambda name: counts[name], default="")
+    return frozenset(appliers | ({most} if most and not appliers else set()))
+
+
+def who(one: Owned | None, sure: bool = True) -> Who:
+    if one is None:
+        return Who()
+    part = f" of {one.part}" if one.part else ""
+    evidence = f"managedFields: {one.manager} ({one.operation}{part})"
+    if fits_any(PEOPLE, one.manager):
+        return Who("person", one.manager, "likely" if sure else "guess", one.at, evidence)
+    if fits_any(CONTROLLERS, one.manager):
+        return Who("controller", one.manager, "certain" if sure else "guess", one.at, evidence)
+    return Who("unknown", one.manager, "", one.at, evidence)
+
+
+class ApiRequest(NamedTuple):
+    at: float
+    user: str
+    verb: str
+    resource: str
+    """Such as `deployments`."""
+    namespace: str
+    name: str
+
+    def is_about(self, one: DeclaredObject) -> bool:
+        named = (self.namespace, self.name) == (one.namespace, one.name)
+        return named and self.resource.startswith(one.kind.lower()[:-1])  # policy, policies
+
+    @property
+    def kind(self) -> Literal["person", "controller"]:
+        return "controller" if self.user.startswith(SERVICE) else "person"
+
+
+async def read_requests(live: LiveState, path: str) -> Sequence[ApiRequest]:
+    found = []
+    for line in (await text_of(live, path)).splitlines():
+        try:
+            event = msgspec.json.decode(line)
+            about = event["objectRef"]
+            if event["verb"] not in CHANGES or event.get("stage") != "ResponseComplete":
+                continue
+            at = datetime.fromisoformat(event["requestReceivedTimestamp"])
+            user = event["user"]["username"]
+            found.append(
+                ApiRequest(
+                    at.timestamp(), user, event["verb"], about.get("resource", ""),
+                    about.get("namespace", ""), about.get("name", ""),
+                )
+            )  # fmt: skip
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError):
+            continue  # a truncated line, or one about something else
+    return found
+
+
+def with_user(who: Who, one: DeclaredObject, requests: Sequence[ApiRequest]) -> Who:
+    """The same with the name of the user who sent the request, if the log has it."""
+    if who.at is None:
+        return who
+    fitting = [each for each in requests if each.is_about(one) and abs(each.at - who.at) <= NEAR]
+    if not fitting:
+        return who
+    last = fitting[-1]
+    return replace(
+        who, kind=last.kind, name=last.user, sure="certain",
+        evidence=f"{who.evidence}; the API server's audit log names {last.user}",
+    )  # fmt: skip
+
+
+def deleted_by(one: DeclaredObject, requests: Sequence[ApiRequest]) -> Who:
+    """Who deleted a missing object, if the log has it."""
+    for each in reversed(requests):
+        if each.verb == "delete" and each.is_about(one):
+            evidence = "the API server's audit log has the request to delete it"
+            return Who(each.kind, each.user, "certain", each.at, evidence)
+    return Who()

@@ -1,0 +1,1 @@
+"""The commands `hermes drift` and `hermes manifests`."""

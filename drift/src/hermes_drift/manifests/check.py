@@ -1,0 +1,249 @@
+"""Checks manifests against a policy: what is wrong, and what an exception waives."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.policy.patterns.globs import WordGlobs
+from hermes_agent.policy.yaml_nodes import Node
+from hermes_drift.manifests.documents import LARGEST, Document, child, documents
+from hermes_drift.manifests.expressions import failing
+from hermes_drift.manifests.objects import KubeContainer, KubeObject, objects_in
+from hermes_drift.manifests.policy import Exempt, Level, ManifestRule, Policy
+from hermes_drift.manifests.rules import BUILT_IN, Hit, RuleTarget
+
+ENDINGS = (".yaml", ".yml", ".json")
+IGNORE = "hermes/ignore"
+
+
+class ManifestFinding(Struct, frozen=True):
+    rule: str
+    level: Level
+    path: str
+    line: int
+    column: int
+    message: str
+    why: str = ""
+    fix: str = ""
+    object: str = ""
+    container: str = ""
+
+
+class WaivedFinding(Struct, frozen=True):
+    """A finding that an exception waives, with its source and reason."""
+
+    finding: ManifestFinding
+    by: str
+    reason: str
+
+
+class CheckedManifests(Struct):
+    files: int = 0
+    objects: int = 0
+    workloads: int = 0
+    passed_over: int = 0
+    """Documents that are not manifests."""
+    findings: list[ManifestFinding] = []
+    let_off: list[WaivedFinding] = []
+
+    def count(self, level: Level) -> int:
+        return sum(finding.level == level for finding in self.findings)
+
+
+def manifest_files(path: Path) -> list[Path]:
+    """The file itself, or all YAML and JSON files of a folder that are not hidden."""
+    if not path.exists():
+        raise UsageError(f"no file or folder at {path}", "`-` reads what is piped in")
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in ENDINGS
+        and file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
+
+
+def read(path: Path) -> str | ManifestFinding:
+    """The text of a manifest, or why it cannot be read."""
+    try:
+        if path.stat().st_size > LARGEST * 4:
+            return _unread(str(path), 1, 1, f"it is larger than {LARGEST * 4:,} bytes", "split it")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return _unread(str(path), 1, 1, "it is not UTF-8 text", "write it in UTF-8")
+    except OSError as error:
+        return _unread(str(path), 1, 1, f"it cannot be read: {error.strerror}")
+
+
+def check(sources: Sequence[tuple[str, str | ManifestFinding]], policy: Policy) -> CheckedManifests:
+    """Check texts, each with its path or why it cannot be read."""
+    checked = CheckedManifests()
+    checker = _Checker(policy, checked)
+    for path, text in sources:
+        checked.files += 1
+        if isinstance(text, ManifestFinding):
+            checked.findings.append(text)
+            continue
+        for document in documents(text):
+            checker.document(path, document)
+    checked.findings.sort(key=lambda one: (one.path, one.line, one.column))
+    checked.let_off.sort(key=lambda one: (one.finding.path, one.finding.line))
+    return checked
+
+
+def _unread(path: str, line: int, column: int, message: str, hint: str = "") -> ManifestFinding:
+    why = "what cannot be read is not checked"
+    return ManifestFinding("yaml", "error", path, line, column, message, why, hint)
+
+
+class _Checker:
+    def __init__(self, policy: Policy, checked: CheckedManifests) -> None:
+        self._rules = [rule for rule in policy.rules.values() if rule.level != "off"]
+        self._known = policy.rules
+        self._checked = checked
+        self._exempts: dict[str, list[tuple[Exempt, dict[str, WordGlobs]]]] = {}
+        for exempt in policy.exempts:
+            globs = {
+                key: WordGlobs(given)
+                for key in ("namespace", "name", "kind", "container", "image")
+                if (given := getattr(exempt, key))
+            }
+            for rule in exempt.rules:
+                self._exempts.setdefault(rule, []).append((exempt, globs))
+
+    def document(self, path: str, document: Document) -> None:
+        for one in document.troubles:
+            found = _unread(path, one.line, one.column, one.message, one.hint)
+            self._checked.findings.append(found)
+        if document.root is None:
+            return
+        objects = list(objects_in(document.root))
+        self._checked.passed_over += not objects and child(document.root) is not None
+        for workload in objects:
+            self._checked.objects += 1
+            self._checked.workloads += workload.is_workload
+            self._object(path, workload)
+
+    def _object(self, path: str, workload: KubeObject) -> None:
+        ignored = dict(_ignored(workload))
+        used: set[str] = set()
+        for rule in self._rules:
+            if rule.kinds and workload.kind not in rule.kinds:
+                continue
+            for target in _targets(rule, workload):
+                for node, message in _hits(rule, target):
+                    finding = _finding(rule, path, target, node, message)
+                    excused = self._excuse(rule, target, ignored)
+                    if excused is None:
+                        self._checked.findings.append(finding)
+                        continue
+                    used.add(rule.id)
+                    self._checked.let_off.append(WaivedFinding(finding, *excused))
+        self._useless(path, workload, ignored, used)
+
+    def _excuse(
+        self, rule: ManifestRule, target: RuleTarget, ignored: Mapping[str, str]
+    ) -> tuple[str, str] | None:
+        """The exception that waives it, and its reason."""
+        if rule.ignorable and ignored.get(rule.id):
+            return f"annotation {IGNORE}", ignored[rule.id]
+        for exempt, globs in self._exempts.get(rule.id, ()):
+            if _fits(exempt, globs, target.workload, target.container):
+                return exempt.where, exempt.reason
+        return None
+
+    def _useless(
+        self, path: str, workload: KubeObject, ignored: Mapping[str, str], used: set[str]
+    ) -> None:
+        """Report annotations without effect."""
+        node = child(workload.node, "metadata") or workload.node
+        for id, reason in ignored.items():
+            level: Level = "error"
+            rule = self._known.get(id)
+            if rule is None:
+                message = f"{IGNORE} names {id!r}, which is not a rule"
+            elif not reason:
+                message = f"{IGNORE} gives no reason for {id}, so it does not count"
+            elif not rule.ignorable:
+                message = f"{IGNORE} names {id}, which the policy lets nobody waive"
+            elif id not in used:
+                message = f"{IGNORE} names {id}, which finds nothing here"
+                level = "warning"
+            else:
+                continue
+            why = "an exception that nobody understands stays forever"
+            fix = f'write {IGNORE}: "RULE: reason", or remove it'
+            self._checked.findings.append(
+                ManifestFinding(
+                    "ignore", level, path, node.line, node.column, message, why, fix, workload.title
+                )
+            )
+
+
+def _ignored(workload: KubeObject) -> Iterator[tuple[str, str]]:
+    """Rules and reasons of the annotation: `RULE, RULE: reason`, separated by lines or `;`."""
+    for line in re.split(r"[\n;]", workload.annotations.get(IGNORE, "")):
+        names, _, reason = line.partition(":")
+        for name in names.split(","):
+            if name.strip():
+                yield name.strip(), reason.strip()
+
+
+def _targets(rule: ManifestRule, workload: KubeObject) -> Iterator[RuleTarget]:
+    if workload.pod is None:
+        unfinished = workload.is_workload and rule.id in ("shape", "labels")
+        if unfinished or (rule.must and rule.about == "object"):
+            yield RuleTarget(workload, workload.node)
+    elif rule.about == "container":
+        yield from (RuleTarget(workload, workload.pod, one) for one in workload.containers)
+    else:
+        yield RuleTarget(workload, workload.pod)
+
+
+def _hits(rule: ManifestRule, target: RuleTarget) -> Iterator[Hit]:
+    if not rule.must:
+        yield from BUILT_IN[rule.id].find(target, rule.parameters)
+        return
+    wrong = failing(rule.must, rule.about, target)
+    if wrong is not None:
+        at = target.container.node if target.container is not None else target.workload.node
+        yield at, f"{rule.message} ({wrong})" if wrong else rule.message
+
+
+def _finding(
+    rule: ManifestRule, path: str, target: RuleTarget, node: Node, message: str
+) -> ManifestFinding:
+    container = target.container.name or "(no name)" if target.container is not None else ""
+    return ManifestFinding(
+        rule.id, rule.level, path, node.line, node.column, message, rule.why, rule.fix,
+        target.workload.title, container,
+    )  # fmt: skip
+
+
+def _fits(
+    exempt: Exempt,
+    globs: Mapping[str, WordGlobs],
+    workload: KubeObject,
+    container: KubeContainer | None,
+) -> bool:
+    words = {
+        "namespace": workload.namespace, "name": workload.name, "kind": workload.kind,
+        "container": container.name if container is not None else None,
+        "image": container.image if container is not None else None,
+    }  # fmt: skip
+    for key, glob in globs.items():
+        word = words[key]
+        if word is None or not glob.fit(word):
+            return False
+    return not exempt.annotation or any(_annotated(one, workload) for one in exempt.annotation)
+
+
+def _annotated(wanted: str, workload: KubeObject) -> bool:
+    name, equals, value = wanted.partition("=")
+    given = workload.annotations.get(name)
+    return given is not None and (not equals or bool(WordGlobs([value]).fit(given)))

@@ -1,0 +1,138 @@
+"""The values of a drift audit."""
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+Scope = Literal["files", "units", "compose", "packages", "kubernetes"]
+SCOPES: tuple[Scope, ...] = ("files", "units", "compose", "packages", "kubernetes")
+
+Weight = Literal["harmless", "look", "dangerous"]
+"""`look`: somebody should look at it. `dangerous`: they should at once."""
+WEIGHTS: tuple[Weight, ...] = ("harmless", "look", "dangerous")
+
+SecretFilter = Callable[[str], str]
+"""Takes secrets out of a text."""
+
+
+class Who(Struct, frozen=True, omit_defaults=True):
+    """Who changed the live state, as far as can be told."""
+
+    kind: Literal["person", "controller", "package", "unknown"] = "unknown"
+    """A controller is any program that changes things on its own."""
+    name: str = ""
+    sure: Literal["certain", "likely", "guess", ""] = ""
+    at: float | None = None
+    evidence: str = ""
+
+
+class Advice(Struct, frozen=True, omit_defaults=True):
+    """What to do, with the commands for both ways where both are possible."""
+
+    do: Literal["revert", "adopt", "leave", "decide"] = "decide"
+    why: str = ""
+    revert: str = ""
+    """The command that makes live state as declared."""
+    adopt: str = ""
+    """The command that declares the live state."""
+    patch: str = ""
+    """The same as a diff for `git apply`."""
+
+
+class DriftFinding(Struct, frozen=True, omit_defaults=True):
+    """One difference between declared and live."""
+
+    scope: Scope
+    object: str
+    """A path, a unit, `service web`, `Deployment shop/web`, a package."""
+    field: str
+    """What of it: `content`, `mode`, `missing`, `Service.ExecStart`, `spec.replicas`, …"""
+    declared: str = ""
+    live: str = ""
+    diff: str = ""
+    source: str = ""
+    """The file of the repository that declares it."""
+    terminal: str = ""
+    who: Who = Who()
+    weight: Weight = "look"
+    why: str = ""
+    """The reason for its weight."""
+    pattern: str = ""
+    """The name of the pattern that decided."""
+    skill: str = ""
+    advice: Advice = Advice()
+    history: tuple[str, ...] = ()
+    id: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """The same for the same drift in another audit, whatever the values."""
+        return (self.terminal, self.scope, self.object, self.field)
+
+
+class ScopeResult(Struct, frozen=True, omit_defaults=True):
+    """The result of one scope, or of one entry of it."""
+
+    scope: Scope
+    checked: int = 0
+    """How many things were compared."""
+    findings: tuple[DriftFinding, ...] = ()
+    troubles: tuple[str, ...] = ()
+    """What could not be checked, and why: never left out silently."""
+    notes: tuple[str, ...] = ()
+    """What was not checked and need not be."""
+
+
+class Audit(Struct, frozen=True, omit_defaults=True):
+    id: str
+    at: float
+    repository: str
+    commit: str
+    subject: str = ""
+    """The first line of that commit."""
+    scopes: tuple[ScopeResult, ...] = ()
+
+    @property
+    def findings(self) -> tuple[DriftFinding, ...]:
+        return tuple(one for scope in self.scopes for one in scope.findings)
+
+    def count(self, weight: Weight) -> int:
+        return sum(one.weight == weight for one in self.findings)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        return tuple(one for scope in self.scopes for one in scope.troubles)
+
+    @property
+    def well(self) -> bool:
+        """Everything could be checked, and nothing needs a look."""
+        return not self.troubles and all(one.weight == "harmless" for one in self.findings)
+
+
+class CommandAnswer(Struct, frozen=True):
+    """A command's output; `refused` says why it was not run."""
+
+    code: int | None
+    out: str = ""
+    error: str = ""
+    refused: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def trouble(self) -> str:
+        """Why it failed, in one line."""
+        lines = self.error.strip().splitlines()
+        return self.refused or (lines[-1] if lines else f"exit code {self.code}")
+
+
+class LiveState(Protocol):
+    """A terminal on which live state is read, under policy."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def ask(self, command: str) -> CommandAnswer: ...

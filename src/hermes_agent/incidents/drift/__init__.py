@@ -1,1 +1,0 @@
-"""Drift: what a repository declares, held against what is there."""
