@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from hermes_agent.learning.injection_scan.tables import read
+from hermes_agent.learning.tables import read
 
 _HOST = re.compile(r"https?://([\w.-]+)")
 _ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$")
@@ -15,7 +16,7 @@ _NAME = re.compile("<([A-Z_]+)>")
 
 @cache
 def _list(name: str) -> Sequence[str]:
-    return dict(read("commands.table"))[name]
+    return dict(read(Path(__file__).with_name("commands.table")))[name]
 
 
 def _strange_installer(found: re.Match[str]) -> bool:
@@ -58,7 +59,7 @@ class CommandPattern:
 
 @cache
 def _patterns() -> tuple[CommandPattern, ...]:
-    (_, named), *parts = read("commands.table")
+    (_, named), *parts = read(Path(__file__).with_name("commands.table"))
     names = dict(line.split(" ", 1) for line in named)
 
     def whole(text: str) -> str:

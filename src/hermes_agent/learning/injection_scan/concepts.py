@@ -5,9 +5,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from pathlib import Path
 
 from hermes_agent.learning.injection_scan.normalize import plain_words
-from hermes_agent.learning.injection_scan.tables import read
+from hermes_agent.learning.tables import read
 
 Place = tuple[int, int]
 """From where to where."""
@@ -53,7 +54,7 @@ def _words() -> _Words:
     exact: dict[str, list[Phrase]] = {}
     stems: dict[str, list[Phrase]] = {}
     wide: set[tuple[str, str]] = set()
-    lines = [line for _, lines in read("words.table") for line in lines]
+    lines = [line for _, lines in read(Path(__file__).with_name("words.table")) for line in lines]
     for concept, _, entries in (line.partition(": ") for line in lines):
         for entry in plain_words(entries).split(", "):  # folded in one go: there are thousands
             if not entry.isascii() and max(entry) >= _WIDE_FROM:

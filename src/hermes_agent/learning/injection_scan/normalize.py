@@ -5,8 +5,9 @@ import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from hermes_agent.learning.injection_scan.tables import read
+from hermes_agent.learning.tables import read
 
 _ZERO_WIDTH = "\u200b\u200c\u200d\u2060\u2061\u2062\u2063\u2064\ufeff\u180e\u034f\u115f\u1160\u3164"
 _MARKS_OF_DIRECTION = "\u200e\u200f\u061c"
@@ -20,7 +21,7 @@ _MIXED = re.compile(r"[^\W\d_]+")
 
 @cache
 def _letters(part: str) -> dict[str, str]:
-    lines = dict(read("letters.table"))[part]
+    lines = dict(read(Path(__file__).with_name("letters.table")))[part]
     return {line[0]: line[2:] for line in lines}
 
 

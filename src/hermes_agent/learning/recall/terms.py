@@ -4,9 +4,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.learning.recall.vocabulary import COMMON, EMPTY, SAME
+from hermes_agent.learning.tables import read
 
 TEXT_CHARS = 4_000
 """The most of a message that is looked at: half from its beginning, half from its end."""
@@ -90,9 +91,11 @@ class _Tables(NamedTuple):
 
 @cache
 def _tables() -> _Tables:
-    same = {_stem(word): tuple(line.split()) for line in SAME for word in line.split()}
-    empty = frozenset(fold(word) for word in EMPTY.split())
-    return _Tables(empty, frozenset(_key(word, same) for word in COMMON.split()), same)
+    parts = dict(read(Path(__file__).with_name("vocabulary.table")))
+    same = {_stem(word): tuple(line.split()) for line in parts["same"] for word in line.split()}
+    empty = frozenset(fold(word) for line in parts["empty"] for word in line.split())
+    common = frozenset(_key(word, same) for line in parts["common"] for word in line.split())
+    return _Tables(empty, common, same)
 
 
 def _key(word: str, same: Mapping[str, tuple[str, ...]]) -> str:

@@ -5,7 +5,9 @@ turn worth a review, or tips an outcome that nobody else judges, and no more."""
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
+
+from hermes_agent.learning.tables import read
 
 READ_CHARS = 600
 """A correction stands at the beginning of a message; what follows is often pasted."""
@@ -68,14 +70,9 @@ def _fits(heading: str, sentence: str) -> bool:
 
 @cache
 def _table() -> Mapping[str, Sequence[re.Pattern[str]]]:
-    table: dict[str, list[re.Pattern[str]]] = {}
-    heading = ""
-    text = files("hermes_agent.learning.review").joinpath("cues.table").read_text("utf-8")
-    for line in text.splitlines():
-        if line.startswith("[") and line.endswith("]"):
-            heading = line[1:-1]
-            table[heading] = []
-        elif line and not line.startswith("#"):
-            filled = line.replace("{lead}", _LEAD).replace("{please}", _PLEASE)
-            table[heading].append(re.compile(filled, re.IGNORECASE))
-    return table
+    def pattern(line: str) -> re.Pattern[str]:
+        whole = line.replace("{lead}", _LEAD).replace("{please}", _PLEASE)
+        return re.compile(whole, re.IGNORECASE)
+
+    parts = read(Path(__file__).with_name("cues.table"))
+    return {heading: [pattern(line) for line in lines] for heading, lines in parts}
