@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.skills import SkillLimits
-from hermes_agent.learning.skills.file import SkillProblem, parse, problems, section
-from hermes_agent.learning.skills.frontmatter import read_front
+from hermes_agent.learning.skills.file import parse, problems, section
+from hermes_agent.learning.skills.frontmatter import SkillProblem, read_front
 from tests.support.skills import put_skill, skill_text
 
 PLAIN = "name: a\ndescription: b\n"

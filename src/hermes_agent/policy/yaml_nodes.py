@@ -67,9 +67,9 @@ def parse(path: str, text: str) -> Node | None:
     import yaml
 
     if len(text) > LARGEST:
-        raise _bad(path, 1, 1, f"it is larger than {LARGEST:,} characters", "split it")
+        raise bad_yaml(path, 1, 1, f"it is larger than {LARGEST:,} characters", "split it")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder = _Builder(path)
+    builder = NodeBuilder(path)
     try:
         for event in yaml.parse(text, Loader=loader):
             builder.take(event)
@@ -79,18 +79,20 @@ def parse(path: str, text: str) -> Node | None:
         lines = text.splitlines()
         has_tab = line <= len(lines) and "\t" in lines[line - 1]
         hint = "indent with spaces, not with tabs" if has_tab else QUOTE
-        raise _bad(path, line, column, f"this is not YAML: {error.problem}", hint) from None
+        raise bad_yaml(path, line, column, f"this is not YAML: {error.problem}", hint) from None
     except (yaml.YAMLError, UnicodeError) as error:
         reason = str(error).splitlines()[0]
-        raise _bad(path, 1, 1, f"this is not YAML: {reason}") from None
+        raise bad_yaml(path, 1, 1, f"this is not YAML: {reason}") from None
     return builder.root
 
 
-def _bad(path: str, line: int, column: int, message: str, hint: str = "") -> BadYaml:
+def bad_yaml(path: str, line: int, column: int, message: str, hint: str = "") -> BadYaml:
     return BadYaml(PolicyProblem(path, line, column, message, hint))
 
 
-class _Builder:
+class NodeBuilder:
+    """Makes nodes of parser events, those of PyYAML or of ruamel."""
+
     def __init__(self, path: str) -> None:
         self.root: Node | None = None
         self._path = path
@@ -144,12 +146,12 @@ class _Builder:
         seen: set[str] = set()
         for key, _value in node.pairs:
             if key.text is None:
-                raise _bad(self._path, key.line, key.column, "a name must be a plain text")
+                raise bad_yaml(self._path, key.line, key.column, "a name must be a plain text")
             if key.text in seen:
-                raise _bad(
+                raise bad_yaml(
                     self._path, key.line, key.column, f"{key.text!r} is given twice", "remove one"
                 )
             seen.add(key.text)
 
     def _wrong(self, mark: Any, message: str, hint: str = "") -> BadYaml:
-        return _bad(self._path, mark.line + 1, mark.column + 1, message, hint)
+        return bad_yaml(self._path, mark.line + 1, mark.column + 1, message, hint)

@@ -4,12 +4,11 @@ and an improvement where there is such a skill already."""
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import NotFound
 from hermes_agent.core.knowledge import KnowledgeStore, Note, SkillRecord
 from hermes_agent.learning.review.prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
 from hermes_agent.learning.review.transcript import (
@@ -19,6 +18,7 @@ from hermes_agent.learning.review.transcript import (
     evidence,
 )
 from hermes_agent.learning.skills.frontmatter import read_front
+from hermes_agent.learning.skills.registry import SkillRegistry, find_skill
 
 log = logging.getLogger("hermes.learning")
 
@@ -51,12 +51,6 @@ class Proposed(Struct, frozen=True):
     """Nobody here said or did it: it stands only in what tools brought in."""
 
 
-class Likeness(Protocol):
-    """The part of the skill book that is needed here."""
-
-    async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]: ...
-
-
 async def nearest(
     knowledge: KnowledgeStore, transcripts: Sequence[ReviewTranscript]
 ) -> list[NearSkill]:
@@ -71,7 +65,7 @@ async def nearest(
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(said)))[:QUERY_WORDS]
     near: list[NearSkill] = []
     for doc in await knowledge.find_docs(words, ["skill"], NEAREST) if words else ():
-        record = await _known(knowledge, doc.ref)
+        record = await find_skill(knowledge, doc.ref)
         if record is None or record.state in {"quarantined", "retired"}:
             continue
         files = await knowledge.files(record.name, record.version)
@@ -114,7 +108,7 @@ async def skill_of(
     near: Sequence[NearSkill],
     model: str,
     knowledge: KnowledgeStore,
-    likeness: Likeness,
+    skills: SkillRegistry,
 ) -> Proposed | None:
     """None when no line shows it or it cannot be a skill. A near duplicate becomes an improvement
     of what there is."""
@@ -124,9 +118,9 @@ async def skill_of(
     whole = sum(map(len, idea.files.values())) <= FILES_CHARS
     if not lines or not described or not whole or not all(map(_PATH.fullmatch, idea.files)):
         return None
-    record = await _known(knowledge, idea.name)
+    record = await find_skill(knowledge, idea.name)
     if record is None:
-        alike = await likeness.near(idea.name, described, front.body)
+        alike = await skills.near(idea.name, described, front.body)
         if alike and alike[0][1] >= DUPLICATE:
             record = await knowledge.skill(alike[0][0])
     if record is not None and not any(one.name == record.name and one.text for one in near):
@@ -173,13 +167,6 @@ def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
         return ("note", body["text"].casefold(), body["id"])
     told = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
     return (body["action"], body["name"], told)
-
-
-async def _known(knowledge: KnowledgeStore, name: str) -> SkillRecord | None:
-    try:
-        return await knowledge.skill(name)
-    except NotFound:
-        return None
 
 
 async def _too_many_wait(knowledge: KnowledgeStore) -> bool:

@@ -2,24 +2,22 @@
 What comes of it is kept, or put to a person, by the settings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
+from hermes_agent.core.errors import Degraded, HermesError, UsageError
 from hermes_agent.core.knowledge import (
     Author,
     BackgroundTask,
     KnowledgeStore,
-    Note,
     NoteEdit,
     Proposal,
     SkillRecord,
-    SkillVersion,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import Consent, LearningSettings
-from hermes_agent.core.skills import SkillState
+from hermes_agent.learning.memory.memory import Memory
 from hermes_agent.learning.review.prompt import (
     MAX_NOTES,
     MAX_OUTPUT,
@@ -30,7 +28,6 @@ from hermes_agent.learning.review.prompt import (
     question,
 )
 from hermes_agent.learning.review.proposals import (
-    Likeness,
     Proposed,
     nearest,
     new_only,
@@ -41,51 +38,8 @@ from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.review.triggers import Trigger
 from hermes_agent.learning.skills.file import parse, widens
 from hermes_agent.learning.skills.folder import MAIN, main_file
+from hermes_agent.learning.skills.registry import SkillRegistry, find_skill
 from hermes_agent.learning.structured_output import Ask, ask_for
-
-
-class MemoryReader(Protocol):
-    """The part of the memory book that is needed here."""
-
-    async def edit(
-        self, edits: Sequence[NoteEdit], by: Author, source: str, *, model: str = ""
-    ) -> Sequence[Note]: ...
-
-
-class SkillReader(Likeness, Protocol):
-    """The part of the skill book that is needed here."""
-
-    async def write(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        *,
-        by: Author,
-        state: SkillState,
-        model: str = "",
-        why: str = "",
-        base: str = "",
-    ) -> SkillRecord:
-        """With `base`, only if that is still the current version's digest."""
-        ...
-
-    async def save_pending(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        *,
-        by: Author,
-        model: str = "",
-        why: str = "",
-    ) -> SkillVersion:
-        """Keep a version that does not take the place of the current one yet."""
-        ...
-
-    async def adopt(
-        self, name: str, version: int, *, state: SkillState, why: str, by: str
-    ) -> SkillRecord:
-        """A version that was pending becomes the current one."""
-        ...
 
 
 class Applied(Struct, frozen=True):
@@ -102,8 +56,8 @@ class Reviewer:
         *,
         ask: Ask,
         knowledge: KnowledgeStore,
-        memory: MemoryReader,
-        skills: SkillReader,
+        memory: Memory,
+        skills: SkillRegistry,
         settings: Callable[[], LearningSettings],
         clock: Clock,
     ) -> None:
@@ -195,7 +149,7 @@ class Reviewer:
         """Keep a learned skill as a candidate and want a proof of it; in words, what it is now. A
         version of a skill that works waits beside it until it is proven. The turn is what cases
         are made from."""
-        before = await self._before(name)
+        before = await find_skill(self._knowledge, name)
         if before is not None and before.state in {"retired", "quarantined"}:
             raise UsageError(
                 f"the skill {name!r} is {before.state}: {before.reason or 'put away'}",
@@ -215,12 +169,6 @@ class Reviewer:
             BackgroundTask(f"proof {name} {digest}", "proof", body, self._clock())
         )
         return words
-
-    async def _before(self, name: str) -> SkillRecord | None:
-        try:
-            return await self._knowledge.skill(name)
-        except NotFound:
-            return None
 
     async def _consent(self, one: Proposed) -> Consent:
         settings = self._settings()

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 
@@ -24,13 +23,14 @@ from hermes_agent.learning.skills.folder import (
 )  # fmt: skip
 from hermes_agent.learning.skills.frontmatter import (
     Front,
-    FrontmatterError,
+    SkillProblem,
     Value,
     plain_name,
     read_front,
+    skill_error,
 )
-from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
 from hermes_agent.learning.skills.template import (
+    SERVICE_FACTS,
     SkillParameter,
     fenced,
     placeholders,
@@ -61,12 +61,6 @@ _LINK = re.compile(
     r"\]\(\s*<?([^)\s>]+)>?[^)]*\)|`((?:references|scripts|templates|assets)/[^`\s]+)`"
 )
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
-
-
-class SkillProblem(Struct, frozen=True):
-    severity: Literal["error", "warning"]
-    message: str
-    hint: str = ""
 
 
 class SkillFacts(Struct, frozen=True, omit_defaults=True):
@@ -110,7 +104,7 @@ class SkillText(Struct, frozen=True):
 def parse(text: str, folder_name: str = "") -> SkillText:
     """Read a `SKILL.md`. What is wrong with it is in `problems`; nothing is raised."""
     front = read_front(text, folder_name)
-    found = [_error(trouble) for trouble in front.troubles]
+    found = list(front.troubles)
     extra = _Metadata(front, found)
     parameters = extra.parameters()
     name = plain_name(front.text("name"))
@@ -129,7 +123,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         compatibility=front.text("compatibility"),
         incident=extra.cause(),
     )
-    found += [_error(trouble) for trouble in snippet_troubles(front.body, parameters)]
+    found += snippet_troubles(front.body, parameters)
     return SkillText(
         facts,
         front.body,
@@ -159,11 +153,9 @@ def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Skil
         try:
             folder = read_folder(skill)
         except NotADirectoryError:
-            return [
-                SkillProblem("error", f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")
-            ]
-        except OSError as error:
-            return [SkillProblem("error", f"{str(skill)!r} cannot be read: {error.strerror}")]
+            return [skill_error(f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")]
+        except OSError as trouble:
+            return [skill_error(f"{str(skill)!r} cannot be read: {trouble.strerror}")]
         found += [SkillProblem("warning", said, hint) for said, hint in folder.left_out]
         found += _of_files(folder.files, name or skill.resolve().name)
     else:
@@ -186,10 +178,6 @@ def section(body: str, heading: str) -> str:
     return ""
 
 
-def _error(trouble: FrontmatterError) -> SkillProblem:
-    return SkillProblem("error", trouble.message, trouble.hint)
-
-
 def _ours(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(TOOLS.get(name, name) for name in names))
 
@@ -210,9 +198,7 @@ class _Metadata:
             return "\n".join(str(each) for each in value)
         if isinstance(value, str):
             return value.strip()
-        self._found.append(
-            SkillProblem("error", f"{field} is no text", f"write {field}: one two three")
-        )
+        self._found.append(skill_error(f"{field} is no text", f"write {field}: one two three"))
         return ""
 
     def words(self, field: str) -> tuple[str, ...]:
@@ -220,23 +206,21 @@ class _Metadata:
             return tuple(dict.fromkeys(shlex.split(self.text(field))))
         except ValueError as error:
             hint = "words with spaces between; quote a word that holds one"
-            self._found.append(SkillProblem("error", f"{field} cannot be read: {error}", hint))
+            self._found.append(skill_error(f"{field} cannot be read: {error}", hint))
             return ()
 
     def parameters(self) -> tuple[SkillParameter, ...]:
         try:
             return read_parameters(self.text("hermes-parameters"))
         except UsageError as error:
-            self._found.append(
-                SkillProblem("error", f"hermes-parameters: {error.message}", error.hint)
-            )
+            self._found.append(skill_error(f"hermes-parameters: {error.message}", error.hint))
             return ()
 
     def cause(self) -> str:
         named = self.text("hermes-incident")
         if named and named not in CATEGORIES:
             meant = f"one of: {', '.join(CATEGORIES)}"
-            self._found.append(SkillProblem("error", f"no cause is called {named!r}", meant))
+            self._found.append(skill_error(f"no cause is called {named!r}", meant))
         return named
 
     def allowed_tools(self) -> tuple[str, ...]:
@@ -244,14 +228,12 @@ class _Metadata:
         if isinstance(given, list):
             given = " ".join(str(each) for each in given)
         if not isinstance(given, str):
-            self._found.append(SkillProblem("error", "allowed-tools is no text"))
+            self._found.append(skill_error("allowed-tools is no text"))
             return ()
         left = _TOOL.sub("", given).replace(",", "").strip()
         if left:
             hint = "names with spaces between, such as `read_file terminal(git:*)`"
-            self._found.append(
-                SkillProblem("error", f"allowed-tools cannot be read: {left!r}", hint)
-            )
+            self._found.append(skill_error(f"allowed-tools cannot be read: {left!r}", hint))
         found = (TOOLS.get(name, name) + inside for name, inside in _TOOL.findall(given))
         return tuple(dict.fromkeys(found))
 
@@ -270,13 +252,11 @@ class _Metadata:
 def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[SkillProblem]:
     main = main_file(files)
     if not main:
-        yield SkillProblem(
-            "error", f"there is no {MAIN}", "it holds the frontmatter and the procedure"
-        )
+        yield skill_error(f"there is no {MAIN}", "it holds the frontmatter and the procedure")
         return
     text = decoded(files[main])
     if text is None:
-        yield SkillProblem("error", f"{main} is not UTF-8 text")
+        yield skill_error(f"{main} is not UTF-8 text")
         return
     skill = parse(text, name)
     yield from skill.problems
@@ -295,7 +275,7 @@ def _of_bounds(bounds: SkillLimits | None) -> Iterator[SkillProblem]:
 
     said = trouble(bounds)
     if said:
-        yield SkillProblem("error", said, "while they cannot be read, nothing would be allowed")
+        yield skill_error(said, "while they cannot be read, nothing would be allowed")
 
 
 def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[SkillProblem]:
@@ -305,13 +285,13 @@ def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[SkillP
 
     text = decoded(files[RUNBOOK])
     if text is None:
-        yield SkillProblem("error", f"{RUNBOOK} is not UTF-8 text")
+        yield skill_error(f"{RUNBOOK} is not UTF-8 text")
         return
     try:
         facts = dict.fromkeys(SERVICE_FACTS, "x") if skill.facts.incident else None
         load(text, {each.name: each.default or "x" for each in skill.parameters}, facts)
     except HermesError as error:
-        yield SkillProblem("error", f"{RUNBOOK}: {error.message}", error.hint)
+        yield skill_error(f"{RUNBOOK}: {error.message}", error.hint)
 
 
 def _of_words(skill: SkillText) -> Iterator[SkillProblem]:

@@ -4,16 +4,17 @@ away when nobody needs it."""
 from collections.abc import Sequence
 from math import comb, exp, lgamma
 from statistics import median
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.knowledge import KnowledgeStore, SkillRecord, SkillUse, SkillVersion
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.skills import OFFERED, SkillState
+from hermes_agent.core.skills import OFFERED
 from hermes_agent.learning.evaluation.statistics import EvaluationVerdict
 from hermes_agent.learning.skills.folder import decoded
+from hermes_agent.learning.skills.registry import SkillRegistry
 
 WINDOW = 3
 """Uses that a young skill is judged by: two of them bad are enough."""
@@ -45,22 +46,6 @@ class Transition(Struct, frozen=True):
 
     to: Literal["proven", "demoted", "retired", "back"]
     why: str
-
-
-class SkillStore(Protocol):
-    """The part of the skill book that is needed here."""
-
-    async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord: ...
-
-    async def revert(self, name: str, why: str, by: str) -> SkillRecord:
-        """To the last good version other than the current one, which is good no more."""
-        ...
-
-    async def adopt(
-        self, name: str, version: int, *, state: SkillState, why: str, by: str
-    ) -> SkillRecord:
-        """A version that was pending becomes the current one."""
-        ...
 
 
 def after_proof(record: SkillRecord, verdict: EvaluationVerdict) -> Transition | None:
@@ -161,7 +146,7 @@ def _unused(
 
 
 class SkillLifecycle:
-    def __init__(self, *, knowledge: KnowledgeStore, skills: SkillStore, clock: Clock) -> None:
+    def __init__(self, *, knowledge: KnowledgeStore, skills: SkillRegistry, clock: Clock) -> None:
         self._knowledge = knowledge
         self._skills = skills
         self._clock = clock

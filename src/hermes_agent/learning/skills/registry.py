@@ -13,7 +13,7 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.core.tools import OpenedSkill
 from hermes_agent.learning.skills import rendering
-from hermes_agent.learning.skills.file import SkillProblem, SkillText, parse, problems
+from hermes_agent.learning.skills.file import SkillText, parse, problems
 from hermes_agent.learning.skills.folder import (
     RUNBOOK,
     check_paths,
@@ -21,7 +21,7 @@ from hermes_agent.learning.skills.folder import (
     digest,
     main_file,
 )  # fmt: skip
-from hermes_agent.learning.skills.frontmatter import plain_name
+from hermes_agent.learning.skills.frontmatter import plain_name, skill_error
 from hermes_agent.learning.skills.prompt_index import MAX_TOKENS, SkillIndexEntry, index
 from hermes_agent.learning.skills.rendering import ComparedWords, SkillLine, SkillPage, likeness
 from hermes_agent.learning.skills.sync import SkillFolderSync, standing
@@ -182,7 +182,7 @@ class SkillRegistry:
 
         async def work() -> SkillRecord:
             await self._folder_sync.import_edits()
-            record = await self._known(name)
+            record = await find_skill(self._knowledge, name)
             await self._agree(name, record, fit, base)
             if record is None and by in ("review", "agent"):
                 await self._refuse_twins(name, fit)
@@ -311,7 +311,7 @@ class SkillRegistry:
             fit |= {path: self._redact(text).encode() for path, text in texts.items() if text}
         wrong = [each for each in problems(fit, name) if each.severity == "error"]
         if len(name.encode()) > 255:
-            wrong.append(SkillProblem("error", f"the name {name!r} is too long for a folder"))
+            wrong.append(skill_error(f"the name {name!r} is too long for a folder"))
         if wrong:
             more = "; ".join(each.message for each in wrong[1:])
             raise UsageError(
@@ -353,12 +353,6 @@ class SkillRegistry:
     async def _refresh(self) -> None:
         await self._folder_sync.alone(self._folder_sync.import_edits)
 
-    async def _known(self, name: str) -> SkillRecord | None:
-        try:
-            return await self._knowledge.skill(name)
-        except NotFound:
-            return None
-
     async def _version(self, name: str, number: int) -> SkillVersion:
         for each in await self._knowledge.versions(name):
             if each.number == number:
@@ -370,6 +364,13 @@ class SkillRegistry:
         if record.state not in OFFERED:
             _unusable(record)
         return record
+
+
+async def find_skill(knowledge: KnowledgeStore, name: str) -> SkillRecord | None:
+    try:
+        return await knowledge.skill(name)
+    except NotFound:
+        return None
 
 
 def _parsed(files: Mapping[str, bytes], name: str) -> SkillText:

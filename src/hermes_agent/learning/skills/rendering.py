@@ -12,8 +12,9 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.knowledge import SkillChange, SkillRecord, SkillVersion
 from hermes_agent.core.skills import ActivatedSkill, Runbook, SkillLimits
 from hermes_agent.core.tools import OpenedSkill, Snippet
-from hermes_agent.learning.skills.file import SkillProblem, SkillText
+from hermes_agent.learning.skills.file import SkillText
 from hermes_agent.learning.skills.folder import RUNBOOK, decoded, main_file
+from hermes_agent.learning.skills.frontmatter import SkillProblem
 from hermes_agent.learning.skills.template import read_arguments, with_values
 
 STATES = {

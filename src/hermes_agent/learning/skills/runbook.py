@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.skills import Check, Expectation, Runbook, RunStep
 from hermes_agent.core.text.patterns import matches
-from hermes_agent.learning.skills.placeholders import PLACEHOLDER, SERVICE_FACTS, within
+from hermes_agent.learning.skills.template import PLACEHOLDER, SERVICE_FACTS, within
 from hermes_agent.policy.files.reader import PolicyReader
 from hermes_agent.policy.files.rule_lint import near
 from hermes_agent.policy.files.schema import PolicyProblem

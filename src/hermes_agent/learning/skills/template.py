@@ -9,9 +9,17 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tools import Snippet
-from hermes_agent.learning.skills.frontmatter import FrontmatterError
-from hermes_agent.learning.skills.placeholders import NAME, PLACEHOLDER, within
+from hermes_agent.learning.skills.frontmatter import SkillProblem, skill_error
 
+NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
+PLACEHOLDER = re.compile(rf"(?<!\$)\{{\{{[ \t]*({NAME})[ \t]*\}}\}}")
+SERVICE_FACTS = (
+    "restart", "start", "stop", "status", "unit", "pid", "logs", "recent", "configs", "ports",
+    "data",
+)  # fmt: skip
+"""Placeholders that a skill for incidents has beside its parameters: facts of the service, filled
+in as plain shell text while an incident is worked on."""
+_BEFORE_WORD = frozenset(" \t\n;|&()<>")
 ALL = "$ARGUMENTS"
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER.pattern}|\$ARGUMENTS\b")
 _PARAMETER = re.compile(rf"({NAME})(\?)?(?:=(.*))?", re.DOTALL)
@@ -149,20 +157,20 @@ def placeholders(text: str) -> "set[str]":
     return {match[1] for match in _PLACEHOLDER.finditer(text) if match[1]}
 
 
-def snippet_troubles(body: str, parameters: Sequence[SkillParameter]) -> Iterator[FrontmatterError]:
+def snippet_troubles(body: str, parameters: Sequence[SkillParameter]) -> Iterator[SkillProblem]:
     known = {each.name for each in parameters}
     for snippet in snippets(body):
         yield from _misplaced(snippet.command, known)
 
 
-def _misplaced(command: str, known: "set[str]") -> Iterator[FrontmatterError]:
+def _misplaced(command: str, known: "set[str]") -> Iterator[SkillProblem]:
     """Placeholders that stand where the quotes put around a value would not hold it together: what
     it holds would be read by the shell."""
     for match in _PLACEHOLDER.finditer(command):
         ours = match.group() == ALL or match[1] in known
         inside = within(command, match.start()) if ours else ""
         if inside:
-            yield FrontmatterError(
+            yield skill_error(
                 f"{match.group()} stands within {inside} in {command!r}",
                 "write it as a word of its own: values are quoted when they are filled in",
             )
@@ -196,3 +204,46 @@ def fenced(body: str) -> Sequence[tuple[int, int]]:
             fence = ""
         at += len(line)
     return [*blocks, (begin, at)] if fence else blocks
+
+
+def within(text: str, position: int) -> str:
+    """What of the shell's signs a place in a command stands within, where a quoted value would
+    not stay one: empty where it would."""
+    inside, at = "", 0
+    while at < position:
+        sign = text[at]
+        if inside == "'":
+            inside = "" if sign == "'" else inside
+        elif sign == "\\":
+            at += 1
+        elif inside == "$'":
+            inside = "" if sign == "'" else inside
+        elif inside == '"':
+            if sign == "`" or text.startswith(("$(", "${"), at):
+                return "a substitution in quotes"
+            inside = "" if sign == '"' else inside
+        elif sign == "'":
+            inside = "$'" if text[:at].endswith("$") else "'"
+        elif sign == '"':
+            inside = '"'
+        elif sign == "#" and (not at or text[at - 1] in _BEFORE_WORD):
+            end = text.find("\n", at)
+            at = position if end < 0 else end
+        elif found := _odd(text, at):
+            return found
+        else:
+            at += 2 if text.startswith("<<<", at) else 0
+        at += 1
+    if at > position:
+        return "a comment or behind a backslash"
+    return "quotes" if inside else ""
+
+
+def _odd(text: str, at: int) -> str:
+    if text[at] == "`":
+        return "backticks"
+    if text.startswith("((", at):
+        return "arithmetic"
+    if text.startswith("<<", at) and not text.startswith("<<<", at):
+        return "a command with a here-document"
+    return ""
