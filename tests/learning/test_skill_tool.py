@@ -52,7 +52,7 @@ class Edited(KnowledgeToolBackend):
     """Somebody edits the skill as soon as it was opened for the first time."""
 
     def __init__(self, learning: Learning, text: str) -> None:
-        super().__init__(learning.knowledge, learning.chores.save_skill)
+        super().__init__(learning.knowledge, learning.tasks.save_skill)
         self._book = learning.knowledge.book
         self._files = {"SKILL.md": text.encode()}
 

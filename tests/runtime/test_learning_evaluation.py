@@ -215,7 +215,7 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
         session = await h.open(model)
         await h.say(session, "make it now")
         turn = next(one.turn for one in await h.journal(session) if isinstance(one, ev.TurnStarted))
-        keep = h.runtime.learning.chores.lessons.reviewer.save_skill
+        keep = h.runtime.learning.tasks.reviewer.save_skill
         await keep("make-it", FILES, by="review", model="m", why="", session=session.id, turn=turn)
         first: list[Trial] = []
         days = 0

@@ -316,7 +316,7 @@ class RuntimeBackend:
         return found.opened
 
     async def settle(self, skill: str) -> None:
-        await self._learning.chores.settle(skill)
+        await self._learning.tasks.settle(skill)
 
     async def settled(self) -> None:
         await self._sessions.settle()

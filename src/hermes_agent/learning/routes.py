@@ -189,7 +189,7 @@ class LearningApi:
     async def retire(self, request: Request) -> Response:
         why = body_of(await request.body(), Retire).why
         book = self._learning.knowledge.book
-        return reply(await book.retire(request.path_params["name"], why, "person"))
+        return reply(await book.set_state(request.path_params["name"], "retired", why, "person"))
 
     async def restore(self, request: Request) -> Response:
         version = body_of(await request.body(), Restore).version
@@ -228,7 +228,7 @@ class LearningApi:
         return reply(started, 202)
 
     async def prove_skill(self, request: Request) -> Response:
-        key = await self._learning.chores.request_evaluation(request.path_params["name"])
+        key = await self._learning.tasks.request_evaluation(request.path_params["name"])
         return reply({"chore": key}, 202)
 
     # proposals
@@ -242,7 +242,7 @@ class LearningApi:
         if decision not in ("accept", "reject"):
             raise UsageError(f"a proposal is not decided by {decision!r}", "accept or reject")
         id = int(request.path_params["id"])
-        return reply(await self._learning.chores.decide(id, accept=decision == "accept"))
+        return reply(await self._learning.tasks.decide(id, accept=decision == "accept"))
 
     # recall
 

@@ -22,7 +22,6 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.learning.knowledge import INDEXED, Knowledge
 from hermes_agent.learning.skills.api import SkillsApi
-from hermes_agent.learning.task_handlers import TaskHandlers
 from hermes_agent.learning.tasks import BackgroundTasks
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 
@@ -50,10 +49,9 @@ class Learning:
         self._completions = completions
         self._shells = shells
         self.knowledge = Knowledge(context)
-        handlers = TaskHandlers(context, sessions, completions, self.knowledge, lambda: self.trials)
-        self.chores = BackgroundTasks(
-            context, completions.models, self.knowledge, handlers, lambda: self.trials,
-            self.catch_up, self.notify_provider,
+        self.tasks = BackgroundTasks(
+            context, sessions, completions, self.knowledge, lambda: self.trials, self.catch_up,
+            self.notify_provider,
         )  # fmt: skip
         self.skills = SkillsApi(context, sessions, self.knowledge)
 
@@ -68,7 +66,7 @@ class Learning:
     def lent(self, session: Session) -> KnowledgeToolBackend:
         """What a session's tools reach of it."""
         trial = self.trials.lent.get(session.id) if session.source == TRIALS else None
-        return KnowledgeToolBackend(self.knowledge, self.chores.save_skill, trial)
+        return KnowledgeToolBackend(self.knowledge, self.tasks.save_skill, trial)
 
     # a session opens
 
@@ -85,12 +83,12 @@ class Learning:
             )
             skills = ""
             if "skill" in tools:
+                from hermes_agent.learning.skills.prompt_index import index
+
                 await self.knowledge.sync()
                 # A candidate is offered where it fits, and there in half of the cases only.
                 known = await self.knowledge.book.offered(tools)
-                skills = self.knowledge.book.index(
-                    [one for one in known if one.state != "candidate"]
-                )
+                skills = index([one for one in known if one.state != "candidate"])
         except HermesError as error:
             self.knowledge.say("opening", f"memory and skills could not be read: {error.message}")
             return "", ""
@@ -186,7 +184,7 @@ class Learning:
             if talk.turns <= INDEXED or talk.turns % INDEXED == 0:
                 await self.knowledge.index(session.id)
             if session.source != INCIDENTS:  # those look back on themselves
-                await self.chores.after(session, talk, events)
+                await self.tasks.after(session, talk, events)
         await self._context.store.knowledge.drop_chore(turn_chore(started.turn))
 
     async def catch_up(self, id: str, turn: int) -> str:
@@ -230,7 +228,7 @@ class Learning:
                 ]
             )  # fmt: skip
         for name in sorted(names):
-            await self.chores.settle(name)
+            await self.tasks.settle(name)
 
     async def _went(self, session: Session, events: Sequence[ev.Recorded]) -> tuple[Outcome, str]:
         """How a turn went: of an incident, its checks say that."""

@@ -5,12 +5,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.agent.budgets.limits import today
+from hermes_agent.agent.completions import Completions
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
@@ -18,18 +20,25 @@ from hermes_agent.core.errors import (
     HermesError,
     ModelError,
     NotFound,
+    OverBudget,
     UsageError,
 )
-from hermes_agent.core.knowledge import BackgroundTask, Proposal
-from hermes_agent.core.records import Session
+from hermes_agent.core.knowledge import TRIALS, BackgroundTask, Proposal
+from hermes_agent.core.messages import Prompt, Request, UserMessage
+from hermes_agent.core.ports import Sessions
+from hermes_agent.core.records import ModelRole, Session
+from hermes_agent.core.skills import OFFERED
 from hermes_agent.core.tools import Provenance
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.learning.knowledge import Knowledge
-from hermes_agent.learning.task_handlers import NotYet, TaskHandlers
-from hermes_agent.models.registry import ModelRegistry
 
 if TYPE_CHECKING:
+    from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
     from hermes_agent.learning.evaluation.runner import TrialRunner
+    from hermes_agent.learning.review.reviewer import Reviewer
+    from hermes_agent.learning.review.transcript import ReviewTranscript
+    from hermes_agent.learning.skills.lifecycle import SkillLifecycle
+    from hermes_agent.learning.structured_output import StructuredAnswer
 
 log = logging.getLogger("hermes.learning")
 
@@ -47,22 +56,26 @@ SUMMARY_STEPS = 3
 """A session with fewer replies says itself what it was about."""
 
 
+class NotYet(Exception):
+    """It is too early for a task."""
+
+
 class BackgroundTasks:
     def __init__(
         self,
         context: RuntimeContext,
-        models: ModelRegistry,
+        sessions: Sessions,
+        completions: Completions,
         knowledge: Knowledge,
-        handlers: TaskHandlers,
-        trials: "Callable[[], TrialRunner]",
+        runner: "Callable[[], TrialRunner]",
         catch_up: Callable[[str, int], Awaitable[str]],
         notify_provider: Callable[[str, int], Awaitable[str]],
     ) -> None:
         self._context = context
-        self._models = models
+        self._sessions = sessions
+        self._completions = completions
         self._knowledge = knowledge
-        self.lessons = handlers
-        self._trials = trials
+        self._runner = runner
         self._catch_up = catch_up
         self._notify_provider = notify_provider
         self._woken = asyncio.Event()
@@ -77,7 +90,7 @@ class BackgroundTasks:
         if uses.review or uses.cheap:
             return True
         try:
-            name = self._models.resolve(self._context.settings.model)
+            name = self._completions.models.resolve(self._context.settings.model)
         except HermesError:
             return False
         return not name.startswith(("scripted/", "builtin/"))
@@ -157,7 +170,7 @@ class BackgroundTasks:
         if mode == "off":
             raise UsageError("no skills are to be learned here (learning.skills: off)")
         main = next((data for path, data in files.items() if path.lower() == "skill.md"), b"")
-        wider = known is not None and await self.lessons.reviewer.widens(name, main.decode())
+        wider = known is not None and await self.reviewer.widens(name, main.decode())
         if mode == "ask" or wider or (known is not None and known.by == "person"):
             body = {
                 "action": "improve" if known else "create", "name": name, "why": why,
@@ -173,7 +186,7 @@ class BackgroundTasks:
                 else await knowledge.propose("skill", f"skill {name}", body, evidence, by.model)
             )
             return f"proposal {made.id}: a person must agree (`hermes proposals`)"
-        kept = await self.lessons.reviewer.save_skill(
+        kept = await self.reviewer.save_skill(
             name, files, by="agent", model=by.model, why=f"{why} ({evidence})",
             session=by.session, turn=number,
         )  # fmt: skip
@@ -188,14 +201,14 @@ class BackgroundTasks:
             raise NotFound(f"no open proposal {id}", "`hermes proposals list` shows them")
         if not accept:
             return await knowledge.decide_proposal(id, "rejected", "person")
-        await self.lessons.reviewer.accept(found[0], "person")
+        await self.reviewer.accept(found[0], "person")
         self._woken.set()
         return replace(found[0], state="accepted", by="person")
 
     async def _settle_all(self) -> None:
         """Candidates that nobody needs are put away."""
         try:
-            for words in await self.lessons.standing.settle_all():
+            for words in await self.lifecycle.settle_all():
                 log.warning("skills: %s", words)
         except HermesError as error:
             log.warning("the standing of skills is not settled: %s", error.message)
@@ -203,7 +216,7 @@ class BackgroundTasks:
     async def settle(self, name: str) -> None:
         """See what becomes of a skill after a use."""
         try:
-            done = await self.lessons.standing.settle(name)
+            done = await self.lifecycle.settle(name)
         except HermesError as error:
             log.warning("the standing of %s is not settled: %s", name, error.message)
             return
@@ -234,7 +247,7 @@ class BackgroundTasks:
         if self._context.store.health.state == "well":
             await self._context.store.knowledge.forget_chores(self._context.clock() - KEPT_SECONDS)
         if (self._context.home.path / "proofs").is_dir():
-            await self._trials().clear()
+            await self._runner().clear()
 
     async def _do_due(self) -> None:
         if self._context.store.health.state != "well":
@@ -296,10 +309,161 @@ class BackgroundTasks:
             case "turn":
                 return await self._catch_up(body["session"], body["turn"])
             case "review":
-                return await self.lessons.review(body)
+                return await self._review(body)
             case "summary":
-                return await self.lessons.summarise(body)
+                return await self._summarise(body)
             case "proof":
-                return await self.lessons.prove(body)
+                return await self._prove(body)
             case "remember":
                 return await self._notify_provider(body["session"], body["after"])
+
+    # handlers
+
+    @cached_property
+    def reviewer(self) -> "Reviewer":
+        from hermes_agent.learning.review.reviewer import Reviewer
+
+        return Reviewer(
+            ask=self._ask,
+            knowledge=self._context.store.knowledge,
+            memory=self._knowledge.memory,
+            skills=self._knowledge.book,
+            settings=lambda: self._knowledge.settings,
+            clock=self._context.clock,
+        )
+
+    @cached_property
+    def evaluator(self) -> "SkillEvaluator":
+        from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
+
+        return SkillEvaluator(
+            ask=self._ask,
+            knowledge=self._context.store.knowledge,
+            arena=self._runner(),
+            settings=lambda: self._knowledge.settings,
+        )
+
+    @cached_property
+    def lifecycle(self) -> "SkillLifecycle":
+        from hermes_agent.learning.skills.lifecycle import SkillLifecycle
+
+        return SkillLifecycle(
+            knowledge=self._context.store.knowledge,
+            skills=self._knowledge.book,
+            clock=self._context.clock,
+        )
+
+    async def _ask(self, use: ModelRole, system: str, prompt: str, most: int) -> "StructuredAnswer":
+        """One question to a model of learning's own, within its own budget."""
+        from hermes_agent.learning.structured_output import NoBudget, StructuredAnswer
+
+        context, ledger = self._context, self._knowledge.ledger
+        request = Request(Prompt(system), (UserMessage(context.redact(prompt)),), max_output=most)
+        try:
+            reply = await self._completions.answer(
+                use, context.settings.model, request, ledger.accounts(), ledger.add
+            )
+        except OverBudget as error:
+            raise NoBudget(error.message, error.hint) from None
+        return StructuredAnswer(reply.text, reply.model, reply.usage, reply.cost)
+
+    async def _review(self, body: Mapping[str, Any]) -> str:
+        from hermes_agent.learning.review.triggers import Trigger
+
+        triggers: Sequence[Trigger] = ()
+        if "over" in body:
+            transcripts = await self._last_turns(body["last"])
+        else:
+            triggers = msgspec.convert(body["triggers"], list[Trigger])
+            transcripts = [await self._transcript(body["session"], body["after"], body["upto"])]
+        proposed = await self.reviewer.review(transcripts, triggers, over_all="over" in body)
+        done = [one for one in await self.reviewer.apply(proposed) if one.state != "off"]
+        return "; ".join(f"{one.state} {one.words}" for one in done) or "nothing to learn"
+
+    async def _last_turns(self, many: int) -> list["ReviewTranscript"]:
+        """The last turns of all sessions together."""
+        from hermes_agent.learning.review.transcript import ReviewTranscript
+
+        store = self._context.store
+        found: list[tuple[float, ReviewTranscript]] = []
+        for session in await store.sessions(many, parent=""):
+            if session.source == TRIALS:
+                continue
+            turns: dict[int, list[ev.Recorded]] = {}
+            turn = 0
+            for one in await store.events(session.id):
+                turn = one.event.turn if isinstance(one.event, ev.TurnStarted) else turn
+                turns.setdefault(turn, []).append(one)
+            found += [
+                (events[0].time, ReviewTranscript(session.id, turn, events, session.title))
+                for turn, events in turns.items()
+                if turn
+            ]
+        found.sort(key=lambda one: one[0])
+        return [transcript for _, transcript in found[-many:]]
+
+    async def _transcript(self, session: str, after: int, upto: int) -> "ReviewTranscript":
+        from hermes_agent.learning.review.transcript import ReviewTranscript
+
+        events = [
+            one for one in await self._context.store.events(session, after) if one.number <= upto
+        ]
+        turns = [one.event.turn for one in events if isinstance(one.event, ev.TurnStarted)]
+        return ReviewTranscript(session, turns[-1] if turns else 0, events)
+
+    async def _prove(self, body: Mapping[str, Any]) -> str:
+        """Find cases, play them, and do what comes of it."""
+        from hermes_agent.learning.structured_output import NoBudget
+
+        name, digest = body["skill"], body["digest"]
+        if (await self._context.store.knowledge.skill(name)).state not in OFFERED:
+            return "it is not in use any more"
+        if body.get("session") in self._sessions.working:
+            raise NotYet("the turn that it comes from is not over")
+        if await self.evaluator.needs_cases(name):
+            turn = body.get("session", ""), body.get("turn", 0)
+            used = await self.evaluator.turn_for(name) or ("", 0)
+            transcript = await self._turn(*(turn if turn[1] else used))
+            if transcript is None:
+                return "no cases: no turn is known in which it was of use"
+            await self.evaluator.add_cases(name, transcript)
+        verdict = await self.evaluator.prove(name, digest)
+        if verdict.later:
+            raise NoBudget(verdict.why)
+        return await self.lifecycle.decide(verdict) or verdict.why
+
+    async def _turn(self, session: str, turn: int) -> "ReviewTranscript | None":
+        """One turn of a session by its id; None where it is gone."""
+        try:
+            events = await self._context.store.events(session) if session else ()
+        except NotFound:
+            return None
+        first, last = None, events[-1].number if events else 0
+        for one in events:
+            if isinstance(one.event, ev.TurnStarted) and one.event.turn == turn:
+                first = one.number
+            elif isinstance(one.event, ev.TurnFinished) and one.event.turn == turn:
+                last = one.number
+        return None if first is None else await self._transcript(session, first - 1, last)
+
+    async def _summarise(self, body: Mapping[str, Any]) -> str:
+        """A session that rests as a whole; one that works on up to where it was asked for."""
+        from hermes_agent.learning.review import summary as summaries
+
+        id = body["session"]
+        try:
+            session = await self._context.store.session(id)
+        except NotFound:
+            return "the session is gone"
+        if not body["nudge"] and (session.turns != body["turn"] or session.state != "idle"):
+            return "the session went on"
+        events = await self._context.store.events(id)
+        before = [one.event for one in events if isinstance(one.event, ev.Summarised)]
+        upto = before[-1].upto if before else 0
+        since = [one for one in events if upto < one.number <= body["upto"]]
+        summary = await summaries.summarise(self._ask, since, before[-1].summary if before else "")
+        if summary is None:
+            return "nothing was said"
+        await self._sessions.add(session, ev.Summarised(summary.text, summary.upto, summary.model))
+        await self._knowledge.index(id)
+        return "summarised"

@@ -1,13 +1,15 @@
 """Steps of each use of a skill, drawn for a terminal and as an image. The same values give the same
-bytes, and nothing but the standard library is needed."""
+bytes."""
 
 import time
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from msgspec import Struct
 
-class ChartPoint(NamedTuple):
+
+class ChartPoint(Struct, frozen=True):
     """One use: how many steps it took, with the skill (`opened`) or without it."""
 
     time: float

@@ -1,8 +1,7 @@
 """Keeping the files of the views and the notes in the store in step."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -32,8 +31,6 @@ from hermes_agent.learning.memory.merge import (
 )
 from hermes_agent.learning.memory.text import entries, page
 
-LOCK_SECONDS = 30.0
-LOCK_PAUSE, LONG_PAUSE = 0.001, 0.005
 ROUNDS = 50
 EARLIER = 100
 
@@ -50,25 +47,7 @@ class FileSync:
         self._knowledge = knowledge
         self._limits = limits
         self._clock = clock
-        self._lock = asyncio.Lock()
         self._states: dict[View, ViewState] = {}
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Nobody else who knows of the lock reads or writes the views meanwhile."""
-        async with self._lock:
-            waited, pause = 0.0, LOCK_PAUSE
-            while waited < LOCK_SECONDS:
-                with self._files.try_lock() as locked:
-                    if locked:
-                        yield
-                        return
-                await asyncio.sleep(pause)
-                waited += pause
-                pause = min(2 * pause, LONG_PAUSE)
-        raise HermesError(
-            "the memory is locked by another process", "end the one that does not let go of it"
-        )
 
     def limit(self, view: View) -> int:
         limits = self._limits()

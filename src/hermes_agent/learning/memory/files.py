@@ -11,8 +11,6 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -20,13 +18,12 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.knowledge import View
-from hermes_agent.core.pseudonyms import private_folder, write_private
+from hermes_agent.core.pseudonyms import write_private
 from hermes_agent.learning.atomic_swap import exchange
 
 FILES: dict[View, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 VIEWS: tuple[View, ...] = tuple(FILES)
 STATE = ".state.json"
-LOCK = ".lock"
 KEPT_OUT = 3
 _TRIES, _PAUSE = 100, 0.005
 
@@ -91,18 +88,6 @@ class ViewFiles:
     def path(self, view: View) -> Path:
         """Where the view really is: a link that somebody made of it stays one."""
         return Path(os.path.realpath(self._folder / FILES[view]))
-
-    @contextmanager
-    def try_lock(self) -> Iterator[bool]:
-        """Whether the folder could be locked against other processes."""
-        private_folder(self._folder)
-        with (self._folder / LOCK).open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
 
     def load(self) -> dict[View, ViewState]:
         """Without it, what the files hold is read as if it were new."""

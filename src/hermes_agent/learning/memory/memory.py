@@ -1,15 +1,13 @@
 """Memory: notes in the store, and the two files that show the best of them. The files are people's
 to edit: what they write there is taken in before anything else is read or written."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import (
     Author,
     Doc,
@@ -21,12 +19,12 @@ from hermes_agent.core.knowledge import (
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.folder_lock import FolderLock, exclusive
 from hermes_agent.learning.memory.file_sync import FileSync
 from hermes_agent.learning.memory.files import FILES, VIEWS
 from hermes_agent.learning.memory.log import difference, taking_back
 from hermes_agent.learning.memory.text import alike, clean, entry, near, page, plain
 
-T = TypeVar("T")
 ALL = 1_000_000
 TITLE_CHARS = 80
 
@@ -85,26 +83,21 @@ class Memory:
         clock: Clock,
     ) -> None:
         """`scan` says why a text must not be remembered, or nothing; `redact` takes secrets out."""
+        self.lock = FolderLock(folder, "memory")
         self._views = FileSync(folder, knowledge, limits, clock)
         self._knowledge = knowledge
         self._danger = lru_cache(1_000)(scan)
         self._redact = redact
         self._indexed: dict[int, tuple[str, float]] | None = None
-        self._under_way: set[asyncio.Future[Any]] = set()
 
+    @exclusive
     async def sync(self) -> Sequence[NoteChange]:
-        """Take in what was edited by hand and bring the views up to date; what was taken in."""
-
-        async def work() -> Sequence[NoteChange]:
-            newest = await self._knowledge.note_changes(1)
-            last = newest[0].batch if newest else 0
-            if not await self._settle():
-                return []
-            return [one for one in await self._knowledge.note_changes(ALL) if one.batch > last][
-                ::-1
-            ]
-
-        return await self._locked(work)
+        """Import hand edits and bring the views up to date; what was imported."""
+        newest = await self._knowledge.note_changes(1)
+        last = newest[0].batch if newest else 0
+        if not await self._settle():
+            return []
+        return [one for one in await self._knowledge.note_changes(ALL) if one.batch > last][::-1]
 
     async def snapshot(self) -> Snapshot:
         """Both views as a new session is shown them. It counts as a use of each note in it."""
@@ -120,30 +113,25 @@ class Memory:
             await self._knowledge.notes_used(ids)
         return Snapshot("\n\n".join(parts), ids)
 
+    @exclusive
     async def show(self) -> MemoryView:
-        async def work() -> MemoryView:
-            await self._settle()
-            notes = await self._knowledge.notes()
-            return MemoryView({view: self._shown(view, notes) for view in VIEWS}, notes)
+        await self._settle()
+        notes = await self._knowledge.notes()
+        return MemoryView({view: self._shown(view, notes) for view in VIEWS}, notes)
 
-        return await self._locked(work)
-
+    @exclusive
     async def edit(
         self, edits: Sequence[NoteEdit], by: Author, source: str, *, model: str = ""
     ) -> Sequence[Note]:
-        """Make the edits, all or none. A new note that says the same as one that is there makes
-        no second one; one that says nearly the same is refused with `Duplicate`."""
-
-        async def work() -> Sequence[Note]:
-            await self._settle()
-            notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
-            _refuse_twice(edits)
-            wanted = [await self._checked(edit, notes, by) for edit in edits]
-            made = await self._knowledge.edit_notes(wanted, by, source, model=model)
-            await self._settle()
-            return made
-
-        return await self._locked(work)
+        """Make the edits, all or none. A new note that says the same as an existing one makes no
+        second one; one that says nearly the same is refused with `Duplicate`."""
+        await self._settle()
+        notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
+        _refuse_twice(edits)
+        wanted = [await self._checked(edit, notes, by) for edit in edits]
+        made = await self._knowledge.edit_notes(wanted, by, source, model=model)
+        await self._settle()
+        return made
 
     async def find(self, part: str, view: View | None = None) -> Note:
         """The one live note that has this in it, or is called so by its id (`#12`)."""
@@ -174,20 +162,17 @@ class Memory:
         changes = await self._knowledge.note_changes(ALL)
         return difference(await self._knowledge.notes(removed=True), changes, batch)
 
+    @exclusive
     async def undo(self, batch: int = 0, by: Author = "person") -> Sequence[Note]:
-        """Take a batch back; the newest that is not taken back yet when none is named. Nothing is
-        done when something in it was changed again since."""
-
-        async def work() -> Sequence[Note]:
-            await self._settle()
-            changes = await self._knowledge.note_changes(ALL)
-            notes = await self._knowledge.notes(removed=True)
-            number, edits = taking_back(notes, changes, batch)
-            made = await self._knowledge.edit_notes(edits, by, "undo", undoes=number)
-            await self._settle()
-            return made
-
-        return await self._locked(work)
+        """Undo a batch; without a number, the newest that is not undone yet. Nothing is done when
+        something in it was changed again since."""
+        await self._settle()
+        changes = await self._knowledge.note_changes(ALL)
+        notes = await self._knowledge.notes(removed=True)
+        number, edits = taking_back(notes, changes, batch)
+        made = await self._knowledge.edit_notes(edits, by, "undo", undoes=number)
+        await self._settle()
+        return made
 
     async def why(self, id: int) -> Why:
         shown = await self.show()
@@ -208,24 +193,6 @@ class Memory:
         if found:
             await self._knowledge.notes_used([note.id for note in found])
         return found[:limit]
-
-    async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work alone and to its end, also when whoever asked for it waits no more."""
-
-        async def alone() -> T:
-            try:
-                async with self._views.alone():
-                    return await work()
-            except OSError as error:
-                raise HermesError(
-                    f"the memory cannot be read or written: {error}",
-                    "see to its folder `memories` in the home and what is in it",
-                ) from error
-
-        task = asyncio.ensure_future(alone())
-        self._under_way.add(task)  # the loop itself holds no task
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
 
     async def _settle(self) -> bool:
         """Bring the files, the notes and what can be recalled of them in step; whether any note

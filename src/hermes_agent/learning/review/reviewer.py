@@ -23,7 +23,7 @@ from hermes_agent.learning.review.prompt import (
     MAX_OUTPUT,
     MAX_SKILLS,
     MAX_SKILLS_OVER_ALL,
-    SYSTEM,
+    PROMPTS,
     Ideas,
     question,
 )
@@ -85,7 +85,9 @@ class Reviewer:
         notes = await self._knowledge.notes()
         near = await nearest(self._knowledge, transcripts)
         prompt = question(seen, triggers, notes, near, settings, over_all=over_all)
-        ideas, answer = await ask_for(self._ask, "review", SYSTEM, prompt, MAX_OUTPUT, Ideas)
+        ideas, answer = await ask_for(
+            self._ask, "review", PROMPTS["system"], prompt, MAX_OUTPUT, Ideas
+        )
         proposed: list[Proposed] = []
         if settings.notes != "off":
             made = [note_of(idea, seen, notes, answer.model) for idea in ideas.notes]

@@ -29,20 +29,20 @@ class SkillsApi:
         book, knowledge = self._knowledge.book, self._context.store.knowledge
         await self._knowledge.sync()
         uses = Counter(one.skill for one in await knowledge.uses(limit=EVERY) if one.opened)
-        known = book.known()
+        scans = book.known()
         return [
             {
                 "name": record.name,
-                "description": facts.description if (facts := known.get(record.name)) else "",
-                "category": facts.category if facts else "",
+                "description": known.facts.description if (known := scans.get(record.name)) else "",
+                "category": known.facts.category if known else "",
                 "state": record.state,
                 "version": record.version,
                 "by": record.by,
                 "model": record.model,
                 "reason": record.reason,
                 "uses": uses[record.name],
-                "runbook": bool(facts and facts.runbook),
-                "broken": facts.broken if facts else "",
+                "runbook": bool(known and known.runbook),
+                "broken": known.broken if known else "",
             }
             for record in await knowledge.skills()
         ]

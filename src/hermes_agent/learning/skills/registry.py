@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -12,6 +11,7 @@ from hermes_agent.core.knowledge import Author, KnowledgeStore, SkillRecord, Ski
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.core.tools import OpenedSkill
+from hermes_agent.learning.folder_lock import exclusive
 from hermes_agent.learning.skills import rendering
 from hermes_agent.learning.skills.file import SkillText, parse, problems
 from hermes_agent.learning.skills.folder import (
@@ -22,8 +22,9 @@ from hermes_agent.learning.skills.folder import (
     main_file,
 )  # fmt: skip
 from hermes_agent.learning.skills.frontmatter import plain_name, skill_error
-from hermes_agent.learning.skills.prompt_index import MAX_TOKENS, SkillIndexEntry, index
-from hermes_agent.learning.skills.rendering import ComparedWords, SkillLine, SkillPage, likeness
+from hermes_agent.learning.skills.prompt_index import SkillIndexEntry
+from hermes_agent.learning.skills.rendering import ComparedWords, SkillPage, likeness
+from hermes_agent.learning.skills.scanner import CachedFolder
 from hermes_agent.learning.skills.sync import SkillFolderSync, standing
 
 DUPLICATE = 0.8
@@ -47,6 +48,7 @@ class SkillRegistry:
     ) -> None:
         self._knowledge = knowledge
         self._folder_sync = SkillFolderSync(folder, knowledge, shipped, scan, clock)
+        self.lock = self._folder_sync.lock
         self._redact = redact
         self._platform = platform
         self._words: dict[str, ComparedWords] = {}
@@ -72,16 +74,9 @@ class SkillRegistry:
                 found.append(SkillIndexEntry(record.name, *about, facts.incident, known.shipped))
         return sorted(found, key=lambda each: each.name)
 
-    def index(self, entries: Sequence[SkillIndexEntry], most_tokens: int = MAX_TOKENS) -> str:
-        """The list of skills as a prompt shows it; empty when there are none."""
-        return index(entries, most_tokens)
-
-    def known(self) -> Mapping[str, SkillLine]:
-        """Every skill whose folder was there when it was looked at last."""
-        return {
-            name: SkillLine(each.facts.description, each.facts.category, each.runbook, each.broken)
-            for name, each in self._folder_sync.known.items()
-        }
+    def known(self) -> Mapping[str, CachedFolder]:
+        """Every skill whose folder existed at the last scan."""
+        return self._folder_sync.known
 
     async def open(
         self,
@@ -163,6 +158,7 @@ class SkillRegistry:
                 found.append((record.name, round(score, 3)))
         return sorted(found, key=lambda each: (-each[1], each[0]))[:NEAREST]
 
+    @exclusive
     async def write(
         self,
         name: str,
@@ -176,103 +172,80 @@ class SkillRegistry:
     ) -> SkillRecord:
         """Make these files the skill. With `base`, only if that is still the current version's
         digest."""
+        await self._folder_sync.import_edits()
         name = plain_name(name)
         fit = await asyncio.to_thread(self._fit, name, files, by)
+        record = await find_skill(self._knowledge, name)
+        await self._agree(name, record, fit, base)
+        if record is None and by in ("review", "agent"):
+            await self._refuse_twins(name, fit)
+        if record and record.digest == digest(fit) and self._folder_sync.scanner.place(name):
+            return record
         good = state in ("given", "proven")
+        return await self._folder_sync.write_folder(
+            name,
+            fit,
+            lambda: self._knowledge.save_version(
+                name, fit, digest(fit), by, state, model=model, why=why, good=good
+            ),
+        )
 
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            record = await find_skill(self._knowledge, name)
-            await self._agree(name, record, fit, base)
-            if record is None and by in ("review", "agent"):
-                await self._refuse_twins(name, fit)
-            if (
-                record is not None
-                and record.digest == digest(fit)
-                and self._folder_sync.scanner.place(name)
-            ):
-                return record
-            return await self._folder_sync.write_folder(
-                name,
-                fit,
-                lambda: self._knowledge.save_version(
-                    name, fit, digest(fit), by, state, model=model, why=why, good=good
-                ),
-            )
-
-        return await self._folder_sync.alone(work)
-
+    @exclusive
     async def save_pending(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        *,
-        by: Author,
-        model: str = "",
-        why: str = "",
+        self, name: str, files: Mapping[str, bytes], *, by: Author, model: str = "", why: str = ""
     ) -> SkillVersion:
-        """Keep a version beside the one in use, to be proven first. The folder stays as it is."""
+        """Store a version beside the one in use, to be proven first. The folder stays as it is."""
+        await self._folder_sync.import_edits()
         name = plain_name(name)
         fit = await asyncio.to_thread(self._fit, name, files, by)
+        return await self._knowledge.save_version(
+            name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
+        )
 
-        async def work() -> SkillVersion:
-            await self._folder_sync.import_edits()
-            return await self._knowledge.save_version(
-                name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
-            )
-
-        return await self._folder_sync.alone(work)
-
+    @exclusive
     async def adopt(
         self, name: str, version: int, *, state: SkillState, why: str, by: str
     ) -> SkillRecord:
-        """Make a version that was kept the one in use."""
-        return await self._folder_sync.alone(lambda: self._go_to(name, version, state, why, by))
+        """Make a stored version the one in use."""
+        return await self._go_to(name, version, state, why, by)
 
+    @exclusive
     async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord:
-        """`proven` marks the current version as one that can be gone back to."""
+        """`proven` marks the current version as one that can be reverted to."""
+        await self._folder_sync.import_edits()
+        good = True if state == "proven" else None
+        await self._knowledge.set_skill(name, state, why, by, good=good)
+        return await self._folder_sync.note(name)
 
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            good = True if state == "proven" else None
-            await self._knowledge.set_skill(name, state, why, by, good=good)
-            return await self._folder_sync.note(name)
-
-        return await self._folder_sync.alone(work)
-
-    async def retire(self, name: str, why: str, by: str) -> SkillRecord:
-        return await self.set_state(name, "retired", why, by)
-
+    @exclusive
     async def restore(self, name: str, version: int = 0, by: str = "person") -> SkillRecord:
         """Bring a skill back as it was, or as the named version was. A person who brings back what
         looks dangerous has the last word."""
+        await self._folder_sync.import_edits()
+        number = version or (await self._knowledge.skill(name)).version
+        versions = await self._knowledge.versions(name)
+        chosen = next((each for each in versions if each.number == number), None)
+        if chosen is None:
+            raise NotFound(
+                f"the skill {name!r} has no version {number}", f"`hermes skills log {name}`"
+            )
+        why = f"restored version {version}" if version else "restored"
+        return await self._go_to(name, number, standing(chosen), why, by)
 
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            record = await self._knowledge.skill(name)
-            chosen = await self._version(name, version or record.version)
-            why = f"restored version {version}" if version else "restored"
-            return await self._go_to(name, chosen.number, standing(chosen), why, by)
-
-        return await self._folder_sync.alone(work)
-
+    @exclusive
     async def revert(self, name: str, why: str, by: str) -> SkillRecord:
         """Back to the last good version other than the current, which counts as good no more."""
-
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            record = await self._knowledge.skill(name)
-            others = await self._knowledge.versions(name)
-            good = [each for each in others if each.good and each.number != record.version]
-            if not good:
-                raise UsageError(
-                    f"the skill {name!r} has no good version to go back to",
-                    f"`hermes skills log {name}` shows its versions",
-                )
-            await self._knowledge.set_skill(name, record.state, why, by, good=False)
-            return await self._go_to(name, good[-1].number, standing(good[-1]), why, by)
-
-        return await self._folder_sync.alone(work)
+        await self._folder_sync.import_edits()
+        record = await self._knowledge.skill(name)
+        others = await self._knowledge.versions(name)
+        good = [each for each in others if each.good and each.number != record.version]
+        if not good:
+            raise UsageError(
+                f"the skill {name!r} has no good version to go back to",
+                f"`hermes skills log {name}` shows its versions",
+            )
+        await self._knowledge.set_skill(name, record.state, why, by, good=False)
+        return await self._go_to(name, good[-1].number, standing(good[-1]), why, by)
 
     async def diff(self, name: str, a: int = 0, b: int = 0) -> str:
         """From version `a` to `b`; without them, from the one before the current one to it."""
@@ -351,19 +324,17 @@ class SkillRegistry:
                 )
 
     async def _refresh(self) -> None:
-        await self._folder_sync.alone(self._folder_sync.import_edits)
-
-    async def _version(self, name: str, number: int) -> SkillVersion:
-        for each in await self._knowledge.versions(name):
-            if each.number == number:
-                return each
-        raise NotFound(f"the skill {name!r} has no version {number}", f"`hermes skills log {name}`")
+        await self.lock.run(self._folder_sync.import_edits)
 
     async def _usable(self, name: str) -> SkillRecord:
         record = await self._knowledge.skill(name)
-        if record.state not in OFFERED:
-            _unusable(record)
-        return record
+        if record.state in OFFERED:
+            return record
+        because = f": {record.reason}" if record.reason else ""
+        raise UsageError(
+            f"the skill {name!r} is {record.state}{because}",
+            f"a person can bring it back: `hermes skills restore {name}`",
+        )
 
 
 async def find_skill(knowledge: KnowledgeStore, name: str) -> SkillRecord | None:
@@ -376,11 +347,3 @@ async def find_skill(knowledge: KnowledgeStore, name: str) -> SkillRecord | None
 def _parsed(files: Mapping[str, bytes], name: str) -> SkillText:
     main = main_file(files)
     return parse(decoded(files[main]) or "" if main else "", name)
-
-
-def _unusable(record: SkillRecord) -> NoReturn:
-    because = f": {record.reason}" if record.reason else ""
-    raise UsageError(
-        f"the skill {record.name!r} is {record.state}{because}",
-        f"a person can bring it back: `hermes skills restore {record.name}`",
-    )

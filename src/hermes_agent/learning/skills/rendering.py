@@ -36,16 +36,6 @@ _DULL = frozenset(
 """Words that say nothing of what a skill is for."""
 
 
-class SkillLine(Struct, frozen=True):
-    """What a list says of a skill that is there, beside what the store knows."""
-
-    description: str
-    category: str
-    runbook: bool
-    broken: str
-    """Why it is not offered, when its text is wrong."""
-
-
 class SkillPage(Struct, frozen=True):
     """All there is to show of a skill."""
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.learning.folder_lock import LOCK
 from hermes_agent.learning.skills import folder as folders
 from hermes_agent.learning.skills.file import SkillFacts, SkillText, parse
 from hermes_agent.learning.skills.folder import RUNBOOK, Signature, SkillFolder, decoded, digest
 from hermes_agent.learning.skills.frontmatter import plain_name
 
-LOCK, INDEX, INDEX_VERSION = ".lock", ".index.json", 2
+INDEX, INDEX_VERSION = ".index.json", 2
 SETTLED_NS = 100_000_000
 """A file that changed so shortly before it was read may change again without another time."""
 

@@ -2,24 +2,20 @@
 there by hand becomes a version, whenever they do it."""
 
 import asyncio
-import fcntl
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import get_args
 
-from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.errors import NotFound
 from hermes_agent.core.knowledge import Author, Doc, KnowledgeStore, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import private_folder
 from hermes_agent.core.skills import OFFERED, SkillState
+from hermes_agent.learning.folder_lock import LOCK_SECONDS, FolderLock
 from hermes_agent.learning.skills import folder as folders
 from hermes_agent.learning.skills.file import SkillText, section
 from hermes_agent.learning.skills.folder import Leftover, Signature, SkillFolder, digest
 from hermes_agent.learning.skills.scanner import (
     INDEX,
-    LOCK,
     CachedFolder,
     ChangedFolder,
     FolderScanner,
@@ -31,11 +27,9 @@ REMOVED = "removed by hand"
 KEPT_SECONDS, KEPT = 60.0, 16
 """How long, and how many, folders that were replaced are kept: an editor may still have a file of
 one open."""
-LOCK_SECONDS, LOCK_PAUSE = 30.0, 0.01
 DOC_CHARS = 2_000
 NEWS = 100
 
-T = TypeVar("T")
 Keep = Callable[[], Awaitable[object]]
 
 
@@ -49,61 +43,15 @@ class SkillFolderSync:
         clock: Clock,
         patience: float = LOCK_SECONDS,
     ) -> None:
-        """`patience`: seconds for which another process may keep the skills locked."""
+        self.lock = FolderLock(folder, "skills", patience)
         self.known: dict[str, CachedFolder] = {}
         self.scanner = FolderScanner(folder, shipped, scan)
         self._folder = folder
         self._knowledge = knowledge
         self._clock = clock
-        self._patience = patience
-        self._lock = asyncio.Lock()
-        self._under_way: set[asyncio.Future[Any]] = set()
         self._news: dict[str, None] = {}
         self._looked_at: dict[Path, Signature] = {}
         self._fresh = True
-
-    async def alone(self, work: Callable[[], Awaitable[T]]) -> T:
-        """One change at a time, among processes too. What has begun is finished, even when whoever
-        asked for it has gone."""
-
-        async def locked() -> T:
-            try:
-                async with self._lock, self._held():
-                    return await work()
-            except OSError as error:
-                raise HermesError(
-                    f"the skills cannot be read or written: {error}",
-                    "see to the folder `skills` in the home and what is in it",
-                ) from error
-
-        task = asyncio.ensure_future(locked())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
-
-    @asynccontextmanager
-    async def _held(self) -> AsyncIterator[None]:
-        private_folder(self._folder)
-        handle = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            await self._locked(handle)
-            yield
-        finally:
-            os.close(handle)
-
-    async def _locked(self, handle: int) -> None:
-        waited = 0.0
-        while True:
-            try:
-                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if waited >= self._patience:
-                    raise HermesError(
-                        "the skills are locked by another process",
-                        "end the one that does not let go of them",
-                    ) from None
-            await asyncio.sleep(LOCK_PAUSE)  # a wait in a thread outlives us
-            waited += LOCK_PAUSE
 
     # What is in the folders. Whoever calls these holds the lock.
 
