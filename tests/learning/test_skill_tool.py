@@ -53,7 +53,7 @@ class Edited(KnowledgeToolBackend):
 
     def __init__(self, learning: Learning, text: str) -> None:
         super().__init__(learning.knowledge, learning.tasks.save_skill)
-        self._book = learning.knowledge.book
+        self._book = learning.knowledge.skills
         self._files = {"SKILL.md": text.encode()}
 
     async def open_skill(self, name: str, *rest: Any, **more: Any) -> OpenedSkill:

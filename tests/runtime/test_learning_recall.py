@@ -65,7 +65,7 @@ async def test_candidates_are_held_back_half_of_the_time_and_that_is_recorded(
 ) -> None:
     async with pupil(tmp_path) as h:
         name = model(tmp_path)
-        book = h.runtime.learning.knowledge.book
+        book = h.runtime.learning.knowledge.skills
         files = {"SKILL.md": CERTS.encode()}
         await book.write("renew-certificate", files, by="review", state="candidate")
         offered, held = set(), set()

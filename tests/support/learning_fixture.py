@@ -102,7 +102,7 @@ class Pupil(House):
         (folder / "SKILL.md").write_text(text)
         for path, content in files.items():
             (folder / path.replace("_", ".")).write_text(content)
-        await self.runtime.learning.knowledge.book.sync()
+        await self.runtime.learning.knowledge.skills.sync()
 
 
 @asynccontextmanager

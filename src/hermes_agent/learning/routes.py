@@ -172,7 +172,7 @@ class LearningApi:
     async def write_skill(self, request: Request) -> Response:
         new = body_of(await request.body(), NewSkill)
         files = {path: text.encode() for path, text in new.files.items()}
-        book, knowledge = self._learning.knowledge.book, self._context.store.knowledge
+        book, knowledge = self._learning.knowledge.skills, self._context.store.knowledge
         await self._learning.knowledge.sync()
         if new.keep:
             record = await knowledge.skill(new.name)
@@ -188,12 +188,12 @@ class LearningApi:
 
     async def retire(self, request: Request) -> Response:
         why = body_of(await request.body(), Retire).why
-        book = self._learning.knowledge.book
+        book = self._learning.knowledge.skills
         return reply(await book.set_state(request.path_params["name"], "retired", why, "person"))
 
     async def restore(self, request: Request) -> Response:
         version = body_of(await request.body(), Restore).version
-        book = self._learning.knowledge.book
+        book = self._learning.knowledge.skills
         return reply(await book.restore(request.path_params["name"], version, "person"))
 
     async def skill_log(self, request: Request) -> Response:
@@ -203,7 +203,7 @@ class LearningApi:
 
     async def skill_diff(self, request: Request) -> Response:
         first, second = _number(request, "a", 0), _number(request, "b", 0)
-        book = self._learning.knowledge.book
+        book = self._learning.knowledge.skills
         return reply({"diff": await book.diff(request.path_params["name"], first, second)})
 
     async def report(self, request: Request) -> Response:
@@ -254,7 +254,7 @@ class LearningApi:
             raise UsageError(f"nothing is kept as {kind!r}", f"one of {', '.join(SEARCHED)}")
         kinds = (kind,) if kind else SEARCHED
         query, limit = request.query_params.get("query", ""), _number(request, "limit", 20)
-        return reply(await self._learning.knowledge.recalling.search(query, kinds, limit))
+        return reply(await self._learning.knowledge.recall.search(query, kinds, limit))
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:

@@ -64,7 +64,7 @@ class KnowledgeToolBackend:
         digest: str = "",
         facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
-        book = self._knowledge.book
+        book = self._knowledge.skills
         with _told():
             if self._trial is None:
                 return await book.open(name, arguments, digest=digest, facts=facts)
@@ -79,7 +79,7 @@ class KnowledgeToolBackend:
                 raise ToolError(f"the skill {name} has no file {path!r}")
         else:
             with _told():
-                data = await self._knowledge.book.read(name, path)
+                data = await self._knowledge.skills.read(name, path)
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -100,7 +100,7 @@ class KnowledgeToolBackend:
         number = by.effect.removeprefix(f"{by.session}-").partition("-")[0]
         asking = ("message", f"{by.session}:{number}")
         with _told():
-            found = await self._knowledge.recalling.search(query, kinds, limit + 1)
+            found = await self._knowledge.recall.search(query, kinds, limit + 1)
         hits = [hit for hit in found if (hit.kind, hit.ref) != asking][:limit]
         if not hits:
             return "nothing was found"

@@ -60,14 +60,14 @@ class TrialRunner:
         sessions: Sessions,
         completions: Completions,
         shells: PolicyShells,
-        ledger: LearningBudget,
+        budget: LearningBudget,
     ) -> None:
         self._context = context
         self._sessions = sessions
         self._completions = completions
         self._shells = shells
-        self._ledger = ledger
-        self.lent: dict[str, SkillUnderTest] = {}
+        self._budget = budget
+        self.under_test: dict[str, SkillUnderTest] = {}
         """Sessions at work here, with the skill that they may open."""
 
     async def play(
@@ -109,7 +109,7 @@ class TrialRunner:
                 f"nothing is tried: the terminal {PLACE!r} of the settings is not closed",
                 "give the one that reaches out another name in `terminals`",
             )
-        share = await self._ledger.left()
+        share = await self._budget.left()
         if share is None:
             raise NoBudget("what learning may use today is used up")
         model = self._completions.full_name("")
@@ -125,12 +125,12 @@ class TrialRunner:
             share=share,
         )
         if files is not None:
-            self.lent[session.id] = SkillUnderTest(case.skill, digest, files)
+            self.under_test[session.id] = SkillUnderTest(case.skill, digest, files)
         return session
 
     async def _work(self, session: Session, case: EvaluationCase) -> tuple[ev.TurnFinished, bool]:
         recalled = RecallResult()
-        if (trialled := self.lent.get(session.id)) is not None:
+        if (trialled := self.under_test.get(session.id)) is not None:
             offer = offered([Doc("skill", trialled.name, trialled.name, trialled.about)])
             recalled = RecallResult(offer, (trialled.name,))
         await self._sessions.submit(
@@ -148,12 +148,12 @@ class TrialRunner:
 
     async def _leave(self, session: Session) -> None:
         """Count what the trial has cost, however it ended, and remove it."""
-        self.lent.pop(session.id, None)
+        self.under_test.pop(session.id, None)
         try:
             await self._sessions.interrupt(session.id, "the trial is over")
             await self._sessions.at_rest(session.id)
             dollars, tokens = await self._context.store.spent_by(session.id)
-            await self._ledger.add(tokens, dollars)
+            await self._budget.add(tokens, dollars)
             await self._sessions.delete_session(session)
         except HermesError as error:
             log.warning("trial %s could not be removed: %s", session.id, error.message)

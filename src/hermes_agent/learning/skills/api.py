@@ -26,7 +26,7 @@ class SkillsApi:
 
     async def listed(self) -> list[dict[str, Any]]:
         """Every skill, a row each."""
-        book, knowledge = self._knowledge.book, self._context.store.knowledge
+        book, knowledge = self._knowledge.skills, self._context.store.knowledge
         await self._knowledge.sync()
         uses = Counter(one.skill for one in await knowledge.uses(limit=EVERY) if one.opened)
         scans = book.known()
@@ -48,7 +48,7 @@ class SkillsApi:
         ]
 
     async def described(self, name: str) -> dict[str, Any]:
-        page = await self._knowledge.book.facts(name)
+        page = await self._knowledge.skills.facts(name)
         main = next((path for path in page.files if path.lower() == "skill.md"), "")
         return {
             "record": page.record,
@@ -65,7 +65,7 @@ class SkillsApi:
 
     async def problems(self, name: str, files: Mapping[str, str]) -> Sequence[Any]:
         if not files:
-            return (await self._knowledge.book.facts(name)).problems
+            return (await self._knowledge.skills.facts(name)).problems
         from hermes_agent.learning.skills.file import problems
 
         return problems({path: text.encode() for path, text in files.items()}, name)
@@ -86,7 +86,7 @@ class SkillsApi:
         session and the key of the message. Also for a job or a signal to call."""
         from hermes_agent.models.runbook import OPENING
 
-        found = await self._knowledge.book.open(name, arguments, run=True)
+        found = await self._knowledge.skills.open(name, arguments, run=True)
         record = await self._context.store.knowledge.skill(name)
         if record.state == "candidate" and not anyway:
             raise UsageError(
