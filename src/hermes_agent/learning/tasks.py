@@ -314,7 +314,7 @@ class BackgroundTasks:
         return SkillEvaluator(
             ask=self._ask,
             knowledge=self._store,
-            arena=self._runner(),
+            runner=self._runner(),
             settings=lambda: self._knowledge.settings,
         )
 

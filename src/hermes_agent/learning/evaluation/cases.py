@@ -1,4 +1,4 @@
-"""Cases to try a skill on, written by a model that has not seen the skill."""
+"""Has a model that has not seen a skill write cases to try it on."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -16,7 +16,7 @@ MAX_OUTPUT = 8_000
 SCRIPT_CHARS = 6_000
 TASK_CHARS = 3_000
 SPARE = 2
-"""More cases than are needed are asked for: some always turn out to be no good."""
+"""Extra cases that are asked for: some always turn out to be unusable."""
 
 PROMPTS = read_prompts(Path(__file__).with_name("cases.md"))
 
@@ -34,9 +34,8 @@ class _Ideas(Struct, frozen=True):
 async def cases_for(
     name: str, transcript: ReviewTranscript, ask: Ask, how_many: int
 ) -> Sequence[EvaluationCase]:
-    """Cases for a skill, from the turn that it came from: the task itself, which is not held out
-    since whoever wrote the skill has seen it, and variations, which are. The model that writes
-    them sees the turn and not the skill."""
+    """Cases from the turn that a skill came from: the task itself, which its author has seen and
+    which is not held out, and variations, which are."""
     turn = shown([transcript]).text
     prompt = PROMPTS["question"].format(many=how_many + SPARE, turn=turn)
     ideas, _ = await ask_for(ask, "judge", PROMPTS["system"], prompt, MAX_OUTPUT, _Ideas)
@@ -53,7 +52,7 @@ async def cases_for(
 def _kept(
     name: str, transcript: ReviewTranscript, ideas: Sequence[_Idea], cases: Sequence[EvaluationCase]
 ) -> list[EvaluationCase]:
-    """The ideas that can be cases, after those that there are."""
+    """`cases` and the usable ideas."""
     kept = list(cases)
     tasks = {case.task.casefold() for case in kept}
     for idea in ideas:

@@ -1,4 +1,4 @@
-"""What a skill is worth, as rows of a table: how tasks go with it and without it."""
+"""What skills are worth: rows that compare tasks with and without them."""
 
 from collections.abc import Sequence
 from statistics import fmean, median
@@ -10,15 +10,15 @@ from hermes_agent.core.skills import SkillState
 from hermes_agent.learning.evaluation.chart import ChartPoint
 
 TREND = 40
-"""So many of the last turns are shown one by one."""
+"""The last turns that are shown one by one."""
 
 
 class Side(Struct, frozen=True):
-    """How it went with the skill, or without. None where nothing is known."""
+    """How it went with the skill, or without. None: unknown."""
 
     n: int = 0
     success: float | None = None
-    """The share that came out well, of those of which it is known."""
+    """The share of good outcomes among the known ones."""
     steps: float | None = None
     """Medians, as all that follow."""
     seconds: float | None = None
@@ -27,8 +27,8 @@ class Side(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """What the skill changes. `success` is a difference; the others are the share that is saved
-    (0.25: a quarter less; negative: more)."""
+    """What the skill changes. `success` is a difference, the others a share that is saved (0.25: a
+    quarter less)."""
 
     success: float | None = None
     steps: float | None = None
@@ -60,9 +60,8 @@ class UpliftRow(Struct, frozen=True, rename={"with_": "with"}):
 def lift(
     records: Sequence[SkillRecord], uses: Sequence[SkillUse], trials: Sequence[Trial]
 ) -> Sequence[UpliftRow]:
-    """A row for each skill that was used, tried or learned, most used first. Where the current
-    version was replayed, that is the evidence: the same tasks with and without it. Otherwise it is
-    its uses, which differ in more than the skill."""
+    """A row for each skill that was used, tried or learned, most used first. Replays of the current
+    version are the evidence, the same tasks with and without it; otherwise its uses."""
     rows = [_row(record, uses, trials) for record in records]
     shown = [row for row in rows if row.uses or row.evidence != "none" or row.state != "given"]
     return sorted(shown, key=lambda row: (-row.uses, row.skill))
@@ -134,7 +133,6 @@ def _gain(with_: Side, without: Side) -> Gain:
 
 
 def saved(with_: float | None, without: float | None) -> float | None:
-    """The share of what it takes without that is saved."""
     if with_ is None or without is None or without <= 0:
         return None
     return 1.0 - with_ / without

@@ -1,8 +1,9 @@
-"""Text as it would be read: hidden characters taken out, look-alike letters made plain."""
+"""Normalises text for the scan: removes hidden characters and replaces look-alike letters."""
 
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ def _letters(part: str) -> dict[str, str]:
 
 @cache
 def _plain(char: str) -> str:
-    """One character without marks, in its compatible form; nothing when it cannot be seen."""
+    """One character without accents, in its compatible form; empty if it is invisible."""
     known = _letters("plain")
     if char in known:
         return known[char]
@@ -45,7 +46,7 @@ def _plain(char: str) -> str:
 
 @dataclass(frozen=True)
 class Folded:
-    """`text` as it is read, `lower` the same in small letters, and the way back."""
+    """Normalised text, the same in lower case, and the way back to the original."""
 
     text: str
     lower: str
@@ -54,7 +55,7 @@ class Folded:
     lengths: tuple[int, ...]
 
     def origin(self, at: int) -> int:
-        """Where in the text that was scanned this place is."""
+        """The position in the original text."""
         if not self.outs:
             return 0
         piece = max(bisect_right(self.outs, at) - 1, 0)
@@ -97,7 +98,6 @@ def _fold_run(run: str, start: int, pieces: _Pieces) -> None:
 
 
 def fold(text: str) -> Folded:
-    """The text as it is read. Work grows with its length."""
     pieces = _Pieces()
     at = 0
     for run in _NOT_ASCII.finditer(text):
@@ -110,17 +110,17 @@ def fold(text: str) -> Folded:
 
 
 def _as_read(plain: str) -> tuple[str, str]:
-    """With words of mixed letters made Latin, and the same in small letters."""
+    """With words of mixed scripts made Latin, and the same in lower case."""
     if not plain.isascii():
         plain = _MIXED.sub(lambda word: _unmix(word[0]), plain)
     lower = plain.lower()
-    if len(lower) != len(plain):  # the few letters that grow when they are made small
+    if len(lower) != len(plain):  # a few letters grow in lower case
         lower = "".join(low if len(low := char.lower()) == 1 else char for char in plain)
     return plain, lower
 
 
 def _unmix(word: str) -> str:
-    """A word of Latin and other letters, all Latin where each other one looks like a Latin one."""
+    """A word of mixed letters in Latin, if each other one looks like a Latin one."""
     if word.isascii():
         return word
     if not any(char.isascii() for char in word):
@@ -141,15 +141,9 @@ _PLAIN = _Plain()
 
 
 def plain_words(text: str) -> str:
-    """Words of rules, in the form that texts are compared in: `fold` without the way back."""
+    """`fold` without the way back, for the words of rules."""
     composed = _JAMO.sub(lambda jamo: unicodedata.normalize("NFC", jamo[0]), text)
     return _as_read(composed.translate(_PLAIN))[1]
-
-
-@dataclass(frozen=True)
-class HiddenText:
-    why: str
-    start: int
 
 
 _TAGS = re.compile("[\U000e0000-\U000e007f]+")
@@ -161,38 +155,36 @@ _OVERRIDE = re.compile("[\u202d\u202e]")
 _TURN = re.compile("[\u202a\u202b\u2066-\u2068]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
 _SPLIT_WORDS = 3
-"""So many words with something unseen between their letters are no accident of copying."""
+"""Fewer words with something invisible inside may be an accident of copying."""
 
 
 def _chooses_a_form(text: str, at: int) -> bool:
-    """Whether a variation selector stands after an ideograph, where it belongs."""
+    """Whether a variation selector follows an ideograph, where it belongs."""
     return at > 0 and unicodedata.category(text[at - 1]) == "Lo"
 
 
-def hidden(text: str) -> tuple[HiddenText, ...]:
-    """Characters that nobody sees and that carry something, or make text look other than it is."""
+def hidden(text: str) -> Iterator[tuple[str, int]]:
+    """Invisible characters that carry data or change how text looks: why, and where."""
     if text.isascii():
-        return ()
-    found: list[HiddenText] = []
+        return
     for tags in _TAGS.finditer(text):
         flag = text[max(tags.start() - 1, 0)] == "\U0001f3f4" and tags[0].endswith("\U000e007f")
         if not (flag and len(tags[0]) <= 7):
-            found.append(HiddenText("invisible tag characters carry text", tags.start()))
+            yield "invisible tag characters carry text", tags.start()
             break
     selectors = _SELECTORS.search(text) or next(
         (one for one in _SUPPLEMENT.finditer(text) if not _chooses_a_form(text, one.start())), None
     )
     if selectors is not None:
-        found.append(HiddenText("variation selectors carry data", selectors.start()))
+        yield "variation selectors carry data", selectors.start()
     run = _ZERO_RUN.search(text)
     if run is not None:
-        found.append(HiddenText("a row of zero-width characters carries data", run.start()))
+        yield "a row of zero-width characters carries data", run.start()
     split = list(_SPLIT_WORD.finditer(text))
     if len(split) >= _SPLIT_WORDS:
-        found.append(HiddenText("zero-width characters split words", split[0].start()))
+        yield "zero-width characters split words", split[0].start()
     turned = _OVERRIDE.search(text)
     if turned is None and not _RIGHT_TO_LEFT.search(text):
         turned = _TURN.search(text)
     if turned is not None:
-        found.append(HiddenText("direction marks make text look other than it is", turned.start()))
-    return tuple(found)
+        yield "direction marks make text look other than it is", turned.start()

@@ -1,4 +1,4 @@
-"""What must come together for words to be an instruction that does not belong in a text."""
+"""Finds injected instructions: concepts that occur together, by `rules.table`."""
 
 import re
 from collections.abc import Iterator
@@ -38,14 +38,14 @@ def _rules() -> tuple[ScanRule, ...]:
 
 _DENIED_BEFORE = 80
 _TURN = re.compile(r",| - |\u2014|\(")
-"""Here a sentence takes a turn: `don't be shy, ignore …` denies nothing."""
+"""Ends the reach of a negation: `don't be shy, ignore …` denies nothing."""
 _LIST = re.compile(r"\b(?:or|nor|oder|ou|ni|of|lub|veya|atau)\b")
 """`do not print, log or send` denies all of it."""
 _DENIED_AFTER = 14
 
 
 def _denied(tagged: Tagged, at: Place, start: int, end: int) -> bool:
-    """Whether the text says that this is not to be done."""
+    """Whether the text says not to do this."""
     for neg in tagged.within("neg", max(start, at[0] - _DENIED_BEFORE), at[0]):
         if neg[1] > at[0] or tagged.has("notreally", neg[1], min(neg[1] + 3, at[0] + 1)):
             continue
@@ -58,7 +58,7 @@ def _denied(tagged: Tagged, at: Place, start: int, end: int) -> bool:
 
 
 def _near(tagged: Tagged, step: str, start: int, end: int, last: int | None) -> int | None:
-    """Where one of the concepts ends that is found there, after `last` where order counts."""
+    """The end of the first of these concepts there, after `last` if order matters."""
     for concept in step.split("|"):
         begin = start if last is None else max(start, last)
         found = next(tagged.within(concept, begin, end), None)
@@ -88,7 +88,7 @@ def _fits(rule: ScanRule, tagged: Tagged, at: Place) -> bool:
 
 
 def matches(tagged: Tagged) -> Iterator[tuple[ScanRule, Place]]:
-    """Each rule that fits, once, at the first place where it does."""
+    """Each rule that fits, at the first place where it does."""
     for rule in _rules():
         for concept in rule.steps[0].split("|"):
             for at in tagged.places.get(concept, ()):

@@ -1,5 +1,5 @@
-"""What every memory service needs: one way to ask it, bounded in time, and a rest for one that
-fails, so that a turn never waits twice for the same trouble."""
+"""HTTP client of memory services, with a timeout and a circuit breaker: a turn never waits twice
+for the same failure."""
 
 import math
 import re
@@ -17,14 +17,13 @@ from hermes_agent.models.wires.http import HttpConnection, HttpResponse, shown
 T = TypeVar("T")
 
 QUERY_CHARS = 1_000
-"""The most of a message that is searched with; services embed no more than some thousand tokens."""
+"""The longest query; services embed only some thousand tokens."""
 REST_SECONDS = 30.0
-"""How long a service that failed is left alone at first."""
+"""How long a service that failed is not called, at first."""
 
 
 class HttpProvider:
-    """The official SDKs speak JSON over HTTP as this does; they are not used because of what they
-    bring along. The tests hold the two against each other."""
+    """Speaks the JSON of the official SDKs without their dependencies; tests compare the two."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class HttpProvider:
         if not (key.isascii() and key.isprintable()):
             raise UsageError(f"the key of {name} has characters that no key has")
         self._name = name
-        # A whole call has its time; what it waits for inside has none of its own.
+        # The call as a whole is timed, not its parts.
         self._wire = HttpConnection(url, {"content-type": "application/json", **headers}, math.inf)
         self._key = key
         self._seconds = seconds
@@ -58,7 +57,7 @@ class HttpProvider:
 
     @asynccontextmanager
     async def asking(self, *, anyway: bool = False) -> AsyncIterator[None]:
-        """All requests of one call. Refused at once while the service rests, unless `anyway`."""
+        """All requests of one call. Refused while the circuit is open, unless `anyway`."""
         if not anyway and not self._circuit.admits(self._clock()):
             raise self._resting()
         probe = self._circuit.enter(self._clock())
@@ -71,7 +70,7 @@ class HttpProvider:
             self._circuit.failed(self._clock(), slow, probe)
             raise self._said(slow) from None
         except ModelError as error:
-            if error.kind != "bad_request":  # which says nothing about the next one
+            if error.kind != "bad_request":  # the next one may be good
                 self._circuit.failed(self._clock(), error, probe)
             raise self._said(error) from None
         else:
@@ -80,7 +79,7 @@ class HttpProvider:
             self._circuit.leave(probe)
 
     async def post(self, path: str, body: Mapping[str, Any], answer: type[T]) -> T:
-        """Send JSON and read JSON of that shape; `ModelError` when it is not to be had."""
+        """Send JSON and read JSON of that shape, or raise a `ModelError`."""
         sent = msgspec.json.encode(body)
         async with self._wire.post(path, sent, {}, (self._key,)) as response:
             got = await response.read()
@@ -128,13 +127,12 @@ class HttpProvider:
 
 
 def on_one_line(texts: Iterable[str], limit: int) -> Sequence[str]:
-    """Each once and not empty, at most so many."""
     lines = dict.fromkeys(" ".join(text.split()) for text in texts)
     return tuple(line for line in lines if line)[:limit]
 
 
 def _words(body: bytes) -> str:
-    """What the service says is wrong."""
+    """The error message of the service."""
     try:
         said = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):

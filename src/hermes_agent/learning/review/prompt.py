@@ -1,4 +1,4 @@
-"""What a review is asked, and the shape of its answer."""
+"""The prompt of a review, and the shape of its answer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from hermes_agent.learning.tables import read_prompts
 MAX_OUTPUT = 6_000
 NOTES_CHARS = 5_000
 SKILL_CHARS = 6_000
-"""The longest text of a skill that is shown."""
+"""The longest skill that is shown whole."""
 MAX_NOTES = 3
 MAX_SKILLS = 1
 MAX_SKILLS_OVER_ALL = 2
@@ -46,12 +46,12 @@ class Ideas(Struct, frozen=True):
 
 
 class NearSkill(Struct, frozen=True):
-    """A skill that there is, as the review is shown it."""
+    """An existing skill as the review is shown it."""
 
     name: str
     description: str
     text: str = ""
-    """SKILL.md, where it is shown whole."""
+    """SKILL.md, if it is shown whole."""
 
 
 def question(

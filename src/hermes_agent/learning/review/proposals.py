@@ -1,5 +1,5 @@
-"""From what a review answered to what can be proposed: shown by lines that exist, not said before,
-and an improvement where there is such a skill already."""
+"""Turns a review's ideas into proposals: backed by lines that exist, new, and improvements where
+such a skill exists."""
 
 import logging
 import re
@@ -25,14 +25,14 @@ log = logging.getLogger("hermes.learning")
 DUPLICATE = 0.8
 NEAREST = 6
 WHOLE = 2
-"""So many of the nearest skills are shown with their text."""
+"""The nearest skills that are shown with their text."""
 MAX_CANDIDATES = 20
-"""While so many wait to be proven, no new skill is thought up."""
+"""While so many wait to be proven, no new skill is proposed."""
 FILES_CHARS = 30_000
 QUERY_WORDS = 40
 TITLE_CHARS = 80
 HEARSAY = 0.5
-"""The most confidence in what only the output of tools shows."""
+"""The most confidence in what only tool output shows."""
 MAIN = "SKILL.md"
 _PATH = re.compile(r"SKILL\.md|runbook\.yaml|(?:references|scripts|templates|assets)/[\w.-]+")
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
@@ -40,22 +40,19 @@ _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
 
 
 class Proposed(Struct, frozen=True):
-    """What a review would keep, as it can wait for a person's word."""
-
     kind: Literal["note", "skill"]
     title: str
     body: dict[str, Any]
     evidence: str
     model: str = ""
     hearsay: bool = False
-    """Nobody here said or did it: it stands only in what tools brought in."""
+    """Only output of tools says it."""
 
 
 async def nearest(
     knowledge: KnowledgeStore, transcripts: Sequence[ReviewTranscript]
 ) -> list[NearSkill]:
-    """The skills that fit what was said, the nearest of them whole: a text that was cut is nothing
-    to write a new one from."""
+    """The skills that fit what was said; the nearest with their whole text."""
     said = " ".join(
         one.event.text
         for transcript in transcripts
@@ -79,8 +76,8 @@ async def nearest(
 def note_of(
     idea: NoteIdea, seen: ShownTranscript, notes: Sequence[Note], model: str
 ) -> Proposed | None:
-    """None when no line shows it, or it says nothing new. What is said of the user must come from
-    the user: tools bring in what anybody wrote."""
+    """None if no line shows it, or it says nothing new. Notes about the user must come from the
+    user: tool output may be written by anybody."""
     lines = seen.sources(idea.evidence)
     text = " ".join(idea.text.split())
     same = any(note.text.casefold() == text.casefold() for note in notes)
@@ -110,8 +107,8 @@ async def skill_of(
     knowledge: KnowledgeStore,
     skills: SkillRegistry,
 ) -> Proposed | None:
-    """None when no line shows it or it cannot be a skill. A near duplicate becomes an improvement
-    of what there is."""
+    """None if no line shows it or it cannot be a skill. A near duplicate becomes an improvement of
+    the existing skill."""
     lines = seen.sources(idea.evidence)
     front = read_front(idea.files.get(MAIN, ""))
     described = front.text("description")
@@ -124,7 +121,7 @@ async def skill_of(
         if alike and alike[0][1] >= DUPLICATE:
             record = await knowledge.skill(alike[0][0])
     if record is not None and not any(one.name == record.name and one.text for one in near):
-        log.info("%s is dropped: %s would change unseen by its review", idea.name, record.name)
+        log.info("%s is dropped: its review has not seen %s", idea.name, record.name)
         return None
     if record is None and await _too_many_wait(knowledge):
         return None
@@ -152,7 +149,7 @@ def _proposed(
 
 
 async def new_only(proposed: Sequence[Proposed], knowledge: KnowledgeStore) -> list[Proposed]:
-    """Without what waits for a person's word, or was refused by one."""
+    """Without what a person rejected or has yet to decide."""
     before = [
         *await knowledge.proposals(state="open"),
         *await knowledge.proposals(state="rejected"),
@@ -162,11 +159,11 @@ async def new_only(proposed: Sequence[Proposed], knowledge: KnowledgeStore) -> l
 
 
 def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What makes two proposals the same."""
+    """Equal for proposals of the same thing."""
     if "text" in body:
         return ("note", body["text"].casefold(), body["id"])
-    told = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
-    return (body["action"], body["name"], told)
+    texts = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
+    return (body["action"], body["name"], texts)
 
 
 async def _too_many_wait(knowledge: KnowledgeStore) -> bool:
@@ -174,6 +171,5 @@ async def _too_many_wait(knowledge: KnowledgeStore) -> bool:
 
 
 def _renamed(text: str, name: str) -> str:
-    """SKILL.md for the folder of this name. The name stands in its head, before all else that
-    could look like it."""
+    """SKILL.md with this name; the first `name:` line is that of the frontmatter."""
     return _NAME_LINE.sub(f"name: {name}", text, count=1)

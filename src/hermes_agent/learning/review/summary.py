@@ -1,4 +1,4 @@
-"""A session in a few lines: what was wanted, done, found out and left open."""
+"""Summarises a session in a few lines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,15 +20,14 @@ PROMPTS = read_prompts(Path(__file__).with_name("summary.md"))
 class SessionSummary(Struct, frozen=True):
     text: str
     upto: int
-    """The number of the last event that it covers."""
+    """The last event that it covers."""
     model: str = ""
 
 
 async def summarise(
     ask: Ask, events: Sequence[Recorded], before: str = ""
 ) -> SessionSummary | None:
-    """The session so far: what was there `before`, and the events since. None when nothing was
-    said in them."""
+    """Summarise the events since `before`, the last summary. None if nothing was said."""
     if not events:
         return None
     session = events[-1].session

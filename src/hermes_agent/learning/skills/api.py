@@ -1,4 +1,4 @@
-"""Skills as people and programs reach them: listed, described, checked and run."""
+"""Skills for people and programs: listed, described, checked and run."""
 
 import secrets
 from collections import Counter
@@ -12,10 +12,11 @@ from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import SessionMessage
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.learning.knowledge import Knowledge
+from hermes_agent.learning.skills.folder import RUNBOOK
 
 SOURCE = "runbook"
 EVERY = 100_000
-"""Uses that are counted."""
+"""The most uses that are counted."""
 
 
 class SkillsApi:
@@ -25,11 +26,10 @@ class SkillsApi:
         self._knowledge = knowledge
 
     async def listed(self) -> list[dict[str, Any]]:
-        """Every skill, a row each."""
-        book, knowledge = self._knowledge.skills, self._context.store.knowledge
+        knowledge = self._context.store.knowledge
         await self._knowledge.sync()
         uses = Counter(one.skill for one in await knowledge.uses(limit=EVERY) if one.opened)
-        scans = book.known()
+        scans = self._knowledge.skills.known()
         return [
             {
                 "name": record.name,
@@ -58,7 +58,7 @@ class SkillsApi:
             "parameters": page.text.parameters,
             "problems": page.problems,
             "versions": page.versions,
-            "runbook": page.has_runbook,
+            "runbook": RUNBOOK in page.files,
             "cases": len(await self._context.store.knowledge.cases(name)),
             "folder": page.folder,
         }
@@ -82,8 +82,8 @@ class SkillsApi:
         interactive: bool = False,
         source: str = SOURCE,
     ) -> dict[str, Any]:
-        """Work a skill's runbook through, without a model as long as all is as it expects; the
-        session and the key of the message. Also for a job or a signal to call."""
+        """Run a skill's runbook, without a model as long as its expectations hold; the session and
+        the key of the message. Jobs and signals call it too."""
         from hermes_agent.models.runbook import OPENING
 
         found = await self._knowledge.skills.open(name, arguments, run=True)

@@ -1,5 +1,5 @@
-"""A skill as it is written: `SKILL.md` after the format of agentskills.io. What is ours stands
-below `metadata` with the prefix `hermes-`, so that other agents read the same file."""
+"""Parses and checks skills in the format of agentskills.io. Our own fields are below `metadata`,
+with the prefix `hermes-`, so that other agents can read the same file."""
 
 import re
 import shlex
@@ -64,22 +64,20 @@ _HEADING = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
 
 
 class SkillFacts(Struct, frozen=True, omit_defaults=True):
-    """What is known of a skill without opening it."""
-
     name: str
     description: str
     category: str = ""
     tags: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
-    """Where it can be used; everywhere when empty."""
+    """Where it can be used; empty: everywhere."""
     requires: tuple[str, ...] = ()
     """Tools without which it is not offered."""
     fallback_for: tuple[str, ...] = ()
-    """Tools beside all of which it is not offered."""
+    """Not offered where all of these tools are available."""
     license: str = ""
     compatibility: str = ""
     incident: str = ""
-    """The cause of incidents that it is for, one of `CATEGORIES`."""
+    """The incident category it is for."""
 
     def fits(self, tools: "frozenset[str]", platform: str) -> bool:
         if self.platforms and platform not in self.platforms:
@@ -97,12 +95,12 @@ class SkillText(Struct, frozen=True):
 
     @property
     def broken(self) -> str:
-        """Why it cannot be used; empty when it can."""
+        """Why it cannot be used; empty if it can."""
         return next((each.message for each in self.problems if each.severity == "error"), "")
 
 
 def parse(text: str, folder_name: str = "") -> SkillText:
-    """Read a `SKILL.md`. What is wrong with it is in `problems`; nothing is raised."""
+    """Read a `SKILL.md`; what is wrong with it is in `problems`."""
     front = read_front(text, folder_name)
     found = list(front.troubles)
     extra = _Metadata(front, found)
@@ -134,7 +132,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
 
 
 def widens(before: SkillLimits | None, after: SkillLimits | None) -> bool:
-    """Whether the second allows what the first did not, as far as what they declare tells."""
+    """Whether the second allows what the first did not, by what they declare."""
     if before is None:
         return False
     pairs = [
@@ -146,8 +144,8 @@ def widens(before: SkillLimits | None, after: SkillLimits | None) -> bool:
 
 
 def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[SkillProblem]:
-    """What is wrong with a skill, errors first: its folder, or the files in it by their paths. With
-    `name`, also that it is called so."""
+    """What is wrong with a skill, errors first: its folder, or its files by their paths. With
+    `name`, also whether it has that name."""
     found: list[SkillProblem] = []
     if isinstance(skill, Path):
         try:
@@ -164,7 +162,7 @@ def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Skil
 
 
 def section(body: str, heading: str) -> str:
-    """The text below a heading that holds these words; empty when there is none."""
+    """The text below the first heading with these words; empty if there is none."""
     code = fenced(body)
     headings = [
         match
@@ -183,7 +181,7 @@ def _ours(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Metadata:
-    """What stands below `metadata`, and what is wrong with it."""
+    """Reads the fields below `metadata` and collects problems."""
 
     def __init__(self, front: Front, found: list[SkillProblem]) -> None:
         metadata = front.fields.get("metadata", {})

@@ -1,5 +1,5 @@
-"""The head of a `SKILL.md`: YAML of the plain kind, in which every value is text. What the format's
-reference reads and what it refuses, with its limits; see agentskills.io."""
+"""Reads the frontmatter of a `SKILL.md`: YAML in which every value is text. It accepts and refuses
+what the reference does, with the same limits; see agentskills.io."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowe
 NAME_CHARS, DESCRIPTION_CHARS, COMPATIBILITY_CHARS = 64, 1024, 500
 FENCE = "---"
 HEAD_CHARS, BRACKETS = 40_000, 500
-"""More is no head of a skill, and takes the reader of YAML very long."""
+"""More than a skill needs, and slow to parse."""
 
 Value = str | list["Value"] | dict[str, "Value"]
 
@@ -29,8 +29,6 @@ def skill_error(message: str, hint: str = "") -> SkillProblem:
 
 
 class Front(Struct, frozen=True):
-    """What stands before the body, as far as it can be read."""
-
     fields: dict[str, Value] = {}
     body: str = ""
     troubles: tuple[SkillProblem, ...] = ()
@@ -41,8 +39,7 @@ class Front(Struct, frozen=True):
 
 
 def read_front(text: str, folder_name: str = "") -> Front:
-    """Read the head and check it; with `folder_name`, also that the skill is named as its
-    folder."""
+    """Read and check it; with `folder_name`, also that the skill is named like its folder."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     cut = _cut(text)
     if isinstance(cut, SkillProblem):
@@ -60,14 +57,13 @@ def read_front(text: str, folder_name: str = "") -> Front:
 
 
 def plain_name(name: str) -> str:
-    """One spelling for names that look the same."""
+    """The same spelling for names that look the same."""
     return unicodedata.normalize("NFKC", name.strip())
 
 
 def _cut(text: str) -> tuple[str, str] | SkillProblem:
-    """Head and body. The reference ends the head at the first `---` wherever it stands, even within
-    a value, and drops the fields behind it; with them would go what bounds the skill. So a fence
-    that has no line of its own is refused here."""
+    """Head and body. The reference ends the head at the first `---`, even within a value, and drops
+    the fields after it, with the limits of the skill. So a fence within a line is refused here."""
     if not text.startswith(FENCE):
         return skill_error(
             "it does not begin with frontmatter",

@@ -1,4 +1,4 @@
-"""The skills of a home: what may be opened, who wrote it, and every version there ever was."""
+"""The skills of a home, with their authors, states and all versions."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +15,6 @@ from hermes_agent.learning.folder_lock import exclusive
 from hermes_agent.learning.skills import rendering
 from hermes_agent.learning.skills.file import SkillText, parse, problems
 from hermes_agent.learning.skills.folder import (
-    RUNBOOK,
     check_paths,
     decoded,
     digest,
@@ -25,15 +24,15 @@ from hermes_agent.learning.skills.frontmatter import plain_name, skill_error
 from hermes_agent.learning.skills.prompt_index import SkillIndexEntry
 from hermes_agent.learning.skills.rendering import ComparedWords, SkillPage, likeness
 from hermes_agent.learning.skills.scanner import CachedFolder
-from hermes_agent.learning.skills.sync import SkillFolderSync, standing
+from hermes_agent.learning.skills.sync import SkillFolderSync, initial_state
 
 DUPLICATE = 0.8
 NEAR, NEAREST = 0.2, 5
-"""Skills that are at least so much alike are named, the nearest ones only."""
+"""How alike skills must be to be reported as similar, and how many are."""
 
 
 class SkillRegistry:
-    """`scan` says why a text looks dangerous, or nothing; `redact` takes secrets out."""
+    """`scan` says why a text looks dangerous, or nothing; `redact` removes secrets."""
 
     def __init__(
         self,
@@ -54,13 +53,12 @@ class SkillRegistry:
         self._words: dict[str, ComparedWords] = {}
 
     async def sync(self) -> Sequence[str]:
-        """Take in what was changed by hand; what came of it since this was called last, in
-        sentences."""
+        """Import changes made by hand; what came of them since the last call, in sentences."""
         await self._refresh()
         return self._folder_sync.news()
 
     async def offered(self, tools: Collection[str]) -> Sequence[SkillIndexEntry]:
-        """Skills that can be used by a session with these tools, by name."""
+        """Skills that a session with these tools can use, by name."""
         await self._refresh()
         have = frozenset(tools)
         found: list[SkillIndexEntry] = []
@@ -87,8 +85,8 @@ class SkillRegistry:
         digest: str = "",
         facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
-        """The skill with its values, and with its runbook where that is to be run. With `digest`,
-        as it was in that version. `facts`: of the service, during an incident."""
+        """The skill with its values, and with its runbook if it is to `run`. With `digest`, as it
+        was in that version. `facts`: of the service, during an incident."""
         await self._refresh()
         record = await self._usable(name)
         if digest and digest != record.digest:
@@ -109,12 +107,12 @@ class SkillRegistry:
     def open_files(
         self, name: str, digest: str, files: Mapping[str, bytes], arguments: str
     ) -> OpenedSkill:
-        """A version that may be no skill's current one, as it is opened in a trial."""
+        """Any version, as a trial opens it."""
         record = SkillRecord(name, "candidate", 0, digest, 0.0, 0.0, "review")
         return rendering.opened(record, _parsed(files, name), files, arguments, "", run=False)
 
     async def read(self, name: str, path: str) -> bytes:
-        """A file of a skill, as it was when its current version was kept."""
+        """A file of a skill's current version."""
         await self._refresh()
         record = await self._usable(name)
         files = await self._knowledge.files(name, record.version)
@@ -134,14 +132,12 @@ class SkillRegistry:
             files,
             await asyncio.to_thread(problems, files if place is None else place, name),
             await self._knowledge.versions(name),
-            await self._knowledge.skill_changes(name),
-            RUNBOOK in files,
             str(place or ""),
         )
 
     async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]:
-        """Other skills that are much like this one, the most alike first; those that were put away
-        count, so that they are not written again."""
+        """Other skills much like this one, the most alike first; retired ones count, so that they
+        are not written again."""
         wanted = ComparedWords(name, description, body)
         found: list[tuple[str, float]] = []
         for record in await self._knowledge.skills():
@@ -219,8 +215,8 @@ class SkillRegistry:
 
     @exclusive
     async def restore(self, name: str, version: int = 0, by: str = "person") -> SkillRecord:
-        """Bring a skill back as it was, or as the named version was. A person who brings back what
-        looks dangerous has the last word."""
+        """Bring a skill back, or one of its versions. A person may bring back what looks
+        dangerous."""
         await self._folder_sync.import_edits()
         number = version or (await self._knowledge.skill(name)).version
         versions = await self._knowledge.versions(name)
@@ -230,11 +226,11 @@ class SkillRegistry:
                 f"the skill {name!r} has no version {number}", f"`hermes skills log {name}`"
             )
         why = f"restored version {version}" if version else "restored"
-        return await self._go_to(name, number, standing(chosen), why, by)
+        return await self._go_to(name, number, initial_state(chosen), why, by)
 
     @exclusive
     async def revert(self, name: str, why: str, by: str) -> SkillRecord:
-        """Back to the last good version other than the current, which counts as good no more."""
+        """Back to the last good version before the current one, which is no longer good."""
         await self._folder_sync.import_edits()
         record = await self._knowledge.skill(name)
         others = await self._knowledge.versions(name)
@@ -245,10 +241,10 @@ class SkillRegistry:
                 f"`hermes skills log {name}` shows its versions",
             )
         await self._knowledge.set_skill(name, record.state, why, by, good=False)
-        return await self._go_to(name, good[-1].number, standing(good[-1]), why, by)
+        return await self._go_to(name, good[-1].number, initial_state(good[-1]), why, by)
 
     async def diff(self, name: str, a: int = 0, b: int = 0) -> str:
-        """From version `a` to `b`; without them, from the one before the current one to it."""
+        """From version `a` to `b`; by default the change that made the current version."""
         after = b or (await self._knowledge.skill(name)).version
         before = a or after - 1
         one = await self._knowledge.files(name, before) if before else {}
@@ -274,7 +270,7 @@ class SkillRegistry:
         )
 
     def _fit(self, name: str, files: Mapping[str, bytes], by: Author) -> Mapping[str, bytes]:
-        """The files as they may be kept; a `UsageError` says what is wrong with them."""
+        """The files as they are stored; a `UsageError` says what is wrong with them."""
         if not name:
             raise UsageError("the skill has no name", "lower-case words with hyphens between")
         check_paths(files)

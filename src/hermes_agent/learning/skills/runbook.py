@@ -1,4 +1,4 @@
-"""Reading `runbook.yaml`: a procedure of commands and what each must come to.
+"""Reads `runbook.yaml`: commands and what each must result in.
 
 when:                                   # it is for this case only if all of these hold
   - run: systemctl is-failed {{unit}}
@@ -39,8 +39,8 @@ _EXPECT = ("exit", "output", "no_output")
 
 
 def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None = None) -> Runbook:
-    """The runbook with its placeholders filled: values are quoted, facts are shell text already;
-    what it defines is told apart. Raises a `UsageError` that says where it is wrong."""
+    """The runbook with its placeholders filled: values are quoted, facts are shell text. Raises a
+    `UsageError` with the place of an error."""
     for name, value in values.items():
         if _CONTROL.search(value):
             raise UsageError(

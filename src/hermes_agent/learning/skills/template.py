@@ -1,5 +1,4 @@
-"""The words of a skill made ready: arguments become values, placeholders are filled, and commands
-in the text are found. Nothing runs here."""
+"""Templates of skills: reads arguments, fills placeholders and finds commands in the text."""
 
 import re
 import shlex
@@ -17,8 +16,7 @@ SERVICE_FACTS = (
     "restart", "start", "stop", "status", "unit", "pid", "logs", "recent", "configs", "ports",
     "data",
 )  # fmt: skip
-"""Placeholders that a skill for incidents has beside its parameters: facts of the service, filled
-in as plain shell text while an incident is worked on."""
+"""Placeholders of skills for incidents: facts of the service, filled in as plain shell text."""
 _BEFORE_WORD = frozenset(" \t\n;|&()<>")
 ALL = "$ARGUMENTS"
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER.pattern}|\$ARGUMENTS\b")
@@ -64,8 +62,7 @@ def read_parameters(text: str) -> tuple[SkillParameter, ...]:
 def read_arguments(
     parameters: Sequence[SkillParameter], arguments: str, skill: str = ""
 ) -> Mapping[str, str]:
-    """The value of each parameter, from words in order and `name=value`. Without parameters, the
-    arguments are for `$ARGUMENTS` alone."""
+    """The value of each parameter, from words in order and `name=value`."""
     if not parameters:
         return {}
     names = [each.name for each in parameters]
@@ -92,7 +89,7 @@ def read_arguments(
 
 
 def argument_words(arguments: str) -> Sequence[str]:
-    """As a shell would cut them, where it can; a lone apostrophe is a letter."""
+    """As a shell would split them if it can; a lone apostrophe is a letter."""
     try:
         return shlex.split(arguments)
     except ValueError:
@@ -100,8 +97,7 @@ def argument_words(arguments: str) -> Sequence[str]:
 
 
 def snippets(body: str) -> Sequence[Snippet]:
-    """Commands in the text, written as an exclamation mark before code. One within a fenced block
-    is none."""
+    """Commands in the text, written as an exclamation mark before code, outside fenced blocks."""
     inside = fenced(body)
     return [
         Snippet(match.start(), match.end(), match.group(1).strip())
@@ -117,8 +113,8 @@ def with_values(
     arguments: str = "",
     facts: Mapping[str, str] | None = None,
 ) -> Filled:
-    """The text with its values. In a command they are quoted, but for facts of a service, which are
-    shell text. What a value holds is never taken for a command: those are found before."""
+    """The text with its values. In a command they are quoted, except facts of a service, which are
+    shell text. Commands are found first: a value never becomes one."""
     known = {each.name for each in parameters}
     plain = {name: text for name, text in (facts or {}).items() if name not in known}
     parts: list[str] = []
@@ -141,7 +137,7 @@ def with_values(
 def command_with_values(
     command: str, known: "set[str]", values: Mapping[str, str], arguments: str = ""
 ) -> str:
-    """A command with its values, each quoted as one word; all arguments as so many words."""
+    """A command with its values, each quoted as one word."""
     for trouble in _misplaced(command, known):
         raise UsageError(trouble.message, trouble.hint)
 
@@ -164,8 +160,7 @@ def snippet_troubles(body: str, parameters: Sequence[SkillParameter]) -> Iterato
 
 
 def _misplaced(command: str, known: "set[str]") -> Iterator[SkillProblem]:
-    """Placeholders that stand where the quotes put around a value would not hold it together: what
-    it holds would be read by the shell."""
+    """Placeholders in places where quoting does not keep the shell from reading the value."""
     for match in _PLACEHOLDER.finditer(command):
         ours = match.group() == ALL or match[1] in known
         inside = within(command, match.start()) if ours else ""
@@ -192,7 +187,7 @@ def _shown(parameter: SkillParameter) -> str:
 
 
 def fenced(body: str) -> Sequence[tuple[int, int]]:
-    """Where fenced blocks begin and end; one that is not closed reaches to the end."""
+    """Start and end of fenced blocks; an open one reaches to the end."""
     blocks: list[tuple[int, int]] = []
     fence, begin, at = "", 0, 0
     for line in body.splitlines(keepends=True):
@@ -207,8 +202,8 @@ def fenced(body: str) -> Sequence[tuple[int, int]]:
 
 
 def within(text: str, position: int) -> str:
-    """What of the shell's signs a place in a command stands within, where a quoted value would
-    not stay one: empty where it would."""
+    """The shell construct around a place in a command in which a quoted value would not stay one
+    word; empty if it would."""
     inside, at = "", 0
     while at < position:
         sign = text[at]
@@ -229,7 +224,7 @@ def within(text: str, position: int) -> str:
         elif sign == "#" and (not at or text[at - 1] in _BEFORE_WORD):
             end = text.find("\n", at)
             at = position if end < 0 else end
-        elif found := _odd(text, at):
+        elif found := _unquotable(text, at):
             return found
         else:
             at += 2 if text.startswith("<<<", at) else 0
@@ -239,7 +234,7 @@ def within(text: str, position: int) -> str:
     return "quotes" if inside else ""
 
 
-def _odd(text: str, at: int) -> str:
+def _unquotable(text: str, at: int) -> str:
     if text[at] == "`":
         return "backticks"
     if text.startswith("((", at):
