@@ -1,5 +1,5 @@
-"""Memory: notes in the store, and the two files that show the best of them. The files are people's
-to edit: what they write there is taken in before anything else is read or written."""
+"""Memory: notes in the store, and two files that show the best of them. People may edit the files:
+what they write is imported before anything else is read or written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -22,7 +22,7 @@ from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.folder_lock import FolderLock, exclusive
 from hermes_agent.learning.memory.file_sync import FileSync
 from hermes_agent.learning.memory.files import FILES, VIEWS
-from hermes_agent.learning.memory.log import difference, taking_back
+from hermes_agent.learning.memory.log import difference, undo_edits
 from hermes_agent.learning.memory.text import alike, clean, entry, near, page, plain
 
 ALL = 1_000_000
@@ -30,7 +30,7 @@ TITLE_CHARS = 80
 
 
 class Duplicate(UsageError):
-    """There is a note that says the same, or nearly."""
+    """An existing note says the same, or nearly."""
 
     def __init__(self, note: Note) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class Duplicate(UsageError):
 
 
 class Snapshot(Struct, frozen=True):
-    """What a new session is shown, and the notes in it."""
+    """The memory part of a new session's prompt."""
 
     text: str
     notes: tuple[int, ...]
@@ -53,11 +53,11 @@ class ShownView(Struct, frozen=True):
     limit: int
     shown: tuple[int, ...]
     evicted: int
-    """Notes that are live and not shown."""
+    """Live notes that are not shown."""
     remarks: tuple[str, ...] = ()
     """What the model does not see of the file, and why."""
     withheld: dict[int, str] = {}
-    """Notes that stand in the file and look dangerous, with the reason."""
+    """Notes in the file that look dangerous, with the reason."""
 
 
 class MemoryView(Struct, frozen=True):
@@ -82,7 +82,7 @@ class Memory:
         redact: Callable[[str], str],
         clock: Clock,
     ) -> None:
-        """`scan` says why a text must not be remembered, or nothing; `redact` takes secrets out."""
+        """`scan` says why a text must not be remembered, or nothing; `redact` removes secrets."""
         self.lock = FolderLock(folder, "memory")
         self._views = FileSync(folder, knowledge, limits, clock)
         self._knowledge = knowledge
@@ -100,7 +100,7 @@ class Memory:
         return [one for one in await self._knowledge.note_changes(ALL) if one.batch > last][::-1]
 
     async def snapshot(self) -> Snapshot:
-        """Both views as a new session is shown them. It counts as a use of each note in it."""
+        """Both views for a new session; counts as a use of each note."""
         shown = await self.show()
         parts = []
         for view, one in shown.views.items():
@@ -134,12 +134,12 @@ class Memory:
         return made
 
     async def find(self, part: str, view: View | None = None) -> Note:
-        """The one live note that has this in it, or is called so by its id (`#12`)."""
+        """The one live note with this text in it, or with this id (`#12`)."""
         await self.sync()
         notes = [n for n in await self._knowledge.notes() if view in (None, n.view)]
         wanted = part.strip().casefold()
         if not wanted:
-            raise UsageError("say which note, by a part of its text")
+            raise UsageError("name the note by a part of its text")
         exact = [n for n in notes if wanted in (n.text.casefold(), f"#{n.id}")]
         found = exact or [n for n in notes if wanted in n.text.casefold()]
         if len(found) == 1:
@@ -157,7 +157,7 @@ class Memory:
         return await self._knowledge.note_changes(limit, note=note)
 
     async def diff(self, batch: int = 0) -> str:
-        """What a batch did to the notes; the newest when none is named."""
+        """What a batch did to the notes; by default the newest."""
         await self.sync()
         changes = await self._knowledge.note_changes(ALL)
         return difference(await self._knowledge.notes(removed=True), changes, batch)
@@ -169,7 +169,7 @@ class Memory:
         await self._settle()
         changes = await self._knowledge.note_changes(ALL)
         notes = await self._knowledge.notes(removed=True)
-        number, edits = taking_back(notes, changes, batch)
+        number, edits = undo_edits(notes, changes, batch)
         made = await self._knowledge.edit_notes(edits, by, "undo", undoes=number)
         await self._settle()
         return made
@@ -183,7 +183,7 @@ class Memory:
         return Why(notes[id], await self._knowledge.note_changes(ALL, note=id), inside)
 
     async def search(self, query: str, limit: int = 20) -> Sequence[Note]:
-        """Notes with any of the words, best first; those that were removed come last."""
+        """Notes with any of the words, best first; removed ones last."""
         await self.sync()
         notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
         docs = await self._knowledge.find_docs(query.split(), ["note"], limit)
@@ -195,9 +195,8 @@ class Memory:
         return found[:limit]
 
     async def _settle(self) -> bool:
-        """Bring the files, the notes and what can be recalled of them in step; whether any note
-        was edited by hand."""
-        edited = await self._views.in_step()
+        """Synchronise files, notes and the search index; whether any note was edited by hand."""
+        edited = await self._views.sync()
         notes = {note.id: note for note in await self._knowledge.notes()}
         if self._indexed is None:
             kept = {doc.ref: doc for doc in await self._knowledge.docs("note")}
@@ -219,8 +218,7 @@ class Memory:
         return Doc("note", str(note.id), title, text, time=note.updated)
 
     def _shown(self, view: View, notes: Sequence[Note]) -> ShownView:
-        """As the model sees it: without what looks dangerous or secret, and no longer than it may
-        be, however long somebody made the file."""
+        """As the model sees it: without what looks dangerous or secret, and within the limit."""
         lines = self._views.entries(view)
         limit = self._views.limit(view)
         remarks: list[str] = []
@@ -247,7 +245,7 @@ class Memory:
         )
 
     async def _checked(self, edit: NoteEdit, notes: Mapping[int, Note], by: Author) -> NoteEdit:
-        """The edit as it can be made, or why it cannot."""
+        """The edit as it is made, or why it cannot be."""
         if edit.text is None:
             return edit
         text = clean(self._redact(edit.text))
@@ -271,7 +269,7 @@ class Memory:
         return await self._as_new(NoteEdit(text, 0, view, edit.confidence), others, by)
 
     async def _as_new(self, edit: NoteEdit, others: Sequence[Note], by: Author) -> NoteEdit:
-        """A new note, unless one that is there or was there says the same."""
+        """A new note, unless an existing or removed one says the same."""
         text = edit.text or ""
         same = [note for note in others if plain(note.text) == plain(text)]
         for note in same:
