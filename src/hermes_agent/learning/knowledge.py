@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.learning")
 
 SHIPPED = Path(__file__).parent.parent / "skills"
+MAX_USES = 100_000
+"""The most uses of skills that are counted."""
 INDEXED = 5
 """Messages of a session that are indexed, beside its summary; after these, every fifth turn indexes
 it again."""

@@ -1,22 +1,29 @@
 """HTTP routes of memory, skills, proposals and recall."""
 
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import Note, NoteEdit
+from hermes_agent.core.ports import Sessions
+from hermes_agent.core.records import SessionMessage
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.responses import body_of, reply
-from hermes_agent.learning.skills.api import EVERY
+from hermes_agent.learning.knowledge import MAX_USES
+from hermes_agent.learning.skills.folder import RUNBOOK, main_file
 
 if TYPE_CHECKING:
     from hermes_agent.learning.memory.memory import Memory
     from hermes_agent.learning.service import Learning
     from hermes_agent.learning.skills.registry import SkillRegistry
+
+SOURCE = "runbook"
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -68,8 +75,9 @@ class ProposalDecision(Struct, forbid_unknown_fields=True):
 
 
 class LearningApi:
-    def __init__(self, context: RuntimeContext, learning: "Learning") -> None:
+    def __init__(self, context: RuntimeContext, sessions: Sessions, learning: "Learning") -> None:
         self._context = context
+        self._sessions = sessions
         self._learner = learning
         self._store = context.store.knowledge
 
@@ -163,10 +171,25 @@ class LearningApi:
     # skills
 
     async def skills(self, request: Request) -> Response:
-        return reply(await self._learning.skills.listed())
+        return reply(await self._learning.list_skills())
 
     async def skill(self, request: Request) -> Response:
-        return reply(await self._learning.skills.described(request.path_params["name"]))
+        page = await self._registry.facts(request.path_params["name"])
+        main = main_file(page.files)
+        return reply(
+            {
+                "record": page.record,
+                "text": page.files[main].decode(errors="replace") if main else "",
+                "files": sorted(page.files),
+                "bounds": page.text.bounds,
+                "parameters": page.text.parameters,
+                "problems": page.problems,
+                "versions": page.versions,
+                "runbook": RUNBOOK in page.files,
+                "cases": len(await self._store.cases(page.record.name)),
+                "folder": page.folder,
+            }
+        )
 
     async def write_skill(self, request: Request) -> Response:
         new = body_of(await request.body(), NewSkill)
@@ -182,7 +205,12 @@ class LearningApi:
 
     async def check_skill(self, request: Request) -> Response:
         given = body_of(await request.body(), CheckedSkill)
-        return reply({"problems": await self._learning.skills.problems(given.name, given.files)})
+        if not given.files:
+            return reply({"problems": (await self._registry.facts(given.name)).problems})
+        from hermes_agent.learning.skills.file import problems
+
+        files = {path: text.encode() for path, text in given.files.items()}
+        return reply({"problems": problems(files, given.name)})
 
     async def retire(self, request: Request) -> Response:
         name, why = request.path_params["name"], body_of(await request.body(), Retire).why
@@ -204,17 +232,30 @@ class LearningApi:
     async def report(self, request: Request) -> Response:
         from hermes_agent.learning.evaluation.uplift import lift
 
-        skills, uses = await self._store.skills(), await self._store.uses(limit=EVERY)
+        skills, uses = await self._store.skills(), await self._store.uses(limit=MAX_USES)
         return reply(lift(skills, uses, await self._store.trials()))
 
     async def run_skill(self, request: Request) -> Response:
-        given = body_of(await request.body(), RunSkill)
-        started = await self._learning.skills.run(
-            request.path_params["name"], given.arguments, workspace=given.workspace,
-            terminals=given.terminals, policy=given.policy, anyway=given.anyway,
-            interactive=given.interactive,
+        """Run a skill's runbook, without a model as long as its expectations hold."""
+        from hermes_agent.models.runbook import OPENING
+
+        name, given = request.path_params["name"], body_of(await request.body(), RunSkill)
+        found = await self._registry.open(name, given.arguments, run=True)
+        if (await self._store.skill(name)).state == "candidate" and not given.anyway:
+            raise UsageError(
+                f"the skill {name!r} is a candidate: it is not proven yet",
+                f"`hermes skills prove {name}` tries it; --anyway runs it all the same",
+            )
+        session = await self._sessions.open_session(
+            workspace=given.workspace, policy=given.policy, terminals=given.terminals,
+            source=SOURCE, needs_model=False,
         )  # fmt: skip
-        return reply(started, 202)
+        after = await self._context.store.last_number(session.id)
+        key = secrets.token_hex(8)
+        opened = replace(found.opened, text=found.text)
+        message = SessionMessage(key, OPENING, SOURCE, given.interactive, skills=(opened,))
+        await self._sessions.submit(session, message)
+        return reply({"session": session.id, "key": key, "after": after}, 202)
 
     async def prove_skill(self, request: Request) -> Response:
         key = await self._learning.tasks.request_evaluation(request.path_params["name"])

@@ -2,9 +2,10 @@
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
@@ -19,8 +20,7 @@ from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.skills import OFFERED, ActivatedSkill, RecallResult
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import PolicyShells
-from hermes_agent.learning.knowledge import INDEXED, Knowledge
-from hermes_agent.learning.skills.api import SkillsApi
+from hermes_agent.learning.knowledge import INDEXED, MAX_USES, Knowledge
 from hermes_agent.learning.tasks import BackgroundTasks
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 
@@ -53,7 +53,6 @@ class Learning:
             context, sessions, completions, self.knowledge, lambda: self.trials, self.catch_up,
             self.notify_provider,
         )  # fmt: skip
-        self.skills = SkillsApi(context, sessions, self.knowledge)
 
     @cached_property
     def trials(self) -> "TrialRunner":
@@ -280,7 +279,29 @@ class Learning:
         self.knowledge.report("provider", "")
         return f"{len(turn)} messages"
 
-    # how it is
+    # status
+
+    async def list_skills(self) -> list[dict[str, Any]]:
+        await self.knowledge.sync()
+        uses = Counter(one.skill for one in await self._store.uses(limit=MAX_USES) if one.opened)
+        known = self.knowledge.skills.known()
+        return [
+            {
+                "name": record.name,
+                "description": cached.facts.description if cached else "",
+                "category": cached.facts.category if cached else "",
+                "state": record.state,
+                "version": record.version,
+                "by": record.by,
+                "model": record.model,
+                "reason": record.reason,
+                "uses": uses[record.name],
+                "runbook": bool(cached and cached.runbook),
+                "broken": cached.broken if cached else "",
+            }
+            for record in await self._store.skills()
+            for cached in (known.get(record.name),)
+        ]
 
     async def status(self) -> dict[str, object]:
         skills = await self._store.skills()

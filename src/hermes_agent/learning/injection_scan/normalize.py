@@ -2,8 +2,8 @@
 
 import re
 import unicodedata
-from bisect import bisect_right
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,8 @@ _MARKS_OF_DIRECTION = "\u200e\u200f\u061c"
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _HIDDEN = frozenset(_ZERO_WIDTH + _MARKS_OF_DIRECTION + _TURNS + "\u00ad\ufff9\ufffa\ufffb")
 
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_PIECE = re.compile("[\x00-\x7f]+|[\u1100-\u11ff]{2,}|.", re.DOTALL)
+"""ASCII, letters of one Korean syllable or more, or one other character."""
 _JAMO = re.compile("[\u1100-\u11ff]{2,}")
 _MIXED = re.compile(r"[^\W\d_]+")
 
@@ -50,63 +51,25 @@ class Folded:
 
     text: str
     lower: str
-    outs: tuple[int, ...]
-    ins: tuple[int, ...]
-    lengths: tuple[int, ...]
+    origins: Sequence[int]
+    """The original position of each character."""
 
     def origin(self, at: int) -> int:
-        """The position in the original text."""
-        if not self.outs:
-            return 0
-        piece = max(bisect_right(self.outs, at) - 1, 0)
-        return self.ins[piece] + min(at - self.outs[piece], max(self.lengths[piece] - 1, 0))
-
-
-class _Pieces:
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.outs: list[int] = []
-        self.ins: list[int] = []
-        self.lengths: list[int] = []
-        self.size = 0
-
-    def add(self, part: str, start: int, length: int) -> None:
-        if not part:
-            return
-        follows = bool(self.outs) and self.ins[-1] + self.lengths[-1] == start
-        even = follows and self.size - self.outs[-1] == self.lengths[-1] and len(part) == length
-        if even:
-            self.lengths[-1] += length
-        else:
-            self.outs.append(self.size)
-            self.ins.append(start)
-            self.lengths.append(length)
-        self.parts.append(part)
-        self.size += len(part)
-
-
-def _fold_run(run: str, start: int, pieces: _Pieces) -> None:
-    at = 0
-    for jamo in _JAMO.finditer(run):
-        for index in range(at, jamo.start()):
-            pieces.add(_plain(run[index]), start + index, 1)
-        whole = unicodedata.normalize("NFC", jamo[0])
-        pieces.add(whole, start + jamo.start(), len(jamo[0]))
-        at = jamo.end()
-    for index in range(at, len(run)):
-        pieces.add(_plain(run[index]), start + index, 1)
+        return self.origins[min(at, len(self.origins) - 1)] if self.origins else 0
 
 
 def fold(text: str) -> Folded:
-    pieces = _Pieces()
-    at = 0
-    for run in _NOT_ASCII.finditer(text):
-        pieces.add(text[at : run.start()], at, run.start() - at)
-        _fold_run(run[0], run.start(), pieces)
-        at = run.end()
-    pieces.add(text[at:], at, len(text) - at)
-    plain, lower = _as_read("".join(pieces.parts))
-    return Folded(plain, lower, tuple(pieces.outs), tuple(pieces.ins), tuple(pieces.lengths))
+    parts: list[str] = []
+    origins = array("L")
+    for piece in _PIECE.finditer(text):
+        part, start = piece[0], piece.start()
+        if part.isascii():
+            origins.extend(range(start, piece.end()))
+        else:
+            part = _plain(part) if len(part) == 1 else unicodedata.normalize("NFC", part)
+            origins.extend([start] * len(part))
+        parts.append(part)
+    return Folded(*_as_read("".join(parts)), origins)
 
 
 def _as_read(plain: str) -> tuple[str, str]:

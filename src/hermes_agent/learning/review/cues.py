@@ -56,6 +56,11 @@ def wants_remembered(text: str) -> str:
     return next((one for one in said if _fits("remembers", one)), "")
 
 
+def gives_up(text: str) -> bool:
+    """Whether an agent's answer says that something could not be done."""
+    return _fits("gives up", text.replace("\u2019", "'"))
+
+
 def _sentences(text: str) -> Sequence[str]:
     """The first sentences of a message, without code and quotations."""
     read = text[:LOOKED_AT_CHARS].replace("\u2019", "'")

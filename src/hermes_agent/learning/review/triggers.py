@@ -9,7 +9,7 @@ from msgspec import Struct
 from hermes_agent.core import events as ev
 from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.settings.root import LearningSettings
-from hermes_agent.learning.review.cues import corrects, praises, wants_remembered
+from hermes_agent.learning.review.cues import corrects, gives_up, praises, wants_remembered
 from hermes_agent.models.runbook import NOT_FOR_THIS, RUNBOOK_MODEL, STOPPED
 
 SERVES_TALK = frozenset({"ask_user", "todo", "read_on", "skill", "recall", "memory", "find_tools"})
@@ -137,19 +137,6 @@ def _is_in_a_skill(call: ev.CallFinished, events: Sequence[ev.Recorded]) -> bool
     )
     command = next((made.input().get("command") for made in calls if made.id == call.call_id), None)
     return isinstance(command, str) and any(command.strip() in text for text in texts)
-
-
-_GAVE_UP = (
-    "i could not", "i couldn't", "i was unable", "i wasn't able", "i am unable", "i'm unable",
-    "i did not manage", "i have not been able", "not possible for me", "i failed to",
-    "ich konnte nicht", "nicht möglich", "je n'ai pas pu", "no pude", "não consegui", "не удалось",
-    "无法完成", "できませんでした",
-)  # fmt: skip
-
-
-def gives_up(text: str) -> bool:
-    said = text.lower().replace("\u2019", "'")
-    return any(words in said for words in _GAVE_UP)
 
 
 def _finished(events: Sequence[ev.Recorded]) -> list[tuple[int, ev.CallFinished]]:

@@ -60,7 +60,7 @@ def opened(
     incident; the runbook is then shown as it would be run."""
     values = read_arguments(skill.parameters, arguments, record.name)
     facts = facts if skill.facts.incident else None
-    body = with_values(skill.body, skill.parameters, values, arguments, facts)
+    body = with_values(skill.body, values, arguments, facts)
     head = [f"[the skill {record.name}, version {record.version}{STATES.get(record.state, '')}]"]
     head += [f"[arguments: {arguments}]"] if arguments.strip() else []
     head += [f"[while it is active: {in_words(skill.bounds)}]"] if skill.bounds else []

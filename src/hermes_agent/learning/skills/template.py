@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -108,45 +108,31 @@ def snippets(body: str) -> Sequence[Snippet]:
 
 def with_values(
     body: str,
-    parameters: Sequence[SkillParameter],
     values: Mapping[str, str],
     arguments: str = "",
     facts: Mapping[str, str] | None = None,
 ) -> Filled:
     """The text with its values. In a command they are quoted, except facts of a service, which are
     shell text. Commands are found first: a value never becomes one."""
-    known = {each.name for each in parameters}
-    plain = {name: text for name, text in (facts or {}).items() if name not in known}
+    plain = {name: text for name, text in (facts or {}).items() if name not in values}
+    quoted = {name: shlex.quote(value) for name, value in values.items()}
     parts: list[str] = []
     found: list[Snippet] = []
     at = length = 0
     for snippet in [*snippets(body), None]:
         end = len(body) if snippet is None else snippet.start
-        parts.append(_put(body[at:end], known | plain.keys(), {**plain, **values}, arguments))
+        parts.append(_put(body[at:end], {**plain, **values}, arguments))
         length += len(parts[-1])
         if snippet is not None:
-            command = _put(snippet.command, set(plain), plain, ALL)
-            command = command_with_values(command, known, values, arguments)
+            command = _put(snippet.command, plain, ALL)
+            for trouble in _misplaced(command, values.keys()):
+                raise UsageError(trouble.message, trouble.hint)
+            command = _put(command, quoted, shlex.join(argument_words(arguments)))
             parts.append(f"!`{command}`")
             found.append(Snippet(length, length + len(parts[-1]), command))
             length += len(parts[-1])
             at = snippet.end
     return Filled("".join(parts), tuple(found))
-
-
-def command_with_values(
-    command: str, known: "set[str]", values: Mapping[str, str], arguments: str = ""
-) -> str:
-    """A command with its values, each quoted as one word."""
-    for trouble in _misplaced(command, known):
-        raise UsageError(trouble.message, trouble.hint)
-
-    def put(match: re.Match[str]) -> str:
-        if match.group() == ALL:
-            return shlex.join(argument_words(arguments))
-        return shlex.quote(values[match[1]]) if match[1] in known else match.group()
-
-    return _PLACEHOLDER.sub(put, command)
 
 
 def placeholders(text: str) -> "set[str]":
@@ -159,7 +145,7 @@ def snippet_troubles(body: str, parameters: Sequence[SkillParameter]) -> Iterato
         yield from _misplaced(snippet.command, known)
 
 
-def _misplaced(command: str, known: "set[str]") -> Iterator[SkillProblem]:
+def _misplaced(command: str, known: Collection[str]) -> Iterator[SkillProblem]:
     """Placeholders in places where quoting does not keep the shell from reading the value."""
     for match in _PLACEHOLDER.finditer(command):
         ours = match.group() == ALL or match[1] in known
@@ -171,11 +157,9 @@ def _misplaced(command: str, known: "set[str]") -> Iterator[SkillProblem]:
             )
 
 
-def _put(text: str, known: "set[str]", values: Mapping[str, str], arguments: str) -> str:
+def _put(text: str, values: Mapping[str, str], arguments: str) -> str:
     def put(match: re.Match[str]) -> str:
-        if match.group() == ALL:
-            return arguments
-        return values[match[1]] if match[1] in known else match.group()
+        return arguments if match.group() == ALL else values.get(match[1], match.group())
 
     return _PLACEHOLDER.sub(put, text)
 

@@ -131,7 +131,7 @@ class LocalApi:
             ("GET", "/v1/audit/verify", self.verify_audit),
             ("GET", "/v1/check", self.check),
             ("POST", "/v1/backup", self.backup),
-            *LearningApi(runtime.context, runtime.learning).table(),
+            *LearningApi(runtime.context, runtime.sessions, runtime.learning).table(),
             *IncidentApi(runtime.context, runtime.sessions, runtime.incidents).table(),
             *DriftApi(runtime.context, runtime.shells, runtime.learning).table(),
             *JobApi(runtime.context, runtime.sessions, runtime.job_service).table(),
