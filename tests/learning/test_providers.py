@@ -259,7 +259,7 @@ async def test_calls_of_one_provider_share_a_connection(there: Setting) -> None:
 
 
 def test_an_address_that_is_none_is_said_when_it_is_opened(there: Setting) -> None:
-    with pytest.raises(UsageError, match=r"'mem\.example' is no address of"):
+    with pytest.raises(UsageError, match=r"'mem\.example' is not an address of"):
         there.open(address="mem.example")
 
 

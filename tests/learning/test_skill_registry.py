@@ -412,7 +412,7 @@ async def test_a_duplicate_is_refused_and_the_other_named(tmp_path: Path) -> Non
         copied = skill_files("restart-workers", about, BODY.replace("five", "ten"))
         for state in ("given", "retired"):
             await book.set_state("worker-restart", state, "", "person")
-            with pytest.raises(UsageError, match="there is such a skill: 'worker-restart'"):
+            with pytest.raises(UsageError, match="a similar skill exists: 'worker-restart'"):
                 await book.write("restart-workers", copied, by="review", state="candidate")
         fresh = skill_files(
             "queue-growth", "Find out why a queue grows. Use when it does.", "Look."
@@ -491,7 +491,9 @@ async def test_all_there_is_to_show_of_a_skill_is_on_its_page(tmp_path: Path) ->
         page = await book.facts("a")
         assert page.record.name == "a"
         assert page.text.parameters[0].name == "x"
-        assert [each.message for each in page.problems] == ["'link' is a link or no plain file"]
+        assert [each.message for each in page.problems] == [
+            "'link' is a link or not a regular file"
+        ]
         assert [each.number for each in page.versions] == [1]
         assert page.folder == str(folder / "a")
 

@@ -111,11 +111,11 @@ def test_what_a_value_holds_is_never_taken_for_a_command() -> None:
     ],
 )
 def test_a_value_within_quotes_is_refused(command: str) -> None:
-    with pytest.raises(UsageError, match=r"stands within (quotes|a |arithmetic)"):
+    with pytest.raises(UsageError, match=r"is within (quotes|a |arithmetic)"):
         with_values(f"!`{command}`", {"service": "x", "lines": ""})
     head = "name: a\ndescription: b\nmetadata:\n  hermes-parameters: 'service: x'\n"
     text = f"---\n{head}---\n!`{command}`"
-    assert "stands within " in parse(text).broken
+    assert "is within " in parse(text).broken
 
 
 @settings(max_examples=40, deadline=None)

@@ -63,13 +63,13 @@ class KnowledgeToolBackend:
         digest: str = "",
         facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
-        book = self._knowledge.skills
+        skills = self._knowledge.skills
         with _as_tool_errors():
             if self._trial is None:
-                return await book.open(name, arguments, digest=digest, facts=facts)
+                return await skills.open(name, arguments, digest=digest, facts=facts)
             if name != self._trial.name:
                 raise NotFound(f"no skill called {name!r}", f"there is: {self._trial.name}")
-            return book.open_files(name, self._trial.digest, self._trial.files, arguments)
+            return skills.open_files(name, self._trial.digest, self._trial.files, arguments)
 
     async def read_skill(self, name: str, path: str) -> str:
         if self._trial is not None:
@@ -82,7 +82,7 @@ class KnowledgeToolBackend:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise ToolError(f"{path} is no text", "run it or copy it instead") from None
+            raise ToolError(f"{path} is not text", "run it or copy it instead") from None
 
     async def write_skill(
         self, name: str, files: Mapping[str, str], why: str, by: Provenance

@@ -36,7 +36,8 @@ class HttpProvider:
     ) -> None:
         if not re.match(r"https?://[^/]", url):
             raise UsageError(
-                f"{url!r} is no address of {name}", "memory.address begins with http:// or https://"
+                f"{url!r} is not an address of {name}",
+                "memory.address begins with http:// or https://",
             )
         if not (key.isascii() and key.isprintable()):
             raise UsageError(f"the key of {name} has characters that no key has")

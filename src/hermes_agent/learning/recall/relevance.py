@@ -98,7 +98,7 @@ def fit(message: Sequence[Weighed], doc: Doc, meaning: float = 0.0) -> Fit:
     folded = fold(f"{doc.title}\n{doc.text}")
     title = set(words_of(fold(doc.title)))
     words = set(words_of(folded))
-    # Only words that begin as one of the message's does need be looked at closer.
+    # Only words that start like one of the message's need a closer look.
     heads = {form[:2] for one in message for form in one.term.forms}
     keys = {key_of(word) for word in words if word[:2] in heads}
     met: set[str] = set()

@@ -20,7 +20,7 @@ _ROUND = (
     "\"'`.,;:!?()[]{}<>*#\u201c\u201d\u201e\u00ab\u00bb\u2026"
     "\u3002\u3001\uff0c\uff1f\uff01\uff1a\uff1b\uff08\uff09"
 )
-"""What stands around words."""
+"""Characters around words."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

@@ -151,7 +151,7 @@ def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Skil
         try:
             folder = read_folder(skill)
         except NotADirectoryError:
-            return [skill_error(f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")]
+            return [skill_error(f"{str(skill)!r} is not a folder", f"a skill is one with {MAIN}")]
         except OSError as trouble:
             return [skill_error(f"{str(skill)!r} cannot be read: {trouble.strerror}")]
         found += [SkillProblem("warning", said, hint) for said, hint in folder.left_out]
@@ -196,7 +196,7 @@ class _Metadata:
             return "\n".join(str(each) for each in value)
         if isinstance(value, str):
             return value.strip()
-        self._found.append(skill_error(f"{field} is no text", f"write {field}: one two three"))
+        self._found.append(skill_error(f"{field} is not text", f"write {field}: one two three"))
         return ""
 
     def words(self, field: str) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class _Metadata:
         named = self.text("hermes-incident")
         if named and named not in CATEGORIES:
             meant = f"one of: {', '.join(CATEGORIES)}"
-            self._found.append(skill_error(f"no cause is called {named!r}", meant))
+            self._found.append(skill_error(f"no incident category is called {named!r}", meant))
         return named
 
     def allowed_tools(self) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class _Metadata:
         if isinstance(given, list):
             given = " ".join(str(each) for each in given)
         if not isinstance(given, str):
-            self._found.append(skill_error("allowed-tools is no text"))
+            self._found.append(skill_error("allowed-tools is not text"))
             return ()
         left = _TOOL.sub("", given).replace(",", "").strip()
         if left:
@@ -244,7 +244,7 @@ class _Metadata:
             if field.startswith("hermes-") and field not in OURS:
                 near = get_close_matches(field, OURS, 1)
                 meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(OURS)}"
-                yield SkillProblem("warning", f"{field} means nothing here", meant)
+                yield SkillProblem("warning", f"{field} is not a known field", meant)
 
 
 def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[SkillProblem]:
@@ -314,7 +314,7 @@ def _of_words(skill: SkillText) -> Iterator[SkillProblem]:
     known |= set(SERVICE_FACTS) if skill.facts.incident else set()
     for name in sorted(placeholders(skill.body) - known if known else ()):
         yield SkillProblem(
-            "warning", f"{{{{{name}}}}} is no parameter", "name it in hermes-parameters, or not"
+            "warning", f"{{{{{name}}}}} is not a parameter", "name it in hermes-parameters, or not"
         )
 
 
@@ -332,12 +332,12 @@ def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[SkillProblem]:
 def _of_sizes(files: Mapping[str, bytes], main: str) -> Iterator[SkillProblem]:
     for path, data in files.items():
         if path not in (main, RUNBOOK) and path.partition("/")[0] not in FOLDERS:
-            hint = f"it belongs into {', '.join(f'{each}/' for each in FOLDERS)}"
-            yield SkillProblem("warning", f"{path!r} is a file that agents do not look for", hint)
+            hint = f"it belongs in {', '.join(f'{each}/' for each in FOLDERS)}"
+            yield SkillProblem("warning", f"{path!r} is not where agents look", hint)
         if len(data) > FILE_BYTES:
             yield SkillProblem("warning", f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
         elif decoded(data) is None:
-            yield SkillProblem("warning", f"{path!r} is no text; the agent cannot read it")
+            yield SkillProblem("warning", f"{path!r} is not text; the agent cannot read it")
     if sum(map(len, files.values())) > ALL_BYTES:
         yield SkillProblem(
             "warning", f"all files together have more than {ALL_BYTES // 1_000_000} MB"

@@ -144,9 +144,11 @@ def _read(folder: Path, stats: Signature) -> SkillFolder:
     for path, _, _, size, _ in stats:
         whole = folder / path
         if whole.is_symlink() or not whole.is_file():
-            left_out.append((f"{path!r} is a link or no plain file", "put the file itself here"))
+            left_out.append(
+                (f"{path!r} is a link or not a regular file", "put the file itself here")
+            )
         elif not path.isprintable() or "\\" in path:
-            left_out.append((f"{path!r} has a name that cannot be kept", "rename it"))
+            left_out.append((f"{path!r} has a name that cannot be stored", "rename it"))
         elif size > FILE_BYTES or total + size > ALL_BYTES or len(files) == FILES:
             hint = f"{FILE_BYTES // 1_000_000} MB each, {ALL_BYTES // 1_000_000} MB in all"
             left_out.append((f"{path!r} is too large; it is not part of the skill", hint))

@@ -76,7 +76,7 @@ def _cut(text: str) -> tuple[str, str] | SkillProblem:
     alone = head.partition("\n")[0].strip() == "" and head.endswith("\n")
     if not alone or rest.partition("\n")[0].strip():
         return skill_error(
-            "`---` in the frontmatter stands on a line with something else",
+            "`---` in the frontmatter must be alone on its line",
             "other agents end the frontmatter there; write it another way",
         )
     return head, rest.strip()
@@ -103,7 +103,7 @@ def _load(head: str) -> Value:
         found = getattr(error, "problem_mark", None)
         said = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise bad_yaml("", found.line + 1 if found else 1, 1, str(said)) from None
-    except (ValueError, OverflowError) as error:  # an escape that stands for no character
+    except (ValueError, OverflowError) as error:  # an escape of no character
         raise bad_yaml("", 1, 1, str(error)) from None
     return "" if builder.root is None else _value(builder.root)
 
@@ -135,7 +135,7 @@ def _checked(fields: dict[str, Value], folder_name: str) -> Iterator[SkillProble
         )
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str):
-        yield skill_error("compatibility is no text")
+        yield skill_error("compatibility is not text")
     elif len(compatibility) > COMPATIBILITY_CHARS:
         yield skill_error(f"compatibility has more than {COMPATIBILITY_CHARS} characters")
 
@@ -149,9 +149,9 @@ def _name(given: Value | None, folder_name: str) -> Sequence[SkillProblem]:
         for holds, said in (
             (len(name) > NAME_CHARS, f"has more than {NAME_CHARS} characters"),
             (name != name.lower(), "is not in lower case"),
-            (name.startswith("-") or name.endswith("-"), "begins or ends with a hyphen"),
+            (name.startswith("-") or name.endswith("-"), "starts or ends with a hyphen"),
             ("--" in name, "has two hyphens in a row"),
-            (not all(sign.isalnum() or sign == "-" for sign in name), "holds other signs"),
+            (not all(sign.isalnum() or sign == "-" for sign in name), "has other characters"),
         )
         if holds
     ]

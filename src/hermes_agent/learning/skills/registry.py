@@ -284,12 +284,12 @@ class SkillRegistry:
         if wrong:
             more = "; ".join(each.message for each in wrong[1:])
             raise UsageError(
-                f"the skill {name!r} cannot be kept: {wrong[0].message}", more or wrong[0].hint
+                f"the skill {name!r} cannot be saved: {wrong[0].message}", more or wrong[0].hint
             )
         danger = self._folder_sync.scanner.dangers(fit)
         if danger:
             raise UsageError(
-                f"the skill {name!r} cannot be kept: {danger}", "write it without that"
+                f"the skill {name!r} cannot be saved: {danger}", "write it without that"
             )
         return fit
 
@@ -299,7 +299,7 @@ class SkillRegistry:
         if not base or (record is not None and record.digest == base):
             return
         if record is None:
-            raise UsageError(f"the skill {name!r} is not there any more", "write it as a new one")
+            raise UsageError(f"the skill {name!r} does not exist any more", "write it as a new one")
         now = await self._knowledge.files(name, record.version)
         shown = rendering.diff(now, files, f"version {record.version}", "yours")
         raise UsageError(
@@ -315,7 +315,7 @@ class SkillRegistry:
             if score >= DUPLICATE:
                 state = (await self._knowledge.skill(other)).state
                 raise UsageError(
-                    f"there is such a skill: {other!r} ({state}), {score:.0%} alike",
+                    f"a similar skill exists: {other!r} ({state}), {score:.0%} alike",
                     f"improve {other!r} instead",
                 )
 

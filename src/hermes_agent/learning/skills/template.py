@@ -48,7 +48,7 @@ def read_parameters(text: str) -> tuple[SkillParameter, ...]:
         match = _PARAMETER.fullmatch(left.removesuffix(":").strip())
         if match is None:
             raise UsageError(
-                f"{line!r} is no parameter",
+                f"{line!r} is not a parameter",
                 "write `name: about`, `name?: about` or `name?=value: …`",
             )
         name, mark, default = match.groups()
@@ -152,7 +152,7 @@ def _misplaced(command: str, known: Collection[str]) -> Iterator[SkillProblem]:
         inside = within(command, match.start()) if ours else ""
         if inside:
             yield skill_error(
-                f"{match.group()} stands within {inside} in {command!r}",
+                f"{match.group()} is within {inside} in {command!r}",
                 "write it as a word of its own: values are quoted when they are filled in",
             )
 
