@@ -154,7 +154,7 @@ def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Skil
             return [skill_error(f"{str(skill)!r} is not a folder", f"a skill is one with {MAIN}")]
         except OSError as trouble:
             return [skill_error(f"{str(skill)!r} cannot be read: {trouble.strerror}")]
-        found += [SkillProblem("warning", said, hint) for said, hint in folder.left_out]
+        found += [_warning(said, hint) for said, hint in folder.left_out]
         found += _of_files(folder.files, name or skill.resolve().name)
     else:
         found += _of_files(skill, name)
@@ -237,14 +237,16 @@ class _Metadata:
 
     def doubts(self) -> Iterator[SkillProblem]:
         if self._lost:
-            yield SkillProblem(
-                "warning", "metadata has no fields", "write `field: value` lines below"
-            )
+            yield _warning("metadata has no fields", "write `field: value` lines below")
         for field in self._values:
             if field.startswith("hermes-") and field not in OURS:
                 near = get_close_matches(field, OURS, 1)
                 meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(OURS)}"
-                yield SkillProblem("warning", f"{field} is not a known field", meant)
+                yield _warning(f"{field} is not a known field", meant)
+
+
+def _warning(message: str, hint: str = "") -> SkillProblem:
+    return SkillProblem("warning", message, hint)
 
 
 def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[SkillProblem]:
@@ -298,24 +300,19 @@ def _of_words(skill: SkillText) -> Iterator[SkillProblem]:
         ("Verification", "it says how to see that it worked"),
     ):
         if not section(skill.body, heading):
-            yield SkillProblem("warning", f"there is no section {heading!r}", why)
+            yield _warning(f"there is no section {heading!r}", why)
     description = skill.facts.description
     if description.isascii() and not _TRIGGER.search(description):
-        yield SkillProblem(
-            "warning", "the description does not say when to use it", "add “Use when …”"
-        )
+        yield _warning("the description does not say when to use it", "add “Use when …”")
     if skill.body.count("\n") >= BODY_LINES:
-        yield SkillProblem(
-            "warning",
+        yield _warning(
             f"the text has more than {BODY_LINES} lines, all of which the model reads",
             "move details into references/",
         )
     known = {each.name for each in skill.parameters}
     known |= set(SERVICE_FACTS) if skill.facts.incident else set()
     for name in sorted(placeholders(skill.body) - known if known else ()):
-        yield SkillProblem(
-            "warning", f"{{{{{name}}}}} is not a parameter", "name it in hermes-parameters, or not"
-        )
+        yield _warning(f"{{{{{name}}}}} is not a parameter", "name it in hermes-parameters, or not")
 
 
 def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[SkillProblem]:
@@ -326,22 +323,20 @@ def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[SkillProblem]:
             continue
         inside = path.rstrip("/")
         if inside not in files and not any(each.startswith(f"{inside}/") for each in files):
-            yield SkillProblem("warning", f"there is no file {path!r}, which the text links to")
+            yield _warning(f"there is no file {path!r}, which the text links to")
 
 
 def _of_sizes(files: Mapping[str, bytes], main: str) -> Iterator[SkillProblem]:
     for path, data in files.items():
         if path not in (main, RUNBOOK) and path.partition("/")[0] not in FOLDERS:
             hint = f"it belongs in {', '.join(f'{each}/' for each in FOLDERS)}"
-            yield SkillProblem("warning", f"{path!r} is not where agents look", hint)
+            yield _warning(f"{path!r} is not where agents look", hint)
         if len(data) > FILE_BYTES:
-            yield SkillProblem("warning", f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
+            yield _warning(f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
         elif decoded(data) is None:
-            yield SkillProblem("warning", f"{path!r} is not text; the agent cannot read it")
+            yield _warning(f"{path!r} is not text; the agent cannot read it")
     if sum(map(len, files.values())) > ALL_BYTES:
-        yield SkillProblem(
-            "warning", f"all files together have more than {ALL_BYTES // 1_000_000} MB"
-        )
+        yield _warning(f"all files together have more than {ALL_BYTES // 1_000_000} MB")
 
 
 def _without_code(body: str) -> str:
