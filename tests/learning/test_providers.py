@@ -10,7 +10,8 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers.registry import FENCED_CHARS, Provider, fenced, open_provider
+from hermes_agent.learning.providers.http import Provider
+from hermes_agent.learning.providers.registry import FENCED_CHARS, fenced, open_provider
 from tests.support import fake_honcho, fake_mem0
 from tests.support.awake_loop import pass_time, stand_still
 from tests.support.fake_honcho import FakeHoncho

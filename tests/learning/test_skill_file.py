@@ -335,7 +335,7 @@ def test_everything_doubtful_about_a_folder_is_warned_of(tmp_path: Path) -> None
     assert messages(found, "error") == ""
     warned = messages(found, "warning")
     for said in (
-        "hermes-categori means nothing", "no section 'When to Use'", "no section 'Verification'",
+        "hermes-categori is not a known", "no section 'When to Use'", "no section 'Verification'",
         "does not say when", "more than 500 lines", "'references/gone.md'", "'scripts/gone.sh'",
         "{{z}} is not a parameter", "'notes.txt' is not where agents look",
         "'assets/big.txt' is too large", "'assets/picture.png' is not text", "'link' is a link",

@@ -13,7 +13,7 @@ from hermes_agent.learning.budget import LearningBudget
 
 if TYPE_CHECKING:
     from hermes_agent.learning.memory.memory import Memory
-    from hermes_agent.learning.providers.registry import Provider
+    from hermes_agent.learning.providers.http import Provider
     from hermes_agent.learning.recall.recall import Recall
     from hermes_agent.learning.skills.registry import SkillRegistry
 

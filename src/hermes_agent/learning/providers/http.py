@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -20,6 +20,32 @@ QUERY_CHARS = 1_000
 """The longest query; services embed only some thousand tokens."""
 REST_SECONDS = 30.0
 """How long a service that failed is not called, at first."""
+
+
+Said = tuple[Literal["user", "assistant"], str]
+"""Who spoke, and the text."""
+
+
+class Provider(Protocol):
+    """Every method raises `HermesError` if the service fails or takes longer than
+    `memory.timeout_seconds`; then it is not called for a while."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def recall(self, query: str, limit: int) -> Sequence[str]:
+        """Fitting memories, best first, each on one line."""
+        ...
+
+    async def remember(self, session: str, messages: Sequence[Said]) -> None:
+        """Hand over a conversation, with secrets removed."""
+        ...
+
+    async def check(self) -> str:
+        """Call the service now in any case; its health in a sentence."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class HttpProvider:

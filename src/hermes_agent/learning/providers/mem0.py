@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, on_one_line
-from hermes_agent.learning.providers.registry import Said
+from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, Said, on_one_line
 
 PUBLIC = "https://api.mem0.ai"
 KEY = "MEM0_API_KEY"

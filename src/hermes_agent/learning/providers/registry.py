@@ -2,38 +2,13 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.core.text.untrusted import wrap_untrusted
+from hermes_agent.learning.providers.http import Provider
 
 FENCED_CHARS = 1_500
-
-Said = tuple[Literal["user", "assistant"], str]
-"""Who spoke, and the text."""
-
-
-class Provider(Protocol):
-    """Every method raises `HermesError` if the service fails or takes longer than
-    `memory.timeout_seconds`; then it is not called for a while."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def recall(self, query: str, limit: int) -> Sequence[str]:
-        """Fitting memories, best first, each on one line."""
-        ...
-
-    async def remember(self, session: str, messages: Sequence[Said]) -> None:
-        """Hand over a conversation, with secrets removed."""
-        ...
-
-    async def check(self) -> str:
-        """Call the service now in any case; its health in a sentence."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 def open_provider(
