@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
-from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
+from hermes_agent.learning.skills.template import SERVICE_FACTS
 from tests.support.local_commands import local_look
 
 PROCESSES = """\

@@ -31,7 +31,7 @@ def idea(n: int, **more: str) -> dict[str, str]:
 
 def prover(bench: Learned, ring: Ring, ask: Scripted | None = None) -> SkillEvaluator:
     return SkillEvaluator(
-        ask=ask or Scripted(), knowledge=bench.knowledge, arena=ring, settings=lambda: SETTINGS
+        ask=ask or Scripted(), knowledge=bench.knowledge, runner=ring, settings=lambda: SETTINGS
     )
 
 

@@ -210,8 +210,8 @@ async def test_what_was_begun_is_done_when_whoever_asked_for_it_has_gone(tmp_pat
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.wait([asking])
-        (work,) = memory.book._under_way
+        (work,) = memory.book.lock.running
         await work
         assert await memory.live() == ["one"]
         await asyncio.sleep(0)
-        assert not memory.book._under_way
+        assert not memory.book.lock.running

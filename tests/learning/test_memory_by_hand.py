@@ -269,5 +269,5 @@ async def test_what_is_no_plain_file_is_said_and_not_waited_for(
         await memory.add("the replica is db2")
         memory.path().unlink()
         make(memory.path())
-        with pytest.raises(HermesError, match="no plain file"):
+        with pytest.raises(HermesError, match="not a regular file"):
             await memory.book.snapshot()

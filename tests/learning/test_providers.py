@@ -10,7 +10,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers.base import Provider
+from hermes_agent.learning.providers.http import Provider
 from hermes_agent.learning.providers.registry import FENCED_CHARS, fenced, open_provider
 from tests.support import fake_honcho, fake_mem0
 from tests.support.awake_loop import pass_time, stand_still
@@ -260,7 +260,7 @@ async def test_calls_of_one_provider_share_a_connection(there: Setting) -> None:
 
 
 def test_an_address_that_is_none_is_said_when_it_is_opened(there: Setting) -> None:
-    with pytest.raises(UsageError, match=r"'mem\.example' is no address of"):
+    with pytest.raises(UsageError, match=r"'mem\.example' is not an address of"):
         there.open(address="mem.example")
 
 

@@ -9,7 +9,7 @@ from honcho.api_types import MessageCreateParams, SessionPeerConfig
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers.base import Provider
+from hermes_agent.learning.providers.http import Provider
 from hermes_agent.learning.providers.registry import open_provider
 from tests.support.fake_honcho import KEY, MESSAGE_CHARS, FakeHoncho
 from tests.support.patience import PATIENCE

@@ -432,7 +432,7 @@ async def test_what_was_put_away_is_not_written_again(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         files = skill_files("restart-worker")
         await bench.skills.write("restart-worker", files, by="person", state="given")
-        await bench.skills.retire("restart-worker", "not wanted", "person")
+        await bench.skills.set_state("restart-worker", "retired", "not wanted", "person")
         assert await proposed(bench, answer(skills=[skill()])) == []
         mine, _ = reviewer(bench)
         with pytest.raises(UsageError, match="retired: not wanted"):

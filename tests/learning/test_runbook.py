@@ -132,7 +132,7 @@ def test_a_placeholder_stands_where_a_quoted_value_stays_one(command: str, withi
     book = f"steps:\n  - run: |\n      {command.replace(chr(10), chr(10) + '      ')}\n"
     with pytest.raises(UsageError) as error:
         load(book, {"x": "a"})
-    assert f"stands within {within}" in error.value.message
+    assert f"is within {within}" in error.value.message
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\0b", "a\x1bb", "\r"])

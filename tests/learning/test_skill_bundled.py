@@ -12,8 +12,8 @@ from hermes_agent.core.incidents import CATEGORIES
 from hermes_agent.core.settings.root import LoopSettings
 from hermes_agent.learning.injection_scan.scan import reason
 from hermes_agent.learning.skills.file import parse, problems, section
-from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
 from hermes_agent.learning.skills.runbook import load
+from hermes_agent.learning.skills.template import SERVICE_FACTS
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.path_resolvers import by_words, finish
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect

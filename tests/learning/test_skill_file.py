@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.skills import SkillLimits
-from hermes_agent.learning.skills.file import SkillProblem, parse, problems, section
-from hermes_agent.learning.skills.frontmatter import read_front
+from hermes_agent.learning.skills.file import parse, problems, section
+from hermes_agent.learning.skills.frontmatter import SkillProblem, read_front
 from tests.support.skills import put_skill, skill_text
 
 PLAIN = "name: a\ndescription: b\n"
@@ -278,10 +278,13 @@ def test_a_skill_that_declares_nothing_is_not_bounded() -> None:
     ("more", "said"),
     [
         ("allowed-tools: terminal(git\n", "allowed-tools cannot be read: '('"),
-        ("allowed-tools:\n  a: b\n", "allowed-tools is no text"),
+        ("allowed-tools:\n  a: b\n", "allowed-tools is not text"),
         ('metadata:\n  hermes-paths: "\'/srv"\n', "hermes-paths cannot be read"),
-        ("metadata:\n  hermes-hosts:\n    a: b\n", "hermes-hosts is no text"),
-        ("metadata:\n  hermes-parameters: '1x: y'\n", "hermes-parameters: '1x: y' is no parameter"),
+        ("metadata:\n  hermes-hosts:\n    a: b\n", "hermes-hosts is not text"),
+        (
+            "metadata:\n  hermes-parameters: '1x: y'\n",
+            "hermes-parameters: '1x: y' is not a parameter",
+        ),
         ("metadata:\n  hermes-parameters: |\n    a: x\n    a: y\n", "'a' is there twice"),
     ],
 )
@@ -332,10 +335,10 @@ def test_everything_doubtful_about_a_folder_is_warned_of(tmp_path: Path) -> None
     assert messages(found, "error") == ""
     warned = messages(found, "warning")
     for said in (
-        "hermes-categori means nothing", "no section 'When to Use'", "no section 'Verification'",
+        "hermes-categori is not a known", "no section 'When to Use'", "no section 'Verification'",
         "does not say when", "more than 500 lines", "'references/gone.md'", "'scripts/gone.sh'",
-        "{{z}} is no parameter", "'notes.txt' is a file that agents do not look for",
-        "'assets/big.txt' is too large", "'assets/picture.png' is no text", "'link' is a link",
+        "{{z}} is not a parameter", "'notes.txt' is not where agents look",
+        "'assets/big.txt' is too large", "'assets/picture.png' is not text", "'link' is a link",
     ):  # fmt: skip
         assert said in warned, said
     assert "example.org" not in warned
@@ -343,7 +346,7 @@ def test_everything_doubtful_about_a_folder_is_warned_of(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_used_is_an_error_and_comes_first(tmp_path: Path) -> None:
-    assert messages(list(problems(tmp_path / "none")), "error").endswith("is no folder")
+    assert messages(list(problems(tmp_path / "none")), "error").endswith("is not a folder")
     (tmp_path / "empty").mkdir()
     assert messages(list(problems(tmp_path / "empty")), "error") == "there is no SKILL.md"
     place = put_skill(tmp_path, "a", "---\nname: b\n---\n", runbook_yaml="steps: []\n")

@@ -116,6 +116,6 @@ def test_other_scripts_cost_no_more(count: Callable[[str], int]) -> None:
 
 async def test_the_bundled_skills_cost_little(count: Callable[[str], int], tmp_path: Path) -> None:
     async with skill_home(tmp_path, shipped=BUNDLED) as (book, _folder, _knowledge):
-        text = book.index(await book.offered(["terminal", "write_skill"]))
+        text = index(await book.offered(["terminal", "write_skill"]))
         assert len(text.splitlines()) == 3
         assert count(text) < 200

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.learning.folder_lock import LOCK
 from hermes_agent.learning.skills.folder import digest
 from hermes_agent.learning.skills.rendering import STATES
-from hermes_agent.learning.skills.scanner import LOCK
 from hermes_agent.learning.skills.sync import SkillFolderSync
 from tests.support.skills import (
     a_book,
@@ -183,13 +183,13 @@ async def test_a_lock_that_somebody_keeps_is_not_waited_for_for_ever(tmp_path: P
         shelf = SkillFolderSync(
             folder, knowledge, tmp_path / "shipped", suspicious, lambda: 0.0, patience=0.05
         )
-        await shelf.alone(shelf.import_edits)
+        await shelf.lock.run(shelf.import_edits)
         with (folder / LOCK).open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            with pytest.raises(HermesError, match="locked by another process") as caught:
-                await shelf.alone(shelf.import_edits)
-            assert "let go" in caught.value.hint
-        await shelf.alone(shelf.import_edits)
+            with pytest.raises(HermesError, match="another process has locked") as caught:
+                await shelf.lock.run(shelf.import_edits)
+            assert "stop it" in caught.value.hint
+        await shelf.lock.run(shelf.import_edits)
 
 
 async def test_a_version_is_opened_as_it_was_when_its_digest_is_named(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ async def test_a_version_is_opened_as_it_was_when_its_digest_is_named(tmp_path: 
         assert "version 1" in then.text
         assert "Look at it." in then.text
         assert "Another way." in now.text
-        await book.retire("a", "not wanted", "person")
+        await book.set_state("a", "retired", "not wanted", "person")
         with pytest.raises(UsageError, match="retired"):
             await book.open("a", digest=first.digest)
 
@@ -238,7 +238,7 @@ async def test_shipped_skills_are_read_where_they_are(tmp_path: Path) -> None:
         shutil.rmtree(folder / "a")
         await book.sync()
         assert "Mine." not in (await book.open("a")).text
-        await book.retire("a", "not here", "person")
+        await book.set_state("a", "retired", "not here", "person")
         put_skill(tmp_path / "shipped", "a", skill_text("a", body="A newer release."))
         await book.sync()
         assert (await knowledge.skill("a")).state == "retired", "an update brings nothing back"
@@ -380,7 +380,7 @@ async def test_what_is_no_skill_is_not_written(
         with pytest.raises(UsageError, match=said):
             await book.write(name, files, by="agent", state="candidate")
         assert await knowledge.skills() == []
-        assert not folder.exists()
+        assert [path.name for path in folder.rglob("*")] == [".lock"]
 
 
 async def test_what_lies_in_the_folder_besides_the_skill_stays_there(tmp_path: Path) -> None:
@@ -412,7 +412,7 @@ async def test_a_duplicate_is_refused_and_the_other_named(tmp_path: Path) -> Non
         copied = skill_files("restart-workers", about, BODY.replace("five", "ten"))
         for state in ("given", "retired"):
             await book.set_state("worker-restart", state, "", "person")
-            with pytest.raises(UsageError, match="there is such a skill: 'worker-restart'"):
+            with pytest.raises(UsageError, match="a similar skill exists: 'worker-restart'"):
                 await book.write("restart-workers", copied, by="review", state="candidate")
         fresh = skill_files(
             "queue-growth", "Find out why a queue grows. Use when it does.", "Look."
@@ -440,9 +440,9 @@ async def test_a_state_is_set_with_its_reason_and_decides_what_is_found(tmp_path
         assert await book.sync() == []
         assert (await book.restore("a")).state == "proven"
         assert len(await knowledge.docs("skill")) == 1
-        assert (await book.retire("a", "no use", "person")).state == "retired"
+        assert (await book.set_state("a", "retired", "no use", "person")).state == "retired"
         with pytest.raises(NotFound):
-            await book.retire("b", "", "person")
+            await book.set_state("b", "retired", "", "person")
 
 
 async def test_a_skill_goes_back_to_its_last_good_version(tmp_path: Path) -> None:
@@ -491,10 +491,10 @@ async def test_all_there_is_to_show_of_a_skill_is_on_its_page(tmp_path: Path) ->
         page = await book.facts("a")
         assert page.record.name == "a"
         assert page.text.parameters[0].name == "x"
-        assert [each.message for each in page.problems] == ["'link' is a link or no plain file"]
+        assert [each.message for each in page.problems] == [
+            "'link' is a link or not a regular file"
+        ]
         assert [each.number for each in page.versions] == [1]
-        assert page.changes
-        assert not page.has_runbook
         assert page.folder == str(folder / "a")
 
 

@@ -59,7 +59,7 @@ def test_a_missing_argument_is_named_with_what_it_is() -> None:
 
 def test_a_skill_without_parameters_takes_any_arguments() -> None:
     assert read_arguments((), "whatever 'it is") == {}
-    assert with_values("do $ARGUMENTS now", (), {}, "a 'b").text == "do a 'b now"
+    assert with_values("do $ARGUMENTS now", {}, "a 'b").text == "do a 'b now"
 
 
 def test_snippets_are_found_where_they_are_and_not_in_code_blocks() -> None:
@@ -77,7 +77,7 @@ def test_values_are_put_in_and_quoted_in_commands() -> None:
     body = (
         "Look at {{service}} ({{ lines }}): !`tail -n {{lines}} {{service}}.log` {{other}} ${{x}}"
     )
-    made = with_values(body, TWO, {"service": "a b; rm", "lines": "5"})
+    made = with_values(body, {"service": "a b; rm", "lines": "5"})
     command = "tail -n 5 'a b; rm'.log"
     assert made.text == f"Look at a b; rm (5): !`{command}` {{{{other}}}} ${{{{x}}}}"
     (found,) = made.snippets
@@ -86,12 +86,12 @@ def test_values_are_put_in_and_quoted_in_commands() -> None:
 
 
 def test_all_arguments_are_so_many_words_in_a_command() -> None:
-    made = with_values("!`grep $ARGUMENTS`", (), {}, "-r 'a b' $(id)")
+    made = with_values("!`grep $ARGUMENTS`", {}, "-r 'a b' $(id)")
     assert made.snippets[0].command == "grep -r 'a b' '$(id)'"
 
 
 def test_what_a_value_holds_is_never_taken_for_a_command() -> None:
-    made = with_values("see {{service}} !`date`", TWO, {"service": "!`id`", "lines": ""})
+    made = with_values("see {{service}} !`date`", {"service": "!`id`", "lines": ""})
     assert [each.command for each in made.snippets] == ["date"]
 
 
@@ -111,11 +111,11 @@ def test_what_a_value_holds_is_never_taken_for_a_command() -> None:
     ],
 )
 def test_a_value_within_quotes_is_refused(command: str) -> None:
-    with pytest.raises(UsageError, match=r"stands within (quotes|a |arithmetic)"):
-        with_values(f"!`{command}`", TWO, {"service": "x", "lines": ""})
+    with pytest.raises(UsageError, match=r"is within (quotes|a |arithmetic)"):
+        with_values(f"!`{command}`", {"service": "x", "lines": ""})
     head = "name: a\ndescription: b\nmetadata:\n  hermes-parameters: 'service: x'\n"
     text = f"---\n{head}---\n!`{command}`"
-    assert "stands within " in parse(text).broken
+    assert "is within " in parse(text).broken
 
 
 @settings(max_examples=40, deadline=None)
@@ -123,7 +123,7 @@ def test_a_value_within_quotes_is_refused(command: str) -> None:
     value=st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1)
 )
 def test_a_value_reaches_the_program_as_one_word(value: str) -> None:
-    made = with_values("!`printf %s {{service}}`", TWO, {"service": value, "lines": ""})
+    made = with_values("!`printf %s {{service}}`", {"service": value, "lines": ""})
     command = made.snippets[0].command
     assert shlex.split(command) == ["printf", "%s", value]
     ran = subprocess.run(["bash", "-c", command], capture_output=True, check=True)

@@ -52,8 +52,8 @@ class Edited(KnowledgeToolBackend):
     """Somebody edits the skill as soon as it was opened for the first time."""
 
     def __init__(self, learning: Learning, text: str) -> None:
-        super().__init__(learning.knowledge, learning.chores.save_skill)
-        self._book = learning.knowledge.book
+        super().__init__(learning.knowledge, learning.tasks.save_skill)
+        self._book = learning.knowledge.skills
         self._files = {"SKILL.md": text.encode()}
 
     async def open_skill(self, name: str, *rest: Any, **more: Any) -> OpenedSkill:

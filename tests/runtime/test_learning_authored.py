@@ -65,7 +65,7 @@ async def test_a_skill_that_cannot_be_kept_is_told_to_the_model_and_not_kept(
         assert (await h.say(session, "write it down"))[-1].text == "tried"
         (done,) = await h.calls(session)
         assert not done.ok
-        assert "cannot be kept" in done.text
+        assert "cannot be saved" in done.text
         with pytest.raises(NotFound):
             await h.runtime.context.store.knowledge.skill("restart-web")
 

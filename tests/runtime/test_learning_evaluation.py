@@ -45,7 +45,7 @@ async def left_over(h: Pupil) -> list[str]:
     home = h.runtime.context.home.path
     folders = [*(home / "proofs").glob("*"), *home.glob("terminals/*"), *home.glob("results/*")]
     listed = [session.id for session in await h.runtime.context.store.sessions(1_000)]
-    return [*listed, *map(str, folders), *h.runtime.learning.trials.lent]
+    return [*listed, *map(str, folders), *h.runtime.learning.trials.under_test]
 
 
 async def test_a_case_is_played_with_the_skill_and_without_and_leaves_nothing_behind(
@@ -58,7 +58,7 @@ async def test_a_case_is_played_with_the_skill_and_without_and_leaves_nothing_be
             await play(h, case("echo x > given")),
         )
         assert await left_over(h) == []
-        await h.runtime.learning.knowledge.book.sync()
+        await h.runtime.learning.knowledge.skills.sync()
         names = [record.name for record in await h.runtime.context.store.knowledge.skills()]
         assert "make-it" not in names, "a trial keeps no skill"
         assert await h.runtime.context.store.knowledge.uses() == []
@@ -86,7 +86,7 @@ async def test_a_case_that_is_no_good_is_dropped_before_a_model_is_asked(
     """It cannot be set up, there is nothing to do in it, or the gate refuses its scripts."""
     async with pupil(tmp_path, model=worker(tmp_path, "touch made")) as h:
         assert await play(h, case(setup, check)) is None
-        assert await h.runtime.learning.knowledge.ledger.tokens() == 0
+        assert await h.runtime.learning.knowledge.budget.tokens() == 0
         assert await left_over(h) == []
 
 
@@ -155,7 +155,7 @@ async def test_a_trial_counts_against_the_budget_of_learning(tmp_path: Path) -> 
     async with pupil(tmp_path, model=model, learning=LearningSettings(day_tokens=100_000)) as h:
         trial = await play(h, case())
         assert trial is not None
-        ledger = h.runtime.learning.knowledge.ledger
+        ledger = h.runtime.learning.knowledge.budget
         assert await ledger.tokens() == trial.tokens
         assert await ledger.dollars() == pytest.approx(trial.dollars, abs=1e-5)
 
@@ -167,12 +167,12 @@ async def test_a_trial_that_does_not_fit_the_budget_is_put_off_and_counted_all_t
     async with pupil(tmp_path, model=model, learning=LearningSettings(day_tokens=30_000)) as h:
         with pytest.raises(NoBudget):
             await play(h, case())
-        used = await h.runtime.learning.knowledge.ledger.tokens()
+        used = await h.runtime.learning.knowledge.budget.tokens()
         assert 0 < used <= 30_000
         assert await left_over(h) == []
         with pytest.raises(NoBudget):
             await play(h, case())
-        assert await h.runtime.learning.knowledge.ledger.tokens() <= 30_000
+        assert await h.runtime.learning.knowledge.budget.tokens() <= 30_000
 
 
 async def test_a_model_that_cannot_be_reached_makes_no_trial(tmp_path: Path) -> None:
@@ -215,13 +215,13 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
         session = await h.open(model)
         await h.say(session, "make it now")
         turn = next(one.turn for one in await h.journal(session) if isinstance(one, ev.TurnStarted))
-        keep = h.runtime.learning.chores.lessons.reviewer.save_skill
+        keep = h.runtime.learning.tasks.reviewer.save_skill
         await keep("make-it", FILES, by="review", model="m", why="", session=session.id, turn=turn)
         first: list[Trial] = []
         days = 0
         while (await knowledge.skill("make-it")).state != "proven" and days < 12:
             await h.learned()
-            tokens = await h.runtime.learning.knowledge.ledger.tokens()
+            tokens = await h.runtime.learning.knowledge.budget.tokens()
             assert tokens <= 40_000
             trials = list(await knowledge.trials("make-it"))
             assert trials[: len(first)] == first, "a trial was played again"

@@ -65,7 +65,7 @@ async def test_candidates_are_held_back_half_of_the_time_and_that_is_recorded(
 ) -> None:
     async with pupil(tmp_path) as h:
         name = model(tmp_path)
-        book = h.runtime.learning.knowledge.book
+        book = h.runtime.learning.knowledge.skills
         files = {"SKILL.md": CERTS.encode()}
         await book.write("renew-certificate", files, by="review", state="candidate")
         offered, held = set(), set()
@@ -115,4 +115,4 @@ async def test_what_is_searched_for_in_vain_or_wrongly_is_said(tmp_path: Path) -
         assert (done.ok, done.text) == (True, "nothing was found")
         answer = await h._send("GET", "/v1/recall", params={"query": "x", "kind": "dream"})
         assert answer.status_code == 400
-        assert "nothing is kept as 'dream'" in answer.json()["error"]
+        assert "not a kind of memory: 'dream'" in answer.json()["error"]

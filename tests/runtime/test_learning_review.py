@@ -143,10 +143,10 @@ async def test_when_the_budget_is_used_up_it_is_put_off_until_tomorrow(
     clock = Clock()
     settings = reviewing(looking(tmp_path), day_tokens=20_000)
     async with pupil(tmp_path, clock=clock, **settings) as h:
-        await h.runtime.learning.knowledge.ledger.add(19_000, None)
+        await h.runtime.learning.knowledge.budget.add(19_000, None)
         session = await worked(h, tmp_path)
         assert await notes(h) == []
-        assert "learning rests until tomorrow" in caplog.text
+        assert "learning pauses until tomorrow" in caplog.text
         chore = await waiting(h)
         assert (chore.key, chore.due) == (f"review {session.id} 1", clock.now // DAY * DAY + DAY)
         clock.now += 6 * 3600
@@ -200,11 +200,11 @@ async def test_days_without_a_budget_are_no_failures(tmp_path: Path) -> None:
     clock = Clock()
     settings = reviewing(looking(tmp_path), day_tokens=20_000)
     async with pupil(tmp_path, clock=clock, **settings) as h:
-        await h.runtime.learning.knowledge.ledger.add(20_000, None)
+        await h.runtime.learning.knowledge.budget.add(20_000, None)
         await worked(h, tmp_path)
         for _ in range(3):
             clock.now += DAY
-            await h.runtime.learning.knowledge.ledger.add(20_000, None)
+            await h.runtime.learning.knowledge.budget.add(20_000, None)
             await h.learned()
         assert (await waiting(h)).tries == 0
 

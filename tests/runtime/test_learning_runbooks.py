@@ -76,7 +76,7 @@ async def test_a_candidate_runs_only_when_somebody_insists(tmp_path: Path) -> No
     async with pupil(tmp_path) as h:
         (h.work / "stale").touch()
         files = {"SKILL.md": TEXT.encode(), "runbook.yaml": BOOK.encode()}
-        book = h.runtime.learning.knowledge.book
+        book = h.runtime.learning.knowledge.skills
         await book.write("clear-lock", files, by="review", state="candidate")
         given = {"workspace": str(h.work), "arguments": "word=up"}
         code, told = await h.refused("/v1/skills/clear-lock/run", given)

@@ -135,9 +135,11 @@ class Response(Pupil):
     async def save_skill(self, name: str, state: Any, book: str, by: str = "person") -> None:
         book = book.replace("{{service}}", f"{self.work}/{{{{service}}}}")
         files = {path: text.encode() for path, text in prevention(name, book).items()}
-        await self.runtime.learning.knowledge.book.write(name, files, by="agent", state="candidate")
+        await self.runtime.learning.knowledge.skills.write(
+            name, files, by="agent", state="candidate"
+        )
         if state != "candidate":
-            await self.runtime.learning.knowledge.book.set_state(
+            await self.runtime.learning.knowledge.skills.set_state(
                 name, state, "as the test wants it", by
             )
 

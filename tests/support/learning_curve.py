@@ -167,7 +167,7 @@ class Family:
         async with asyncio.timeout(240):
             while runtime._turns.busy or runtime._turns._afterwards:
                 await asyncio.sleep(0.01)
-            while runtime.learning.chores.busy or [
+            while runtime.learning.tasks.busy or [
                 chore
                 for chore in await runtime.context.store.knowledge.chores(runtime.context.clock())
                 if chore.kind != "summary"

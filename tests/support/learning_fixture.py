@@ -65,7 +65,7 @@ class Pupil(House):
 
     async def learned(self) -> None:
         """Look for work that has become due, and wait until it is done or put off."""
-        chores = self.runtime.learning.chores
+        chores = self.runtime.learning.tasks
         chores._woken.set()
 
         async def done() -> bool:
@@ -102,7 +102,7 @@ class Pupil(House):
         (folder / "SKILL.md").write_text(text)
         for path, content in files.items():
             (folder / path.replace("_", ".")).write_text(content)
-        await self.runtime.learning.knowledge.book.sync()
+        await self.runtime.learning.knowledge.skills.sync()
 
 
 @asynccontextmanager

@@ -117,7 +117,7 @@ class Drift:
         return audit
 
     async def _skills(self) -> dict[str, str]:
-        rows = await self._learning.skills.listed()
+        rows = await self._learning.list_skills()
         return {row["name"]: row["description"] for row in rows if row["state"] in OFFERED}
 
     def listed(self) -> list[dict[str, Any]]:

@@ -302,24 +302,24 @@ class RuntimeBackend:
                 one.name, one.state, one.description, one.digest, one.incident,
                 one.shipped, record[one.name],
             )
-            for one in await learning.knowledge.book.offered(TOOLS)
+            for one in await learning.knowledge.skills.offered(TOOLS)
         ]  # fmt: skip
 
     async def runbook(
         self, skill: str, arguments: str, facts: Mapping[str, str]
     ) -> ActivatedSkill | None:
         try:
-            book = self._learning.knowledge.book
+            book = self._learning.knowledge.skills
             found = await book.open(skill, arguments, run=True, facts=facts)
         except HermesError:  # it has none, wants other arguments, or is gone
             return None
         return found.opened
 
     async def settle(self, skill: str) -> None:
-        await self._learning.chores.settle(skill)
+        await self._learning.tasks.settle(skill)
 
     async def settled(self) -> None:
         await self._sessions.settle()
 
     async def promote(self, skill: str, why: str) -> None:
-        await self._learning.knowledge.book.set_state(skill, "proven", why, BY)
+        await self._learning.knowledge.skills.set_state(skill, "proven", why, BY)

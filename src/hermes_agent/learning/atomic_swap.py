@@ -1,4 +1,4 @@
-"""Two files or folders of one file system change places in one step, where the system can do it."""
+"""Swaps two files or folders atomically, where the file system supports it."""
 
 import ctypes
 import errno
@@ -16,7 +16,7 @@ _SWAP = 2
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let both change places; False, and nothing is changed, where that cannot be done."""
+    """Swap the two; False if the file system cannot, and then nothing has changed."""
     call = _call()
     if call is None:
         return False

@@ -1,4 +1,4 @@
-"""What learning has used today, so that it stays within a budget of its own."""
+"""What learning has used of its own daily budget."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from hermes_agent.core.records import ChildLimits
 from hermes_agent.core.settings.root import LearningSettings
 
 MICRO = 1_000_000
-"""Dollars are counted in millionths."""
+"""Dollars are stored in millionths."""
 
 
 class LearningBudget:
@@ -51,7 +51,7 @@ class LearningBudget:
         )  # fmt: skip
 
     async def left(self) -> ChildLimits | None:
-        """What is left of today's; None when there is nothing."""
+        """What is left today; None if nothing is."""
         limits = self._settings()
         tokens = limits.day_tokens - int(await self.tokens())
         dollars = limits.day_dollars - await self.dollars()

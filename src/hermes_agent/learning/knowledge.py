@@ -1,4 +1,4 @@
-"""What a runtime remembers: memory, skills and recall. Each part is made when it is first used."""
+"""Memory, skills and recall of a runtime. Each part is made when it is first used."""
 
 import logging
 import os
@@ -13,16 +13,18 @@ from hermes_agent.learning.budget import LearningBudget
 
 if TYPE_CHECKING:
     from hermes_agent.learning.memory.memory import Memory
-    from hermes_agent.learning.providers.base import Provider
+    from hermes_agent.learning.providers.http import Provider
     from hermes_agent.learning.recall.recall import Recall
     from hermes_agent.learning.skills.registry import SkillRegistry
 
 log = logging.getLogger("hermes.learning")
 
 SHIPPED = Path(__file__).parent.parent / "skills"
+MAX_USES = 100_000
+"""The most uses of skills that are counted."""
 INDEXED = 5
-"""Messages of a session by which it is found, beside its summary; and how often it is looked at
-again once it has them."""
+"""Messages of a session that are indexed, beside its summary; after these, every fifth turn indexes
+it again."""
 
 
 class Knowledge:
@@ -30,7 +32,7 @@ class Knowledge:
         self._context = context
         self._troubles: dict[str, str] = {}
         self._providers: dict[MemorySettings, Provider] = {}
-        self.ledger = LearningBudget(context.store.knowledge, lambda: self.settings, context.clock)
+        self.budget = LearningBudget(context.store.knowledge, lambda: self.settings, context.clock)
 
     @property
     def settings(self) -> LearningSettings:
@@ -38,7 +40,7 @@ class Knowledge:
 
     @property
     def trouble(self) -> str:
-        """What of it does not work now, in sentences; shown by `hermes status`."""
+        """What does not work now, in sentences; shown by `hermes status`."""
         return "; ".join(self._troubles.values())
 
     @cached_property
@@ -47,10 +49,10 @@ class Knowledge:
 
         def danger(text: str) -> str:
             from hermes_agent.learning.injection_scan.scan import (
-                scan,  # most homes have nothing to look at yet
+                scan,  # rarely needed, slow to load
             )
 
-            # Without the words themselves: what is withheld of a file is said in the prompt.
+            # Without the words themselves: the reason is shown in the prompt.
             found = scan(text, "memory")
             return f"it looks dangerous: {found[0].why}" if found else ""
 
@@ -64,21 +66,26 @@ class Knowledge:
         )
 
     @cached_property
-    def book(self) -> "SkillRegistry":
+    def skills(self) -> "SkillRegistry":
         from hermes_agent.learning.skills.registry import SkillRegistry
+
+        def danger(text: str) -> str:
+            from hermes_agent.learning.injection_scan.scan import reason  # rarely needed
+
+            return reason(text, "skill")
 
         return SkillRegistry(
             self._context.home.path / "skills",
             self._context.store.knowledge,
             shipped=SHIPPED,
-            scan=_danger_of_skill,
+            scan=danger,
             redact=self._context.redact,
             clock=self._context.clock,
             platform=os.uname().sysname.lower(),
         )
 
     @cached_property
-    def recalling(self) -> "Recall":
+    def recall(self) -> "Recall":
         from hermes_agent.learning.recall.recall import Recall
 
         return Recall(
@@ -90,7 +97,7 @@ class Knowledge:
 
     @property
     def provider(self) -> "Provider | None":
-        """The service that remembers beside us, where the settings name one now."""
+        """The external memory service, if the settings name one."""
         memory = self._context.settings.memory
         if not memory.provider:
             return None
@@ -103,12 +110,12 @@ class Knowledge:
         return self._providers[memory]
 
     async def sync(self) -> None:
-        """Take in what was changed by hand in the skills, and say what came of it."""
-        for words in await self.book.sync():
+        """Import skills changed by hand, and log what came of it."""
+        for words in await self.skills.sync():
             log.warning("skills: %s", words)
 
-    def say(self, part: str, trouble: str) -> None:
-        """What is wrong with a part; empty when it is well again."""
+    def report(self, part: str, trouble: str) -> None:
+        """Record what is wrong with a part; empty when it works again."""
         if trouble and trouble != self._troubles.get(part):
             log.warning("%s", trouble)
         self._troubles.pop(part, None)
@@ -116,24 +123,16 @@ class Knowledge:
             self._troubles[part] = trouble
 
     async def index(self, id: str) -> None:
-        """A later message may fit this session."""
+        """Index a session for recall."""
         recorded = await self._context.store.events(id)
         said = [one.event.text for one in recorded if isinstance(one.event, ev.MessageTaken)]
         summaries = [one.event.summary for one in recorded if isinstance(one.event, ev.Summarised)]
         ends = [one.event.text for one in recorded if isinstance(one.event, ev.TurnFinished)]
         title = (await self._context.store.session(id)).title
-        await self.recalling.index_session(
+        await self.recall.index_session(
             id, title, [*said[:INDEXED], *summaries[-1:]], ends[-1] if ends else ""
         )
 
     async def close(self) -> None:
         for provider in self._providers.values():
             await provider.close()
-
-
-def _danger_of_skill(text: str) -> str:
-    from hermes_agent.learning.injection_scan.scan import (
-        reason,  # most homes have nothing to look at yet
-    )
-
-    return reason(text, "skill")

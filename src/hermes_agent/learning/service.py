@@ -1,11 +1,11 @@
-"""What a runtime remembers and learns: memory, skills, recall, reviews and proofs, put together.
-Each part is made when it is first wanted."""
+"""Learning as the runtime uses it: memory, skills, recall, reviews and proofs together."""
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
@@ -20,9 +20,7 @@ from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.skills import OFFERED, ActivatedSkill, RecallResult
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import PolicyShells
-from hermes_agent.learning.knowledge import INDEXED, Knowledge
-from hermes_agent.learning.skills.api import SkillsApi
-from hermes_agent.learning.task_handlers import TaskHandlers
+from hermes_agent.learning.knowledge import INDEXED, MAX_USES, Knowledge
 from hermes_agent.learning.tasks import BackgroundTasks
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 
@@ -45,96 +43,89 @@ class Learning:
         incident_outcome: OutcomeOf,
     ) -> None:
         self._context = context
+        self._store = context.store.knowledge
         self._incident_outcome = incident_outcome
         self._sessions = sessions
         self._completions = completions
         self._shells = shells
         self.knowledge = Knowledge(context)
-        handlers = TaskHandlers(context, sessions, completions, self.knowledge, lambda: self.trials)
-        self.chores = BackgroundTasks(
-            context, completions.models, self.knowledge, handlers, lambda: self.trials,
-            self.catch_up, self.notify_provider,
+        self.tasks = BackgroundTasks(
+            context, sessions, completions, self.knowledge, lambda: self.trials, self.catch_up,
+            self.notify_provider,
         )  # fmt: skip
-        self.skills = SkillsApi(context, sessions, self.knowledge)
 
     @cached_property
     def trials(self) -> "TrialRunner":
         from hermes_agent.learning.evaluation.runner import TrialRunner
 
         return TrialRunner(
-            self._context, self._sessions, self._completions, self._shells, self.knowledge.ledger
+            self._context, self._sessions, self._completions, self._shells, self.knowledge.budget
         )
 
-    def lent(self, session: Session) -> KnowledgeToolBackend:
-        """What a session's tools reach of it."""
-        trial = self.trials.lent.get(session.id) if session.source == TRIALS else None
-        return KnowledgeToolBackend(self.knowledge, self.chores.save_skill, trial)
+    def tool_backend(self, session: Session) -> KnowledgeToolBackend:
+        trial = self.trials.under_test.get(session.id) if session.source == TRIALS else None
+        return KnowledgeToolBackend(self.knowledge, self.tasks.save_skill, trial)
 
     # a session opens
 
     async def opening(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
-        """What the prompt of a new session says of memory and skills. What is wrong with them keeps
-        no session from being opened."""
+        """What the prompt of a new session says of memory and skills. Trouble with them does not
+        keep a session from opening."""
         if source == TRIALS:
             return "", ""
         try:
-            memory = (
-                ""
-                if parent or "memory" not in tools
-                else (await self.knowledge.memory.snapshot()).text
-            )
-            skills = ""
+            memory = skills = ""
+            if "memory" in tools and not parent:
+                memory = (await self.knowledge.memory.snapshot()).text
             if "skill" in tools:
+                from hermes_agent.learning.skills.prompt_index import index
+
                 await self.knowledge.sync()
-                # A candidate is offered where it fits, and there in half of the cases only.
-                known = await self.knowledge.book.offered(tools)
-                skills = self.knowledge.book.index(
-                    [one for one in known if one.state != "candidate"]
-                )
+                # Candidates are offered only where they fit, in half of the cases.
+                known = await self.knowledge.skills.offered(tools)
+                skills = index([one for one in known if one.state != "candidate"])
         except HermesError as error:
-            self.knowledge.say("opening", f"memory and skills could not be read: {error.message}")
+            self.knowledge.report(
+                "opening", f"memory and skills could not be read: {error.message}"
+            )
             return "", ""
-        self.knowledge.say("opening", "")
+        self.knowledge.report("opening", "")
         return memory, skills
 
     # a message arrives
 
     async def arrived(self, session: Session, message: SessionMessage) -> SessionMessage:
-        """The message with the skill that it names, or with what fits it."""
+        """The message with the skill that it names, or with what was recalled for it."""
         if session.source == TRIALS or message.skills or message.recalled != RecallResult():
             return message
         slash = _SLASH.match(message.text.strip())
         if slash is not None and await self._knows(slash["name"]):
-            return await self._with_skill(message, slash["name"], slash["rest"] or "")
+            opened = await self.opened(slash["name"], slash["rest"] or "")
+            return replace(message, skills=(opened,))
         try:
             message = await self._with_recalled(session, message)
         except HermesError as error:
-            self.knowledge.say("recall", f"nothing could be recalled: {error.message}")
+            self.knowledge.report("recall", f"nothing could be recalled: {error.message}")
             return message
-        self.knowledge.say("recall", "")
+        self.knowledge.report("recall", "")
         return message
 
     async def expect(self, text: str) -> None:
-        """A message that names a skill wrongly is refused before a session is opened for it."""
+        """Refuse a message that opens a skill wrongly before a session is opened for it."""
         slash = _SLASH.match(text.strip())
         if slash is not None and await self._knows(slash["name"]):
-            await self.knowledge.book.open(slash["name"], (slash["rest"] or "").strip())
+            await self.knowledge.skills.open(slash["name"], (slash["rest"] or "").strip())
 
     async def _knows(self, name: str) -> bool:
         await self.knowledge.sync()
-        return any(record.name == name for record in await self._context.store.knowledge.skills())
-
-    async def _with_skill(
-        self, message: SessionMessage, name: str, arguments: str
-    ) -> SessionMessage:
-        return replace(message, skills=(await self.opened(name, arguments),))
+        return any(record.name == name for record in await self._store.skills())
 
     async def opened(self, name: str, arguments: str = "") -> ActivatedSkill:
         """A skill as a message opens it."""
-        found = await self.knowledge.book.open(name, arguments.strip())
+        found = await self.knowledge.skills.open(name, arguments.strip())
         text = found.text
         if found.snippets:
-            # What the commands in its text print is known only in a turn, where they are judged.
+            # Commands in its text run only in a turn, where the gate judges them.
             given = f"name={name!r}, arguments={arguments.strip()!r}"
             text = f"[the user opens the skill {name}: begin with skill({given})]"
         return replace(found.opened, text=text)
@@ -144,8 +135,8 @@ class Learning:
         tools = [spec.name for spec in prompt.tools]
         recalled = RecallResult()
         if self.knowledge.settings.recall and "skill" in tools:
-            offered = await self.knowledge.book.offered(tools)
-            recalled = await self.knowledge.recalling.offer(
+            offered = await self.knowledge.skills.offered(tools)
+            recalled = await self.knowledge.recall.offer(
                 message.text,
                 skills={entry.name: entry.state for entry in offered},
                 session=session.id,
@@ -162,9 +153,9 @@ class Learning:
                 return recalled
             lines = await provider.recall(self._context.redact(message.text), 5)
         except HermesError as error:
-            self.knowledge.say("provider", f"{name} does not answer: {error.message}")
+            self.knowledge.report("provider", f"{name} does not answer: {error.message}")
             return recalled
-        self.knowledge.say("provider", "")
+        self.knowledge.report("provider", "")
         if not lines:
             return recalled
         from hermes_agent.learning.providers.registry import fenced
@@ -185,12 +176,12 @@ class Learning:
         if not session.parent:
             if talk.turns <= INDEXED or talk.turns % INDEXED == 0:
                 await self.knowledge.index(session.id)
-            if session.source != INCIDENTS:  # those look back on themselves
-                await self.chores.after(session, talk, events)
-        await self._context.store.knowledge.drop_chore(turn_chore(started.turn))
+            if session.source != INCIDENTS:  # those are reviewed by incidents
+                await self.tasks.after(session, talk, events)
+        await self._store.drop_chore(turn_chore(started.turn))
 
     async def catch_up(self, id: str, turn: int) -> str:
-        """A turn that ended just before its runtime did."""
+        """Process a turn that ended just before its runtime did."""
         session = await self._context.store.session(id)
         prompt = await self._context.store.prompt(session.prompt)
         talk = ConversationState(id, prompt)
@@ -204,8 +195,8 @@ class Learning:
     async def _note_uses(
         self, session: Session, talk: ConversationState, turn: int, events: Sequence[ev.Recorded]
     ) -> None:
-        """How the turn went, for each skill that fitted it; and what its message says of how the
-        one before went."""
+        """Record how the turn went for each skill that fitted it, and what its message says of the
+        turn before."""
         opened = {one.skill: one.digest for one in talk.opened}
         fitting = {
             name: ""
@@ -216,8 +207,8 @@ class Learning:
         names = {*opened, *fitting} | await self._judge_before(session, turn, events)
         if opened or fitting:
             went, why = await self._went(session, events)
-            records = {one.name: one for one in await self._context.store.knowledge.skills()}
-            await self._context.store.knowledge.add_uses(
+            records = {one.name: one for one in await self._store.skills()}
+            await self._store.add_uses(
                 [
                     SkillUse(
                         name, digest or records[name].digest, session.id, turn,
@@ -230,10 +221,10 @@ class Learning:
                 ]
             )  # fmt: skip
         for name in sorted(names):
-            await self.chores.settle(name)
+            await self.tasks.settle(name)
 
     async def _went(self, session: Session, events: Sequence[ev.Recorded]) -> tuple[Outcome, str]:
-        """How a turn went: of an incident, its checks say that."""
+        """How a turn went; in an incident, its checks decide."""
         from hermes_agent.learning.review.triggers import outcome
 
         if session.source == INCIDENTS:
@@ -243,16 +234,14 @@ class Learning:
     async def _judge_before(
         self, session: Session, turn: int, events: Sequence[ev.Recorded]
     ) -> set[str]:
-        """A correction says that the turn before went wrong, thanks that it went well."""
+        """Judge the turn before by a correction or praise; the skills concerned."""
         from hermes_agent.learning.review.triggers import outcome_after
 
         said = [one.event.text for one in events if isinstance(one.event, ev.MessageTaken)]
         judged = outcome_after(said[0]) if said else None
         if judged is None:
             return set()
-        uses = [
-            one for one in await self._context.store.knowledge.uses() if one.session == session.id
-        ]
+        uses = [one for one in await self._store.uses() if one.session == session.id]
         if not uses:
             return set()
         turns = [
@@ -265,45 +254,68 @@ class Learning:
             for one in uses
             if turns and one.turn == turns[-1]
         ]
-        await self._context.store.knowledge.add_uses(again)
+        await self._store.add_uses(again)
         return {one.skill for one in again}
 
     async def notify_provider(self, session: str, after: int) -> str:
-        """Hand what was said in a turn to the service that remembers beside us."""
+        """Send a turn to the external memory service."""
         if (provider := self.knowledge.provider) is None:
-            return "no service is named any more"
-        said: list[tuple[Literal["user", "assistant"], str]] = []
+            return "no memory service is configured any more"
+        turn: list[tuple[Literal["user", "assistant"], str]] = []
         redact = self._context.redact
         for one in await self._context.store.events(session, after):
             if isinstance(one.event, ev.MessageTaken):
-                said.append(("user", redact(one.event.text)))
+                turn.append(("user", redact(one.event.text)))
             elif isinstance(one.event, ev.TurnFinished):
-                said.append(("assistant", redact(one.event.text)))
+                turn.append(("assistant", redact(one.event.text)))
                 break
         try:
-            await provider.remember(session, said)
+            await provider.remember(session, turn)
         except HermesError as error:
-            self.knowledge.say("provider", f"{provider.name} could not be told: {error.message}")
+            self.knowledge.report(
+                "provider", f"{provider.name} did not take a turn: {error.message}"
+            )
             raise ModelError("overload", error.message, error.hint) from None
-        self.knowledge.say("provider", "")
-        return f"{len(said)} messages"
+        self.knowledge.report("provider", "")
+        return f"{len(turn)} messages"
 
-    # how it is
+    # status
+
+    async def list_skills(self) -> list[dict[str, Any]]:
+        await self.knowledge.sync()
+        uses = Counter(one.skill for one in await self._store.uses(limit=MAX_USES) if one.opened)
+        known = self.knowledge.skills.known()
+        return [
+            {
+                "name": record.name,
+                "description": cached.facts.description if cached else "",
+                "category": cached.facts.category if cached else "",
+                "state": record.state,
+                "version": record.version,
+                "by": record.by,
+                "model": record.model,
+                "reason": record.reason,
+                "uses": uses[record.name],
+                "runbook": bool(cached and cached.runbook),
+                "broken": cached.broken if cached else "",
+            }
+            for record in await self._store.skills()
+            for cached in (known.get(record.name),)
+        ]
 
     async def status(self) -> dict[str, object]:
-        knowledge = self._context.store.knowledge
-        skills = await knowledge.skills()
+        skills = await self._store.skills()
         week = self._context.clock() - WEEK
         return {
             "trouble": self.knowledge.trouble,
-            "proposals": len(await knowledge.proposals()),
+            "proposals": len(await self._store.proposals()),
             "skills": sum(record.state in OFFERED for record in skills),
             "quarantined": [one.name for one in skills if one.state == "quarantined"],
-            "given_up": [f"{one.key}: {one.result}" for one in await knowledge.given_up(week)],
+            "given_up": [f"{one.key}: {one.result}" for one in await self._store.given_up(week)],
             "candidates": sum(record.state == "candidate" for record in skills),
-            "chores": len(await knowledge.chores(self._context.clock())),
-            "tokens_today": int(await self.knowledge.ledger.tokens()),
-            "dollars_today": await self.knowledge.ledger.dollars(),
+            "chores": len(await self._store.chores(self._context.clock())),
+            "tokens_today": int(await self.knowledge.budget.tokens()),
+            "dollars_today": await self.knowledge.budget.dollars(),
         }
 
     async def close(self) -> None:

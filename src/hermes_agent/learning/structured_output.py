@@ -1,4 +1,4 @@
-"""How learning asks a model: one question, one answer, within a budget of its own."""
+"""Asks a model for JSON of a given shape."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -20,12 +20,11 @@ class StructuredAnswer(Struct, frozen=True):
 
 
 class NoBudget(HermesError):
-    """What learning may use today is used up; the work is put off."""
+    """Learning's budget for today is used up."""
 
 
 Ask = Callable[[ModelRole, str, str, int], Awaitable[StructuredAnswer]]
-"""Takes the use, the system prompt, the question and the most tokens of the answer. Raises
-`NoBudget` or `ModelError`."""
+"""Takes role, system prompt, question and token limit. Raises `NoBudget` or `ModelError`."""
 
 T = TypeVar("T")
 
@@ -38,8 +37,7 @@ AGAIN = (
 async def ask_for(
     ask: Ask, use: ModelRole, system: str, prompt: str, most: int, shape: type[T]
 ) -> tuple[T, StructuredAnswer]:
-    """An answer that is JSON of this shape. One that is not is asked for once more, and then is a
-    `ModelError`."""
+    """An answer of this shape. It is asked for twice at most; then it is a `ModelError`."""
     answer = await ask(use, system, prompt, most)
     try:
         return shaped(answer.text, shape), answer
@@ -54,8 +52,7 @@ async def ask_for(
 
 
 def shaped(text: str, shape: type[T]) -> T:
-    """The first JSON object in the text that has the shape, whatever stands around it; a
-    `ValueError` that says what is wrong when there is none."""
+    """The first JSON object in the text that has the shape, or a `ValueError`."""
     trouble = "there is no JSON object in it"
     for found in _objects(text):
         try:

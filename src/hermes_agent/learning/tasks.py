@@ -1,16 +1,18 @@
-"""Work that learning has to do: reviews, summaries and proofs. It is kept in the store, done one
-after the other in the background, and taken up by the next runtime when this one dies."""
+"""Learning's background tasks: reviews, summaries and proofs. They are stored, run one after the
+other, and resumed by the next runtime when this one dies."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.agent.budgets.limits import today
+from hermes_agent.agent.completions import Completions
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
@@ -18,146 +20,135 @@ from hermes_agent.core.errors import (
     HermesError,
     ModelError,
     NotFound,
+    OverBudget,
     UsageError,
 )
-from hermes_agent.core.knowledge import BackgroundTask, Proposal
-from hermes_agent.core.records import Session
+from hermes_agent.core.knowledge import TRIALS, BackgroundTask, ChoreKind, Proposal
+from hermes_agent.core.messages import Prompt, Request, UserMessage
+from hermes_agent.core.ports import Sessions
+from hermes_agent.core.records import ModelRole, Session
+from hermes_agent.core.skills import OFFERED
 from hermes_agent.core.tools import Provenance
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.learning.knowledge import Knowledge
-from hermes_agent.learning.task_handlers import NotYet, TaskHandlers
-from hermes_agent.models.registry import ModelRegistry
 
 if TYPE_CHECKING:
+    from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
     from hermes_agent.learning.evaluation.runner import TrialRunner
+    from hermes_agent.learning.review.reviewer import Reviewer
+    from hermes_agent.learning.review.transcript import ReviewTranscript
+    from hermes_agent.learning.skills.lifecycle import SkillLifecycle
+    from hermes_agent.learning.structured_output import StructuredAnswer
 
 log = logging.getLogger("hermes.learning")
 
 POLL_SECONDS = 60.0
-"""How often it is looked for work that has become due."""
 DAY = 86_400.0
-TRIES = 3
-"""How often work is tried that fails for a reason that may pass."""
+MAX_TRIES = 3
 RETRY_SECONDS = 600.0
 KEPT_SECONDS = 30 * DAY
-"""How long it is remembered what was done."""
+"""How long finished tasks stay in the store."""
 EMBEDDED = 32
-"""Documents whose meaning is worked out at once."""
+"""Documents embedded at once."""
 SUMMARY_STEPS = 3
-"""A session with fewer replies says itself what it was about."""
+"""A session with fewer replies needs no summary."""
+
+
+class NotYet(Exception):
+    """It is too early for a task."""
 
 
 class BackgroundTasks:
     def __init__(
         self,
         context: RuntimeContext,
-        models: ModelRegistry,
+        sessions: Sessions,
+        completions: Completions,
         knowledge: Knowledge,
-        handlers: TaskHandlers,
-        trials: "Callable[[], TrialRunner]",
+        runner: "Callable[[], TrialRunner]",
         catch_up: Callable[[str, int], Awaitable[str]],
         notify_provider: Callable[[str, int], Awaitable[str]],
     ) -> None:
         self._context = context
-        self._models = models
+        self._sessions = sessions
+        self._completions = completions
         self._knowledge = knowledge
-        self.lessons = handlers
-        self._trials = trials
+        self._runner = runner
+        self._store = context.store.knowledge
         self._catch_up = catch_up
         self._notify_provider = notify_provider
         self._woken = asyncio.Event()
         self.busy = False
-        """Whether work is under way."""
 
     @property
     def _has_model(self) -> bool:
-        """Whether a model is there to look back with. A script cannot, unless it was named for
-        it."""
+        """Whether a model can review; a scripted one only where the settings name it for that."""
         uses = self._context.settings.models.uses
         if uses.review or uses.cheap:
             return True
         try:
-            name = self._models.resolve(self._context.settings.model)
+            name = self._completions.models.resolve(self._context.settings.model)
         except HermesError:
             return False
         return not name.startswith(("scripted/", "builtin/"))
 
-    # wanting
+    # creating tasks
+
+    async def _want(self, key: str, kind: ChoreKind, body: Mapping[str, Any], due: float) -> None:
+        await self._store.want(BackgroundTask(key, kind, dict(body), due))
+        self._woken.set()
 
     async def after(
         self, session: Session, talk: ConversationState, events: Sequence[ev.Recorded]
     ) -> None:
-        """A turn has ended: what is to be done because of it."""
-        settings, knowledge = self._knowledge.settings, self._context.store.knowledge
-        now, turn = self._context.clock(), talk.turns
+        """Create the tasks that a finished turn calls for."""
+        settings, now, turn = self._knowledge.settings, self._context.clock(), talk.turns
+        since = {"session": session.id, "after": talk.turn_began - 1}
         if self._context.settings.memory.provider:
-            body: dict[str, Any] = {"session": session.id, "after": talk.turn_began - 1}
-            await knowledge.want(
-                BackgroundTask(f"remember {session.id} {turn}", "remember", body, now)
-            )
-            self._woken.set()
-        done = await knowledge.count("turns", 1)
+            await self._want(f"remember {session.id} {turn}", "remember", since, now)
+        done = await self._store.count("turns", 1)
         if done % settings.every == 0:
             await self._settle_all()
         if not self._has_model:
             return
+        upto = events[-1].number
         if settings.notes != "off" or settings.skills != "off":
-            await self._want_reviews(session, talk, events, now)
+            from hermes_agent.learning.review.triggers import worth
+
+            if triggers := worth(events, settings):
+                body = {**since, "upto": upto, "triggers": msgspec.to_builtins(triggers)}
+                await self._want(f"review {session.id} {turn}", "review", body, now)
             if done % settings.every == 0:
                 body = {"over": done, "last": settings.every}
-                await knowledge.want(BackgroundTask(f"review over all {done}", "review", body, now))
+                await self._want(f"review over all {done}", "review", body, now)
         if talk.whole.steps >= SUMMARY_STEPS:
             nudge = turn % settings.summary_turns == 0
-            body = {
-                "session": session.id, "turn": turn, "upto": events[-1].number, "nudge": nudge,
-            }  # fmt: skip
             due = now if nudge else now + settings.summary_idle_seconds
-            await knowledge.want(
-                BackgroundTask(f"summary {session.id} {turn}", "summary", body, due)
-            )
-        self._woken.set()
-
-    async def _want_reviews(
-        self, session: Session, talk: ConversationState, events: Sequence[ev.Recorded], now: float
-    ) -> None:
-        from hermes_agent.learning.review.triggers import worth
-
-        knowledge, settings = self._context.store.knowledge, self._knowledge.settings
-        triggers = worth(events, settings)
-        if triggers:
-            body: dict[str, Any] = {
-                "session": session.id,
-                "after": talk.turn_began - 1,
-                "upto": events[-1].number,
-                "triggers": msgspec.to_builtins(triggers),
-            }
-            key = f"review {session.id} {talk.turns}"
-            await knowledge.want(BackgroundTask(key, "review", body, now))
+            body = {"session": session.id, "turn": turn, "upto": upto, "nudge": nudge}
+            await self._want(f"summary {session.id} {turn}", "summary", body, due)
 
     async def request_evaluation(self, name: str) -> str:
-        """A proof of the skill as it is now, because somebody asks for it."""
+        """Prove the skill as it is now, because somebody asked for it; the task's key."""
         await self._knowledge.sync()
-        record = await self._context.store.knowledge.skill(name)
+        record = await self._store.skill(name)
         now = self._context.clock()
         key = f"proof {name} {record.digest} {now:.0f}"
-        body = {"skill": name, "digest": record.digest}
-        await self._context.store.knowledge.want(BackgroundTask(key, "proof", body, now))
-        self._woken.set()
+        await self._want(key, "proof", {"skill": name, "digest": record.digest}, now)
         return key
 
     async def save_skill(
         self, name: str, files: Mapping[str, bytes], why: str, by: Provenance
     ) -> str:
-        """A skill that the agent has written, of the turn that it is in."""
+        """Store a skill that the agent wrote in the turn it is in, or propose it."""
         turn = await self._context.store.unfinished_turn(by.session)
         number = turn.id if turn is not None else 0
-        knowledge, evidence = self._context.store.knowledge, f"session {by.session}"
-        records = {record.name: record for record in await knowledge.skills()}
+        evidence = f"session {by.session}"
+        records = {record.name: record for record in await self._store.skills()}
         mode, known = self._knowledge.settings.skills, records.get(name)
         if mode == "off":
-            raise UsageError("no skills are to be learned here (learning.skills: off)")
+            raise UsageError("skills are not learned here (learning.skills: off)")
         main = next((data for path, data in files.items() if path.lower() == "skill.md"), b"")
-        wider = known is not None and await self.lessons.reviewer.widens(name, main.decode())
+        wider = known is not None and await self.reviewer.widens(name, main.decode())
         if mode == "ask" or wider or (known is not None and known.by == "person"):
             body = {
                 "action": "improve" if known else "create", "name": name, "why": why,
@@ -165,15 +156,13 @@ class BackgroundTasks:
                 "files": {path: data.decode() for path, data in files.items()},
                 "session": by.session, "turn": number,
             }  # fmt: skip
-            # After a death the call is made again; what it proposed by then is not proposed twice.
-            same = [one for one in await knowledge.proposals() if one.body == body]
-            made = (
-                same[0]
-                if same
-                else await knowledge.propose("skill", f"skill {name}", body, evidence, by.model)
-            )
+            # After a crash the call is repeated; what it proposed before is not proposed twice.
+            same = [one for one in await self._store.proposals() if one.body == body]
+            made = same[0] if same else await self._store.propose(
+                "skill", f"skill {name}", body, evidence, by.model
+            )  # fmt: skip
             return f"proposal {made.id}: a person must agree (`hermes proposals`)"
-        kept = await self.lessons.reviewer.save_skill(
+        kept = await self.reviewer.save_skill(
             name, files, by="agent", model=by.model, why=f"{why} ({evidence})",
             session=by.session, turn=number,
         )  # fmt: skip
@@ -181,39 +170,38 @@ class BackgroundTasks:
         return kept
 
     async def decide(self, id: int, *, accept: bool) -> Proposal:
-        """Do what a proposal says, or drop it."""
-        knowledge = self._context.store.knowledge
-        found = [one for one in await knowledge.proposals(state="open") if one.id == id]
+        """Apply a proposal, or reject it."""
+        found = [one for one in await self._store.proposals(state="open") if one.id == id]
         if not found:
             raise NotFound(f"no open proposal {id}", "`hermes proposals list` shows them")
         if not accept:
-            return await knowledge.decide_proposal(id, "rejected", "person")
-        await self.lessons.reviewer.accept(found[0], "person")
+            return await self._store.decide_proposal(id, "rejected", "person")
+        await self.reviewer.accept(found[0], "person")
         self._woken.set()
         return replace(found[0], state="accepted", by="person")
 
     async def _settle_all(self) -> None:
-        """Candidates that nobody needs are put away."""
+        """Retire candidates that nobody needs."""
         try:
-            for words in await self.lessons.standing.settle_all():
+            for words in await self.lifecycle.settle_all():
                 log.warning("skills: %s", words)
         except HermesError as error:
-            log.warning("the standing of skills is not settled: %s", error.message)
+            log.warning("could not update the states of skills: %s", error.message)
 
     async def settle(self, name: str) -> None:
-        """See what becomes of a skill after a use."""
+        """Update a skill's state after a use."""
         try:
-            done = await self.lessons.standing.settle(name)
+            done = await self.lifecycle.settle(name)
         except HermesError as error:
-            log.warning("the standing of %s is not settled: %s", name, error.message)
+            log.warning("could not update the state of %s: %s", name, error.message)
             return
         if done:
             log.warning("skill %s: %s", name, done)
 
-    # doing
+    # running tasks
 
     async def run(self) -> None:
-        """Do what is due, for as long as the runtime lives."""
+        """Run what is due, for as long as the runtime lives."""
         begun = False
         while True:
             self._woken.clear()
@@ -223,7 +211,7 @@ class BackgroundTasks:
                     begun = True
                 await self._do_due()
             except Exception:
-                log.exception("learning broke; it goes on")
+                log.exception("learning failed; it continues")
             finally:
                 self.busy = False
             with suppress(TimeoutError):
@@ -232,18 +220,17 @@ class BackgroundTasks:
 
     async def _begin(self) -> None:
         if self._context.store.health.state == "well":
-            await self._context.store.knowledge.forget_chores(self._context.clock() - KEPT_SECONDS)
+            await self._store.forget_chores(self._context.clock() - KEPT_SECONDS)
         if (self._context.home.path / "proofs").is_dir():
-            await self._trials().clear()
+            await self._runner().clear()
 
     async def _do_due(self) -> None:
         if self._context.store.health.state != "well":
             return
-        knowledge = self._context.store.knowledge
-        while due := await knowledge.chores(self._context.clock()):  # one may bring the next
+        while due := await self._store.chores(self._context.clock()):  # one may create the next
             self.busy = True
-            for chore in due:
-                await self._do(chore)
+            for task in due:
+                await self._do(task)
         if self._knowledge.settings.semantic:
             await self._embed()
 
@@ -251,55 +238,207 @@ class BackgroundTasks:
         from hermes_agent.learning.recall.embeddings import NoSemantics
 
         try:
-            while await self._knowledge.recalling.embed_some(EMBEDDED):
+            while await self._knowledge.recall.embed_some(EMBEDDED):
                 pass
         except NoSemantics as error:
-            self._knowledge.say("meaning", f"only words count: {error.message}")
+            self._knowledge.report("meaning", f"recall by meaning is off: {error.message}")
 
-    async def _do(self, chore: BackgroundTask) -> None:
+    async def _do(self, task: BackgroundTask) -> None:
         from hermes_agent.learning.structured_output import NoBudget
 
-        knowledge, now = self._context.store.knowledge, self._context.clock()
+        now = self._context.clock()
         try:
-            result = await self._work(chore)
+            result = await self._work(task)
         except NoBudget as error:
-            log.warning("learning rests until tomorrow: %s", error.message)
-            await knowledge.postpone(chore.key, today(now) + DAY, error.message, tried=False)
+            log.warning("learning pauses until tomorrow: %s", error.message)
+            await self._store.postpone(task.key, today(now) + DAY, error.message, tried=False)
         except NotYet as later:
-            await knowledge.postpone(chore.key, now + POLL_SECONDS, str(later), tried=False)
+            await self._store.postpone(task.key, now + POLL_SECONDS, str(later), tried=False)
         except Degraded:
             raise  # it stays due: the trouble is the store's
         except ModelError as error:
-            await self._failed(chore, now, error.message)
+            await self._failed(task, now, error.message)
         except HermesError as error:
-            log.warning("%s is given up: %s", chore.key, error.message)
-            await knowledge.close_chore(chore.key, "given-up", error.message)
+            await self._give_up(task, error.message)
         except Exception as error:
-            # One that breaks must not keep those behind it from being done, now and for ever.
-            log.exception("%s broke", chore.key)
-            await self._failed(chore, now, f"it broke: {type(error).__name__}")
+            # One that breaks must not block those behind it.
+            log.exception("%s broke", task.key)
+            await self._failed(task, now, f"it broke: {type(error).__name__}")
         else:
-            log.info("%s: %s", chore.key, result)
-            await knowledge.close_chore(chore.key, "done", result)
+            log.info("%s: %s", task.key, result)
+            await self._store.close_chore(task.key, "done", result)
 
-    async def _failed(self, chore: BackgroundTask, now: float, why: str) -> None:
-        knowledge = self._context.store.knowledge
-        if chore.tries + 1 >= TRIES:
-            log.warning("%s is given up: %s", chore.key, why)
-            await knowledge.close_chore(chore.key, "given-up", why)
+    async def _failed(self, task: BackgroundTask, now: float, why: str) -> None:
+        if task.tries + 1 >= MAX_TRIES:
+            await self._give_up(task, why)
         else:
-            await knowledge.postpone(chore.key, now + RETRY_SECONDS * 2**chore.tries, why)
+            await self._store.postpone(task.key, now + RETRY_SECONDS * 2**task.tries, why)
 
-    async def _work(self, chore: BackgroundTask) -> str:
-        body = chore.body
-        match chore.kind:
+    async def _give_up(self, task: BackgroundTask, why: str) -> None:
+        log.warning("%s is given up: %s", task.key, why)
+        await self._store.close_chore(task.key, "given-up", why)
+
+    async def _work(self, task: BackgroundTask) -> str:
+        body = task.body
+        match task.kind:
             case "turn":
                 return await self._catch_up(body["session"], body["turn"])
             case "review":
-                return await self.lessons.review(body)
+                return await self._review(body)
             case "summary":
-                return await self.lessons.summarise(body)
+                return await self._summarise(body)
             case "proof":
-                return await self.lessons.prove(body)
+                return await self._prove(body)
             case "remember":
                 return await self._notify_provider(body["session"], body["after"])
+
+    # handlers
+
+    @cached_property
+    def reviewer(self) -> "Reviewer":
+        from hermes_agent.learning.review.reviewer import Reviewer
+
+        return Reviewer(
+            ask=self._ask,
+            knowledge=self._store,
+            memory=self._knowledge.memory,
+            skills=self._knowledge.skills,
+            settings=lambda: self._knowledge.settings,
+            clock=self._context.clock,
+        )
+
+    @cached_property
+    def evaluator(self) -> "SkillEvaluator":
+        from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
+
+        return SkillEvaluator(
+            ask=self._ask,
+            knowledge=self._store,
+            runner=self._runner(),
+            settings=lambda: self._knowledge.settings,
+        )
+
+    @cached_property
+    def lifecycle(self) -> "SkillLifecycle":
+        from hermes_agent.learning.skills.lifecycle import SkillLifecycle
+
+        return SkillLifecycle(
+            knowledge=self._store,
+            skills=self._knowledge.skills,
+            clock=self._context.clock,
+        )
+
+    async def _ask(self, use: ModelRole, system: str, prompt: str, most: int) -> "StructuredAnswer":
+        """Ask a model, within learning's own budget."""
+        from hermes_agent.learning.structured_output import NoBudget, StructuredAnswer
+
+        context, ledger = self._context, self._knowledge.budget
+        request = Request(Prompt(system), (UserMessage(context.redact(prompt)),), max_output=most)
+        try:
+            reply = await self._completions.answer(
+                use, context.settings.model, request, ledger.accounts(), ledger.add
+            )
+        except OverBudget as error:
+            raise NoBudget(error.message, error.hint) from None
+        return StructuredAnswer(reply.text, reply.model, reply.usage, reply.cost)
+
+    async def _review(self, body: Mapping[str, Any]) -> str:
+        from hermes_agent.learning.review.triggers import Trigger
+
+        triggers: Sequence[Trigger] = ()
+        if "over" in body:
+            transcripts = await self._last_turns(body["last"])
+        else:
+            triggers = msgspec.convert(body["triggers"], list[Trigger])
+            transcripts = [await self._transcript(body["session"], body["after"], body["upto"])]
+        proposed = await self.reviewer.review(transcripts, triggers, over_all="over" in body)
+        done = [one for one in await self.reviewer.apply(proposed) if one.state != "off"]
+        return "; ".join(f"{one.state} {one.words}" for one in done) or "nothing to learn"
+
+    async def _last_turns(self, many: int) -> list["ReviewTranscript"]:
+        """The last turns of all sessions together."""
+        from hermes_agent.learning.review.transcript import ReviewTranscript
+
+        store = self._context.store
+        found: list[tuple[float, ReviewTranscript]] = []
+        for session in await store.sessions(many, parent=""):
+            if session.source == TRIALS:
+                continue
+            turns: dict[int, list[ev.Recorded]] = {}
+            turn = 0
+            for one in await store.events(session.id):
+                turn = one.event.turn if isinstance(one.event, ev.TurnStarted) else turn
+                turns.setdefault(turn, []).append(one)
+            found += [
+                (events[0].time, ReviewTranscript(session.id, turn, events, session.title))
+                for turn, events in turns.items()
+                if turn
+            ]
+        found.sort(key=lambda one: one[0])
+        return [transcript for _, transcript in found[-many:]]
+
+    async def _transcript(self, session: str, after: int, upto: int) -> "ReviewTranscript":
+        from hermes_agent.learning.review.transcript import ReviewTranscript
+
+        events = [
+            one for one in await self._context.store.events(session, after) if one.number <= upto
+        ]
+        turns = [one.event.turn for one in events if isinstance(one.event, ev.TurnStarted)]
+        return ReviewTranscript(session, turns[-1] if turns else 0, events)
+
+    async def _prove(self, body: Mapping[str, Any]) -> str:
+        """Find cases, play them, and apply the verdict."""
+        from hermes_agent.learning.structured_output import NoBudget
+
+        name, digest = body["skill"], body["digest"]
+        if (await self._store.skill(name)).state not in OFFERED:
+            return "it is not in use any more"
+        if body.get("session") in self._sessions.working:
+            raise NotYet("the turn that it comes from is not over")
+        if await self.evaluator.needs_cases(name):
+            turn = body.get("session", ""), body.get("turn", 0)
+            used = await self.evaluator.turn_for(name) or ("", 0)
+            transcript = await self._turn(*(turn if turn[1] else used))
+            if transcript is None:
+                return "no cases: no turn is known in which it was of use"
+            await self.evaluator.add_cases(name, transcript)
+        verdict = await self.evaluator.prove(name, digest)
+        if verdict.later:
+            raise NoBudget(verdict.why)
+        return await self.lifecycle.decide(verdict) or verdict.why
+
+    async def _turn(self, session: str, turn: int) -> "ReviewTranscript | None":
+        """One turn of a session by its id; None if it is gone."""
+        try:
+            events = await self._context.store.events(session) if session else ()
+        except NotFound:
+            return None
+        first, last = None, events[-1].number if events else 0
+        for one in events:
+            if isinstance(one.event, ev.TurnStarted) and one.event.turn == turn:
+                first = one.number
+            elif isinstance(one.event, ev.TurnFinished) and one.event.turn == turn:
+                last = one.number
+        return None if first is None else await self._transcript(session, first - 1, last)
+
+    async def _summarise(self, body: Mapping[str, Any]) -> str:
+        """Summarise an idle session as a whole, one that goes on up to where it was asked for."""
+        from hermes_agent.learning.review import summary as summaries
+
+        id = body["session"]
+        try:
+            session = await self._context.store.session(id)
+        except NotFound:
+            return "the session is gone"
+        if not body["nudge"] and (session.turns != body["turn"] or session.state != "idle"):
+            return "the session went on"
+        events = await self._context.store.events(id)
+        before = [one.event for one in events if isinstance(one.event, ev.Summarised)]
+        upto = before[-1].upto if before else 0
+        since = [one for one in events if upto < one.number <= body["upto"]]
+        summary = await summaries.summarise(self._ask, since, before[-1].summary if before else "")
+        if summary is None:
+            return "nothing was said"
+        await self._sessions.add(session, ev.Summarised(summary.text, summary.upto, summary.model))
+        await self._knowledge.index(id)
+        return "summarised"

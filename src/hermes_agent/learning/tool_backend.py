@@ -1,4 +1,4 @@
-"""Memory and skills as a session's tools reach them."""
+"""Memory, skills and recall for the tools of a session."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 SaveSkill = Callable[[str, Mapping[str, bytes], str, Provenance], Awaitable[str]]
 
 LOG = 1_000
-"""How far back the log of notes is read for what an effect has written."""
+"""Changes of the notes' log that are searched for what an effect has written."""
 
 
 class KnowledgeToolBackend:
-    """What a session's tools may do with what is learned. `trial` is the one skill, with its
-    files, of a session that is a trial."""
+    """`trial`: the only skill of a session that is a trial."""
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class KnowledgeToolBackend:
     # memory
 
     async def note(self, edits: Sequence[NoteEdit], by: Provenance) -> str:
-        with _told():
+        with _as_tool_errors():
             notes = await self._knowledge.memory.edit(edits, "agent", _source(by), model=by.model)
             shown = await self._knowledge.memory.show()
         full = ", ".join(
@@ -48,7 +47,7 @@ class KnowledgeToolBackend:
         return f"{done} (later sessions see it; {full})"
 
     async def which(self, view: View, part: str) -> int:
-        with _told():
+        with _as_tool_errors():
             return (await self._knowledge.memory.find(part, view)).id
 
     async def noted(self, by: Provenance) -> bool:
@@ -64,13 +63,13 @@ class KnowledgeToolBackend:
         digest: str = "",
         facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
-        book = self._knowledge.book
-        with _told():
+        skills = self._knowledge.skills
+        with _as_tool_errors():
             if self._trial is None:
-                return await book.open(name, arguments, digest=digest, facts=facts)
+                return await skills.open(name, arguments, digest=digest, facts=facts)
             if name != self._trial.name:
                 raise NotFound(f"no skill called {name!r}", f"there is: {self._trial.name}")
-            return book.open_files(name, self._trial.digest, self._trial.files, arguments)
+            return skills.open_files(name, self._trial.digest, self._trial.files, arguments)
 
     async def read_skill(self, name: str, path: str) -> str:
         if self._trial is not None:
@@ -78,17 +77,17 @@ class KnowledgeToolBackend:
             if data is None:
                 raise ToolError(f"the skill {name} has no file {path!r}")
         else:
-            with _told():
-                data = await self._knowledge.book.read(name, path)
+            with _as_tool_errors():
+                data = await self._knowledge.skills.read(name, path)
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise ToolError(f"{path} is no text", "run it or copy it instead") from None
+            raise ToolError(f"{path} is not text", "run it or copy it instead") from None
 
     async def write_skill(
         self, name: str, files: Mapping[str, str], why: str, by: Provenance
     ) -> str:
-        with _told():
+        with _as_tool_errors():
             kept = await self._save_skill(
                 name, {path: text.encode() for path, text in files.items()}, why, by
             )
@@ -99,8 +98,8 @@ class KnowledgeToolBackend:
     async def recall(self, query: str, kinds: Sequence[str], limit: int, by: Provenance) -> str:
         number = by.effect.removeprefix(f"{by.session}-").partition("-")[0]
         asking = ("message", f"{by.session}:{number}")
-        with _told():
-            found = await self._knowledge.recalling.search(query, kinds, limit + 1)
+        with _as_tool_errors():
+            found = await self._knowledge.recall.search(query, kinds, limit + 1)
         hits = [hit for hit in found if (hit.kind, hit.ref) != asking][:limit]
         if not hits:
             return "nothing was found"
@@ -111,8 +110,8 @@ class KnowledgeToolBackend:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What is wrong is said to the model, which goes on."""
+def _as_tool_errors() -> Iterator[None]:
+    """Tell the model what is wrong instead of ending the turn."""
     try:
         yield
     except HermesError as error:

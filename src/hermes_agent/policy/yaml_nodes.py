@@ -65,15 +65,19 @@ def scalar(node: Node) -> str | int | float | bool | None:
 def parse(path: str, text: str) -> Node | None:
     """The one document of a file, None when there is none. Raises `BadYaml`."""
     if len(text) > LARGEST:
-        problem = PolicyProblem(path, 1, 1, f"it is larger than {LARGEST:,} characters", "split it")
-        raise BadYaml(problem)
+        raise bad_yaml(path, 1, 1, f"it is larger than {LARGEST:,} characters", "split it")
     builder = NodeBuilder(path)
     builder.read(text)
     return builder.root
 
 
+def bad_yaml(path: str, line: int, column: int, message: str, hint: str = "") -> BadYaml:
+    return BadYaml(PolicyProblem(path, line, column, message, hint))
+
+
 class NodeBuilder:
-    """Builds nodes from the parser's events. Subclasses decide what else of YAML they take."""
+    """Builds nodes from parser events, those of PyYAML or of ruamel. Subclasses decide what else of
+    YAML they accept."""
 
     deepest = DEEPEST
 
@@ -90,7 +94,7 @@ class NodeBuilder:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             for event in yaml.parse(text, Loader=loader):
-                self._take(event)
+                self.take(event)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line, mark.column + 1) if mark else (0, 1)
@@ -102,7 +106,7 @@ class NodeBuilder:
             at = Node(self._lines_before + 1, 1)
             raise self._bad(at, f"this is not YAML: {reason}") from None
 
-    def _take(self, event: Any) -> None:
+    def take(self, event: Any) -> None:
         match type(event).__name__:
             case "ScalarEvent":
                 plain = event.style in (None, "") and event.implicit[0]
@@ -180,4 +184,4 @@ class NodeBuilder:
         return "indent with spaces, not with tabs" if has_tab else QUOTE
 
     def _bad(self, at: Node, message: str, hint: str = "") -> BadYaml:
-        return BadYaml(PolicyProblem(self._path, at.line, at.column, message, hint))
+        return bad_yaml(self._path, at.line, at.column, message, hint)

@@ -48,7 +48,7 @@ class Maintenance:
         self._tasks = (
             asyncio.create_task(supervise("the store's check", self._check_store, every(SECONDS))),
             asyncio.create_task(supervise("the clean-up", self._tidy, every(SECONDS))),
-            asyncio.create_task(self._learning.chores.run()),
+            asyncio.create_task(self._learning.tasks.run()),
             asyncio.create_task(self._incidents.run()),
             asyncio.create_task(self._jobs.run()),
         )
@@ -56,7 +56,7 @@ class Maintenance:
     @property
     def busy(self) -> bool:
         """Background work is under way, something is watched, or a job is due some time."""
-        return self._learning.chores.busy or self._incidents.busy or self._jobs.busy
+        return self._learning.tasks.busy or self._incidents.busy or self._jobs.busy
 
     def stop(self) -> None:
         for task in self._tasks:

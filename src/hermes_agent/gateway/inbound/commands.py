@@ -243,7 +243,7 @@ async def _cost(here: CommandContext, _words: str) -> str:
 
 
 async def _skills(here: CommandContext, _words: str) -> str:
-    rows = await here.router.learning.skills.listed()
+    rows = await here.router.learning.list_skills()
     lines = [f"`/{one['name']}` {one['description']}" for one in rows if one["state"] != "retired"]
     return "\n".join(lines) or "There are no skills yet."
 

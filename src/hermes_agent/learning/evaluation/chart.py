@@ -1,13 +1,15 @@
-"""Steps of each use of a skill, drawn for a terminal and as an image. The same values give the same
-bytes, and nothing but the standard library is needed."""
+"""Charts of the steps of each use of a skill, for a terminal and as SVG. The same values give the
+same bytes."""
 
 import time
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from msgspec import Struct
 
-class ChartPoint(NamedTuple):
+
+class ChartPoint(Struct, frozen=True):
     """One use: how many steps it took, with the skill (`opened`) or without it."""
 
     time: float
@@ -45,7 +47,7 @@ ASCII = AxisTicks("*", "o", "x", ".", "|", "+", "+", "-", "_.,:-=+#")
 
 
 def spark(values: Sequence[float], *, plain: bool = False) -> str:
-    """A line of small bars, whose height begins at nothing."""
+    """A sparkline from zero."""
     levels = (ASCII if plain else UNICODE).levels
     top = max(values, default=0.0) or 1.0
     return "".join(levels[_step(value / top, len(levels))] for value in values)
@@ -59,8 +61,7 @@ def _step(share: float, count: int) -> int:
 
 
 def chart(plot: Plot, *, width: int = 72, height: int = 8, plain: bool = False) -> list[str]:
-    """The lines of a chart that is at most `width` wide: a column for each use, as many of the
-    last ones as fit."""
+    """Lines of at most `width`: a column for each of the last uses that fit."""
     marks = ASCII if plain else UNICODE
     top = nice(max([dot.steps for dot in plot.dots] + [plot.usual or 0.0]))
     edge = len(_number(top))
@@ -87,7 +88,7 @@ def chart(plot: Plot, *, width: int = 72, height: int = 8, plain: bool = False) 
 
 
 def _row(value: float, top: float, height: int) -> int:
-    """Which line from above; the floor is a line of its own below the last."""
+    """Counted from above; the axis is below the last."""
     return height - max(1, round(value / top * height))
 
 
@@ -101,8 +102,7 @@ def key(*, plain: bool = False) -> str:
 
 
 def nice(value: float) -> float:
-    """The least even number that reads well and is not below the value: 2, 4, 6, 8, 10, 12, 16,
-    20, 24, 30, 40, 50, 60, 80, 100, 120 and so on."""
+    """The next axis limit: 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 40, 50, 60, 80, 100, 120 …"""
     if value <= 10:
         return next(step for step in (2.0, 4.0, 6.0, 8.0, 10.0) if value <= step)
     size = 10.0
@@ -149,7 +149,7 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 
 
 def image(title: str, plots: Sequence[Plot], note: str = "") -> str:
-    """The plots as an SVG document, two beside each other, readable on light and dark."""
+    """The plots as an SVG document, two side by side, for light and dark themes."""
     across = 2 if len(plots) > 1 else 1
     down = max(1, -(-len(plots) // across))
     width, height = max(560, across * PANEL_WIDTH), HEAD + down * PANEL_HEIGHT + 30
@@ -237,5 +237,5 @@ def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> st
 
 
 def _safe(text: str) -> str:
-    """Without what XML cannot hold: control characters and halves of letters."""
+    """Without what XML cannot hold: control characters and surrogates."""
     return escape("".join(letter for letter in text if letter.isprintable()))

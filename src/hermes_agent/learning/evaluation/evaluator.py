@@ -1,5 +1,5 @@
-"""Proof: a skill is played on cases with it and without it, and is promoted only if it is better
-beyond noise on cases that its author has not seen."""
+"""Proves a skill: plays cases with and without it. It is promoted only if it is significantly
+better on cases that its author has not seen."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -31,23 +31,23 @@ class CaseRunner(Protocol):
     async def play(
         self, case: EvaluationCase, files: Mapping[str, bytes] | None, round: int, digest: str
     ) -> Trial | None:
-        """With the skill (`files`) or without one (None); `digest` is for the trial to carry. None
-        when the case is no good: its setup fails, or its check holds before anything was done."""
+        """With the skill (`files`) or without one (None). None if the case is unusable: its setup
+        fails, or its check holds before anything was done."""
         ...
 
 
 class _Comparison(Struct, frozen=True):
-    """What is compared: a version of a skill, and what would be used without it."""
+    """A version of a skill, and what would be used without it."""
 
     skill: str
     digest: str
     files: Mapping[str, bytes]
     baseline: str = ""
-    """The digest of the version that it would replace; empty where that is no skill at all."""
+    """The digest of the version that it would replace, if any."""
     baseline_files: Mapping[str, bytes] | None = None
 
     def side(self, arm: Arm) -> tuple[Mapping[str, bytes] | None, str, Arm]:
-        """What is played for an arm, and how its trial is kept."""
+        """Files, digest and arm of the trial for one side."""
         if arm == "with":
             return self.files, self.digest, "with"
         if self.baseline:
@@ -61,12 +61,12 @@ class SkillEvaluator:
         *,
         ask: Ask,
         knowledge: KnowledgeStore,
-        arena: CaseRunner,
+        runner: CaseRunner,
         settings: Callable[[], LearningSettings],
     ) -> None:
         self._ask = ask
         self._knowledge = knowledge
-        self._arena = arena
+        self._runner = runner
         self._settings = settings
 
     async def needs_cases(self, name: str) -> bool:
@@ -74,37 +74,37 @@ class SkillEvaluator:
         return len(held) < LEAST_PAIRS
 
     async def turn_for(self, name: str) -> tuple[str, int] | None:
-        """The session and turn of the last use that went well, to make cases of where nobody knows
-        what a skill came from."""
+        """The session and turn of the last good use, to make cases from if the skill's origin is
+        unknown."""
         for use in await self._knowledge.uses(name):
             if use.opened and use.outcome == "good":
                 return use.session, use.turn
         return None
 
     async def add_cases(self, name: str, transcript: ReviewTranscript) -> Sequence[EvaluationCase]:
-        """Have cases written from a turn, and keep them."""
+        """Have a model write cases from a turn, and store them."""
         cases = await cases_for(name, transcript, self._ask, self._settings().cases)
         await self._knowledge.add_cases(cases)
         return cases
 
     async def prove(self, name: str, digest: str) -> EvaluationVerdict:
-        """Play the cases and judge. Trials are kept as they are played: a proof that was put off
-        goes on where it was, and asking again does not throw the dice again."""
-        match = await self._match(name, digest)
+        """Play the cases and judge. Trials are stored: a postponed proof resumes where it was, and
+        asking again does not play again."""
+        compared = await self._comparison(name, digest)
         cases = await self._knowledge.cases(name)
         known: Played = {
             (one.case, one.digest, one.arm, one.round): one
             for one in await self._knowledge.trials(name)
         }
         try:
-            good, harmful = await self._play(match, cases, known)
+            good, harmful = await self._play(compared, cases, known)
         except NoBudget as error:
             return EvaluationVerdict(name, digest, False, error.message, later=True)
         held = [case.id for case in good if case.held]
-        pairs = pairs_of(known.values(), digest, held, match.baseline)
+        pairs = pairs_of(known.values(), digest, held, compared.baseline)
         return judged(name, digest, pairs, harmful=harmful)
 
-    async def _match(self, name: str, digest: str) -> _Comparison:
+    async def _comparison(self, name: str, digest: str) -> _Comparison:
         versions = await self._knowledge.versions(name)
         ours = [version for version in versions if version.digest == digest]
         if not ours:
@@ -122,51 +122,51 @@ class SkillEvaluator:
 
     async def _play(
         self,
-        match: _Comparison,
+        compared: _Comparison,
         cases: Sequence[EvaluationCase],
         known: Played,
     ) -> tuple[list[EvaluationCase], bool]:
-        """The cases that are any good, all their trials among the known ones; and whether it was
-        stopped because the skill does harm. A case that is no good makes room for another."""
+        """The usable cases, whose trials are then known; and whether playing stopped because the
+        skill does harm. Another case takes the place of an unusable one."""
         settings = self._settings()
         good: list[EvaluationCase] = []
         for case in cases[: settings.cases + SPARE]:
             if len(good) == settings.cases:
                 break
-            if await self._both(match, case, 0, len(good), known):
+            if await self._both(compared, case, 0, len(good), known):
                 good.append(case)
-                if self._harms(match, good, known):
+                if self._harms(compared, good, known):
                     return good, True
         for round in range(1, settings.rounds):
             for position, case in enumerate(list(good)):
-                if not await self._both(match, case, round, position, known):
+                if not await self._both(compared, case, round, position, known):
                     good.remove(case)
-                elif self._harms(match, good, known):
+                elif self._harms(compared, good, known):
                     return good, True
         return good, False
 
     @staticmethod
-    def _harms(match: _Comparison, cases: Sequence[EvaluationCase], known: Played) -> bool:
+    def _harms(compared: _Comparison, cases: Sequence[EvaluationCase], known: Played) -> bool:
         ids = [case.id for case in cases]
-        return clearly_harmful(pairs_of(known.values(), match.digest, ids, match.baseline))
+        return clearly_harmful(pairs_of(known.values(), compared.digest, ids, compared.baseline))
 
     async def _both(
         self,
-        match: _Comparison,
+        compared: _Comparison,
         case: EvaluationCase,
         round: int,
         position: int,
         known: Played,
     ) -> bool:
-        """Play both arms, each first every other time, so that what drifts meets both alike. False
-        when the case is no good."""
+        """Play both arms in alternating order, so that drift affects both alike. False if the case
+        is unusable."""
         order: tuple[Arm, Arm] = ("with", "without")
         for arm in order if (position + round) % 2 == 0 else order[::-1]:
-            files, digest, kept_as = match.side(arm)
+            files, digest, kept_as = compared.side(arm)
             key = (case.id, digest, kept_as, round)
             if key in known:
                 continue
-            trial = await self._arena.play(case, files, round, digest)
+            trial = await self._runner.play(case, files, round, digest)
             if trial is None:
                 return False
             await self._knowledge.add_trials([trial])

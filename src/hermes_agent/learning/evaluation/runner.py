@@ -1,5 +1,4 @@
-"""Where a skill is tried: a case is played in a sandbox, with the skill or without, as an ordinary
-session that nobody else sees."""
+"""Plays a case in a sandbox, with a skill or without, as an ordinary session that nobody sees."""
 
 import asyncio
 import logging
@@ -33,11 +32,12 @@ PLACE = "sandbox"
 TOOLS = (
     "terminal", "process", "read_file", "write_file", "patch", "search_files", "read_on", "todo",
 )  # fmt: skip
-"""Tools of a trial, and `skill` where it has one."""
+"""Tools of a trial, beside `skill`."""
 MANY = 1_000
 SCRIPT_SECONDS = 60.0
+NO_BUDGET = "learning's budget for today is used up"
 CASE_SECONDS = 600.0
-"""A trial that takes longer has failed."""
+"""A longer trial has failed."""
 
 
 class SkillUnderTest(NamedTuple):
@@ -60,21 +60,21 @@ class TrialRunner:
         sessions: Sessions,
         completions: Completions,
         shells: PolicyShells,
-        ledger: LearningBudget,
+        budget: LearningBudget,
     ) -> None:
         self._context = context
         self._sessions = sessions
         self._completions = completions
         self._shells = shells
-        self._ledger = ledger
-        self.lent: dict[str, SkillUnderTest] = {}
-        """Sessions at work here, with the skill that they may open."""
+        self._budget = budget
+        self.under_test: dict[str, SkillUnderTest] = {}
+        """The skill of each running trial, by session."""
 
     async def play(
         self, case: EvaluationCase, files: Mapping[str, bytes] | None, round: int, digest: str
     ) -> Trial | None:
-        """One case, once. None when the case is no good: it cannot be set up, or there is nothing
-        to do in it."""
+        """Play a case once. None if the case is unusable: it cannot be set up, or there is nothing
+        to do."""
         folder = self._context.home.path / "proofs" / uuid.uuid4().hex
         await asyncio.to_thread(folder.mkdir, parents=True, mode=0o700)
         session: Session | None = None
@@ -86,7 +86,7 @@ class TrialRunner:
                 return None
             end, opened = await self._work(session, case)
             if end.reason == "budget":
-                raise NoBudget(end.error or "what learning may use today is used up")
+                raise NoBudget(end.error or NO_BUDGET)
             if end.reason == "failed" and not end.steps:
                 raise ModelError("unreachable", f"no trial could be made: {end.error}", end.hint)
             ok = end.reason == "done" and await self._holds(session, case.check) is True
@@ -106,14 +106,14 @@ class TrialRunner:
         place = self._context.settings.places[PLACE]
         if not isinstance(place, SandboxPlace) or place.network or place.write:
             raise UsageError(
-                f"nothing is tried: the terminal {PLACE!r} of the settings is not closed",
-                "give the one that reaches out another name in `terminals`",
+                f"no trials: the terminal {PLACE!r} of the settings has network or write access",
+                "rename that terminal in the settings",
             )
-        share = await self._ledger.left()
+        share = await self._budget.left()
         if share is None:
-            raise NoBudget("what learning may use today is used up")
+            raise NoBudget(NO_BUDGET)
         model = self._completions.full_name("")
-        if not self._completions.models.facts(model).priced:  # dollars that nobody can count
+        if not self._completions.models.facts(model).priced:  # its cost is unknown
             share = replace(share, dollars=None)
         session = await self._sessions.open_session(
             workspace=folder,
@@ -125,12 +125,12 @@ class TrialRunner:
             share=share,
         )
         if files is not None:
-            self.lent[session.id] = SkillUnderTest(case.skill, digest, files)
+            self.under_test[session.id] = SkillUnderTest(case.skill, digest, files)
         return session
 
     async def _work(self, session: Session, case: EvaluationCase) -> tuple[ev.TurnFinished, bool]:
         recalled = RecallResult()
-        if (trialled := self.lent.get(session.id)) is not None:
+        if (trialled := self.under_test.get(session.id)) is not None:
             offer = offered([Doc("skill", trialled.name, trialled.name, trialled.about)])
             recalled = RecallResult(offer, (trialled.name,))
         await self._sessions.submit(
@@ -147,33 +147,32 @@ class TrialRunner:
         return end, any(event.tool == "skill" for event in intended)
 
     async def _leave(self, session: Session) -> None:
-        """Count what the trial has cost, however it ended, and remove it."""
-        self.lent.pop(session.id, None)
+        """Count the cost of a trial, however it ended, and remove it."""
+        self.under_test.pop(session.id, None)
         try:
             await self._sessions.interrupt(session.id, "the trial is over")
             await self._sessions.at_rest(session.id)
             dollars, tokens = await self._context.store.spent_by(session.id)
-            await self._ledger.add(tokens, dollars)
+            await self._budget.add(tokens, dollars)
             await self._sessions.delete_session(session)
         except HermesError as error:
             log.warning("trial %s could not be removed: %s", session.id, error.message)
 
     async def _holds(self, session: Session, script: str) -> bool | None:
-        """Whether a script of the case ends well; None when the gate, which judges it like a call
-        of the trial, refuses. It has a shell of its own each time: what a trial makes of its shell
-        decides nothing."""
+        """Whether a script of the case succeeds; None if the gate refuses it. It gets a new shell
+        each time, so that a trial cannot influence it."""
         shell = self._shells.open(session, PLACE, Actor("agent", TRIALS, TRIALS))
         try:
             done = await shell.run(script, SCRIPT_SECONDS)
             return done.state == "exited" and done.code == 0
         except NotAllowed as error:
-            log.warning("a case of a proof was refused: %s", error.reason)
+            log.warning("the gate refused a case of a proof: %s", error.reason)
             return None
         finally:
             await shell.close()
 
     async def clear(self) -> None:
-        """Remove trials that a runtime has left behind: their proof begins again."""
+        """Remove trials that a dead runtime left behind."""
         for session in await self._context.store.sessions(MANY):
             if session.source == TRIALS:
                 await self._leave(session)

@@ -1,4 +1,4 @@
-"""Whether a skill helps beyond noise: the figures of a proof, as pure functions of its trials."""
+"""Judges from trials whether a skill helps significantly."""
 
 from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
@@ -10,24 +10,24 @@ from hermes_agent.core.knowledge import Trial
 from hermes_agent.learning.evaluation.uplift import saved
 
 LEAST_PAIRS = 5
-"""Fewer cannot be told from noise: of five coins all fall on one side once in 32 times."""
+"""Fewer cannot be told from noise: five coins all show heads once in 32 times."""
 LIKELY = 0.05
-"""The most that chance alone may have to do with it."""
+"""The significance level."""
 LEAST_SAVED = 0.10
-"""A gain that is worth a skill, where both ways lead to the goal."""
+"""The least saving that is worth a skill, if success is the same."""
 MAX_TOKENS = 1.25
-"""What it may cost in tokens, compared with doing without it, where it wins no successes."""
+"""The most tokens relative to those without it, if success is the same."""
 LEAST_OPENED = 0.5
-"""The share of the trials in which it must have been opened: what nobody reads does not help."""
+"""The share of trials that must have opened it: what nobody reads does not help."""
 HARM_PAIRS = 3
-"""So many cases that are lost with it and won without it, and none the other way, are clear."""
+"""Cases lost with it and won without it, and none the other way, that prove harm."""
 GRAIN = 100
-"""Differences are compared in hundredths, so that all ways to flip their signs can be counted."""
+"""Differences are rounded to hundredths, so that all sign flips can be counted."""
 
 
 class Pair(Struct, frozen=True):
-    """One case with the skill and without it: means over its rounds. Steps and tokens are of the
-    rounds that reached the goal; None where none did."""
+    """One case with the skill and without it: means over its rounds. Steps and tokens are those of
+    successful rounds; None without one."""
 
     case: str
     success_with: float
@@ -37,11 +37,11 @@ class Pair(Struct, frozen=True):
     tokens_with: float | None
     tokens_without: float | None
     opened: float = 1.0
-    """The share of the rounds with it in which it was opened."""
+    """The share of rounds that opened it."""
 
     @property
     def steps_saved(self) -> float:
-        """The share of the steps that it saves, from -1 to 1; 0 where one way fails."""
+        """The share of steps that it saves, from -1 to 1; 0 if one side fails."""
         if self.steps_with is None or self.steps_without is None:
             return 0.0
         more = max(self.steps_with, self.steps_without)
@@ -49,13 +49,11 @@ class Pair(Struct, frozen=True):
 
     @property
     def score(self) -> float:
-        """Success counts first; where it is the same, the steps that are saved."""
+        """Success counts first, then the steps saved."""
         return (self.success_with - self.success_without) or self.steps_saved
 
 
 class EvaluationVerdict(Struct, frozen=True):
-    """What a proof came to."""
-
     skill: str
     digest: str
     promote: bool
@@ -63,7 +61,7 @@ class EvaluationVerdict(Struct, frozen=True):
     n: int = 0
     """Held-out cases that were played both ways."""
     p: float = 1.0
-    """How likely chance alone would come out as well."""
+    """How likely chance alone would do as well."""
     success_with: float = 0.0
     success_without: float = 0.0
     steps_with: float | None = None
@@ -71,16 +69,15 @@ class EvaluationVerdict(Struct, frozen=True):
     tokens_with: float | None = None
     tokens_without: float | None = None
     harmful: bool = False
-    """Clearly worse with it than without."""
+    """Significantly worse with it."""
     later: bool = False
-    """It could not be finished and is to be taken up again."""
+    """Not finished; to be resumed."""
 
 
 def pairs_of(
     trials: Iterable[Trial], digest: str, cases: Collection[str], baseline: str = ""
 ) -> list[Pair]:
-    """The cases that were played with this version and without it. Where `baseline` names another
-    version, playing with that one is what it is compared with."""
+    """The cases played with this version and without it, or with the version `baseline`."""
     ours: dict[str, list[Trial]] = {}
     others: dict[str, list[Trial]] = {}
     for one in trials:
@@ -106,8 +103,8 @@ def _pair(case: str, ours: Sequence[Trial], others: Sequence[Trial]) -> Pair:
 
 
 def by_chance(scores: Sequence[float]) -> float:
-    """How likely the sum of the scores would be as high if each had its sign by the toss of a coin:
-    the exact one-sided permutation test of paired differences, all ways counted."""
+    """The exact one-sided permutation test of paired differences: how likely random signs would
+    give as high a sum."""
     sizes = [abs(round(score * GRAIN)) for score in scores]
     reached = sum(round(score * GRAIN) for score in scores)
     ways = {0: 1}
@@ -122,7 +119,7 @@ def by_chance(scores: Sequence[float]) -> float:
 
 
 def clearly_harmful(pairs: Sequence[Pair]) -> bool:
-    """Worse with it beyond noise; or several cases are lost by it and none is won."""
+    """Significantly worse with it, or several cases lost by it and none won."""
     lost = [pair for pair in pairs if pair.success_with == 0.0 and pair.success_without == 1.0]
     won = [pair for pair in pairs if pair.success_with > pair.success_without]
     if len(lost) >= HARM_PAIRS and not won:
@@ -134,7 +131,7 @@ def clearly_harmful(pairs: Sequence[Pair]) -> bool:
 def judged(
     skill: str, digest: str, pairs: Sequence[Pair], *, harmful: bool = False
 ) -> EvaluationVerdict:
-    """The verdict on the held-out cases. `harmful`: playing was stopped because it did harm."""
+    """The verdict on the held-out cases. `harmful`: playing stopped because of it."""
     if not pairs:
         return EvaluationVerdict(
             skill, digest, False, "no held-out case could be played", harmful=harmful
@@ -162,7 +159,7 @@ def judged(
 
 
 def _against(figures: EvaluationVerdict, pairs: Sequence[Pair]) -> str:
-    """What speaks against promotion; empty when nothing does."""
+    """What speaks against promotion, if anything."""
     if figures.harmful:
         return "it does harm"
     if figures.n < LEAST_PAIRS:

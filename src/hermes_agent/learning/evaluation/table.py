@@ -1,5 +1,4 @@
-"""The lift table: what each skill changes, in words and numbers. Pure functions of the rows that
-`lift.lift` makes, as JSON carries them."""
+"""The uplift table: what each skill changes, from the rows of `uplift.lift` as JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ ABOUT = (
 
 
 def report(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> str:
-    """The table, what its columns are, and charts of those that were used most."""
+    """The table, its legend, and charts of the most used skills."""
     if not rows:
         return "no skill was used, tried or learned yet\nhint: `hermes skills` lists all"
     ordered = most_used_first(rows)
@@ -78,10 +77,10 @@ def _table(rows: Sequence[Row], width: int, *, plain: bool) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     ]
-    told = [[], *(_second(row, width - 4) for row in rows)]
+    details = [[], *(_second(row, width - 4) for row in rows)]
     return [
         line
-        for first, more in zip(lines, told, strict=True)
+        for first, more in zip(lines, details, strict=True)
         for line in (first, *(f"    {part}" for part in more))
     ]
 
@@ -102,7 +101,7 @@ def _cells(row: Row, *, plain: bool) -> tuple[str, ...]:
 
 
 def _second(row: Row, width: int) -> list[str]:
-    """Who wrote it and what it is worth, on two lines where one is too short."""
+    """Author and value, on two lines if one is too short."""
     model = f" ({shortened(row['model'], 32)})" if row["model"] else ""
     who = f"{row['state']}, version {row['version']} by {row['author']}{model}"
     both = f"{who}; {_worth(row)}"
@@ -115,7 +114,7 @@ def _worth(row: Row) -> str:
 
 
 def lift_said(lift: Mapping[str, float | None]) -> str:
-    """The change that says most: success where it differs, then steps, time, tokens."""
+    """The most telling change: success, then steps, time or tokens."""
     success = lift.get("success")
     said = [f"success {100 * success:+.0f} points"] if success else []
     for name, less, more in LIFTS:
@@ -148,7 +147,7 @@ def count(value: float | None) -> str:
 
 
 def _three(value: float) -> str:
-    """Three places at most, and no zero at the end."""
+    """At most three digits, without a trailing zero."""
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}".removesuffix(".0")
@@ -173,4 +172,4 @@ def money(dollars: float | None) -> str:
 
 def shortened(text: str, most: int) -> str:
     line = "".join(letter for letter in text if letter.isprintable())
-    return line if len(line) <= most else line[: most - 2] + ".."  # which every terminal can show
+    return line if len(line) <= most else line[: most - 2] + ".."  # ASCII, for every terminal

@@ -1,23 +1,24 @@
-"""What a skill is worth, as rows of a table: how tasks go with it and without it."""
+"""What skills are worth: rows that compare tasks with and without them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median
 
 from msgspec import Struct
 
 from hermes_agent.core.knowledge import SkillRecord, SkillUse, Trial
 from hermes_agent.core.skills import SkillState
+from hermes_agent.learning.evaluation.chart import ChartPoint
 
 TREND = 40
-"""So many of the last turns are shown one by one."""
+"""The last turns that are shown one by one."""
 
 
 class Side(Struct, frozen=True):
-    """How it went with the skill, or without. None where nothing is known."""
+    """How it went with the skill, or without. None: unknown."""
 
     n: int = 0
     success: float | None = None
-    """The share that came out well, of those of which it is known."""
+    """The share of good outcomes among the known ones."""
     steps: float | None = None
     """Medians, as all that follow."""
     seconds: float | None = None
@@ -26,23 +27,14 @@ class Side(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """What the skill changes. `success` is a difference; the others are the share that is saved
-    (0.25: a quarter less; negative: more)."""
+    """What the skill changes. `success` is a difference, the others a share that is saved (0.25: a
+    quarter less)."""
 
     success: float | None = None
     steps: float | None = None
     seconds: float | None = None
     tokens: float | None = None
     dollars: float | None = None
-
-
-class UpliftPoint(Struct, frozen=True):
-    """One turn that the skill fitted."""
-
-    time: float
-    steps: int
-    opened: bool
-    bad: bool
 
 
 class UpliftRow(Struct, frozen=True, rename={"with_": "with"}):
@@ -57,7 +49,7 @@ class UpliftRow(Struct, frozen=True, rename={"with_": "with"}):
     with_: Side
     without: Side
     lift: Gain
-    trend: tuple[UpliftPoint, ...]
+    trend: tuple[ChartPoint, ...]
     """The last turns that it fitted, oldest first."""
     evidence: str
     """`replay n=12` (cases played with and without it), `use n=9`, or `none`."""
@@ -65,22 +57,11 @@ class UpliftRow(Struct, frozen=True, rename={"with_": "with"}):
     """Why it is in its state."""
 
 
-class _Run(Struct, frozen=True):
-    """A trial or a use, whichever the figures come from."""
-
-    good: bool | None
-    steps: int
-    seconds: float
-    tokens: int
-    dollars: float | None
-
-
 def lift(
     records: Sequence[SkillRecord], uses: Sequence[SkillUse], trials: Sequence[Trial]
 ) -> Sequence[UpliftRow]:
-    """A row for each skill that was used, tried or learned, most used first. Where the current
-    version was replayed, that is the evidence: the same tasks with and without it. Otherwise it is
-    its uses, which differ in more than the skill."""
+    """A row for each skill that was used, tried or learned, most used first. Replays of the current
+    version are the evidence, the same tasks with and without it; otherwise its uses."""
     rows = [_row(record, uses, trials) for record in records]
     shown = [row for row in rows if row.uses or row.evidence != "none" or row.state != "given"]
     return sorted(shown, key=lambda row: (-row.uses, row.skill))
@@ -93,12 +74,12 @@ def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial])
     played = [one for one in trials if (one.skill, one.digest) == (record.name, record.digest)]
     replayed = {arm: [one for one in played if one.arm == arm] for arm in ("with", "without")}
     if all(replayed.values()):
-        with_ = _side(map(_of_trial, replayed["with"]))
-        without = _side(map(_of_trial, replayed["without"]))
+        with_ = _side(replayed["with"])
+        without = _side(replayed["without"])
         evidence = f"replay n={len({one.case for one in played})}"
     else:
-        with_ = _side(_of_use(use) for use in opened if use.digest == record.digest)
-        without = _side(map(_of_use, other))
+        with_ = _side([use for use in opened if use.digest == record.digest])
+        without = _side(other)
         evidence = f"use n={with_.n}" if with_.n else "none"
     return UpliftRow(
         skill=record.name,
@@ -111,7 +92,7 @@ def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial])
         without=without,
         lift=_gain(with_, without),
         trend=tuple(
-            UpliftPoint(use.time, use.steps, use.opened, use.outcome == "bad")
+            ChartPoint(use.time, use.steps, use.opened, use.outcome == "bad")
             for use in mine[-TREND:]
         ),
         evidence=evidence,
@@ -119,20 +100,10 @@ def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial])
     )
 
 
-def _of_use(use: SkillUse) -> _Run:
-    good = None if use.outcome == "unknown" else use.outcome == "good"
-    return _Run(good, use.steps, use.seconds, use.tokens, use.dollars)
-
-
-def _of_trial(trial: Trial) -> _Run:
-    return _Run(trial.ok, trial.steps, trial.seconds, trial.tokens, trial.dollars)
-
-
-def _side(runs: Iterable[_Run]) -> Side:
-    runs = list(runs)
+def _side(runs: Sequence[SkillUse] | Sequence[Trial]) -> Side:
     if not runs:
         return Side()
-    known = [run.good for run in runs if run.good is not None]
+    known = [good for run in runs if (good := _good(run)) is not None]
     priced = [run.dollars for run in runs if run.dollars is not None]
     return Side(
         n=len(runs),
@@ -142,6 +113,12 @@ def _side(runs: Iterable[_Run]) -> Side:
         tokens=median(run.tokens for run in runs),
         dollars=median(priced) if priced else None,
     )
+
+
+def _good(run: SkillUse | Trial) -> bool | None:
+    if isinstance(run, Trial):
+        return run.ok
+    return None if run.outcome == "unknown" else run.outcome == "good"
 
 
 def _gain(with_: Side, without: Side) -> Gain:
@@ -156,7 +133,6 @@ def _gain(with_: Side, without: Side) -> Gain:
 
 
 def saved(with_: float | None, without: float | None) -> float | None:
-    """The share of what it takes without that is saved."""
     if with_ is None or without is None or without <= 0:
         return None
     return 1.0 - with_ / without

@@ -1,1 +1,0 @@
-"""injection_scan"""

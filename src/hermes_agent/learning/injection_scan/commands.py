@@ -1,11 +1,12 @@
-"""Commands, code and marks of conversations that do not belong in a text an agent reads."""
+"""Finds dangerous commands, code and chat markup, by `commands.table`."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from hermes_agent.learning.injection_scan.tables import read
+from hermes_agent.learning.tables import read
 
 _HOST = re.compile(r"https?://([\w.-]+)")
 _ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$")
@@ -15,11 +16,11 @@ _NAME = re.compile("<([A-Z_]+)>")
 
 @cache
 def _list(name: str) -> Sequence[str]:
-    return dict(read("commands.table"))[name]
+    return dict(read(Path(__file__).with_name("commands.table")))[name]
 
 
 def _strange_installer(found: re.Match[str]) -> bool:
-    """Whether what is fetched and run comes from a host that is not well known for it."""
+    """Whether what is downloaded and run comes from an unknown host."""
     host = _HOST.search(found[0])
     if host is None:
         return "$" in found[0].split("|")[0]
@@ -29,7 +30,7 @@ def _strange_installer(found: re.Match[str]) -> bool:
 
 
 def _strange_key(found: re.Match[str]) -> bool:
-    """Whether a key goes to somebody else than the one who gave it out."""
+    """Whether a key is sent to somebody other than its issuer."""
     host, name = found["host"], found["name"]
     if _ADDRESS.match(host):
         return not host.startswith(_AT_HOME)
@@ -48,17 +49,17 @@ class CommandPattern:
     what: str
     why: str
     words: tuple[tuple[str, ...], ...]
-    """One of each group is in every text that it matches: others are not searched."""
+    """A match contains one word of each group: other texts are not searched."""
     find: str
-    """A regular expression, compiled when a text holds the words."""
+    """A regular expression, compiled when first needed."""
     only: Callable[[re.Match[str]], bool] | None
     quoted: bool
-    """In skills and context files it is harmless where it is quoted or code."""
+    """Harmless in skills and context files if quoted or code."""
 
 
 @cache
 def _patterns() -> tuple[CommandPattern, ...]:
-    (_, named), *parts = read("commands.table")
+    (_, named), *parts = read(Path(__file__).with_name("commands.table"))
     names = dict(line.split(" ", 1) for line in named)
 
     def whole(text: str) -> str:
@@ -83,7 +84,6 @@ def _compiled(find: str) -> re.Pattern[str]:
 
 
 def matches(lower: str) -> Iterator[tuple[CommandPattern, int, int]]:
-    """Each pattern at each place where it counts."""
     present: dict[tuple[str, ...], bool] = {}
     for pattern in _patterns():
         for group in pattern.words:

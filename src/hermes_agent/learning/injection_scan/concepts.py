@@ -1,24 +1,24 @@
-"""Where a text speaks of which concept."""
+"""Finds the concepts of `words.table` in a text."""
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from pathlib import Path
 
 from hermes_agent.learning.injection_scan.normalize import plain_words
-from hermes_agent.learning.injection_scan.tables import read
+from hermes_agent.learning.tables import read
 
 Place = tuple[int, int]
-"""From where to where."""
+"""Start and end."""
 
 _WORD = re.compile(r"[^\W_]+")
 _WIDE_FROM = "\u0590"
-"""Letters from here on are looked for within words: their words are not set apart by spaces, or
-have prefixes."""
+"""Words of letters from here on are searched within words: they have prefixes or no spaces."""
 _PARTS = re.compile(r"[^\W_]+\*?")
 _END = re.compile(r"[.!?;:](?=[\s\"')\]]|$)|[。！？；]|\n[ \t]*(?:\n|[-*#>|]|\d+[.)])|```")  # noqa: RUF001
-# Each begins with a letter that is seldom met: a search for it is quick.
+# Each begins with a rare character, which makes the search fast.
 _THINGS = (
     ("dest", re.compile(r"https?://[^\s\"'<>)]{3,}")),
     ("dest", re.compile(r"@[\w-]{1,60}\.[a-z][\w.-]{1,40}")),
@@ -45,7 +45,7 @@ class _Words:
     stems: dict[str, list[Phrase]]
     lengths: tuple[int, ...]
     wide: tuple[tuple[str, str], ...]
-    """Stems and concepts of the scripts in which words are looked for within words."""
+    """Stems and concepts that are searched within words."""
 
 
 @cache
@@ -53,9 +53,9 @@ def _words() -> _Words:
     exact: dict[str, list[Phrase]] = {}
     stems: dict[str, list[Phrase]] = {}
     wide: set[tuple[str, str]] = set()
-    lines = [line for _, lines in read("words.table") for line in lines]
+    lines = [line for _, lines in read(Path(__file__).with_name("words.table")) for line in lines]
     for concept, _, entries in (line.partition(": ") for line in lines):
-        for entry in plain_words(entries).split(", "):  # folded in one go: there are thousands
+        for entry in plain_words(entries).split(", "):  # at once: there are thousands
             if not entry.isascii() and max(entry) >= _WIDE_FROM:
                 wide.add((entry, concept))
                 continue
@@ -67,14 +67,12 @@ def _words() -> _Words:
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What a word may be the beginning of."""
-
     alone: tuple[str, ...]
-    """Concepts of the word by itself."""
+    """Concepts of the word alone."""
     with_next: dict[str, tuple[Phrase, ...]]
     """Phrases by the word that must come next."""
     with_stem: tuple[Phrase, ...]
-    """Phrases whose next word is given by its beginning."""
+    """Phrases whose next word is a stem."""
 
 
 @lru_cache(maxsize=20_000)
@@ -96,22 +94,22 @@ def _meaning(word: str) -> _Meaning | None:
 
 
 def known(word: str) -> bool:
-    """Whether a word means something that the rules ask for, or begins what does."""
+    """Whether a word is, or begins, a concept."""
     return _meaning(word) is not None
 
 
 @dataclass
 class Tagged:
-    """A text in small letters, the places of its concepts and the ends of its sentences."""
+    """A text in lower case, with the places of its concepts and the ends of its sentences."""
 
     text: str
     places: dict[str, list[Place]] = field(default_factory=dict)
     ends: list[int] = field(default_factory=list)
     steps: int = 0
-    """How much work it was, in words and stems looked at."""
+    """The work done, in words and stems."""
 
     def within(self, concept: str, start: int, end: int) -> Iterator[Place]:
-        """The concept's places that begin between the two."""
+        """The concept's places that start there."""
         places = self.places.get(concept, [])
         index = bisect_left(places, (start, 0))
         while index < len(places) and places[index][0] < end:
@@ -168,17 +166,22 @@ def _follows(words: list[str], index: int, rest: tuple[str, ...]) -> bool:
 
 
 def _tag_wide(tagged: Tagged) -> None:
-    text = tagged.text
     for stem, concept in _words().wide:
-        at = text.find(stem)
-        while at >= 0:
-            tagged.places.setdefault(concept, []).append((at, at + len(stem)))
-            at = text.find(stem, at + len(stem))
-            tagged.steps += 1
+        tagged.steps += _tag_all(tagged, stem, concept)
+
+
+def _tag_all(tagged: Tagged, stem: str, concept: str) -> int:
+    """Tag every occurrence of a stem; how many there are."""
+    found, at = 0, tagged.text.find(stem)
+    while at >= 0:
+        tagged.places.setdefault(concept, []).append((at, at + len(stem)))
+        at = tagged.text.find(stem, at + len(stem))
+        found += 1
+    return found
 
 
 def _without_none(found: dict[str, list[Place]]) -> None:
-    """`user interface` is no user."""
+    """Drop what only looks like a concept: `user interface` is no user."""
     nones = found.pop("none", [])
     if not nones:
         return
@@ -192,7 +195,7 @@ def _without_none(found: dict[str, list[Place]]) -> None:
 
 
 def tag_run(text: str) -> Tagged:
-    """A text whose words run together: known words are looked for everywhere in it."""
+    """Tag a text without spaces: known words are searched everywhere in it."""
     tagged = Tagged(text)
     words = _words()
     for table in (words.exact, words.stems):
@@ -200,10 +203,7 @@ def tag_run(text: str) -> Tagged:
             for concept, rest in entries:
                 whole = first + "".join(rest).replace("*", "")
                 if len(whole) >= 3:
-                    at = text.find(whole)
-                    while at >= 0:
-                        tagged.places.setdefault(concept, []).append((at, at + len(whole)))
-                        at = text.find(whole, at + len(whole))
+                    _tag_all(tagged, whole, concept)
     for places in tagged.places.values():
         places.sort()
     tagged.ends = [match.end() for match in _END.finditer(text)]

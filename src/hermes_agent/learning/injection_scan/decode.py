@@ -1,4 +1,4 @@
-"""Texts within a text: what an encoding, a trick with letters or another order hides."""
+"""Decodes texts hidden in a text by an encoding, letter tricks or reversal."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ from hermes_agent.learning.injection_scan.concepts import known
 
 @dataclass(frozen=True)
 class Within:
-    """A text that was found in another one, from `start` on."""
+    """A text hidden in another one at `start`."""
 
     text: str
     how: str
@@ -44,12 +44,12 @@ _LONG_WORD = re.compile(r"[^\W\d_]{18,}")
 _LEET_WORD = re.compile(r"(?<![\w@$!|])[a-z0-9@$!|]{2,30}(?![\w@$!|])")
 _LEET_TABLES = tuple(str.maketrans("0134578@$!|", f"o{one}eastbasi{one}") for one in "il")
 _LEAST_WORD = 4
-"""Shorter words turn up by chance when letters are exchanged."""
+"""Shorter words occur by chance when letters are replaced."""
 _LEAST_WORDS = 2
 
 
 def _readable(data: bytes) -> str:
-    """The bytes as text, when they are one; else nothing."""
+    """The bytes as text; empty if they are none."""
     encoding = "utf-16-le" if data[1:2] == b"\0" else "utf-8"
     try:
         text = data.decode(encoding)
@@ -88,7 +88,7 @@ def _from_decimal(blob: str) -> str:
 def _blobs(text: str) -> Iterator[Within]:
     for found in _BASE64.finditer(text):
         whole = found[0]
-        if whole.islower() or whole.isdigit():  # a path or a number: letters would be mixed
+        if whole.islower() or whole.isdigit():  # a path or a number
             continue
         parts = [whole, *whole.split("\n"), *_CUTS.split(whole)]
         for part in dict.fromkeys(parts):
@@ -139,7 +139,7 @@ def _hits(words: set[str], change: Callable[[str], str]) -> set[str]:
 
 
 def _changed_words(text: str) -> Iterator[tuple[Callable[[str], str], str, set[str]]]:
-    """Ways of writing that show in the words: which make known words of unknown ones."""
+    """Letter tricks, with the unknown words that they turn into known ones."""
     lower = text.lower()
     words = {word for word in _WORD.findall(lower) if _LEAST_WORD <= len(word) <= 30}
     yield _rot13, "rot13", _hits(words, _rot13)
@@ -154,7 +154,7 @@ def _changed_words(text: str) -> Iterator[tuple[Callable[[str], str], str, set[s
 
 def _lines(text: str, wanted: Callable[[str], object], change: Callable[[str], str], how: str
            ) -> Iterator[Within]:  # fmt: skip
-    """The lines that are written in some way, changed back, as one text."""
+    """The lines written in some way, decoded, as one text."""
     changed: list[str] = []
     first, at = -1, 0
     for line in text.splitlines(keepends=True):
@@ -184,7 +184,7 @@ def _long_words(text: str) -> Iterator[Within]:
 
 
 def within(text: str) -> Iterator[Within]:
-    """All that may be hidden in a text. Each is at most about as long as the text."""
+    """All that may be hidden in a text, each about as long as the text at most."""
     yield from _blobs(text)
     if "%" in text:
         yield from _lines(text, _PERCENT.search, unquote, "percent signs")

@@ -1,32 +1,35 @@
-"""Text as it would be read: hidden characters taken out, look-alike letters made plain."""
+"""Normalises text for the scan: removes hidden characters and replaces look-alike letters."""
 
 import re
 import unicodedata
-from bisect import bisect_right
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from hermes_agent.learning.injection_scan.tables import read
+from hermes_agent.learning.tables import read
 
 _ZERO_WIDTH = "\u200b\u200c\u200d\u2060\u2061\u2062\u2063\u2064\ufeff\u180e\u034f\u115f\u1160\u3164"
 _MARKS_OF_DIRECTION = "\u200e\u200f\u061c"
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _HIDDEN = frozenset(_ZERO_WIDTH + _MARKS_OF_DIRECTION + _TURNS + "\u00ad\ufff9\ufffa\ufffb")
 
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_PIECE = re.compile("[\x00-\x7f]+|[\u1100-\u11ff]{2,}|.", re.DOTALL)
+"""ASCII, letters of one Korean syllable or more, or one other character."""
 _JAMO = re.compile("[\u1100-\u11ff]{2,}")
 _MIXED = re.compile(r"[^\W\d_]+")
 
 
 @cache
 def _letters(part: str) -> dict[str, str]:
-    lines = dict(read("letters.table"))[part]
+    lines = dict(read(Path(__file__).with_name("letters.table")))[part]
     return {line[0]: line[2:] for line in lines}
 
 
 @cache
 def _plain(char: str) -> str:
-    """One character without marks, in its compatible form; nothing when it cannot be seen."""
+    """One character without accents, in its compatible form; empty if it is invisible."""
     known = _letters("plain")
     if char in known:
         return known[char]
@@ -44,82 +47,43 @@ def _plain(char: str) -> str:
 
 @dataclass(frozen=True)
 class Folded:
-    """`text` as it is read, `lower` the same in small letters, and the way back."""
+    """Normalised text, the same in lower case, and the way back to the original."""
 
     text: str
     lower: str
-    outs: tuple[int, ...]
-    ins: tuple[int, ...]
-    lengths: tuple[int, ...]
+    origins: Sequence[int]
+    """The original position of each character."""
 
     def origin(self, at: int) -> int:
-        """Where in the text that was scanned this place is."""
-        if not self.outs:
-            return 0
-        piece = max(bisect_right(self.outs, at) - 1, 0)
-        return self.ins[piece] + min(at - self.outs[piece], max(self.lengths[piece] - 1, 0))
-
-
-class _Pieces:
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.outs: list[int] = []
-        self.ins: list[int] = []
-        self.lengths: list[int] = []
-        self.size = 0
-
-    def add(self, part: str, start: int, length: int) -> None:
-        if not part:
-            return
-        follows = bool(self.outs) and self.ins[-1] + self.lengths[-1] == start
-        even = follows and self.size - self.outs[-1] == self.lengths[-1] and len(part) == length
-        if even:
-            self.lengths[-1] += length
-        else:
-            self.outs.append(self.size)
-            self.ins.append(start)
-            self.lengths.append(length)
-        self.parts.append(part)
-        self.size += len(part)
-
-
-def _fold_run(run: str, start: int, pieces: _Pieces) -> None:
-    at = 0
-    for jamo in _JAMO.finditer(run):
-        for index in range(at, jamo.start()):
-            pieces.add(_plain(run[index]), start + index, 1)
-        whole = unicodedata.normalize("NFC", jamo[0])
-        pieces.add(whole, start + jamo.start(), len(jamo[0]))
-        at = jamo.end()
-    for index in range(at, len(run)):
-        pieces.add(_plain(run[index]), start + index, 1)
+        return self.origins[min(at, len(self.origins) - 1)] if self.origins else 0
 
 
 def fold(text: str) -> Folded:
-    """The text as it is read. Work grows with its length."""
-    pieces = _Pieces()
-    at = 0
-    for run in _NOT_ASCII.finditer(text):
-        pieces.add(text[at : run.start()], at, run.start() - at)
-        _fold_run(run[0], run.start(), pieces)
-        at = run.end()
-    pieces.add(text[at:], at, len(text) - at)
-    plain, lower = _as_read("".join(pieces.parts))
-    return Folded(plain, lower, tuple(pieces.outs), tuple(pieces.ins), tuple(pieces.lengths))
+    parts: list[str] = []
+    origins = array("L")
+    for piece in _PIECE.finditer(text):
+        part, start = piece[0], piece.start()
+        if part.isascii():
+            origins.extend(range(start, piece.end()))
+        else:
+            part = _plain(part) if len(part) == 1 else unicodedata.normalize("NFC", part)
+            origins.extend([start] * len(part))
+        parts.append(part)
+    return Folded(*_as_read("".join(parts)), origins)
 
 
 def _as_read(plain: str) -> tuple[str, str]:
-    """With words of mixed letters made Latin, and the same in small letters."""
+    """With words of mixed scripts made Latin, and the same in lower case."""
     if not plain.isascii():
         plain = _MIXED.sub(lambda word: _unmix(word[0]), plain)
     lower = plain.lower()
-    if len(lower) != len(plain):  # the few letters that grow when they are made small
+    if len(lower) != len(plain):  # a few letters grow in lower case
         lower = "".join(low if len(low := char.lower()) == 1 else char for char in plain)
     return plain, lower
 
 
 def _unmix(word: str) -> str:
-    """A word of Latin and other letters, all Latin where each other one looks like a Latin one."""
+    """A word of mixed letters in Latin, if each other one looks like a Latin one."""
     if word.isascii():
         return word
     if not any(char.isascii() for char in word):
@@ -140,15 +104,9 @@ _PLAIN = _Plain()
 
 
 def plain_words(text: str) -> str:
-    """Words of rules, in the form that texts are compared in: `fold` without the way back."""
+    """`fold` without the way back, for the words of rules."""
     composed = _JAMO.sub(lambda jamo: unicodedata.normalize("NFC", jamo[0]), text)
     return _as_read(composed.translate(_PLAIN))[1]
-
-
-@dataclass(frozen=True)
-class HiddenText:
-    why: str
-    start: int
 
 
 _TAGS = re.compile("[\U000e0000-\U000e007f]+")
@@ -160,38 +118,36 @@ _OVERRIDE = re.compile("[\u202d\u202e]")
 _TURN = re.compile("[\u202a\u202b\u2066-\u2068]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
 _SPLIT_WORDS = 3
-"""So many words with something unseen between their letters are no accident of copying."""
+"""Fewer words with something invisible inside may be an accident of copying."""
 
 
 def _chooses_a_form(text: str, at: int) -> bool:
-    """Whether a variation selector stands after an ideograph, where it belongs."""
+    """Whether a variation selector follows an ideograph, where it belongs."""
     return at > 0 and unicodedata.category(text[at - 1]) == "Lo"
 
 
-def hidden(text: str) -> tuple[HiddenText, ...]:
-    """Characters that nobody sees and that carry something, or make text look other than it is."""
+def hidden(text: str) -> Iterator[tuple[str, int]]:
+    """Invisible characters that carry data or change how text looks: why, and where."""
     if text.isascii():
-        return ()
-    found: list[HiddenText] = []
+        return
     for tags in _TAGS.finditer(text):
         flag = text[max(tags.start() - 1, 0)] == "\U0001f3f4" and tags[0].endswith("\U000e007f")
         if not (flag and len(tags[0]) <= 7):
-            found.append(HiddenText("invisible tag characters carry text", tags.start()))
+            yield "invisible tag characters carry text", tags.start()
             break
     selectors = _SELECTORS.search(text) or next(
         (one for one in _SUPPLEMENT.finditer(text) if not _chooses_a_form(text, one.start())), None
     )
     if selectors is not None:
-        found.append(HiddenText("variation selectors carry data", selectors.start()))
+        yield "variation selectors carry data", selectors.start()
     run = _ZERO_RUN.search(text)
     if run is not None:
-        found.append(HiddenText("a row of zero-width characters carries data", run.start()))
+        yield "a row of zero-width characters carries data", run.start()
     split = list(_SPLIT_WORD.finditer(text))
     if len(split) >= _SPLIT_WORDS:
-        found.append(HiddenText("zero-width characters split words", split[0].start()))
+        yield "zero-width characters split words", split[0].start()
     turned = _OVERRIDE.search(text)
     if turned is None and not _RIGHT_TO_LEFT.search(text):
         turned = _TURN.search(text)
     if turned is not None:
-        found.append(HiddenText("direction marks make text look other than it is", turned.start()))
-    return tuple(found)
+        yield "direction marks make text look other than it is", turned.start()

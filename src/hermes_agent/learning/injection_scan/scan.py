@@ -1,8 +1,7 @@
-"""A look at text that an agent will read again and again: notes, skills, context files.
+"""Scans text that an agent reads again and again: notes, skills, context files.
 
-It finds instructions that do not belong there, commands that open a machine or carry secrets away,
-and characters that hide something. No rule can know every wording: it is one wall among several,
-and the gate stands behind it.
+It finds injected instructions, commands that open a machine or leak secrets, and hidden characters.
+No rule knows every wording: it is one defence among several, and the gate is behind it.
 """
 
 import re
@@ -17,7 +16,7 @@ from hermes_agent.learning.injection_scan.normalize import Folded, fold, hidden
 from hermes_agent.learning.injection_scan.rules import matches as rule_matches
 
 Kind = Literal["memory", "skill", "context"]
-"""Memory is looked at most strictly; skills and context files may quote what they warn of."""
+"""Memory is scanned most strictly; skills and context files may quote what they warn of."""
 
 _EXCERPT = 120
 _DEPTH = 3
@@ -34,25 +33,21 @@ _SEARCHES = re.compile(r"\b(?:grep|rg|ag|ausearch|journalctl|yara)\b")
 
 @dataclass(frozen=True)
 class InjectionFinding:
-    """Something that does not belong in the text."""
-
     what: str
     """`override`, `exfiltration`, `hidden characters`, …"""
     why: str
-    """What is wrong with it, in a few words."""
     excerpt: str
     start: int
-    """Where in the text."""
 
 
 def scan(text: str, kind: Kind) -> tuple[InjectionFinding, ...]:
-    """What is wrong with a text, in order; nothing when it is clean. Work grows with its length."""
+    """What is wrong with a text, in order. Takes time linear in its length."""
     found = [
-        InjectionFinding("hidden characters", one.why, _excerpt(text, one.start), one.start)
-        for one in hidden(text)
+        InjectionFinding("hidden characters", why, _excerpt(text, start), start)
+        for why, start in hidden(text)
     ]
     seen: set[tuple[str, int]] = set()
-    for finding in _look(text, kind):
+    for finding in _findings(text, kind):
         if (finding.what, finding.start) not in seen:
             seen.add((finding.what, finding.start))
             found.append(finding)
@@ -60,7 +55,7 @@ def scan(text: str, kind: Kind) -> tuple[InjectionFinding, ...]:
 
 
 def reason(text: str, kind: Kind) -> str:
-    """Why a text is not taken, in a sentence; nothing when it is clean."""
+    """Why a text is refused, in a sentence; empty if it is clean."""
     found = scan(text, kind)
     if not found:
         return ""
@@ -69,7 +64,7 @@ def reason(text: str, kind: Kind) -> str:
     return f"the text looks dangerous: {first.why}, at {first.excerpt!r}{more}"
 
 
-def _look(text: str, kind: Kind) -> Iterator[InjectionFinding]:
+def _findings(text: str, kind: Kind) -> Iterator[InjectionFinding]:
     folded = fold(text)
     for what, why, start in _plain(folded, kind):
         origin = folded.origin(start)
@@ -78,7 +73,7 @@ def _look(text: str, kind: Kind) -> Iterator[InjectionFinding]:
 
 
 def _plain(folded: Folded, kind: Kind) -> Iterator[tuple[str, str, int]]:
-    """What the rules find in a text as it stands."""
+    """What the rules find in a text itself."""
     lower = folded.lower
     for rule, place in rule_matches(tag(lower)):
         if kind == "memory" or not _mentioned(lower, place[0], place[1]):
@@ -92,7 +87,7 @@ def _plain(folded: Folded, kind: Kind) -> Iterator[tuple[str, str, int]]:
 
 
 def _deeper(text: str, folded: Folded, kind: Kind) -> Iterator[InjectionFinding]:
-    """What the rules find in texts that are hidden in this one."""
+    """What the rules find in texts hidden in this one."""
     waiting = [(inner, inner.start, inner.how, 1) for inner in within(folded.text)]
     while waiting:
         inner, start, how, depth = waiting.pop()
@@ -118,7 +113,7 @@ def _inner(inner: Within, kind: Kind) -> Iterator[tuple[str, str]]:
 
 
 def _excerpt(text: str, start: int) -> str:
-    """The text from there on, for people: hidden characters are shown by their numbers."""
+    """The text from there on; hidden characters are shown by their code points."""
     cut = (
         text[start : start + _EXCERPT].split("\n", maxsplit=1)[0].strip()
         or text[start : start + _EXCERPT]
@@ -127,7 +122,7 @@ def _excerpt(text: str, start: int) -> str:
 
 
 def _is_code(text: str, at: int) -> bool:
-    """Whether a place is within backticks, quotes or a block of code."""
+    """Whether a place is within backticks, quotes or a code block."""
     line = text.rfind("\n", 0, at) + 1
     before = text[max(line, at - _AROUND) : at]
     if any(before.count(quote) % 2 for quote in ("`", '"')) or before.endswith(("'", '"', "`")):
@@ -138,7 +133,7 @@ def _is_code(text: str, at: int) -> bool:
 
 
 def _mentioned(text: str, start: int, end: int) -> bool:
-    """Whether a text quotes something in order to warn of it or to look for it."""
+    """Whether a text quotes something to warn of it or to search for it."""
     begin = text.rfind("\n\n", max(start - _AROUND, 0), start)
     begin = max(start - _AROUND, 0) if begin < 0 else begin
     before = text[begin:start]

@@ -1,8 +1,7 @@
-"""Keeping the files of the views and the notes in the store in step."""
+"""Synchronises the files of the views with the notes in the store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -32,8 +31,6 @@ from hermes_agent.learning.memory.merge import (
 )
 from hermes_agent.learning.memory.text import entries, page
 
-LOCK_SECONDS = 30.0
-LOCK_PAUSE, LONG_PAUSE = 0.001, 0.005
 ROUNDS = 50
 EARLIER = 100
 
@@ -50,47 +47,29 @@ class FileSync:
         self._knowledge = knowledge
         self._limits = limits
         self._clock = clock
-        self._lock = asyncio.Lock()
         self._states: dict[View, ViewState] = {}
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Nobody else who knows of the lock reads or writes the views meanwhile."""
-        async with self._lock:
-            waited, pause = 0.0, LOCK_PAUSE
-            while waited < LOCK_SECONDS:
-                with self._files.try_lock() as locked:
-                    if locked:
-                        yield
-                        return
-                await asyncio.sleep(pause)
-                waited += pause
-                pause = min(2 * pause, LONG_PAUSE)
-        raise HermesError(
-            "the memory is locked by another process", "end the one that does not let go of it"
-        )
 
     def limit(self, view: View) -> int:
         limits = self._limits()
         return limits.memory_chars if view == "memory" else limits.user_chars
 
     def entries(self, view: View) -> Sequence[FileEntry]:
-        """What the file holds, as it was when the views were last brought in step."""
+        """The file as of the last synchronisation."""
         return self._states.get(view, ViewState()).base.entries
 
-    async def in_step(self) -> bool:
-        """Take in what was edited by hand, then write the views that changed; whether any note
-        was edited by hand. To be called alone."""
+    async def sync(self) -> bool:
+        """Import hand edits, then write the views that changed; whether there were any. The caller
+        holds the lock."""
         saved = await asyncio.to_thread(self._files.load)
         self._states = dict(saved)
         taken = False
         for view in VIEWS:
-            taken = await self._view_in_step(view) or taken
-        if any(_tells_more(one, saved.get(view)) for view, one in self._states.items()):
+            taken = await self._sync_view(view) or taken
+        if any(_differs(one, saved.get(view)) for view, one in self._states.items()):
             await asyncio.to_thread(self._files.save, self._states)
         return taken
 
-    async def _view_in_step(self, view: View) -> bool:
+    async def _sync_view(self, view: View) -> bool:
         taken = False
         for _ in range(ROUNDS):
             state = self._states.get(view, ViewState())
@@ -109,14 +88,14 @@ class FileSync:
                 return taken
             await self._write(view, tuple(chosen), over, new=look.data is None)
         raise HermesError(
-            f"{FILES[view]} is written by somebody else all the time",
-            "end what writes to it, then try again",
+            f"another program keeps writing to {FILES[view]}",
+            "stop it, then try again",
         )
 
     async def _take(
         self, view: View, state: ViewState, look: FolderSnapshot
     ) -> tuple[ViewState, bool]:
-        """Take in what the files hold that the store does not know."""
+        """Import what the files have and the store does not."""
         base, over, edited = state.base, state.over, False
         if look.unplaced:
             base, over = state.out[-1].held, ""
@@ -126,7 +105,7 @@ class FileSync:
         unsure = sum(rest == "unknown" for *_, rest in look.out)
         for one, data, rest in look.out:
             held = one.held
-            if rest == "open":  # half of what is being written would look like removals
+            if rest == "open":  # a half-written file would look like removals
                 out.append(one)
                 continue
             if digest_of(data) != held.digest:
@@ -146,7 +125,7 @@ class FileSync:
     async def _merged(
         self, view: View, data: bytes | None, base: MergeBase, earlier: Sequence[MergeBase]
     ) -> tuple[MergeBase, bool]:
-        """A file as somebody left it, with the notes that its lines are then."""
+        """Import a file as a person left it; its new base, and whether notes changed."""
         texts = _texts(data)
         notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
         seen = based_on(texts, (base, *earlier), self._clock())
@@ -157,7 +136,6 @@ class FileSync:
         return MergeBase(digest_of(data), found.entries(made), self._clock()), bool(found.edits)
 
     def _past(self, base: MergeBase) -> MergeBase:
-        """With the time at which it became a thing of the past."""
         return replace(base, time=self._clock())
 
     async def _write(
@@ -172,7 +150,7 @@ class FileSync:
             over,
             (*state.out, DetachedFile(draft, state.base)),
         )
-        # Known before the exchange: whenever this process ends, the next one can tell what is what.
+        # Saved before the swap: after a crash the next process knows which file is which.
         await asyncio.to_thread(self._files.save, self._states)
         await asyncio.to_thread(self._files.place, view, draft, new=new)
 
@@ -181,8 +159,8 @@ def _texts(data: bytes | None) -> list[str]:
     return [] if data is None else entries(data.decode("utf-8-sig", "replace"))
 
 
-def _tells_more(state: ViewState, saved: ViewState | None) -> bool:
-    """Whether the state is worth writing down: a file that is gone need not be crossed out."""
+def _differs(state: ViewState, saved: ViewState | None) -> bool:
+    """Whether the state must be saved: a detached file that is gone need not be."""
     if saved is None:
         return state != ViewState()
     same = state.base == saved.base and state.over == saved.over

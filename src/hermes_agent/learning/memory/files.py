@@ -1,6 +1,6 @@
-"""The files of the views. Nobody else locks them: a person's editor may write into one in place or
-put another in its stead at any time. So a view is exchanged whole, and what comes out of the
-exchange is looked at: when it is not what was read before, somebody wrote in between."""
+"""The files of the views. A person's editor does not lock them: it may write in place or replace
+one at any time. So a view is swapped as a whole, and the file that comes out is read again: if it
+is not what was read before, somebody wrote in between."""
 
 import errno
 import fcntl
@@ -11,8 +11,6 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -20,39 +18,38 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.knowledge import View
-from hermes_agent.core.pseudonyms import private_folder, write_private
+from hermes_agent.core.pseudonyms import write_private
 from hermes_agent.learning.atomic_swap import exchange
 
 FILES: dict[View, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 VIEWS: tuple[View, ...] = tuple(FILES)
 STATE = ".state.json"
-LOCK = ".lock"
 KEPT_OUT = 3
 _TRIES, _PAUSE = 100, 0.005
 
 Rest = Literal["quiet", "open", "unknown"]
-"""Whether anybody has a file open for writing: nobody, somebody, or this system cannot tell."""
+"""Whether nobody or somebody has a file open for writing, or the system cannot tell."""
 
 
 class FileEntry(Struct, frozen=True):
-    """A note as a view shows it."""
+    """A note in a view."""
 
     id: int
     text: str
 
 
 class MergeBase(Struct, frozen=True):
-    """A file as it was written or read at a time; `digest` is empty where there was none."""
+    """A file as it was written or read; `digest` is empty if there was none."""
 
     digest: str = ""
     entries: tuple[FileEntry, ...] = ()
     time: float = 0.0
     saved: bool = False
-    """Somebody left it like this: they have seen all that is in it."""
+    """A person saved it like this, so they have seen all of it."""
 
 
 class DetachedFile(Struct, frozen=True):
-    """A file that was taken out of its place, and what it held then."""
+    """A file that was swapped out, and its content at that time."""
 
     name: str
     held: MergeBase
@@ -60,22 +57,22 @@ class DetachedFile(Struct, frozen=True):
 
 class ViewState(Struct, frozen=True):
     base: MergeBase = MergeBase()
-    """What the file holds if nobody touched it."""
+    """The file, if nobody touched it."""
     earlier: tuple[MergeBase, ...] = ()
-    """What it held a while ago, newest first: an editor may still show it."""
+    """Recent states, newest first: an editor may still show one."""
     over: str = ""
-    """What it was chosen from, as a digest."""
+    """A digest of the notes that it was chosen from."""
     out: tuple[DetachedFile, ...] = ()
-    """Files that an editor may still be writing to."""
+    """Files that an editor may still write to."""
 
 
 class FolderSnapshot(Struct, frozen=True):
-    """What lies in the folder for one view."""
+    """The files of one view."""
 
     data: bytes | None
     out: tuple[tuple[DetachedFile, bytes, Rest], ...]
     unplaced: bool
-    """The newest draft was written and did not get into its place."""
+    """The newest draft was written but not swapped in."""
 
 
 def digest_of(data: bytes | None) -> str:
@@ -83,29 +80,17 @@ def digest_of(data: bytes | None) -> str:
 
 
 class ViewFiles:
-    """Blocking: to be called in a thread, by whoever has the lock."""
+    """Blocking. The caller holds the lock and calls in a thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def path(self, view: View) -> Path:
-        """Where the view really is: a link that somebody made of it stays one."""
+        """The file itself: a symbolic link stays one."""
         return Path(os.path.realpath(self._folder / FILES[view]))
 
-    @contextmanager
-    def try_lock(self) -> Iterator[bool]:
-        """Whether the folder could be locked against other processes."""
-        private_folder(self._folder)
-        with (self._folder / LOCK).open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
-
     def load(self) -> dict[View, ViewState]:
-        """Without it, what the files hold is read as if it were new."""
+        """Without a state, the content of the files is new."""
         try:
             data = (self._folder / STATE).read_bytes()
             return msgspec.json.decode(data, type=dict[View, ViewState])
@@ -135,7 +120,7 @@ class ViewFiles:
         return FolderSnapshot(data, tuple(out), unplaced)
 
     def draft(self, view: View, data: bytes) -> str:
-        """Write the next view beside the present one; its name."""
+        """Write the next view beside the current one; its name."""
         path = self.path(view)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
@@ -146,8 +131,8 @@ class ViewFiles:
         return Path(name).name
 
     def place(self, view: View, draft: str, *, new: bool) -> None:
-        """Put the draft into its place; what was there has the draft's name then. It stays a draft
-        when somebody made or removed the file meanwhile."""
+        """Swap the draft in; the old file then has the draft's name. It stays a draft if somebody
+        created or removed the file meanwhile."""
         path = self.path(view)
         beside = path.with_name(draft)
         try:
@@ -163,14 +148,14 @@ class ViewFiles:
         self.path(view).with_name(name).unlink(missing_ok=True)
 
     def _replace(self, draft: Path, path: Path) -> None:
-        """Where files cannot be exchanged: a second name keeps what is replaced."""
+        """Without an atomic swap, a second name keeps the replaced file."""
         old = draft.with_name(f"{draft.name}.old")
         old.hardlink_to(path)
         draft.replace(path)
         old.replace(draft)
 
     def _finish(self, draft: Path) -> None:
-        """A replacement that was cut short is taken to its end, or to its beginning."""
+        """Complete an interrupted replacement, or undo it."""
         old = draft.with_name(f"{draft.name}.old")
         if old.exists():
             if draft.exists():
@@ -188,16 +173,16 @@ def _read_at_once(path: Path) -> bytes | None:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Only a plain file: a pipe would be waited for, for ever."""
+    """Regular files only: opening a pipe would block."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(handle, "rb")
 
 
 def _read(path: Path, tries: int) -> tuple[bytes | None, Rest]:
-    """What a file holds, if possible when nobody is in the middle of writing to it."""
+    """The content, if possible when nobody is writing to it."""
     rest: Rest = "unknown"
     for attempt in range(tries):
         if attempt:
@@ -215,9 +200,8 @@ def _read(path: Path, tries: int) -> tuple[bytes | None, Rest]:
 
 
 def _rest(handle: int) -> Rest:
-    """A lease is granted only on a file that nobody has open for writing; it ends when the file
-    is closed. Who wants to write meanwhile waits for that, and we are sent a signal: one that is
-    ignored, unlike the usual one, which would end the process."""
+    """A lease is granted only if nobody has the file open for writing, and ends when it is closed.
+    Writers wait meanwhile, and we get a signal: SIGURG is ignored, the default would kill us."""
     if sys.platform != "linux":
         return "unknown"
     try:
@@ -225,6 +209,6 @@ def _rest(handle: int) -> Rest:
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except BlockingIOError:
         return "open"
-    except OSError:  # not our file, or a file system without leases
+    except OSError:  # another owner, or no leases on this file system
         return "unknown"
     return "quiet"

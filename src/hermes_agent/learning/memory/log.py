@@ -1,4 +1,4 @@
-"""The log of notes: what the notes were before and after a batch, and how one is taken back."""
+"""The log of notes: the diff of a batch, and how to undo it."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ def _texts(notes: Iterable[Note]) -> dict[int, str | None]:
 def _before(
     texts: Mapping[int, str | None], changes: Iterable[NoteChange]
 ) -> dict[int, str | None]:
-    """The texts before the changes, which come newest first."""
+    """The texts before the changes, newest first."""
     earlier = dict(texts)
     for change in changes:
         earlier[change.note] = change.before
@@ -26,8 +26,7 @@ def _before(
 
 
 def difference(notes: Sequence[Note], changes: Sequence[NoteChange], batch: int) -> str:
-    """What one batch did (the newest when it is 0), as a unified diff. `changes` are all there are,
-    newest first."""
+    """A unified diff of one batch, by default the newest. `changes`: all, newest first."""
     if not changes:
         return ""
     batch = batch or changes[0].batch
@@ -48,8 +47,8 @@ def difference(notes: Sequence[Note], changes: Sequence[NoteChange], batch: int)
 
 
 def undone(changes: Sequence[NoteChange]) -> set[int]:
-    """Batches that were taken back. `changes` come newest first: a taking back that was itself
-    taken back does not count."""
+    """Batches that are undone. `changes` come newest first; an undo that was undone does not
+    count."""
     found: set[int] = set()
     for change in changes:
         if change.undoes and change.batch not in found:
@@ -57,10 +56,10 @@ def undone(changes: Sequence[NoteChange]) -> set[int]:
     return found
 
 
-def taking_back(
+def undo_edits(
     notes: Sequence[Note], changes: Sequence[NoteChange], batch: int
 ) -> tuple[int, list[NoteEdit]]:
-    """The batch (the newest that can be, when it is 0) and the edits that take it back."""
+    """The batch, by default the newest that can be undone, and the edits that undo it."""
     already = undone(changes)
     if not batch:
         able = (c.batch for c in changes if not c.undoes and c.batch not in already)

@@ -1,15 +1,13 @@
-"""Memory: notes in the store, and the two files that show the best of them. The files are people's
-to edit: what they write there is taken in before anything else is read or written."""
+"""Memory: notes in the store, and two files that show the best of them. People may edit the files:
+what they write is imported before anything else is read or written."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import (
     Author,
     Doc,
@@ -21,18 +19,18 @@ from hermes_agent.core.knowledge import (
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.folder_lock import FolderLock, exclusive
 from hermes_agent.learning.memory.file_sync import FileSync
 from hermes_agent.learning.memory.files import FILES, VIEWS
-from hermes_agent.learning.memory.log import difference, taking_back
+from hermes_agent.learning.memory.log import difference, undo_edits
 from hermes_agent.learning.memory.text import alike, clean, entry, near, page, plain
 
-T = TypeVar("T")
 ALL = 1_000_000
 TITLE_CHARS = 80
 
 
 class Duplicate(UsageError):
-    """There is a note that says the same, or nearly."""
+    """An existing note says the same, or nearly."""
 
     def __init__(self, note: Note) -> None:
         super().__init__(
@@ -43,7 +41,7 @@ class Duplicate(UsageError):
 
 
 class Snapshot(Struct, frozen=True):
-    """What a new session is shown, and the notes in it."""
+    """The memory part of a new session's prompt."""
 
     text: str
     notes: tuple[int, ...]
@@ -55,11 +53,11 @@ class ShownView(Struct, frozen=True):
     limit: int
     shown: tuple[int, ...]
     evicted: int
-    """Notes that are live and not shown."""
+    """Live notes that are not shown."""
     remarks: tuple[str, ...] = ()
     """What the model does not see of the file, and why."""
     withheld: dict[int, str] = {}
-    """Notes that stand in the file and look dangerous, with the reason."""
+    """Notes in the file that look dangerous, with the reason."""
 
 
 class MemoryView(Struct, frozen=True):
@@ -84,30 +82,25 @@ class Memory:
         redact: Callable[[str], str],
         clock: Clock,
     ) -> None:
-        """`scan` says why a text must not be remembered, or nothing; `redact` takes secrets out."""
+        """`scan` says why a text must not be remembered, or nothing; `redact` removes secrets."""
+        self.lock = FolderLock(folder, "memory")
         self._views = FileSync(folder, knowledge, limits, clock)
         self._knowledge = knowledge
         self._danger = lru_cache(1_000)(scan)
         self._redact = redact
         self._indexed: dict[int, tuple[str, float]] | None = None
-        self._under_way: set[asyncio.Future[Any]] = set()
 
+    @exclusive
     async def sync(self) -> Sequence[NoteChange]:
-        """Take in what was edited by hand and bring the views up to date; what was taken in."""
-
-        async def work() -> Sequence[NoteChange]:
-            newest = await self._knowledge.note_changes(1)
-            last = newest[0].batch if newest else 0
-            if not await self._settle():
-                return []
-            return [one for one in await self._knowledge.note_changes(ALL) if one.batch > last][
-                ::-1
-            ]
-
-        return await self._locked(work)
+        """Import hand edits and bring the views up to date; what was imported."""
+        newest = await self._knowledge.note_changes(1)
+        last = newest[0].batch if newest else 0
+        if not await self._settle():
+            return []
+        return [one for one in await self._knowledge.note_changes(ALL) if one.batch > last][::-1]
 
     async def snapshot(self) -> Snapshot:
-        """Both views as a new session is shown them. It counts as a use of each note in it."""
+        """Both views for a new session; counts as a use of each note."""
         shown = await self.show()
         parts = []
         for view, one in shown.views.items():
@@ -120,38 +113,33 @@ class Memory:
             await self._knowledge.notes_used(ids)
         return Snapshot("\n\n".join(parts), ids)
 
+    @exclusive
     async def show(self) -> MemoryView:
-        async def work() -> MemoryView:
-            await self._settle()
-            notes = await self._knowledge.notes()
-            return MemoryView({view: self._shown(view, notes) for view in VIEWS}, notes)
+        await self._settle()
+        notes = await self._knowledge.notes()
+        return MemoryView({view: self._shown(view, notes) for view in VIEWS}, notes)
 
-        return await self._locked(work)
-
+    @exclusive
     async def edit(
         self, edits: Sequence[NoteEdit], by: Author, source: str, *, model: str = ""
     ) -> Sequence[Note]:
-        """Make the edits, all or none. A new note that says the same as one that is there makes
-        no second one; one that says nearly the same is refused with `Duplicate`."""
-
-        async def work() -> Sequence[Note]:
-            await self._settle()
-            notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
-            _refuse_twice(edits)
-            wanted = [await self._checked(edit, notes, by) for edit in edits]
-            made = await self._knowledge.edit_notes(wanted, by, source, model=model)
-            await self._settle()
-            return made
-
-        return await self._locked(work)
+        """Make the edits, all or none. A new note that says the same as an existing one makes no
+        second one; one that says nearly the same is refused with `Duplicate`."""
+        await self._settle()
+        notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
+        _refuse_twice(edits)
+        wanted = [await self._checked(edit, notes, by) for edit in edits]
+        made = await self._knowledge.edit_notes(wanted, by, source, model=model)
+        await self._settle()
+        return made
 
     async def find(self, part: str, view: View | None = None) -> Note:
-        """The one live note that has this in it, or is called so by its id (`#12`)."""
+        """The one live note with this text in it, or with this id (`#12`)."""
         await self.sync()
         notes = [n for n in await self._knowledge.notes() if view in (None, n.view)]
         wanted = part.strip().casefold()
         if not wanted:
-            raise UsageError("say which note, by a part of its text")
+            raise UsageError("name the note by a part of its text")
         exact = [n for n in notes if wanted in (n.text.casefold(), f"#{n.id}")]
         found = exact or [n for n in notes if wanted in n.text.casefold()]
         if len(found) == 1:
@@ -169,25 +157,22 @@ class Memory:
         return await self._knowledge.note_changes(limit, note=note)
 
     async def diff(self, batch: int = 0) -> str:
-        """What a batch did to the notes; the newest when none is named."""
+        """What a batch did to the notes; by default the newest."""
         await self.sync()
         changes = await self._knowledge.note_changes(ALL)
         return difference(await self._knowledge.notes(removed=True), changes, batch)
 
+    @exclusive
     async def undo(self, batch: int = 0, by: Author = "person") -> Sequence[Note]:
-        """Take a batch back; the newest that is not taken back yet when none is named. Nothing is
-        done when something in it was changed again since."""
-
-        async def work() -> Sequence[Note]:
-            await self._settle()
-            changes = await self._knowledge.note_changes(ALL)
-            notes = await self._knowledge.notes(removed=True)
-            number, edits = taking_back(notes, changes, batch)
-            made = await self._knowledge.edit_notes(edits, by, "undo", undoes=number)
-            await self._settle()
-            return made
-
-        return await self._locked(work)
+        """Undo a batch; without a number, the newest that is not undone yet. Nothing is done when
+        something in it was changed again since."""
+        await self._settle()
+        changes = await self._knowledge.note_changes(ALL)
+        notes = await self._knowledge.notes(removed=True)
+        number, edits = undo_edits(notes, changes, batch)
+        made = await self._knowledge.edit_notes(edits, by, "undo", undoes=number)
+        await self._settle()
+        return made
 
     async def why(self, id: int) -> Why:
         shown = await self.show()
@@ -198,7 +183,7 @@ class Memory:
         return Why(notes[id], await self._knowledge.note_changes(ALL, note=id), inside)
 
     async def search(self, query: str, limit: int = 20) -> Sequence[Note]:
-        """Notes with any of the words, best first; those that were removed come last."""
+        """Notes with any of the words, best first; removed ones last."""
         await self.sync()
         notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
         docs = await self._knowledge.find_docs(query.split(), ["note"], limit)
@@ -209,28 +194,9 @@ class Memory:
             await self._knowledge.notes_used([note.id for note in found])
         return found[:limit]
 
-    async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work alone and to its end, also when whoever asked for it waits no more."""
-
-        async def alone() -> T:
-            try:
-                async with self._views.alone():
-                    return await work()
-            except OSError as error:
-                raise HermesError(
-                    f"the memory cannot be read or written: {error}",
-                    "see to its folder `memories` in the home and what is in it",
-                ) from error
-
-        task = asyncio.ensure_future(alone())
-        self._under_way.add(task)  # the loop itself holds no task
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
-
     async def _settle(self) -> bool:
-        """Bring the files, the notes and what can be recalled of them in step; whether any note
-        was edited by hand."""
-        edited = await self._views.in_step()
+        """Synchronise files, notes and the search index; whether any note was edited by hand."""
+        edited = await self._views.sync()
         notes = {note.id: note for note in await self._knowledge.notes()}
         if self._indexed is None:
             kept = {doc.ref: doc for doc in await self._knowledge.docs("note")}
@@ -252,8 +218,7 @@ class Memory:
         return Doc("note", str(note.id), title, text, time=note.updated)
 
     def _shown(self, view: View, notes: Sequence[Note]) -> ShownView:
-        """As the model sees it: without what looks dangerous or secret, and no longer than it may
-        be, however long somebody made the file."""
+        """As the model sees it: without what looks dangerous or secret, and within the limit."""
         lines = self._views.entries(view)
         limit = self._views.limit(view)
         remarks: list[str] = []
@@ -280,7 +245,7 @@ class Memory:
         )
 
     async def _checked(self, edit: NoteEdit, notes: Mapping[int, Note], by: Author) -> NoteEdit:
-        """The edit as it can be made, or why it cannot."""
+        """The edit as it is made, or why it cannot be."""
         if edit.text is None:
             return edit
         text = clean(self._redact(edit.text))
@@ -304,7 +269,7 @@ class Memory:
         return await self._as_new(NoteEdit(text, 0, view, edit.confidence), others, by)
 
     async def _as_new(self, edit: NoteEdit, others: Sequence[Note], by: Author) -> NoteEdit:
-        """A new note, unless one that is there or was there says the same."""
+        """A new note, unless an existing or removed one says the same."""
         text = edit.text or ""
         same = [note for note in others if plain(note.text) == plain(text)]
         for note in same:

@@ -1,4 +1,4 @@
-"""What a hand edit comes to, and which notes a view shows. Nothing here touches a file."""
+"""Merges hand edits, and chooses the notes that a view shows. Nothing here touches a file."""
 
 import difflib
 import hashlib
@@ -14,29 +14,29 @@ from hermes_agent.learning.memory.files import FileEntry, MergeBase
 from hermes_agent.learning.memory.text import entry
 
 CHANGED = 0.6
-"""A line that is this much like one that went is that one, changed."""
+"""A new line this similar to a missing one is that one, changed."""
 COMPARED_CHARS = 500
 COMPARED = 100
-"""More lines than this are not compared with each other: they are new."""
+"""More lines than this are not compared: they are new."""
 STALE_SECONDS = 600.0
-"""How long an editor may have shown an older state of a view when it saves something new."""
+"""How old the state in an editor may be that saves new lines."""
 STALE_REMOVAL_SECONDS = 60.0
-"""The same when it saves one line less: whoever removes lines should seldom see one come back."""
+"""The same if lines were only removed: a removed line should rarely come back."""
 FRESH_SECONDS = 7 * 86_400.0
-"""How long a note is new: it is shown before its use can be judged."""
+"""How long a note is new, and shown before its use can be judged."""
 _DAY = 86_400.0
 
 
 class Merge(Struct, frozen=True):
-    """A page that was read, against what the store knows."""
+    """A page compared with the store."""
 
     edits: tuple[NoteEdit, ...]
     texts: tuple[str, ...]
     ids: tuple[int | None, ...]
-    """The note of each text, or None where `edits` are to make it, in the same order."""
+    """The note of each text; None if `edits` create it, in the same order."""
 
     def entries(self, made: Sequence[Note]) -> tuple[FileEntry, ...]:
-        """The page by its notes, once the edits have made these."""
+        """The page by its notes, once the edits have created `made`."""
         new = iter([note.id for note, edit in zip(made, self.edits, strict=True) if not edit.id])
         return tuple(
             FileEntry(next(new) if id is None else id, text)
@@ -45,10 +45,9 @@ class Merge(Struct, frozen=True):
 
 
 def based_on(texts: Sequence[str], states: Sequence[MergeBase], now: float) -> MergeBase:
-    """What somebody had before them when they wrote this: one of the states, which come newest
-    first. Usually it is the newest; but a text that fits an earlier state better, and has nearly
-    all of that, was written in an editor that had not seen what came since, and what came since
-    was not removed. A line that they have seen, because they saved it once, is no sign of it."""
+    """The state that a person edited; `states` come newest first. Usually it is the newest. But a
+    text closer to an earlier state, with nearly all of its lines, comes from an editor that had not
+    seen the newer lines: they were not removed. Lines that a person saved once do not count."""
     found = Counter(texts)
     seen = {line.text for one in states if one.saved for line in one.entries}
 
@@ -71,8 +70,8 @@ def based_on(texts: Sequence[str], states: Sequence[MergeBase], now: float) -> M
 
 
 def merge(texts: Sequence[str], base: MergeBase, notes: Mapping[int, Note], view: View) -> Merge:
-    """`notes` are all there are, removed ones included. What somebody else has changed since is
-    not undone by it: then both texts are kept."""
+    """`notes`: all, removed ones included. Later changes by others are not undone: then both texts
+    are kept."""
     lines = list(dict.fromkeys(texts))
     ids: list[int | None] = [None] * len(lines)
     gone = _match_same(lines, ids, base)
@@ -108,7 +107,7 @@ def merge(texts: Sequence[str], base: MergeBase, notes: Mapping[int, Note], view
 
 
 def _match_same(lines: Sequence[str], ids: list[int | None], base: MergeBase) -> list[FileEntry]:
-    """Fill in the lines that were there before; those that are there no more."""
+    """Fill in the ids of unchanged lines; the lines that are missing."""
     places = {text: place for place, text in enumerate(lines)}
     gone = []
     for line in base.entries:
@@ -123,7 +122,7 @@ def _match_same(lines: Sequence[str], ids: list[int | None], base: MergeBase) ->
 def _match_changed(
     lines: Sequence[str], ids: Sequence[int | None], gone: Sequence[FileEntry]
 ) -> list[tuple[int, FileEntry]]:
-    """Which new line is which old one changed: the closest pairs first."""
+    """Which new line is which missing one changed: the most similar pairs first."""
     new = [place for place, id in enumerate(ids) if id is None]
     if not gone or len(new) > COMPARED or len(gone) > COMPARED:
         return []
@@ -142,15 +141,14 @@ def _match_changed(
 
 
 def chosen_from(notes: Sequence[Note], limit: int) -> str:
-    """What a choice depends on, as a digest: while it stays the same, so does the view."""
+    """A digest of what the choice depends on: while it is the same, so is the view."""
     facts = [(note.id, note.text, note.by, note.source, note.confidence) for note in notes]
     return hashlib.sha256(msgspec.json.encode((limit, facts))).hexdigest()
 
 
 def choose(notes: Sequence[Note], shown: Sequence[int], limit: int, now: float) -> list[FileEntry]:
-    """The notes of a view, in the order in which it shows them now, new ones last. What a person
-    wrote into the file stays in it; the rest is chosen as far as it fits: a person's notes first,
-    then by confidence, by being new, by use, by being shown already, by recency."""
+    """The notes that a view shows, in its current order, new ones last. What a person wrote into
+    the file stays; the rest is chosen by author, confidence, newness, use, and recency."""
     current = set(shown)
 
     def worth(note: Note) -> tuple[float, ...]:

@@ -1,5 +1,4 @@
-"""Views as text: how notes are written down in a file that people edit, and read from it again;
-and when two notes say the same."""
+"""Writes notes as a Markdown page, reads them back, and compares notes."""
 
 import re
 import unicodedata
@@ -11,17 +10,16 @@ _HEADING = re.compile(r"#{1,6} \S")
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 SAME = 0.9
-"""Notes that share this much of their words say nearly the same."""
+"""Notes that share this many of their words say nearly the same."""
 
 
 def clean(text: str) -> str:
-    """A note's text as it comes back from a file: no spaces at ends of lines, none around it."""
+    """A note's text as it is read from a file: without trailing and surrounding spaces."""
     lines = _BREAKS.sub("\n", text.replace("\x00", "")).split("\n")
     return "\n".join(line.rstrip() for line in lines).strip()
 
 
 def entry(text: str) -> str:
-    """A note as it stands in a view."""
     if "\n" not in text and _HEADING.match(text):
         return text
     first, *more = text.split("\n")
@@ -29,13 +27,11 @@ def entry(text: str) -> str:
 
 
 def page(texts: Iterable[str]) -> str:
-    """A whole view."""
     return "".join(f"{entry(text)}\n" for text in texts)
 
 
 def entries(page: str) -> list[str]:
-    """The notes in a view, whatever somebody has made of it: bullets with the indented lines below
-    them, headings, and paragraphs that are neither."""
+    """The notes of a page: bullets with their indented lines, headings, and paragraphs."""
     found: list[list[str]] = []
     kind = ""
     blank = False
@@ -62,11 +58,11 @@ def entries(page: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """What two texts have in common that differ in case, spaces and punctuation only."""
+    """The same for texts that differ only in case, spaces and punctuation."""
     return " ".join(_words(text)) or text.casefold()
 
 
-@cache  # it takes milliseconds, and most commands compare no notes
+@cache  # slow to compile, and most commands compare no notes
 def _word() -> re.Pattern[str]:
     return re.compile(
         r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]"
@@ -79,8 +75,7 @@ def _words(text: str) -> list[str]:
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether they say nearly the same. Numbers and numbered names that differ are another matter:
-    `web1` is not `web2`."""
+    """Whether they say nearly the same. Numbers must be the same: `web1` is not `web2`."""
     a, b = set(_words(one)), set(_words(other))
     if not a or not b:
         return False
@@ -90,7 +85,7 @@ def alike(one: str, other: str) -> bool:
 
 
 def near(text: str, others: Sequence[str]) -> list[int]:
-    """The places of those that share most words with the text, best first."""
+    """The indexes of the others that share most words with the text, best first."""
     wanted = set(_words(text))
     shared = [(len(wanted & set(_words(other))), -place) for place, other in enumerate(others)]
     return [-place for count, place in sorted(shared, reverse=True) if count][:3]

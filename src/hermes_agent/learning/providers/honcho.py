@@ -1,5 +1,5 @@
-"""Honcho: the hosted service or one's own. It reasons about what the user says by itself, some
-time later; recall searches its conclusions, which needs no model, unlike its chat."""
+"""Honcho, hosted or self-hosted. It draws conclusions from conversations in the background; recall
+searches those, which needs no model, unlike its chat."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,14 +10,13 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers.base import Said
-from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, on_one_line
+from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, Said, on_one_line
 
 PUBLIC = "https://api.honcho.dev"
 KEY = "HONCHO_API_KEY"
 USER, HERMES = "user", "hermes"
 PEERS = {USER: {"observe_me": True}, HERMES: {"observe_me": False}}
-"""Whom Honcho thinks about: thinking about the agent itself would cost as much, for nothing."""
+"""Honcho reasons about the user only: reasoning about the agent would cost as much, for nothing."""
 MESSAGE_CHARS = 25_000
 BATCH = 100
 MAX_FOUND = 100
@@ -52,7 +51,7 @@ def _key(settings: MemorySettings, secret: Callable[[str], str]) -> str:
     try:
         return secret(KEY)
     except NotFound as error:
-        if settings.address:  # one's own server may do without
+        if settings.address:  # a self-hosted server may need none
             return ""
         raise HermesError(f"honcho needs a key: {error.message}", error.hint) from None
 
@@ -64,10 +63,9 @@ class Honcho:
         self._service = service
         self._workspace = workspace
         self._root = f"/v3/workspaces/{workspace}"
-        self._is_there = False
-        """Whether the workspace is known to exist."""
+        self._has_workspace = False
         self._sessions: set[str] = set()
-        """Those that are known to exist there."""
+        """Sessions known to exist there."""
 
     async def recall(self, query: str, limit: int) -> Sequence[str]:
         query = query.strip()[:QUERY_CHARS]
@@ -104,7 +102,7 @@ class Honcho:
                 await self._service.post(path, some, list[_Named])
 
     async def check(self) -> str:
-        self._is_there = False
+        self._has_workspace = False
         async with self._asking(anyway=True):
             await self._have_workspace()
         return f"{self._service.url} answers; workspace {self._workspace!r}"
@@ -118,16 +116,16 @@ class Honcho:
             async with self._service.asking(anyway=anyway):
                 yield
         except HermesError:
-            # A server that was set up anew knows neither any more.
-            self._is_there = False
+            # A server that was reinstalled has neither any more.
+            self._has_workspace = False
             self._sessions.clear()
             raise
 
     async def _have_workspace(self) -> None:
         """Get or create: Honcho has one request for both."""
-        if not self._is_there:
+        if not self._has_workspace:
             await self._service.post("/v3/workspaces", {"id": self._workspace}, _Named)
-            self._is_there = True
+            self._has_workspace = True
 
     async def _have_session(self, session: str) -> None:
         if session not in self._sessions:
@@ -137,5 +135,4 @@ class Honcho:
 
 
 def _pieces(text: str) -> Sequence[str]:
-    """A message in lengths that Honcho takes."""
     return [text[at : at + MESSAGE_CHARS] for at in range(0, len(text), MESSAGE_CHARS)]

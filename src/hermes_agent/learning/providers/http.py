@@ -1,11 +1,11 @@
-"""What every memory service needs: one way to ask it, bounded in time, and a rest for one that
-fails, so that a turn never waits twice for the same trouble."""
+"""HTTP client of memory services, with a timeout and a circuit breaker: a turn never waits twice
+for the same failure."""
 
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -17,14 +17,39 @@ from hermes_agent.models.wires.http import HttpConnection, HttpResponse, shown
 T = TypeVar("T")
 
 QUERY_CHARS = 1_000
-"""The most of a message that is searched with; services embed no more than some thousand tokens."""
+"""The longest query; services embed only some thousand tokens."""
 REST_SECONDS = 30.0
-"""How long a service that failed is left alone at first."""
+"""How long a service that failed is not called, at first."""
+
+
+Said = tuple[Literal["user", "assistant"], str]
+"""Who spoke, and the text."""
+
+
+class Provider(Protocol):
+    """Every method raises `HermesError` if the service fails or takes longer than
+    `memory.timeout_seconds`; then it is not called for a while."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def recall(self, query: str, limit: int) -> Sequence[str]:
+        """Fitting memories, best first, each on one line."""
+        ...
+
+    async def remember(self, session: str, messages: Sequence[Said]) -> None:
+        """Hand over a conversation, with secrets removed."""
+        ...
+
+    async def check(self) -> str:
+        """Call the service now in any case; its health in a sentence."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class HttpProvider:
-    """The official SDKs speak JSON over HTTP as this does; they are not used because of what they
-    bring along. The tests hold the two against each other."""
+    """Speaks the JSON of the official SDKs without their dependencies; tests compare the two."""
 
     def __init__(
         self,
@@ -37,12 +62,13 @@ class HttpProvider:
     ) -> None:
         if not re.match(r"https?://[^/]", url):
             raise UsageError(
-                f"{url!r} is no address of {name}", "memory.address begins with http:// or https://"
+                f"{url!r} is not an address of {name}",
+                "memory.address begins with http:// or https://",
             )
         if not (key.isascii() and key.isprintable()):
             raise UsageError(f"the key of {name} has characters that no key has")
         self._name = name
-        # A whole call has its time; what it waits for inside has none of its own.
+        # The call as a whole is timed, not its parts.
         self._wire = HttpConnection(url, {"content-type": "application/json", **headers}, math.inf)
         self._key = key
         self._seconds = seconds
@@ -58,7 +84,7 @@ class HttpProvider:
 
     @asynccontextmanager
     async def asking(self, *, anyway: bool = False) -> AsyncIterator[None]:
-        """All requests of one call. Refused at once while the service rests, unless `anyway`."""
+        """All requests of one call. Refused while the circuit is open, unless `anyway`."""
         if not anyway and not self._circuit.admits(self._clock()):
             raise self._resting()
         probe = self._circuit.enter(self._clock())
@@ -71,7 +97,7 @@ class HttpProvider:
             self._circuit.failed(self._clock(), slow, probe)
             raise self._said(slow) from None
         except ModelError as error:
-            if error.kind != "bad_request":  # which says nothing about the next one
+            if error.kind != "bad_request":  # the next one may be good
                 self._circuit.failed(self._clock(), error, probe)
             raise self._said(error) from None
         else:
@@ -80,7 +106,7 @@ class HttpProvider:
             self._circuit.leave(probe)
 
     async def post(self, path: str, body: Mapping[str, Any], answer: type[T]) -> T:
-        """Send JSON and read JSON of that shape; `ModelError` when it is not to be had."""
+        """Send JSON and read JSON of that shape, or raise a `ModelError`."""
         sent = msgspec.json.encode(body)
         async with self._wire.post(path, sent, {}, (self._key,)) as response:
             got = await response.read()
@@ -128,13 +154,12 @@ class HttpProvider:
 
 
 def on_one_line(texts: Iterable[str], limit: int) -> Sequence[str]:
-    """Each once and not empty, at most so many."""
     lines = dict.fromkeys(" ".join(text.split()) for text in texts)
     return tuple(line for line in lines if line)[:limit]
 
 
 def _words(body: bytes) -> str:
-    """What the service says is wrong."""
+    """The error message of the service."""
     try:
         said = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):

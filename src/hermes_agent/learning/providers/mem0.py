@@ -1,5 +1,5 @@
-"""Mem0: the hosted service and whatever speaks version 3 of its interface. It draws memories from
-what was said by itself, some seconds later, and finds them by meaning."""
+"""Mem0, or any service with version 3 of its API. It extracts memories from conversations in the
+background and finds them by meaning."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings.root import MemorySettings
-from hermes_agent.learning.providers.base import Said
-from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, on_one_line
+from hermes_agent.learning.providers.http import QUERY_CHARS, HttpProvider, Said, on_one_line
 
 PUBLIC = "https://api.mem0.ai"
 KEY = "MEM0_API_KEY"
@@ -28,7 +27,7 @@ class _Listed(Struct):
 
 
 class _Added(Struct):
-    """Nothing in it is needed: the memory is made later."""
+    """Its content is not needed: memories are made later."""
 
 
 def open_mem0(
@@ -71,7 +70,7 @@ class Mem0:
         said = [{"role": who, "content": text} for who, text in messages if text.strip()]
         if not said:
             return
-        # The session is a label and no `run_id`: what is remembered is for every session.
+        # A label and no `run_id`: memories are for every session.
         body = {"messages": said, "user_id": self._user, "metadata": {"session": session}}
         async with self._service.asking():
             await self._service.post("/v3/memories/add/", body, _Added)

@@ -1,4 +1,4 @@
-"""Opens the memory provider that the settings name, and shows the model what it remembers."""
+"""Memory providers: opens the one in the settings, and formats its memories for the model."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.learning.providers.base import Provider
+from hermes_agent.learning.providers.http import Provider
 
 FENCED_CHARS = 1_500
 
@@ -16,8 +16,7 @@ def open_provider(
     secret: Callable[[str], str],
     clock: Callable[[], float] = time.monotonic,
 ) -> Provider:
-    """The service that the settings name. `secret` raises `NotFound` for one that is not there.
-    Nothing is connected before the first call."""
+    """`secret` raises `NotFound`. Nothing is connected before the first call."""
     match settings.provider:
         case "mem0":
             from hermes_agent.learning.providers.mem0 import open_mem0
@@ -34,8 +33,7 @@ def open_provider(
 
 
 def fenced(name: str, lines: Sequence[str]) -> str:
-    """What a service remembers as the model is shown it; empty when there is nothing. Lines that
-    do not fit are left out, the least fitting first."""
+    """Memories as the model is shown them; those at the end are left out if there are too many."""
     left = FENCED_CHARS
     kept: list[str] = []
     for line in lines:

@@ -1,6 +1,5 @@
-"""Nearness in meaning, by a small model of word embeddings that lies inside the package
-`wordllama`. Only its two data files are used, with numpy: its own loader looks for one of them
-where it is not and would go to the network for it."""
+"""Similarity of meaning by the word embeddings in the package `wordllama`. Only its two data files
+are used: its own loader looks for one of them in the wrong place and then downloads it."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 TOKENS = "tokenizers/l2_supercat_tokenizer_config.json"
 TEXT_CHARS = 2_000
-"""The beginning of a text, which says what it is about; the mean of a long one says nothing."""
+"""Only the beginning of a text is embedded: the mean of a long one says nothing."""
 
 
 class NoSemantics(HermesError):
-    """The packages for it are not installed; words have to do."""
+    """The packages for it are not installed."""
 
 
 class _Model(NamedTuple):
@@ -33,7 +32,7 @@ class _Model(NamedTuple):
 
 
 def model_folder() -> Path:
-    """Where the model lies; `NoSemantics` when it is not installed."""
+    """Raises `NoSemantics` if the model is not installed."""
     spec = find_spec("wordllama")
     if spec is None or spec.origin is None:
         raise _missing("a package that is not installed")
@@ -52,7 +51,7 @@ def _missing(what: str) -> NoSemantics:
 
 
 class Embedder:
-    """Texts as vectors of 256 numbers. The model is read when it is first needed."""
+    """Embeds texts as vectors of 256 numbers. The model is loaded when it is first needed."""
 
     name = "wordllama-l2-supercat-256"
 
@@ -60,7 +59,7 @@ class Embedder:
         self._lock = asyncio.Lock()
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """A vector of length 1 for each text, as float32; all zeros for one without words."""
+        """A float32 vector of length 1 for each text; zeros for one without words."""
         async with self._lock:
             return await asyncio.to_thread(self._embed, texts)
 
@@ -91,20 +90,19 @@ class Embedder:
 
 
 class Vectors:
-    """The vectors of all documents, held in memory: a kilobyte each. One whose document has
-    changed stays until the next are made, which is soon."""
+    """The vectors of all documents in memory, a kilobyte each. They may lag behind a little."""
 
     def __init__(self, rows: Sequence[tuple[DocKind, str, bytes]]) -> None:
         self._keys = [(kind, ref) for kind, ref, _ in rows]
         self._data = b"".join(data for _, _, data in rows)
 
     def near(self, query: bytes, kinds: Collection[DocKind]) -> dict[tuple[DocKind, str], float]:
-        """The cosine of each vector of these kinds with the query's."""
+        """The cosine similarity of each vector of these kinds with the query."""
         if not self._keys:
             return {}
         import numpy as np
 
         matrix = np.frombuffer(self._data, np.float32).reshape(len(self._keys), -1)
-        # Not `@`: its threads go on spinning for longer than this takes.
+        # Not `@`: its threads keep spinning longer than this takes.
         found = np.einsum("ij,j->i", matrix, np.frombuffer(query, np.float32)).tolist()
         return {key: near for key, near in zip(self._keys, found, strict=True) if key[0] in kinds}

@@ -1,4 +1,4 @@
-"""What is recalled, as the model and people read it."""
+"""Formats what is recalled for the model and for people."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ HEAD = "[found in memory, not said by the user: background, as far as it fits]"
 
 
 def clipped(text: str, most: int) -> str:
-    """On one line, without characters that cannot be seen, and no longer than this."""
+    """One line of printable characters, no longer than this."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     line = " ".join(plain.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -38,7 +38,7 @@ def _line(doc: Doc) -> str:
 
 
 def offered(docs: Sequence[Doc]) -> str:
-    """What is shown with a message; empty when there is nothing."""
+    """What is shown with a message; empty without documents."""
     if not docs:
         return ""
     lines = "\n".join(_line(doc) for doc in docs)
@@ -46,7 +46,7 @@ def offered(docs: Sequence[Doc]) -> str:
 
 
 def snippet(doc: Doc, said: Sequence[RecallTerm]) -> str:
-    """The sentence in which most of the words are, each of them marked as «word»."""
+    """The sentence with most of the words, each marked as «word»."""
     keys = {term.key for term in said}
     parts = [part for part in _END.split(doc.text) if part.strip()]
     best = max(parts, key=lambda part: len(keys.intersection(keys_of(part))), default="")

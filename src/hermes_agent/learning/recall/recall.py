@@ -1,4 +1,4 @@
-"""What was seen before and fits: offered when a message comes in, and found by a search."""
+"""Finds what was seen before: offered with a message, or searched for."""
 
 import hashlib
 from collections import Counter
@@ -24,17 +24,17 @@ HitKind = Literal["skill", "note", "session", "message", "incident"]
 DOC_KINDS: tuple[DocKind, ...] = ("skill", "note", "session", "incident")
 
 LEAST_WORDS = 3
-"""A message with fewer words that say anything is given nothing."""
+"""Shorter messages get nothing."""
 SKILLS, SESSIONS, NOTES = 3, 2, 2
 CANDIDATES = 20
-"""Documents of a kind that are looked at closely."""
+"""Documents of a kind that are scored."""
 SESSION_CHARS, OUTCOME_CHARS = 4_000, 300
 LEAST_MEANING = 0.3
-"""What is less near in meaning is not found by a search."""
+"""The least similarity by which a search finds something."""
 
 
 class RecallHit(Struct, frozen=True):
-    """Something that a search found. `ref` of a message: its session and its number there."""
+    """`ref` of a message: its session and event number."""
 
     kind: HitKind
     ref: str
@@ -68,8 +68,8 @@ class Recall:
         session: str = "",
         exclude: Collection[str] = (),
     ) -> RecallResult:
-        """What fits a message. `skills`: those that may be offered, with their states. `exclude`:
-        refs that the session has before it already. Nothing when nothing fits well."""
+        """What fits a message, if anything does. `skills`: those that may be offered, with their
+        states. `exclude`: refs that the session already knows."""
         said = terms(text)
         if not self._settings().recall or meaningful(said) < LEAST_WORDS:
             return RecallResult()
@@ -94,8 +94,8 @@ class Recall:
         )
 
     async def search(self, query: str, kinds: Collection[str], limit: int) -> Sequence[RecallHit]:
-        """Everything that fits, best first: documents by words (and by meaning), messages by all
-        words or else by the rarest."""
+        """Everything that fits, best first: documents by words and meaning, messages by all words
+        or else by the rarest."""
         said = terms(query)
         wanted = tuple(kind for kind in DOC_KINDS if kind in kinds)
         fits = [
@@ -125,8 +125,7 @@ class Recall:
     async def index_session(
         self, session: str, title: str, texts: Sequence[str], outcome: str
     ) -> None:
-        """Keep what a session was about: what came of it first, then the texts, each of which gets
-        its share of the room."""
+        """Index a session: its outcome first, then the texts, each with an equal share of space."""
         parts = [clipped(outcome, OUTCOME_CHARS)]
         room = SESSION_CHARS - len(parts[0])
         for left, text in zip(range(len(texts), 0, -1), texts, strict=True):
@@ -136,8 +135,7 @@ class Recall:
         await self._knowledge.save_documents([doc])
 
     async def embed_some(self, limit: int) -> int:
-        """Make vectors for documents that have none, a few at a time; how many were made. Raises
-        `NoSemantics` when it is wanted and cannot be."""
+        """Embed some documents that have no vector; how many. Raises `NoSemantics`."""
         if not self._settings().semantic:
             return 0
         docs = await self._knowledge.without_vector(self._embedder.name, limit)
@@ -169,13 +167,12 @@ class Recall:
         kinds: Sequence[DocKind],
         meanings: Mapping[tuple[DocKind, str], float],
     ) -> Sequence[Doc]:
-        """Documents with any of the words, of each kind; then those with a word that may have been
-        meant, and those that are near in meaning."""
+        """Documents of each kind with any of the words, with a typo, or near in meaning."""
         forms = telling(weighed)
         found = await self._knowledge.find_docs(forms, kinds, CANDIDATES * len(kinds))
         docs = [doc for kind in kinds for doc in [d for d in found if d.kind == kind][:CANDIDATES]]
         if len(found) == CANDIDATES * len(kinds):
-            # There are more: a kind of which there is much may have left no room for another.
+            # A frequent kind may have crowded out another.
             there = Counter(doc.kind for doc in found)
             few = [kind for kind in kinds if there[kind] < CANDIDATES // 4]
             docs += await self._knowledge.find_docs(forms, few, CANDIDATES) if few else []
@@ -194,7 +191,7 @@ class Recall:
         try:
             (query,) = await self._embedder.embed([text])
         except NoSemantics:
-            return {}  # `embed_some` says so; words do as well
+            return {}  # `embed_some` reports it
         if self._vectors is None:
             self._vectors = Vectors(await self._knowledge.vectors(self._embedder.name, DOC_KINDS))
         return self._vectors.near(query, kinds)
@@ -215,7 +212,7 @@ class Recall:
     async def _messages(
         self, query: str, said: Sequence[RecallTerm], wanted: SearchFilter
     ) -> Sequence[Found]:
-        """Messages with all words; with all that say something, in any form; with the rarest."""
+        """Messages with all words as written, with all in any form, or with the rarest."""
         found = await self._journal.search(query, wanted)
         if found or not said:
             return found
@@ -232,7 +229,7 @@ class Recall:
 
 
 def _held(session: str, doc: Doc) -> bool:
-    """In half of all sessions, always the same ones."""
+    """Whether a candidate is held back here: in half of all sessions, always the same ones."""
     return hashlib.sha256(f"{session}\0{doc.ref}".encode()).digest()[0] % 2 == 1
 
 

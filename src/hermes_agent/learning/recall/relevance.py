@@ -1,5 +1,5 @@
-"""How well a document fits a message: which of its words are there, and how much they say. The
-bounds were chosen on one half of the queries in `tests/learning/retrieval`."""
+"""Scores how well a document fits a message. The thresholds were tuned on one half of the queries
+in `tests/learning/retrieval`."""
 
 import math
 from collections.abc import Sequence
@@ -9,22 +9,22 @@ from hermes_agent.core.knowledge import Doc
 from hermes_agent.learning.recall.terms import RecallTerm, fold, key_of, near, words_of
 
 PRIOR = 30
-"""Documents that are imagined beside the real ones, so that a few are not taken for the world."""
+"""Imaginary documents beside the real ones, so that few documents do not mislead."""
 RARE, COMMON = 0.01, 0.15
-"""In how many of those a word is, and one that is said of almost everything."""
+"""The share of those that have a rare word, and a common one."""
 COUNTED = 12
-"""Words of a message that count: those that say most. A long one is about no more things."""
+"""Words of a message that count: the most telling ones."""
 SLIP = 0.7
-"""What a word that is spelt almost so is worth."""
+"""Weight of a word that is spelled almost the same."""
 UNKNOWN = 0.6
-"""What a word that no document has is worth: a name, most likely."""
+"""Weight of a word that no document has: a name, most likely."""
 NEAR_LETTERS, NEAR_WORDS = 5, 3
 LEAD_WORDS, LEAD_DOCS = 4, 400
 LEAST_WORDS, LEAST_SHARE, LEAST_SCORE = 2.0, 0.3, 1.15
 MEANING, LEAST_VALUE = 3.0, 2.4
-"""What nearness in meaning is worth beside words, and what both must come to."""
+"""Weight of similar meaning beside words, and the least sum of both."""
 BESIDE = 0.45
-"""Another document is offered beside the best if it is worth at least so much of it."""
+"""Other documents must reach this share of the best one's value."""
 
 
 class Weighed(NamedTuple):
@@ -98,7 +98,7 @@ def fit(message: Sequence[Weighed], doc: Doc, meaning: float = 0.0) -> Fit:
     folded = fold(f"{doc.title}\n{doc.text}")
     title = set(words_of(fold(doc.title)))
     words = set(words_of(folded))
-    # Only words that begin as one of the message's does need be looked at closer.
+    # Only words that start like one of the message's need a closer look.
     heads = {form[:2] for one in message for form in one.term.forms}
     keys = {key_of(word) for word in words if word[:2] in heads}
     met: set[str] = set()

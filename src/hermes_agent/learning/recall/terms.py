@@ -1,15 +1,16 @@
-"""The words of a message that say what it is about, in the forms in which they may be written."""
+"""Extracts the words of a message that say what it is about, with their possible spellings."""
 
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.learning.recall.vocabulary import COMMON, EMPTY, SAME
+from hermes_agent.learning.tables import read
 
 TEXT_CHARS = 4_000
-"""The most of a message that is looked at: half from its beginning, half from its end."""
+"""Half from the beginning of a long message, half from its end."""
 TERMS = 40
 _CJK = "\u3005-\u3007\u3041-\u30ff\u3105-\u312f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
 _ACCENT = re.compile("[\u0300-\u036f]+")
@@ -19,19 +20,19 @@ _ROUND = (
     "\"'`.,;:!?()[]{}<>*#\u201c\u201d\u201e\u00ab\u00bb\u2026"
     "\u3002\u3001\uff0c\uff1f\uff01\uff1a\uff1b\uff08\uff09"
 )
-"""What stands around words."""
+"""Characters around words."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class RecallTerm(NamedTuple):
-    """A word as it counts, and the forms in which the index may know it."""
+    """A normalised word, and the forms in which the index may have it."""
 
     key: str
     forms: tuple[str, ...]
     common: bool = False
-    """It is said in this trade of almost everything."""
+    """Said of almost everything in this field."""
     whole: bool = False
-    """A name with joints, such as `nginx.service`, whose parts are terms of their own."""
+    """A compound name, such as `nginx.service`, whose parts are terms too."""
 
 
 def fold(text: str) -> str:
@@ -43,7 +44,7 @@ def fold(text: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """A word without its ending. It need not be right, only the same for all forms."""
+    """A word without its ending; need not be right, only the same for all forms."""
     if len(word) < 4 or not (word.isascii() and word.isalpha()):
         return word
     if (word.endswith("ies") and len(word) > 4) or word.endswith(("sses", "xes", "ches", "shes")):
@@ -66,7 +67,7 @@ def _stem(word: str) -> str:
 
 
 def _spellings(stem: str) -> Iterator[str]:
-    """Words that have this stem, as far as they are likely."""
+    """Likely words with this stem."""
     yield stem
     if len(stem) < 3 or not (stem.isascii() and stem.isalpha()):
         return
@@ -90,9 +91,11 @@ class _Tables(NamedTuple):
 
 @cache
 def _tables() -> _Tables:
-    same = {_stem(word): tuple(line.split()) for line in SAME for word in line.split()}
-    empty = frozenset(fold(word) for word in EMPTY.split())
-    return _Tables(empty, frozenset(_key(word, same) for word in COMMON.split()), same)
+    parts = dict(read(Path(__file__).with_name("vocabulary.table")))
+    same = {_stem(word): tuple(line.split()) for line in parts["same"] for word in line.split()}
+    empty = frozenset(fold(word) for line in parts["empty"] for word in line.split())
+    common = frozenset(_key(word, same) for line in parts["common"] for word in line.split())
+    return _Tables(empty, common, same)
 
 
 def _key(word: str, same: Mapping[str, tuple[str, ...]]) -> str:
@@ -102,7 +105,7 @@ def _key(word: str, same: Mapping[str, tuple[str, ...]]) -> str:
 
 @lru_cache(20_000)
 def key_of(word: str) -> str:
-    """What a folded word counts as."""
+    """The normal form of a folded word."""
     return _key(word, _tables().same)
 
 
@@ -118,7 +121,7 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
-@cache  # ranges as wide as these take milliseconds to compile, and most texts have none of them
+@cache  # such wide ranges compile slowly, and most texts have none of them
 def _any_word() -> re.Pattern[str]:
     return re.compile(f"(?P<far>[{_CJK}]+)|[^\\W_{_CJK}]+")
 
@@ -128,7 +131,7 @@ def _far_east(text: str) -> bool:
 
 
 def words_of(folded: str) -> list[str]:
-    """Every word of a folded text; writing without spaces in pairs of characters."""
+    """Every word of a folded text; scripts without spaces in pairs of characters."""
     if folded.isascii():
         return _PLAIN_WORD.findall(folded)
     words: list[str] = []
@@ -147,7 +150,7 @@ def _shortened(text: str) -> str:
 
 
 def terms(text: str) -> list[RecallTerm]:
-    """What a message is about, in the order in which it is said."""
+    """What a message is about, in order."""
     empty, common, _ = _tables()
     found: dict[str, RecallTerm] = {}
     for piece in _shortened(text).split():
@@ -170,7 +173,7 @@ def meaningful(found: Iterable[RecallTerm]) -> int:
 
 
 def near(word: str) -> list[str]:
-    """The words that are one slip away: a letter too many, too few, wrong, or two swapped."""
+    """Words one typo away: a letter too many, too few, wrong, or two swapped."""
     splits = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     slips = [f"{left}{right[1:]}" for left, right in splits if right]
     slips += [f"{left}{right[1]}{right[0]}{right[2:]}" for left, right in splits if right[1:]]
@@ -181,7 +184,7 @@ def near(word: str) -> list[str]:
 
 
 def prefix(term: RecallTerm) -> str:
-    """The term as a search for messages takes it: the beginning that its forms share."""
+    """The term for a message search: the prefix that its forms share."""
     word = term.forms[0]
     stem = _stem(word).removesuffix("i")
     return f"{stem}*" if len(stem) > 2 and word.startswith(stem) and word.isascii() else word

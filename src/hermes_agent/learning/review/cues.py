@@ -1,18 +1,19 @@
-"""How people say that something was wrong, that it was right, or that it is to be remembered, in
-the languages that `cues.table` has words for. These are cues and no understanding: a cue makes a
-turn worth a review, or tips an outcome that nobody else judges, and no more."""
+"""Detects corrections, praise and requests to remember, in the languages of `cues.table`. A cue
+makes a turn worth a review, or decides an outcome that nothing else does, and no more."""
 
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
+
+from hermes_agent.learning.tables import read
 
 READ_CHARS = 600
-"""A correction stands at the beginning of a message; what follows is often pasted."""
+"""A correction is at the beginning of a message; what follows is often pasted."""
 LOOKED_AT_CHARS = 20_000
-"""Before what is no prose is taken out."""
+"""Before code and quotations are removed."""
 FIRST = 3
-"""Later sentences belong to a task more often than to a reproach."""
+"""Later sentences are more often a task than a complaint."""
 
 _LEAD = (
     r"(?:(?:hm+|uh|um|oh|ah|well|ok(?:ay)?|sorry|hey|hi|and|but|also|actually|thanks|thank you|"
@@ -24,13 +25,13 @@ _NOT_PROSE = re.compile(
     r"\u201e[^\u201c\n]{0,400}\u201c|\u00ab[^\u00bb\n]{0,400}\u00bb",
     re.DOTALL | re.MULTILINE,
 )
-"""Code, quotations and quoted lines: what somebody else said."""
+"""Code, quotations and quoted lines."""
 _BREAK = re.compile(r"(?<=[.!?;:\n])\s+|\s+[-\u2013\u2014]+\s+|(?<=[\u3002\uff01\uff1f\uff1b])")
 _QUESTION = re.compile(r"[?\uff1f]\s*$")
 
 
 def corrects(text: str) -> str:
-    """The sentence that says that something was wrong; empty when none does."""
+    """The sentence that says that something was wrong, if any."""
     for position, sentence in enumerate(_sentences(text)):
         if _QUESTION.search(sentence) or _fits("corrects not", sentence):
             continue
@@ -42,7 +43,7 @@ def corrects(text: str) -> str:
 
 
 def praises(text: str) -> str:
-    """The sentence that says that it was right; empty when none does, or something was wrong."""
+    """The sentence that says that it was right, if any and nothing was wrong."""
     if corrects(text):
         return ""
     said = [one for one in _sentences(text)[:FIRST] if not _QUESTION.search(one)]
@@ -50,13 +51,18 @@ def praises(text: str) -> str:
 
 
 def wants_remembered(text: str) -> str:
-    """The sentence that asks to remember something; empty when none does."""
+    """The sentence that asks to remember something, if any."""
     said = [one for one in _sentences(text) if not _fits("remembers not", one)]
     return next((one for one in said if _fits("remembers", one)), "")
 
 
+def gives_up(text: str) -> bool:
+    """Whether an agent's answer says that something could not be done."""
+    return _fits("gives up", text.replace("\u2019", "'"))
+
+
 def _sentences(text: str) -> Sequence[str]:
-    """What a person says in a message, without code and quotations, as far as it is read."""
+    """The first sentences of a message, without code and quotations."""
     read = text[:LOOKED_AT_CHARS].replace("\u2019", "'")
     prose = _NOT_PROSE.sub(" ", read)[:READ_CHARS]
     return [part.strip() for part in _BREAK.split(prose.strip()) if part.strip()]
@@ -68,14 +74,9 @@ def _fits(heading: str, sentence: str) -> bool:
 
 @cache
 def _table() -> Mapping[str, Sequence[re.Pattern[str]]]:
-    table: dict[str, list[re.Pattern[str]]] = {}
-    heading = ""
-    text = files("hermes_agent.learning.review").joinpath("cues.table").read_text("utf-8")
-    for line in text.splitlines():
-        if line.startswith("[") and line.endswith("]"):
-            heading = line[1:-1]
-            table[heading] = []
-        elif line and not line.startswith("#"):
-            filled = line.replace("{lead}", _LEAD).replace("{please}", _PLEASE)
-            table[heading].append(re.compile(filled, re.IGNORECASE))
-    return table
+    def pattern(line: str) -> re.Pattern[str]:
+        whole = line.replace("{lead}", _LEAD).replace("{please}", _PLEASE)
+        return re.compile(whole, re.IGNORECASE)
+
+    parts = read(Path(__file__).with_name("cues.table"))
+    return {heading: [pattern(line) for line in lines] for heading, lines in parts}

@@ -1,15 +1,14 @@
-"""From what a review answered to what can be proposed: shown by lines that exist, not said before,
-and an improvement where there is such a skill already."""
+"""Turns a review's ideas into proposals: backed by lines that exist, new, and improvements where
+such a skill exists."""
 
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import NotFound
 from hermes_agent.core.knowledge import KnowledgeStore, Note, SkillRecord
 from hermes_agent.learning.review.prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
 from hermes_agent.learning.review.transcript import (
@@ -19,20 +18,21 @@ from hermes_agent.learning.review.transcript import (
     evidence,
 )
 from hermes_agent.learning.skills.frontmatter import read_front
+from hermes_agent.learning.skills.registry import SkillRegistry, find_skill
 
 log = logging.getLogger("hermes.learning")
 
 DUPLICATE = 0.8
 NEAREST = 6
 WHOLE = 2
-"""So many of the nearest skills are shown with their text."""
+"""The nearest skills that are shown with their text."""
 MAX_CANDIDATES = 20
-"""While so many wait to be proven, no new skill is thought up."""
+"""While so many wait to be proven, no new skill is proposed."""
 FILES_CHARS = 30_000
 QUERY_WORDS = 40
 TITLE_CHARS = 80
 HEARSAY = 0.5
-"""The most confidence in what only the output of tools shows."""
+"""The most confidence in what only tool output shows."""
 MAIN = "SKILL.md"
 _PATH = re.compile(r"SKILL\.md|runbook\.yaml|(?:references|scripts|templates|assets)/[\w.-]+")
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
@@ -40,28 +40,19 @@ _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
 
 
 class Proposed(Struct, frozen=True):
-    """What a review would keep, as it can wait for a person's word."""
-
     kind: Literal["note", "skill"]
     title: str
     body: dict[str, Any]
     evidence: str
     model: str = ""
     hearsay: bool = False
-    """Nobody here said or did it: it stands only in what tools brought in."""
-
-
-class Likeness(Protocol):
-    """The part of the skill book that is needed here."""
-
-    async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]: ...
+    """Only output of tools says it."""
 
 
 async def nearest(
     knowledge: KnowledgeStore, transcripts: Sequence[ReviewTranscript]
 ) -> list[NearSkill]:
-    """The skills that fit what was said, the nearest of them whole: a text that was cut is nothing
-    to write a new one from."""
+    """The skills that fit what was said; the nearest with their whole text."""
     said = " ".join(
         one.event.text
         for transcript in transcripts
@@ -71,7 +62,7 @@ async def nearest(
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(said)))[:QUERY_WORDS]
     near: list[NearSkill] = []
     for doc in await knowledge.find_docs(words, ["skill"], NEAREST) if words else ():
-        record = await _known(knowledge, doc.ref)
+        record = await find_skill(knowledge, doc.ref)
         if record is None or record.state in {"quarantined", "retired"}:
             continue
         files = await knowledge.files(record.name, record.version)
@@ -85,8 +76,8 @@ async def nearest(
 def note_of(
     idea: NoteIdea, seen: ShownTranscript, notes: Sequence[Note], model: str
 ) -> Proposed | None:
-    """None when no line shows it, or it says nothing new. What is said of the user must come from
-    the user: tools bring in what anybody wrote."""
+    """None if no line shows it, or it says nothing new. Notes about the user must come from the
+    user: tool output may be written by anybody."""
     lines = seen.sources(idea.evidence)
     text = " ".join(idea.text.split())
     same = any(note.text.casefold() == text.casefold() for note in notes)
@@ -114,23 +105,23 @@ async def skill_of(
     near: Sequence[NearSkill],
     model: str,
     knowledge: KnowledgeStore,
-    likeness: Likeness,
+    skills: SkillRegistry,
 ) -> Proposed | None:
-    """None when no line shows it or it cannot be a skill. A near duplicate becomes an improvement
-    of what there is."""
+    """None if no line shows it or it cannot be a skill. A near duplicate becomes an improvement of
+    the existing skill."""
     lines = seen.sources(idea.evidence)
     front = read_front(idea.files.get(MAIN, ""))
     described = front.text("description")
     whole = sum(map(len, idea.files.values())) <= FILES_CHARS
     if not lines or not described or not whole or not all(map(_PATH.fullmatch, idea.files)):
         return None
-    record = await _known(knowledge, idea.name)
+    record = await find_skill(knowledge, idea.name)
     if record is None:
-        alike = await likeness.near(idea.name, described, front.body)
+        alike = await skills.near(idea.name, described, front.body)
         if alike and alike[0][1] >= DUPLICATE:
             record = await knowledge.skill(alike[0][0])
     if record is not None and not any(one.name == record.name and one.text for one in near):
-        log.info("%s is dropped: %s would change unseen by its review", idea.name, record.name)
+        log.info("%s is dropped: its review has not seen %s", idea.name, record.name)
         return None
     if record is None and await _too_many_wait(knowledge):
         return None
@@ -158,7 +149,7 @@ def _proposed(
 
 
 async def new_only(proposed: Sequence[Proposed], knowledge: KnowledgeStore) -> list[Proposed]:
-    """Without what waits for a person's word, or was refused by one."""
+    """Without what a person rejected or has yet to decide."""
     before = [
         *await knowledge.proposals(state="open"),
         *await knowledge.proposals(state="rejected"),
@@ -168,18 +159,11 @@ async def new_only(proposed: Sequence[Proposed], knowledge: KnowledgeStore) -> l
 
 
 def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What makes two proposals the same."""
+    """Equal for proposals of the same thing."""
     if "text" in body:
         return ("note", body["text"].casefold(), body["id"])
-    told = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
-    return (body["action"], body["name"], told)
-
-
-async def _known(knowledge: KnowledgeStore, name: str) -> SkillRecord | None:
-    try:
-        return await knowledge.skill(name)
-    except NotFound:
-        return None
+    texts = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
+    return (body["action"], body["name"], texts)
 
 
 async def _too_many_wait(knowledge: KnowledgeStore) -> bool:
@@ -187,6 +171,5 @@ async def _too_many_wait(knowledge: KnowledgeStore) -> bool:
 
 
 def _renamed(text: str, name: str) -> str:
-    """SKILL.md for the folder of this name. The name stands in its head, before all else that
-    could look like it."""
+    """SKILL.md with this name; the first `name:` line is that of the frontmatter."""
     return _NAME_LINE.sub(f"name: {name}", text, count=1)

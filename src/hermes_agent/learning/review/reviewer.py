@@ -1,36 +1,33 @@
-"""Review: looking back on turns with a cheap model, for notes and skills that will be needed again.
-What comes of it is kept, or put to a person, by the settings."""
+"""Reviews turns with a cheap model for notes and skills that will be needed again, and applies or
+proposes them, by the settings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
+from hermes_agent.core.errors import Degraded, HermesError, UsageError
 from hermes_agent.core.knowledge import (
     Author,
     BackgroundTask,
     KnowledgeStore,
-    Note,
     NoteEdit,
     Proposal,
     SkillRecord,
-    SkillVersion,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import Consent, LearningSettings
-from hermes_agent.core.skills import SkillState
+from hermes_agent.learning.memory.memory import Memory
 from hermes_agent.learning.review.prompt import (
     MAX_NOTES,
     MAX_OUTPUT,
     MAX_SKILLS,
     MAX_SKILLS_OVER_ALL,
-    SYSTEM,
+    PROMPTS,
     Ideas,
     question,
 )
 from hermes_agent.learning.review.proposals import (
-    Likeness,
     Proposed,
     nearest,
     new_only,
@@ -41,56 +38,11 @@ from hermes_agent.learning.review.transcript import ReviewTranscript, shown
 from hermes_agent.learning.review.triggers import Trigger
 from hermes_agent.learning.skills.file import parse, widens
 from hermes_agent.learning.skills.folder import MAIN, main_file
+from hermes_agent.learning.skills.registry import SkillRegistry, find_skill
 from hermes_agent.learning.structured_output import Ask, ask_for
 
 
-class MemoryReader(Protocol):
-    """The part of the memory book that is needed here."""
-
-    async def edit(
-        self, edits: Sequence[NoteEdit], by: Author, source: str, *, model: str = ""
-    ) -> Sequence[Note]: ...
-
-
-class SkillReader(Likeness, Protocol):
-    """The part of the skill book that is needed here."""
-
-    async def write(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        *,
-        by: Author,
-        state: SkillState,
-        model: str = "",
-        why: str = "",
-        base: str = "",
-    ) -> SkillRecord:
-        """With `base`, only if that is still the current version's digest."""
-        ...
-
-    async def save_pending(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        *,
-        by: Author,
-        model: str = "",
-        why: str = "",
-    ) -> SkillVersion:
-        """Keep a version that does not take the place of the current one yet."""
-        ...
-
-    async def adopt(
-        self, name: str, version: int, *, state: SkillState, why: str, by: str
-    ) -> SkillRecord:
-        """A version that was pending becomes the current one."""
-        ...
-
-
 class Applied(Struct, frozen=True):
-    """What became of it."""
-
     proposed: Proposed
     state: Literal["kept", "asked", "refused", "off"]
     words: str = ""
@@ -102,8 +54,8 @@ class Reviewer:
         *,
         ask: Ask,
         knowledge: KnowledgeStore,
-        memory: MemoryReader,
-        skills: SkillReader,
+        memory: Memory,
+        skills: SkillRegistry,
         settings: Callable[[], LearningSettings],
         clock: Clock,
     ) -> None:
@@ -114,8 +66,6 @@ class Reviewer:
         self._settings = settings
         self._clock = clock
 
-    # looking back
-
     async def review(
         self,
         transcripts: Sequence[ReviewTranscript],
@@ -123,7 +73,7 @@ class Reviewer:
         *,
         over_all: bool = False,
     ) -> Sequence[Proposed]:
-        """What the turns teach; usually nothing. Raises `NoBudget` or `ModelError`."""
+        """Proposals from these turns; usually none. Raises `NoBudget` or `ModelError`."""
         settings = self._settings()
         if settings.notes == settings.skills == "off":
             return []
@@ -131,7 +81,9 @@ class Reviewer:
         notes = await self._knowledge.notes()
         near = await nearest(self._knowledge, transcripts)
         prompt = question(seen, triggers, notes, near, settings, over_all=over_all)
-        ideas, answer = await ask_for(self._ask, "review", SYSTEM, prompt, MAX_OUTPUT, Ideas)
+        ideas, answer = await ask_for(
+            self._ask, "review", PROMPTS["system"], prompt, MAX_OUTPUT, Ideas
+        )
         proposed: list[Proposed] = []
         if settings.notes != "off":
             made = [note_of(idea, seen, notes, answer.model) for idea in ideas.notes]
@@ -145,11 +97,9 @@ class Reviewer:
             proposed += [skill for skill in found if skill is not None][:most]
         return await new_only(proposed, self._knowledge)
 
-    # what becomes of it
-
     async def apply(self, proposed: Sequence[Proposed]) -> Sequence[Applied]:
-        """Keep it, put it to a person, or neither, by the settings. What a person wrote is not
-        changed without their word."""
+        """Apply or propose each, by the settings. What a person wrote is not changed without their
+        consent."""
         return [await self._apply(one) for one in proposed]
 
     async def _apply(self, one: Proposed) -> Applied:
@@ -163,14 +113,14 @@ class Reviewer:
                 one.kind, one.title, one.body, one.evidence, one.model
             )
         except Degraded:
-            raise  # the others would fare no better: they come again
+            raise  # the others would fail too: the task is repeated
         except HermesError as error:
             return Applied(one, "refused", error.message)
         return Applied(one, "asked", f"proposal {made.id}: {one.title}")
 
     async def accept(self, proposal: Proposal, by: str) -> str:
-        """Close a proposal and do what it says; what was done. It is closed first, so that nobody
-        rejects meanwhile what is being done; it is open again where it cannot be done."""
+        """Apply a proposal; what was done. It is closed first, so that nobody rejects it meanwhile,
+        and reopened if it fails."""
         await self._knowledge.decide_proposal(proposal.id, "accepted", by)
         one = Proposed(
             proposal.kind, proposal.title, proposal.body, proposal.evidence, proposal.model
@@ -192,10 +142,9 @@ class Reviewer:
         session: str = "",
         turn: int = 0,
     ) -> str:
-        """Keep a learned skill as a candidate and want a proof of it; in words, what it is now. A
-        version of a skill that works waits beside it until it is proven. The turn is what cases
-        are made from."""
-        before = await self._before(name)
+        """Store a learned skill as a candidate and have it proven; its state in words. A version of
+        a skill that works is pending until then. Cases are made from the turn."""
+        before = await find_skill(self._knowledge, name)
         if before is not None and before.state in {"retired", "quarantined"}:
             raise UsageError(
                 f"the skill {name!r} is {before.state}: {before.reason or 'put away'}",
@@ -216,12 +165,6 @@ class Reviewer:
         )
         return words
 
-    async def _before(self, name: str) -> SkillRecord | None:
-        try:
-            return await self._knowledge.skill(name)
-        except NotFound:
-            return None
-
     async def _consent(self, one: Proposed) -> Consent:
         settings = self._settings()
         chosen = settings.notes if one.kind == "note" else settings.skills
@@ -231,13 +174,13 @@ class Reviewer:
         return "ask" if asks else "automatic"
 
     async def _widens(self, one: Proposed) -> bool:
-        """Whether a skill would be bounded less than the one that it improves."""
+        """Whether a skill would have fewer limits than the one that it improves."""
         if one.kind == "note" or one.body["action"] == "create":
             return False
         return await self.widens(one.body["name"], one.body["files"].get(MAIN, ""))
 
     async def widens(self, name: str, text: str) -> bool:
-        """Whether this text leaves a skill fewer bounds than it has now."""
+        """Whether this text has fewer limits than the skill has now."""
         record = await self._knowledge.skill(name)
         files = await self._knowledge.files(name, record.version)
         main = main_file(files)
@@ -276,7 +219,7 @@ class Reviewer:
         return f"{body['name']}: {kept}"
 
     async def _files(self, name: str, texts: Mapping[str, str], base: str) -> Mapping[str, bytes]:
-        """The new files, with those of the version that they improve which stay as they are."""
+        """The new files, with the unchanged ones of the version that they improve."""
         files = {path: text.encode() for path, text in texts.items()}
         if not base:
             return files
@@ -287,7 +230,7 @@ class Reviewer:
         record = await self._knowledge.skill(name)
         if record.digest != base:
             raise UsageError(
-                f"the skill {name!r} has changed since this was thought up",
+                f"the skill {name!r} has changed since this was proposed",
                 "reject it; a later review sees the skill as it is now",
             )
         return record

@@ -1,4 +1,4 @@
-"""A turn as it is shown to a model that looks back on it: numbered lines, shortened, as data."""
+"""A turn as a review model is shown it: numbered lines, shortened, as untrusted data."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,9 +8,9 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.text.untrusted import wrap_untrusted
 
 SHOWN_CHARS = 24_000
-"""Of all that is shown at once."""
-_MAX_COUNT = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900, "end": 500}
-"""Characters of one line, by what it is."""
+"""Of all transcripts together."""
+_MAX_CHARS = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900, "end": 500}
+"""Characters of one line, by its kind."""
 
 
 class ReviewTranscript(Struct, frozen=True):
@@ -24,8 +24,6 @@ class ReviewTranscript(Struct, frozen=True):
 
 
 class TranscriptLine(Struct, frozen=True):
-    """A line that can be referred to."""
-
     number: int
     session: str
     event: int
@@ -42,7 +40,7 @@ class TranscriptLine(Struct, frozen=True):
 
     @property
     def from_elsewhere(self) -> bool:
-        """What a page, a document or somebody else's server said."""
+        """From a page, a document or an MCP server."""
         tool = self.text.split(": ", 2)[1] if self.by_tool else ""
         return tool.startswith(("web_", "browser")) or "__" in tool
 
@@ -50,10 +48,10 @@ class TranscriptLine(Struct, frozen=True):
 class ShownTranscript(Struct, frozen=True):
     lines: tuple[TranscriptLine, ...]
     text: str
-    """As the model reads them, framed."""
+    """As the model reads them."""
 
     def sources(self, numbers: Sequence[int]) -> tuple[TranscriptLine, ...]:
-        """The lines with these numbers; empty when one of them is not there."""
+        """The lines with these numbers; empty if one does not exist."""
         by_number = {line.number: line for line in self.lines}
         if not numbers or any(number not in by_number for number in numbers):
             return ()
@@ -61,14 +59,14 @@ class ShownTranscript(Struct, frozen=True):
 
 
 def shown(transcripts: Sequence[ReviewTranscript], most: int = SHOWN_CHARS) -> ShownTranscript:
-    """The transcripts as numbered lines, each with a fair share of the characters."""
+    """The transcripts as numbered lines, each with an equal share of the characters."""
     lines: list[TranscriptLine] = []
     blocks = []
     share = most // max(1, len(transcripts))
     for transcript in transcripts:
         mine = _numbered(transcript, len(lines) + 1, share)
         lines += mine
-        # Indented: no line of a text can pass for one of the transcript.
+        # Indented, so that no text can fake a line of the transcript.
         text = "\n".join(f"L{line.number} {line.text}".replace("\n", "\n    ") for line in mine)
         titled = f": {transcript.title}" if transcript.title else ""
         source = f"session {transcript.session}{titled}"
@@ -77,7 +75,7 @@ def shown(transcripts: Sequence[ReviewTranscript], most: int = SHOWN_CHARS) -> S
 
 
 def evidence(lines: Sequence[TranscriptLine]) -> str:
-    """Where something was seen, in words: `session a1b2 events 3, 7; session …`."""
+    """The sources in words: `session a1b2 events 3, 7; session …`."""
     by_session: dict[str, list[int]] = {}
     for line in lines:
         by_session.setdefault(line.session, []).append(line.event)
@@ -98,24 +96,23 @@ def cut(text: str, most: int) -> str:
 
 
 def _numbered(transcript: ReviewTranscript, first: int, most: int) -> list[TranscriptLine]:
-    told = list(_told(transcript))
-    size = sum(len(text) + 6 for _, _, text in told)
-    if size > most:
-        told = _ends(told, most)
+    lines = list(_lines(transcript))
+    if sum(len(text) + 6 for _, _, text in lines) > most:
+        lines = _ends(lines, most)
     return [
         TranscriptLine(number, transcript.session, event, turn, text)
-        for number, (event, turn, text) in enumerate(told, first)
+        for number, (event, turn, text) in enumerate(lines, first)
     ]
 
 
-def _ends(told: list[tuple[int, int, str]], most: int) -> list[tuple[int, int, str]]:
-    """As much of the beginning and of the end as fits; the end counts more."""
+def _ends(lines: list[tuple[int, int, str]], most: int) -> list[tuple[int, int, str]]:
+    """As much of the beginning and the end as fits, more of the end."""
     head: list[tuple[int, int, str]] = []
     tail: list[tuple[int, int, str]] = []
     left = most
-    while told:
+    while lines:
         take_head = len(head) * 2 < len(tail)
-        one = told.pop(0) if take_head else told.pop()
+        one = lines.pop(0) if take_head else lines.pop()
         left -= len(one[2]) + 6
         if left < 0:
             break
@@ -123,14 +120,14 @@ def _ends(told: list[tuple[int, int, str]], most: int) -> list[tuple[int, int, s
     return head + tail[::-1]
 
 
-def _told(transcript: ReviewTranscript) -> Iterator[tuple[int, int, str]]:
+def _lines(transcript: ReviewTranscript) -> Iterator[tuple[int, int, str]]:
     """Event number, turn and text of each line."""
     turn = transcript.turn
     for one in transcript.events:
         if isinstance(one.event, ev.TurnStarted):
             turn = one.event.turn
         for kind, text in _said(one.event):
-            yield one.number, turn, f"{kind}: {cut(text, _MAX_COUNT[kind])}"
+            yield one.number, turn, f"{kind}: {cut(text, _MAX_CHARS[kind])}"
 
 
 def _said(event: ev.Event | ev.TransientEvent) -> Iterator[tuple[str, str]]:

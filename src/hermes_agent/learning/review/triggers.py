@@ -1,4 +1,4 @@
-"""Which turns are worth looking back on, and how a turn went: pure functions of its events."""
+"""Decides from the events of a turn whether to review it, and how it went."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,23 +9,22 @@ from msgspec import Struct
 from hermes_agent.core import events as ev
 from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.settings.root import LearningSettings
-from hermes_agent.learning.review.cues import corrects, praises, wants_remembered
+from hermes_agent.learning.review.cues import corrects, gives_up, praises, wants_remembered
 from hermes_agent.models.runbook import NOT_FOR_THIS, RUNBOOK_MODEL, STOPPED
 
 SERVES_TALK = frozenset({"ask_user", "todo", "read_on", "skill", "recall", "memory", "find_tools"})
-"""Tools that only serve the conversation: they neither make a turn heavy nor end it well."""
+"""Tools that only serve the conversation; they say nothing about a turn."""
 GIVEN_UP = ("the user interrupted", "the turn broke")
-"""How the results of calls begin that had not ended when the turn did: nothing says that they would
-have failed."""
+"""How results of calls begin that had not finished when the turn ended."""
 IN_VAIN = 3
-"""So often the very same call failed, when a model is stuck."""
+"""Failures of the same call after which a model is stuck."""
 SHOWN_CHARS = 120
 
 TriggerKind = Literal["calls", "recovered", "correction", "remember"]
 
 
 class Trigger(Struct, frozen=True):
-    """A reason to look back on a turn, and the events that it is seen in."""
+    """A reason to review a turn, and the events that show it."""
 
     kind: TriggerKind
     why: str
@@ -33,24 +32,24 @@ class Trigger(Struct, frozen=True):
 
 
 def worth(events: Sequence[ev.Recorded], settings: LearningSettings) -> Sequence[Trigger]:
-    """Why a finished turn is worth a review; empty when it is not."""
+    """Why a finished turn is worth a review, if it is."""
     if _is_runbooks_word(events):
-        return ()  # it needed no model, and needs none to look back on it
+        return ()  # it needed no model
     found = [_many_calls(events, settings.calls), _recovered(events), *_said(events)]
     return [trigger for trigger in found if trigger is not None]
 
 
 def outcome(events: Sequence[ev.Recorded]) -> tuple[Outcome, str]:
-    """How a finished turn went, as far as its own events tell, and why."""
+    """How a finished turn went by its own events, and why."""
     ends = [one.event for one in events if isinstance(one.event, ev.TurnFinished)]
     if not ends:
         return "unknown", "it has not ended"
     end, failed = ends[-1], _last_failed(events)
     if end.reason != "done":
-        told = f"it ended as {end.reason}" + (f": {_short(end.error)}" if end.error else "")
+        said = f"it ended as {end.reason}" + (f": {_short(end.error)}" if end.error else "")
         if failed or (end.reason == "failed" and _is_stuck(events)):
-            return "bad", f"{told}; {failed}" if failed else told
-        return "unknown", told  # an outage, a budget or a person ended it
+            return "bad", f"{said}; {failed}" if failed else said
+        return "unknown", said  # an outage, a budget or a person ended it
     if _is_runbooks_word(events):
         return _by_runbook(end.text)
     if not _finished(events):
@@ -63,7 +62,7 @@ def outcome(events: Sequence[ev.Recorded]) -> tuple[Outcome, str]:
 
 
 def outcome_after(next_message: str) -> tuple[Outcome, str] | None:
-    """What the user's next message says of the turn before it; None when it says nothing."""
+    """What the user's next message says of the turn, if anything."""
     if wrong := corrects(next_message):
         return "bad", f"the user corrected it: {_short(wrong)}"
     if right := praises(next_message):
@@ -72,7 +71,7 @@ def outcome_after(next_message: str) -> tuple[Outcome, str] | None:
 
 
 def _is_runbooks_word(events: Sequence[ev.Recorded]) -> bool:
-    """Whether a runbook spoke to the end: it handed over to no model."""
+    """Whether a runbook answered without handing over to a model."""
     ran = any(
         opened.runbook is not None
         for one in events
@@ -84,14 +83,14 @@ def _is_runbooks_word(events: Sequence[ev.Recorded]) -> bool:
 
 
 def _by_runbook(said: str) -> tuple[Outcome, str]:
-    """A runbook says itself how it went. To be for another case is no fault of it."""
+    """A runbook says itself how it went; not fitting the case is no failure."""
     if said.startswith(STOPPED):
         return "bad", _short(said)
     return "unknown" if said.startswith(NOT_FOR_THIS) else "good", _short(said)
 
 
 def _last_failed(events: Sequence[ev.Recorded]) -> str:
-    """How the last call failed that came to its end; empty where it did not fail."""
+    """How the last call that finished failed; empty if it did not."""
     calls = [call for _, call in _finished(events) if not _was_given_up(call)]
     if not calls or calls[-1].ok:
         return ""
@@ -106,7 +105,7 @@ def _was_given_up(call: ev.CallFinished) -> bool:
 
 
 def _is_stuck(events: Sequence[ev.Recorded]) -> bool:
-    """Whether the model made the very same call again and again in vain."""
+    """Whether the model repeated the same failing call."""
     made: dict[str, tuple[str, str]] = {}
     failed: Counter[tuple[str, str]] = Counter()
     for one in events:
@@ -119,42 +118,29 @@ def _is_stuck(events: Sequence[ev.Recorded]) -> bool:
 
 
 def says_no(call: ev.CallFinished) -> bool:
-    """A command that ended with 1 and no complaint answered no: nothing found, or not the same."""
+    """Whether a command answered no: exit code 1 and no error, as of grep or diff."""
     return call.data.get("code") == 1 and "[stderr]" not in call.text and len(call.text) < 40
 
 
 def _is_in_a_skill(call: ev.CallFinished, events: Sequence[ev.Recorded]) -> bool:
-    """Whether a command stands in a skill that was opened: there it checks what was done."""
-    told = [
+    """Whether a command is from an opened skill, where it checks what was done."""
+    texts = [
         one.event.text
         for one in events
         if (isinstance(one.event, ev.CallFinished) and one.event.tool == "skill")
         or (isinstance(one.event, ev.MessageTaken) and one.event.skills)
     ]
     taken = [one.event for one in events if isinstance(one.event, ev.MessageTaken)]
-    told += [opened.text for message in taken for opened in message.skills]
+    texts += [opened.text for message in taken for opened in message.skills]
     calls = (
         made for one in events if isinstance(one.event, ev.Replied) for made in one.event.calls
     )
     command = next((made.input().get("command") for made in calls if made.id == call.call_id), None)
-    return isinstance(command, str) and any(command.strip() in text for text in told)
-
-
-_GAVE_UP = (
-    "i could not", "i couldn't", "i was unable", "i wasn't able", "i am unable", "i'm unable",
-    "i did not manage", "i have not been able", "not possible for me", "i failed to",
-    "ich konnte nicht", "nicht möglich", "je n'ai pas pu", "no pude", "não consegui", "не удалось",
-    "无法完成", "できませんでした",
-)  # fmt: skip
-
-
-def gives_up(text: str) -> bool:
-    said = text.lower().replace("\u2019", "'")
-    return any(words in said for words in _GAVE_UP)
+    return isinstance(command, str) and any(command.strip() in text for text in texts)
 
 
 def _finished(events: Sequence[ev.Recorded]) -> list[tuple[int, ev.CallFinished]]:
-    """The calls that did something, with the numbers of their events."""
+    """Calls that did something, with their event numbers."""
     return [
         (one.number, one.event)
         for one in events
@@ -170,8 +156,7 @@ def _many_calls(events: Sequence[ev.Recorded], many: int) -> Trigger | None:
 
 
 def _recovered(events: Sequence[ev.Recorded]) -> Trigger | None:
-    """A call failed, and the turn came right all the same: by a later call of the same tool, or as
-    a whole."""
+    """A call failed, and a later call or the turn as a whole succeeded."""
     if outcome(events)[0] != "good":
         return None
     calls = _finished(events)
@@ -189,8 +174,8 @@ def _recovered(events: Sequence[ev.Recorded]) -> Trigger | None:
 
 
 def _said(events: Sequence[ev.Recorded]) -> list[Trigger]:
-    """What the messages of the turn make of it: the first speak of the turn before, those that
-    came while it worked of this one."""
+    """Corrections and requests to remember. The first message is about the turn before, those
+    that came while it worked are about this one."""
     found: dict[TriggerKind, Trigger] = {}
     working = False
     for one in events:

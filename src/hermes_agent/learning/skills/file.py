@@ -1,12 +1,11 @@
-"""A skill as it is written: `SKILL.md` after the format of agentskills.io. What is ours stands
-below `metadata` with the prefix `hermes-`, so that other agents read the same file."""
+"""Parses and checks skills in the format of agentskills.io. Our own fields are below `metadata`,
+with the prefix `hermes-`, so that other agents can read the same file."""
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 
@@ -24,13 +23,14 @@ from hermes_agent.learning.skills.folder import (
 )  # fmt: skip
 from hermes_agent.learning.skills.frontmatter import (
     Front,
-    FrontmatterError,
+    SkillProblem,
     Value,
     plain_name,
     read_front,
+    skill_error,
 )
-from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
 from hermes_agent.learning.skills.template import (
+    SERVICE_FACTS,
     SkillParameter,
     fenced,
     placeholders,
@@ -63,29 +63,21 @@ _LINK = re.compile(
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
 
 
-class SkillProblem(Struct, frozen=True):
-    severity: Literal["error", "warning"]
-    message: str
-    hint: str = ""
-
-
 class SkillFacts(Struct, frozen=True, omit_defaults=True):
-    """What is known of a skill without opening it."""
-
     name: str
     description: str
     category: str = ""
     tags: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
-    """Where it can be used; everywhere when empty."""
+    """Where it can be used; empty: everywhere."""
     requires: tuple[str, ...] = ()
     """Tools without which it is not offered."""
     fallback_for: tuple[str, ...] = ()
-    """Tools beside all of which it is not offered."""
+    """Not offered where all of these tools are available."""
     license: str = ""
     compatibility: str = ""
     incident: str = ""
-    """The cause of incidents that it is for, one of `CATEGORIES`."""
+    """The incident category it is for."""
 
     def fits(self, tools: "frozenset[str]", platform: str) -> bool:
         if self.platforms and platform not in self.platforms:
@@ -103,14 +95,14 @@ class SkillText(Struct, frozen=True):
 
     @property
     def broken(self) -> str:
-        """Why it cannot be used; empty when it can."""
+        """Why it cannot be used; empty if it can."""
         return next((each.message for each in self.problems if each.severity == "error"), "")
 
 
 def parse(text: str, folder_name: str = "") -> SkillText:
-    """Read a `SKILL.md`. What is wrong with it is in `problems`; nothing is raised."""
+    """Read a `SKILL.md`; what is wrong with it is in `problems`."""
     front = read_front(text, folder_name)
-    found = [_error(trouble) for trouble in front.troubles]
+    found = list(front.troubles)
     extra = _Metadata(front, found)
     parameters = extra.parameters()
     name = plain_name(front.text("name"))
@@ -129,7 +121,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         compatibility=front.text("compatibility"),
         incident=extra.cause(),
     )
-    found += [_error(trouble) for trouble in snippet_troubles(front.body, parameters)]
+    found += snippet_troubles(front.body, parameters)
     return SkillText(
         facts,
         front.body,
@@ -140,7 +132,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
 
 
 def widens(before: SkillLimits | None, after: SkillLimits | None) -> bool:
-    """Whether the second allows what the first did not, as far as what they declare tells."""
+    """Whether the second allows what the first did not, by what they declare."""
     if before is None:
         return False
     pairs = [
@@ -152,19 +144,17 @@ def widens(before: SkillLimits | None, after: SkillLimits | None) -> bool:
 
 
 def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[SkillProblem]:
-    """What is wrong with a skill, errors first: its folder, or the files in it by their paths. With
-    `name`, also that it is called so."""
+    """What is wrong with a skill, errors first: its folder, or its files by their paths. With
+    `name`, also whether it has that name."""
     found: list[SkillProblem] = []
     if isinstance(skill, Path):
         try:
             folder = read_folder(skill)
         except NotADirectoryError:
-            return [
-                SkillProblem("error", f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")
-            ]
-        except OSError as error:
-            return [SkillProblem("error", f"{str(skill)!r} cannot be read: {error.strerror}")]
-        found += [SkillProblem("warning", said, hint) for said, hint in folder.left_out]
+            return [skill_error(f"{str(skill)!r} is not a folder", f"a skill is one with {MAIN}")]
+        except OSError as trouble:
+            return [skill_error(f"{str(skill)!r} cannot be read: {trouble.strerror}")]
+        found += [_warning(said, hint) for said, hint in folder.left_out]
         found += _of_files(folder.files, name or skill.resolve().name)
     else:
         found += _of_files(skill, name)
@@ -172,7 +162,7 @@ def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Skil
 
 
 def section(body: str, heading: str) -> str:
-    """The text below a heading that holds these words; empty when there is none."""
+    """The text below the first heading with these words; empty if there is none."""
     code = fenced(body)
     headings = [
         match
@@ -186,16 +176,12 @@ def section(body: str, heading: str) -> str:
     return ""
 
 
-def _error(trouble: FrontmatterError) -> SkillProblem:
-    return SkillProblem("error", trouble.message, trouble.hint)
-
-
 def _ours(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(TOOLS.get(name, name) for name in names))
 
 
 class _Metadata:
-    """What stands below `metadata`, and what is wrong with it."""
+    """Reads the fields below `metadata` and collects problems."""
 
     def __init__(self, front: Front, found: list[SkillProblem]) -> None:
         metadata = front.fields.get("metadata", {})
@@ -210,9 +196,7 @@ class _Metadata:
             return "\n".join(str(each) for each in value)
         if isinstance(value, str):
             return value.strip()
-        self._found.append(
-            SkillProblem("error", f"{field} is no text", f"write {field}: one two three")
-        )
+        self._found.append(skill_error(f"{field} is not text", f"write {field}: one two three"))
         return ""
 
     def words(self, field: str) -> tuple[str, ...]:
@@ -220,23 +204,21 @@ class _Metadata:
             return tuple(dict.fromkeys(shlex.split(self.text(field))))
         except ValueError as error:
             hint = "words with spaces between; quote a word that holds one"
-            self._found.append(SkillProblem("error", f"{field} cannot be read: {error}", hint))
+            self._found.append(skill_error(f"{field} cannot be read: {error}", hint))
             return ()
 
     def parameters(self) -> tuple[SkillParameter, ...]:
         try:
             return read_parameters(self.text("hermes-parameters"))
         except UsageError as error:
-            self._found.append(
-                SkillProblem("error", f"hermes-parameters: {error.message}", error.hint)
-            )
+            self._found.append(skill_error(f"hermes-parameters: {error.message}", error.hint))
             return ()
 
     def cause(self) -> str:
         named = self.text("hermes-incident")
         if named and named not in CATEGORIES:
             meant = f"one of: {', '.join(CATEGORIES)}"
-            self._found.append(SkillProblem("error", f"no cause is called {named!r}", meant))
+            self._found.append(skill_error(f"no incident category is called {named!r}", meant))
         return named
 
     def allowed_tools(self) -> tuple[str, ...]:
@@ -244,39 +226,37 @@ class _Metadata:
         if isinstance(given, list):
             given = " ".join(str(each) for each in given)
         if not isinstance(given, str):
-            self._found.append(SkillProblem("error", "allowed-tools is no text"))
+            self._found.append(skill_error("allowed-tools is not text"))
             return ()
         left = _TOOL.sub("", given).replace(",", "").strip()
         if left:
             hint = "names with spaces between, such as `read_file terminal(git:*)`"
-            self._found.append(
-                SkillProblem("error", f"allowed-tools cannot be read: {left!r}", hint)
-            )
+            self._found.append(skill_error(f"allowed-tools cannot be read: {left!r}", hint))
         found = (TOOLS.get(name, name) + inside for name, inside in _TOOL.findall(given))
         return tuple(dict.fromkeys(found))
 
     def doubts(self) -> Iterator[SkillProblem]:
         if self._lost:
-            yield SkillProblem(
-                "warning", "metadata has no fields", "write `field: value` lines below"
-            )
+            yield _warning("metadata has no fields", "write `field: value` lines below")
         for field in self._values:
             if field.startswith("hermes-") and field not in OURS:
                 near = get_close_matches(field, OURS, 1)
                 meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(OURS)}"
-                yield SkillProblem("warning", f"{field} means nothing here", meant)
+                yield _warning(f"{field} is not a known field", meant)
+
+
+def _warning(message: str, hint: str = "") -> SkillProblem:
+    return SkillProblem("warning", message, hint)
 
 
 def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[SkillProblem]:
     main = main_file(files)
     if not main:
-        yield SkillProblem(
-            "error", f"there is no {MAIN}", "it holds the frontmatter and the procedure"
-        )
+        yield skill_error(f"there is no {MAIN}", "it holds the frontmatter and the procedure")
         return
     text = decoded(files[main])
     if text is None:
-        yield SkillProblem("error", f"{main} is not UTF-8 text")
+        yield skill_error(f"{main} is not UTF-8 text")
         return
     skill = parse(text, name)
     yield from skill.problems
@@ -295,7 +275,7 @@ def _of_bounds(bounds: SkillLimits | None) -> Iterator[SkillProblem]:
 
     said = trouble(bounds)
     if said:
-        yield SkillProblem("error", said, "while they cannot be read, nothing would be allowed")
+        yield skill_error(said, "while they cannot be read, nothing would be allowed")
 
 
 def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[SkillProblem]:
@@ -305,13 +285,13 @@ def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[SkillP
 
     text = decoded(files[RUNBOOK])
     if text is None:
-        yield SkillProblem("error", f"{RUNBOOK} is not UTF-8 text")
+        yield skill_error(f"{RUNBOOK} is not UTF-8 text")
         return
     try:
         facts = dict.fromkeys(SERVICE_FACTS, "x") if skill.facts.incident else None
         load(text, {each.name: each.default or "x" for each in skill.parameters}, facts)
     except HermesError as error:
-        yield SkillProblem("error", f"{RUNBOOK}: {error.message}", error.hint)
+        yield skill_error(f"{RUNBOOK}: {error.message}", error.hint)
 
 
 def _of_words(skill: SkillText) -> Iterator[SkillProblem]:
@@ -320,24 +300,19 @@ def _of_words(skill: SkillText) -> Iterator[SkillProblem]:
         ("Verification", "it says how to see that it worked"),
     ):
         if not section(skill.body, heading):
-            yield SkillProblem("warning", f"there is no section {heading!r}", why)
+            yield _warning(f"there is no section {heading!r}", why)
     description = skill.facts.description
     if description.isascii() and not _TRIGGER.search(description):
-        yield SkillProblem(
-            "warning", "the description does not say when to use it", "add “Use when …”"
-        )
+        yield _warning("the description does not say when to use it", "add “Use when …”")
     if skill.body.count("\n") >= BODY_LINES:
-        yield SkillProblem(
-            "warning",
+        yield _warning(
             f"the text has more than {BODY_LINES} lines, all of which the model reads",
             "move details into references/",
         )
     known = {each.name for each in skill.parameters}
     known |= set(SERVICE_FACTS) if skill.facts.incident else set()
     for name in sorted(placeholders(skill.body) - known if known else ()):
-        yield SkillProblem(
-            "warning", f"{{{{{name}}}}} is no parameter", "name it in hermes-parameters, or not"
-        )
+        yield _warning(f"{{{{{name}}}}} is not a parameter", "name it in hermes-parameters, or not")
 
 
 def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[SkillProblem]:
@@ -348,22 +323,20 @@ def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[SkillProblem]:
             continue
         inside = path.rstrip("/")
         if inside not in files and not any(each.startswith(f"{inside}/") for each in files):
-            yield SkillProblem("warning", f"there is no file {path!r}, which the text links to")
+            yield _warning(f"there is no file {path!r}, which the text links to")
 
 
 def _of_sizes(files: Mapping[str, bytes], main: str) -> Iterator[SkillProblem]:
     for path, data in files.items():
         if path not in (main, RUNBOOK) and path.partition("/")[0] not in FOLDERS:
-            hint = f"it belongs into {', '.join(f'{each}/' for each in FOLDERS)}"
-            yield SkillProblem("warning", f"{path!r} is a file that agents do not look for", hint)
+            hint = f"it belongs in {', '.join(f'{each}/' for each in FOLDERS)}"
+            yield _warning(f"{path!r} is not where agents look", hint)
         if len(data) > FILE_BYTES:
-            yield SkillProblem("warning", f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
+            yield _warning(f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
         elif decoded(data) is None:
-            yield SkillProblem("warning", f"{path!r} is no text; the agent cannot read it")
+            yield _warning(f"{path!r} is not text; the agent cannot read it")
     if sum(map(len, files.values())) > ALL_BYTES:
-        yield SkillProblem(
-            "warning", f"all files together have more than {ALL_BYTES // 1_000_000} MB"
-        )
+        yield _warning(f"all files together have more than {ALL_BYTES // 1_000_000} MB")
 
 
 def _without_code(body: str) -> str:

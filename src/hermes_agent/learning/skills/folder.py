@@ -1,5 +1,5 @@
-"""Skills on disk: folders that people edit by hand at any time. They are read whole, and replaced
-whole or not at all."""
+"""Skill folders on disk, which people edit at any time: read whole, and replaced whole or not at
+all."""
 
 import hashlib
 import os
@@ -18,35 +18,32 @@ MAIN, RUNBOOK = "SKILL.md", "runbook.yaml"
 FILE_BYTES, ALL_BYTES, FILES = 1_000_000, 5_000_000, 200
 DEPTH = 6
 WORK = ".work"
-"""Drafts, and folders that were replaced, for those who still write into them."""
+"""Holds drafts, and replaced folders that somebody may still write into."""
 _DRAFT, _ASIDE = ".draft", ".aside"
-"""Beside a draft that is complete: its digest. And a folder on its way out. No skill can be called
-so."""
+"""The digest beside a complete draft; and a folder that is being replaced. No skill has such a
+name."""
 _TRIES = 5
 
 Signature = tuple[tuple[str, int, int, int, int], ...]
-"""Path, time of change, time of the inode's change, size and inode of each file: as long as it is
-the same, so is the folder."""
+"""Path, mtime, ctime, size and inode of each file: while it is the same, so is the folder."""
 
 
 class SkillFolder(Struct, frozen=True):
     files: dict[str, bytes]
     signature: Signature = ()
     left_out: tuple[tuple[str, str], ...] = ()
-    """What is in the folder and not part of the skill: a sentence and a hint each."""
+    """What is not part of the skill: a sentence and a hint each."""
 
 
 class Leftover(Struct, frozen=True):
-    """A folder that was replaced, or a draft that was never put in its place."""
+    """A replaced folder, or a draft that was never used."""
 
     place: Path
-    """To be removed when it is dealt with."""
     name: str
     folder: Path
     draft: str
-    """The digest of what was to be put in place."""
+    """The digest of the draft."""
     since: float
-    """When it was left."""
     signature: Signature
 
 
@@ -59,7 +56,7 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 
 def decoded(data: bytes) -> str | None:
-    """As text; None when it is none."""
+    """As text; None if it is binary."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -68,16 +65,16 @@ def decoded(data: bytes) -> str | None:
 
 
 def main_file(files: Mapping[str, bytes]) -> str:
-    """What the reference takes for the skill's text; empty when there is none."""
+    """The path of the skill's text, chosen as the reference does; empty if there is none."""
     return next((path for path in (MAIN, MAIN.lower()) if path in files), "")
 
 
 def check_paths(files: Mapping[str, bytes]) -> None:
-    """Whether files by these paths can be a skill's folder; a `UsageError` says what is wrong."""
+    """A `UsageError` if these files cannot be a skill's folder."""
     for path in files:
         pure = PurePosixPath(path)
         odd = str(pure) != path or pure.is_absolute() or ".." in pure.parts or "\\" in path
-        if odd or not path.isprintable() or any(map(_passing_by, pure.parts)):
+        if odd or not path.isprintable() or any(map(_ignored, pure.parts)):
             raise UsageError(
                 f"{path!r} cannot be a file of a skill", "a plain path such as scripts/check.sh"
             )
@@ -92,17 +89,17 @@ def check_paths(files: Mapping[str, bytes]) -> None:
 
 
 def names(folder: Path) -> Sequence[str]:
-    """Folders that may be skills, in order."""
+    """Folders that may be skills, sorted."""
     try:
         with os.scandir(folder) as entries:
-            found = [each.name for each in entries if not _passing_by(each.name) and each.is_dir()]
+            found = [each.name for each in entries if not _ignored(each.name) and each.is_dir()]
     except FileNotFoundError:
         return ()
     return sorted(found)
 
 
 def signature(folder: Path) -> Signature:
-    """Empty when the folder is gone."""
+    """Empty if the folder is gone."""
     try:
         found = list(_stats(str(folder), "", 0))
     except (FileNotFoundError, NotADirectoryError):
@@ -113,7 +110,7 @@ def signature(folder: Path) -> Signature:
 def _stats(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, int, int, int, int]]:
     with os.scandir(folder) as entries:
         for each in entries:
-            if _passing_by(each.name):
+            if _ignored(each.name):
                 continue
             if depth < DEPTH and each.is_dir(follow_symlinks=False):
                 yield from _stats(each.path, f"{prefix}{each.name}/", depth + 1)
@@ -124,8 +121,7 @@ def _stats(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, int, int
 
 
 def read_folder(folder: Path) -> SkillFolder:
-    """The files as they are at one moment, as far as can be seen: somebody who writes meanwhile is
-    waited for by reading again."""
+    """The files at one moment: read again when somebody wrote meanwhile."""
     if not folder.is_dir():
         raise NotADirectoryError(str(folder))
     for attempt in range(_TRIES):
@@ -148,9 +144,11 @@ def _read(folder: Path, stats: Signature) -> SkillFolder:
     for path, _, _, size, _ in stats:
         whole = folder / path
         if whole.is_symlink() or not whole.is_file():
-            left_out.append((f"{path!r} is a link or no plain file", "put the file itself here"))
+            left_out.append(
+                (f"{path!r} is a link or not a regular file", "put the file itself here")
+            )
         elif not path.isprintable() or "\\" in path:
-            left_out.append((f"{path!r} has a name that cannot be kept", "rename it"))
+            left_out.append((f"{path!r} has a name that cannot be stored", "rename it"))
         elif size > FILE_BYTES or total + size > ALL_BYTES or len(files) == FILES:
             hint = f"{FILE_BYTES // 1_000_000} MB each, {ALL_BYTES // 1_000_000} MB in all"
             left_out.append((f"{path!r} is too large; it is not part of the skill", hint))
@@ -161,7 +159,7 @@ def _read(folder: Path, stats: Signature) -> SkillFolder:
 
 
 def prepare(home: Path, name: str, files: Mapping[str, bytes]) -> Path:
-    """Write a draft of a skill's folder; it is complete on disk, or this raises."""
+    """Write a draft of a skill's folder and flush it to disk."""
     work = home / WORK
     private_folder(work)
     place = work / secrets.token_hex(8)
@@ -184,25 +182,24 @@ def prepare(home: Path, name: str, files: Mapping[str, bytes]) -> Path:
 def put_in_place(
     draft: Path, target: Path, swap: Callable[[Path, Path], bool] = exchange
 ) -> Path | None:
-    """Let the draft be the skill's folder from now on. Returns the folder that it replaced, which
-    those who have a file of it open may still write into."""
+    """Make the draft the skill's folder. Returns the replaced folder, which editors with an open
+    file may still write into."""
     if not target.exists():
         draft.rename(target)
         _flush(target.parent)
         shutil.rmtree(draft.parent)
         return None
-    _carry(target, draft)
+    _copy_extras(target, draft)
     if not swap(draft, target):
         aside = draft.with_name(_ASIDE)
         target.rename(aside)
-        draft.rename(target)  # a crash before this line is mended by `leftovers`
+        draft.rename(target)  # `leftovers` repairs a crash before this line
         aside.rename(draft)
     _flush(target.parent)
     return draft
 
 
 def leftovers(home: Path) -> Sequence[Leftover]:
-    """What earlier writers left in the folder for work."""
     found: list[Leftover] = []
     try:
         places = sorted((home / WORK).iterdir())
@@ -223,7 +220,7 @@ def leftovers(home: Path) -> Sequence[Leftover]:
 
 
 def leftover(old: Path, draft: str) -> Leftover:
-    """The folder that was just replaced by a draft."""
+    """A folder that a draft has just replaced."""
     return Leftover(old.parent, old.name, old, draft, 0.0, signature(old))
 
 
@@ -231,9 +228,8 @@ def remove(place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
 
 
-def _carry(old: Path, new: Path) -> None:
-    """What is not part of the skill but lies in its folder stays there: links, hidden files, large
-    ones."""
+def _copy_extras(old: Path, new: Path) -> None:
+    """Copy what is in the folder but not part of the skill: links, hidden and large files."""
     kept = _read(old, signature(old)).files
     for folder, inner, found in os.walk(old):
         inside = Path(folder).relative_to(old)
@@ -246,8 +242,8 @@ def _carry(old: Path, new: Path) -> None:
             shutil.copy2(old / path, new / path, follow_symlinks=False)
 
 
-def _passing_by(name: str) -> bool:
-    """Hidden files and what editors and Python leave behind are not part of a skill."""
+def _ignored(name: str) -> bool:
+    """Hidden files and what editors and Python leave behind."""
     return name.startswith((".", "#")) or name.endswith(("~", ".swp")) or name == "__pycache__"
 
 

@@ -1,210 +1,165 @@
-"""The head of a `SKILL.md`: YAML of the plain kind, in which every value is text. What the format's
-reference reads and what it refuses, with its limits; see agentskills.io."""
+"""Reads the frontmatter of a `SKILL.md`: YAML in which every value is text. It accepts and refuses
+what the reference does, with the same limits; see agentskills.io."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from ruamel.yaml.events import Event
+from hermes_agent.policy.yaml_nodes import BadYaml, Node, NodeBuilder, bad_yaml
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 NAME_CHARS, DESCRIPTION_CHARS, COMPATIBILITY_CHARS = 64, 1024, 500
 FENCE = "---"
 HEAD_CHARS, BRACKETS = 40_000, 500
-"""More is no head of a skill, and takes the reader of YAML very long."""
+"""More than a skill needs, and slow to parse."""
 
 Value = str | list["Value"] | dict[str, "Value"]
 
 
-class FrontmatterError(Struct, frozen=True):
+class SkillProblem(Struct, frozen=True):
+    severity: Literal["error", "warning"]
     message: str
     hint: str = ""
 
 
-class Front(Struct, frozen=True):
-    """What stands before the body, as far as it can be read."""
+def skill_error(message: str, hint: str = "") -> SkillProblem:
+    return SkillProblem("error", message, hint)
 
+
+class Front(Struct, frozen=True):
     fields: dict[str, Value] = {}
     body: str = ""
-    troubles: tuple[FrontmatterError, ...] = ()
+    troubles: tuple[SkillProblem, ...] = ()
 
     def text(self, field: str) -> str:
         value = self.fields.get(field, "")
         return value.strip() if isinstance(value, str) else ""
 
 
-class _Refused(Exception):
-    pass
-
-
 def read_front(text: str, folder_name: str = "") -> Front:
-    """Read the head and check it; with `folder_name`, also that the skill is named as its
-    folder."""
+    """Read and check it; with `folder_name`, also that the skill is named like its folder."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     cut = _cut(text)
-    if isinstance(cut, FrontmatterError):
+    if isinstance(cut, SkillProblem):
         return Front(body=text, troubles=(cut,))
     head, body = cut
     try:
         value = _load(head)
-    except _Refused as refused:
-        hint = "one `field: value` a line; quote values that hold `: ` or begin with a sign"
-        return Front(
-            {}, body, (FrontmatterError(f"the frontmatter is not plain YAML: {refused}", hint),)
-        )
+    except BadYaml as bad:
+        said = f"the frontmatter is not plain YAML: {bad.problem.message}, line {bad.problem.line}"
+        hint = "one `field: value` a line; quote values that hold `: ` or begin with a symbol"
+        return Front({}, body, (skill_error(said, hint),))
     if not isinstance(value, dict):
-        return Front({}, body, (FrontmatterError("the frontmatter holds no `field: value` lines"),))
+        return Front({}, body, (skill_error("the frontmatter holds no `field: value` lines"),))
     return Front(value, body, tuple(_checked(value, folder_name)))
 
 
 def plain_name(name: str) -> str:
-    """One spelling for names that look the same."""
+    """The same spelling for names that look the same."""
     return unicodedata.normalize("NFKC", name.strip())
 
 
-def _cut(text: str) -> tuple[str, str] | FrontmatterError:
-    """Head and body. The reference ends the head at the first `---` wherever it stands, even within
-    a value, and drops the fields behind it; with them would go what bounds the skill. So a fence
-    that has no line of its own is refused here."""
+def _cut(text: str) -> tuple[str, str] | SkillProblem:
+    """Head and body. The reference ends the head at the first `---`, even within a value, and drops
+    the fields after it, with the limits of the skill. So a fence within a line is refused here."""
     if not text.startswith(FENCE):
-        return FrontmatterError(
+        return skill_error(
             "it does not begin with frontmatter",
             "the first line is `---`, then `name:` and `description:`, then another `---`",
         )
     parts = text.split(FENCE, 2)
     if len(parts) < 3:
-        return FrontmatterError("the frontmatter has no end", "put a line `---` after it")
+        return skill_error("the frontmatter has no end", "put a line `---` after it")
     head, rest = parts[1], parts[2]
     alone = head.partition("\n")[0].strip() == "" and head.endswith("\n")
     if not alone or rest.partition("\n")[0].strip():
-        return FrontmatterError(
-            "`---` in the frontmatter stands on a line with something else",
+        return skill_error(
+            "`---` in the frontmatter must be alone on its line",
             "other agents end the frontmatter there; write it another way",
         )
     return head, rest.strip()
 
 
 def _load(head: str) -> Value:
+    """Raises `BadYaml`. The reference reads with ruamel, so its parser decides what is YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     if len(head) > HEAD_CHARS or sum(map(head.count, "[{")) > BRACKETS:
-        raise _Refused("it is too large, or too deep")
+        raise bad_yaml("", 1, 1, "too large or too deep")
+    builder = NodeBuilder("")
     try:
-        events = iter(list(YAML(typ="rt", pure=True).parse(head)))
+        for event in YAML(typ="rt", pure=True).parse(head):
+            mark = event.start_mark
+            if getattr(event, "tag", None):
+                raise bad_yaml("", mark.line + 1, 1, "tags are not supported")
+            if getattr(event, "flow_style", False):
+                said = "`{…}` and `[…]` are not supported: quote the value"
+                raise bad_yaml("", mark.line + 1, 1, said)
+            builder.take(event)
     except YAMLError as error:
-        raise _Refused(_first_line(error)) from None
-    except (ValueError, OverflowError) as error:  # escapes that stand for no character
-        raise _Refused(str(error)) from None
-    return _document(events)
+        found = getattr(error, "problem_mark", None)
+        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise bad_yaml("", found.line + 1 if found else 1, 1, str(said)) from None
+    except (ValueError, OverflowError) as error:  # an escape of no character
+        raise bad_yaml("", 1, 1, str(error)) from None
+    return "" if builder.root is None else _value(builder.root)
 
 
-def _first_line(error: Exception) -> str:
-    said = getattr(error, "problem", None) or str(error).partition("\n")[0]
-    mark = getattr(error, "problem_mark", None)
-    return f"{said}, line {mark.line + 1}" if mark is not None else str(said)
+def _value(node: Node) -> Value:
+    if node.items is not None:
+        return [_value(item) for item in node.items]
+    if node.pairs is None:
+        return node.text or ""
+    if len({value.column for _, value in node.pairs if value.pairs is not None}) > 1:
+        raise bad_yaml("", node.line, 1, "fields are not indented alike")
+    return {key.text or "": _value(value) for key, value in node.pairs}
 
 
-def _document(events: "Iterator[Event]") -> Value:
-    from ruamel.yaml import events as kinds
-
-    value: Value | None = None
-    for event in events:
-        if isinstance(event, kinds.DocumentStartEvent):
-            if value is not None:
-                raise _Refused("there are two documents in it")
-            value, _ = _node(next(events), events)
-    return "" if value is None else value
-
-
-def _node(event: "Event", events: "Iterator[Event]") -> tuple[Value, int | None]:
-    """A value, and the column it begins in when it has fields."""
-    from ruamel.yaml import events as kinds
-
-    if isinstance(event, kinds.AliasEvent) or getattr(event, "anchor", None):
-        raise _Refused(f"anchors and aliases are not read, line {event.start_mark.line + 1}")
-    if isinstance(event, kinds.NodeEvent) and getattr(event, "tag", None):
-        raise _Refused(f"tags are not read, line {event.start_mark.line + 1}")
-    if getattr(event, "flow_style", False):
-        raise _Refused(
-            f"`{{…}}` and `[…]` are not read, line {event.start_mark.line + 1}: quote the value"
-        )
-    if isinstance(event, kinds.ScalarEvent):
-        return str(event.value), None
-    if isinstance(event, kinds.SequenceStartEvent):
-        items: list[Value] = []
-        while not isinstance(inner := next(events), kinds.SequenceEndEvent):
-            items.append(_node(inner, events)[0])
-        return items, None
-    return _mapping(events), event.start_mark.column
-
-
-def _mapping(events: "Iterator[Event]") -> dict[str, Value]:
-    from ruamel.yaml import events as kinds
-
-    fields: dict[str, Value] = {}
-    indents: set[int] = set()
-    while not isinstance(inner := next(events), kinds.MappingEndEvent):
-        key, _ = _node(inner, events)
-        line = inner.start_mark.line + 1
-        if not isinstance(key, str):
-            raise _Refused(f"the name of a field is no text, line {line}")
-        if key in fields:
-            raise _Refused(f"{key!r} is there twice, line {line}")
-        fields[key], indent = _node(next(events), events)
-        indents |= set() if indent is None else {indent}
-        if len(indents) > 1:
-            raise _Refused(f"fields are not indented alike, line {line}")
-    return fields
-
-
-def _checked(fields: dict[str, Value], folder_name: str) -> Iterator[FrontmatterError]:
+def _checked(fields: dict[str, Value], folder_name: str) -> Iterator[SkillProblem]:
     odd = sorted(fields.keys() - set(FIELDS))
     if odd:
-        yield FrontmatterError(
+        yield skill_error(
             f"the format has no field {', '.join(map(repr, odd))}",
             f"there are: {', '.join(FIELDS)}; anything else goes below `metadata`",
         )
     yield from _name(fields.get("name"), folder_name)
     description = fields.get("description")
     if not isinstance(description, str) or not description.strip():
-        yield FrontmatterError("there is no description", "say what it does and when to use it")
+        yield skill_error("there is no description", "say what it does and when to use it")
     elif len(description) > DESCRIPTION_CHARS:
-        yield FrontmatterError(
+        yield skill_error(
             f"the description has {len(description):,} characters; {DESCRIPTION_CHARS:,} at most"
         )
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str):
-        yield FrontmatterError("compatibility is no text")
+        yield skill_error("compatibility is not text")
     elif len(compatibility) > COMPATIBILITY_CHARS:
-        yield FrontmatterError(f"compatibility has more than {COMPATIBILITY_CHARS} characters")
+        yield skill_error(f"compatibility has more than {COMPATIBILITY_CHARS} characters")
 
 
-def _name(given: Value | None, folder_name: str) -> Sequence[FrontmatterError]:
+def _name(given: Value | None, folder_name: str) -> Sequence[SkillProblem]:
     if not isinstance(given, str) or not given.strip():
-        return [
-            FrontmatterError("there is no name", "lower-case letters, digits and single hyphens")
-        ]
+        return [skill_error("there is no name", "lower-case letters, digits and single hyphens")]
     name = plain_name(given)
     wrong = [
         said
         for holds, said in (
             (len(name) > NAME_CHARS, f"has more than {NAME_CHARS} characters"),
             (name != name.lower(), "is not in lower case"),
-            (name.startswith("-") or name.endswith("-"), "begins or ends with a hyphen"),
+            (name.startswith("-") or name.endswith("-"), "starts or ends with a hyphen"),
             ("--" in name, "has two hyphens in a row"),
-            (not all(sign.isalnum() or sign == "-" for sign in name), "holds other signs"),
+            (not all(sign.isalnum() or sign == "-" for sign in name), "has other characters"),
         )
         if holds
     ]
     hint = "lower-case letters, digits and single hyphens"
-    troubles = [FrontmatterError(f"the name {name!r} {said}", hint) for said in wrong]
+    troubles = [skill_error(f"the name {name!r} {said}", hint) for said in wrong]
     if folder_name and unicodedata.normalize("NFKC", folder_name) != name:
         troubles.append(
-            FrontmatterError(
+            skill_error(
                 f"the name {name!r} is not that of its folder, {folder_name!r}", "rename one"
             )
         )

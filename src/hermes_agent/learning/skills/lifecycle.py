@@ -1,70 +1,52 @@
-"""What becomes of a skill: promoted when a proof says so, taken back when its uses go wrong, put
-away when nobody needs it."""
+"""Promotes skills that are proven, demotes those that fail, and retires those nobody needs."""
 
 from collections.abc import Sequence
 from math import comb, exp, lgamma
 from statistics import median
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.knowledge import KnowledgeStore, SkillRecord, SkillUse, SkillVersion
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.skills import OFFERED, SkillState
+from hermes_agent.core.skills import OFFERED
 from hermes_agent.learning.evaluation.statistics import EvaluationVerdict
 from hermes_agent.learning.skills.folder import decoded
+from hermes_agent.learning.skills.registry import SkillRegistry
 
 WINDOW = 3
-"""Uses that a young skill is judged by: two of them bad are enough."""
+"""Uses that a young skill is judged by: two bad ones are enough."""
 RECORD = 5
 """Good uses that make a record: from then on it takes more than a bad day."""
 LONG_WINDOW = 8
 UNLIKELY = 0.001
-"""How likely the last uses of a skill with a record may be as bad by chance, to be held against
-it. It is asked after each use, so it must be small."""
+"""The chance below which bad uses count against a skill with a record. It is tested after each use,
+so it must be small."""
 COMPARED = 5
-"""Uses with it and without it that are compared at least."""
+"""Uses with and without it that a comparison needs."""
 LAST = 20
-"""Uses of each kind that are looked at."""
+"""Uses of each kind that are compared."""
 DEARER = 1.25
-"""How much more of something is clearly more, where …"""
+"""Costs with it, relative to those without, that count as clearly more, where …"""
 MORE_OFTEN = 0.85
-"""… a use with it takes more than one without in this share of all pairs."""
+"""… a use with it costs more in this share of all pairs."""
 OFFERS = 20
-"""Turns that a candidate fitted without ever being opened."""
+"""A candidate that fitted so many turns and was never opened is retired."""
 DAYS = 30.0
-"""Days in which a candidate must have proved itself."""
+"""Days in which a candidate must be proven."""
 DAY_SECONDS = 86_400.0
 BY = "learning"
 
 
 class Transition(Struct, frozen=True):
-    """What becomes of a skill, and why. `back`: to its last good version, where it has one, and
-    demoted otherwise."""
+    """`back`: to the last good version, or demoted if there is none."""
 
     to: Literal["proven", "demoted", "retired", "back"]
     why: str
 
 
-class SkillStore(Protocol):
-    """The part of the skill book that is needed here."""
-
-    async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord: ...
-
-    async def revert(self, name: str, why: str, by: str) -> SkillRecord:
-        """To the last good version other than the current one, which is good no more."""
-        ...
-
-    async def adopt(
-        self, name: str, version: int, *, state: SkillState, why: str, by: str
-    ) -> SkillRecord:
-        """A version that was pending becomes the current one."""
-        ...
-
-
 def after_proof(record: SkillRecord, verdict: EvaluationVerdict) -> Transition | None:
-    """What a proof of the current version makes of a skill."""
     if verdict.later or verdict.digest != record.digest:
         return None
     if verdict.promote and record.state in {"candidate", "given"}:
@@ -75,10 +57,10 @@ def after_proof(record: SkillRecord, verdict: EvaluationVerdict) -> Transition |
 
 
 def after_use(record: SkillRecord, uses: Sequence[SkillUse], now: float) -> Transition | None:
-    """What its uses make of a skill; None while it stays as it is."""
+    """The transition that its uses call for, if any."""
     if record.state not in OFFERED:
         return None
-    # What an earlier version did, or this one before it was taken back and mended, is history.
+    # Uses of earlier versions, or before the last change of state, do not count.
     opened = [
         use
         for use in sorted(uses, key=lambda use: use.time)
@@ -91,7 +73,7 @@ def after_use(record: SkillRecord, uses: Sequence[SkillUse], now: float) -> Tran
 
 
 def _goes_wrong(opened: Sequence[SkillUse], other: Sequence[SkillUse]) -> str:
-    """Its last uses went wrong, and nothing says that they go wrong without it too."""
+    """Why, if its last uses failed more often than those without it."""
     last = _bad_run([use for use in opened if use.outcome != "unknown"])
     if not last:
         return ""
@@ -103,8 +85,8 @@ def _goes_wrong(opened: Sequence[SkillUse], other: Sequence[SkillUse]) -> str:
 
 
 def _bad_run(known: Sequence[SkillUse]) -> Sequence[SkillUse]:
-    """The last uses, where they are bad enough to count. A young skill has nothing to its credit;
-    one with a record must do worse than that leads one to expect."""
+    """The last uses, if they are bad enough to count. A skill with a record must do worse than that
+    record predicts."""
     if sum(use.outcome == "good" for use in known[:-WINDOW]) < RECORD:
         last = known[-WINDOW:]
         return last if sum(use.outcome == "bad" for use in last) >= 2 else ()
@@ -118,8 +100,7 @@ def _bad_run(known: Sequence[SkillUse]) -> Sequence[SkillUse]:
 
 
 def _chance(failed: int, of: int, failed_before: int, of_before: int) -> float:
-    """How likely so many failures or more are, for something that failed so often before and of
-    which nothing else is known: a beta-binomial tail."""
+    """How likely so many failures or more are, given those before: a beta-binomial tail."""
     a, b = failed_before + 1, of_before - failed_before + 1
 
     def log_beta(x: float, y: float) -> float:
@@ -132,7 +113,7 @@ def _chance(failed: int, of: int, failed_before: int, of_before: int) -> float:
 
 
 def _costs_more(opened: Sequence[SkillUse], other: Sequence[SkillUse]) -> str:
-    """Steps or tokens are clearly more with it than without, over turns that went well."""
+    """Why, if turns that went well clearly take more steps or tokens with it than without."""
     ours = [use for use in opened[-LAST:] if use.outcome != "bad"]
     others = [use for use in other[-LAST:] if use.outcome != "bad"]
     if len(ours) < COMPARED or len(others) < COMPARED:
@@ -161,25 +142,25 @@ def _unused(
 
 
 class SkillLifecycle:
-    def __init__(self, *, knowledge: KnowledgeStore, skills: SkillStore, clock: Clock) -> None:
+    def __init__(self, *, knowledge: KnowledgeStore, skills: SkillRegistry, clock: Clock) -> None:
         self._knowledge = knowledge
         self._skills = skills
         self._clock = clock
 
     async def settle(self, name: str) -> str:
-        """See what its uses make of a skill, and do it; what was done, or nothing."""
+        """Apply what its uses call for; what was done, if anything."""
         record = await self._knowledge.skill(name)
         move = after_use(record, await self._knowledge.uses(name), self._clock())
         return await self._do(record, move) if move else ""
 
     async def settle_all(self) -> Sequence[str]:
-        """Settle all that are offered: no use settles a candidate that nothing fits."""
+        """Settle all that are offered: a candidate that fits nothing has no uses to do it."""
         names = [one.name for one in await self._knowledge.skills() if one.state in OFFERED]
         done = [await self.settle(name) for name in names]
         return [words for words in done if words]
 
     async def decide(self, verdict: EvaluationVerdict) -> str:
-        """Do what a proof came to; what was done, or nothing."""
+        """Apply a verdict; what was done, if anything."""
         record = await self._knowledge.skill(verdict.skill)
         if verdict.digest != record.digest:
             return await self._decide_pending(record, verdict)
@@ -187,8 +168,8 @@ class SkillLifecycle:
         return await self._do(record, move) if move else ""
 
     async def _decide_pending(self, record: SkillRecord, verdict: EvaluationVerdict) -> str:
-        """A pending version takes the place of the current one once it is proven, and not
-        otherwise; that of a person's text only with their word."""
+        """Adopt a pending version once it is proven; a person's text is replaced only with their
+        consent."""
         if not verdict.promote or record.state not in OFFERED:
             return ""
         versions = await self._knowledge.versions(record.name)
@@ -202,14 +183,13 @@ class SkillLifecycle:
         return f"version {number} of {name} is proven and in use: {verdict.why}"
 
     async def _is_agreed(self, record: SkillRecord, number: int) -> bool:
-        """Whether a person has agreed that the text as it is now be improved, and the version was
-        made since."""
+        """Whether a person has agreed to improve the current text, and the version is newer."""
         accepted = await self._knowledge.proposals(state="accepted")
         names = [one.body["name"] for one in accepted if one.body.get("base") == record.digest]
         return record.name in names and number > record.version
 
     async def _propose(self, record: SkillRecord, version: SkillVersion, why: str) -> str:
-        """Put a version that is proven to a person, once."""
+        """Propose a proven version to a person, once."""
         files = await self._knowledge.files(record.name, version.number)
         texts = {path: decoded(data) for path, data in files.items()}
         body = {
@@ -236,7 +216,7 @@ class SkillLifecycle:
         return f"{name} is {move.to}: {why}"
 
     async def _back(self, record: SkillRecord, why: str) -> str:
-        """To the version before, if that was good; what went wrong is not gone back to."""
+        """To the last good version; the current one is not good any more."""
         name = record.name
         good = [one.number for one in await self._knowledge.versions(name) if one.good]
         if any(number != record.version for number in good):

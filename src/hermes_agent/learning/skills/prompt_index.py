@@ -1,5 +1,5 @@
-"""The list of skills that every session's prompt begins with. It costs at most so many tokens,
-however many skills there are: the longer the list, the less is said of each."""
+"""The list of skills in a session's prompt, within a token limit: the more skills, the less is said
+of each."""
 
 import re
 from bisect import bisect_left
@@ -26,14 +26,13 @@ class SkillIndexEntry(Struct, frozen=True):
     state: SkillState
     digest: str
     incident: str = ""
-    """The cause of incidents that it is for."""
+    """The incident category it is for."""
     shipped: bool = False
 
 
 def index(entries: Sequence[SkillIndexEntry], most_tokens: int = MAX_TOKENS) -> str:
-    """One line each with its description while that fits, then with a shorter one, then names by
-    category, as many of each as fit. Empty when there are none. Of the bundled skills for incidents
-    only the names are listed: they say what they are for, and an incident's brief says more."""
+    """One line each with its description if that fits, else with a shorter one, else names by
+    category. Bundled skills for incidents are listed by name only: incidents say more."""
     if bundled := [each.name for each in entries if each.incident and each.shipped]:
         line = f"- {INCIDENTS}: {', '.join(bundled)}"
         rest = [each for each in entries if each.name not in bundled]
@@ -48,7 +47,7 @@ def index(entries: Sequence[SkillIndexEntry], most_tokens: int = MAX_TOKENS) -> 
 
 
 def tokens(text: str) -> int:
-    """About as many as a tokenizer with a small vocabulary makes of it."""
+    """An estimate for tokenizers with a small vocabulary."""
     return sum(map(_cost, _PIECE.findall(text)))
 
 

@@ -1,9 +1,8 @@
-"""The skills of a home: what may be opened, who wrote it, and every version there ever was."""
+"""The skills of a home, with their authors, states and all versions."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -12,27 +11,28 @@ from hermes_agent.core.knowledge import Author, KnowledgeStore, SkillRecord, Ski
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.core.tools import OpenedSkill
+from hermes_agent.learning.folder_lock import exclusive
 from hermes_agent.learning.skills import rendering
-from hermes_agent.learning.skills.file import SkillProblem, SkillText, parse, problems
+from hermes_agent.learning.skills.file import SkillText, parse, problems
 from hermes_agent.learning.skills.folder import (
-    RUNBOOK,
     check_paths,
     decoded,
     digest,
     main_file,
 )  # fmt: skip
-from hermes_agent.learning.skills.frontmatter import plain_name
-from hermes_agent.learning.skills.prompt_index import MAX_TOKENS, SkillIndexEntry, index
-from hermes_agent.learning.skills.rendering import ComparedWords, SkillLine, SkillPage, likeness
-from hermes_agent.learning.skills.sync import SkillFolderSync, standing
+from hermes_agent.learning.skills.frontmatter import plain_name, skill_error
+from hermes_agent.learning.skills.prompt_index import SkillIndexEntry
+from hermes_agent.learning.skills.rendering import ComparedWords, SkillPage, likeness
+from hermes_agent.learning.skills.scanner import CachedFolder
+from hermes_agent.learning.skills.sync import SkillFolderSync, initial_state
 
 DUPLICATE = 0.8
 NEAR, NEAREST = 0.2, 5
-"""Skills that are at least so much alike are named, the nearest ones only."""
+"""How alike skills must be to be reported as similar, and how many are."""
 
 
 class SkillRegistry:
-    """`scan` says why a text looks dangerous, or nothing; `redact` takes secrets out."""
+    """`scan` says why a text looks dangerous, or nothing; `redact` removes secrets."""
 
     def __init__(
         self,
@@ -47,18 +47,18 @@ class SkillRegistry:
     ) -> None:
         self._knowledge = knowledge
         self._folder_sync = SkillFolderSync(folder, knowledge, shipped, scan, clock)
+        self.lock = self._folder_sync.lock
         self._redact = redact
         self._platform = platform
         self._words: dict[str, ComparedWords] = {}
 
     async def sync(self) -> Sequence[str]:
-        """Take in what was changed by hand; what came of it since this was called last, in
-        sentences."""
+        """Import changes made by hand; what came of them since the last call, in sentences."""
         await self._refresh()
         return self._folder_sync.news()
 
     async def offered(self, tools: Collection[str]) -> Sequence[SkillIndexEntry]:
-        """Skills that can be used by a session with these tools, by name."""
+        """Skills that a session with these tools can use, by name."""
         await self._refresh()
         have = frozenset(tools)
         found: list[SkillIndexEntry] = []
@@ -72,16 +72,9 @@ class SkillRegistry:
                 found.append(SkillIndexEntry(record.name, *about, facts.incident, known.shipped))
         return sorted(found, key=lambda each: each.name)
 
-    def index(self, entries: Sequence[SkillIndexEntry], most_tokens: int = MAX_TOKENS) -> str:
-        """The list of skills as a prompt shows it; empty when there are none."""
-        return index(entries, most_tokens)
-
-    def known(self) -> Mapping[str, SkillLine]:
-        """Every skill whose folder was there when it was looked at last."""
-        return {
-            name: SkillLine(each.facts.description, each.facts.category, each.runbook, each.broken)
-            for name, each in self._folder_sync.known.items()
-        }
+    def known(self) -> Mapping[str, CachedFolder]:
+        """Every skill whose folder existed at the last scan."""
+        return self._folder_sync.known
 
     async def open(
         self,
@@ -92,8 +85,8 @@ class SkillRegistry:
         digest: str = "",
         facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
-        """The skill with its values, and with its runbook where that is to be run. With `digest`,
-        as it was in that version. `facts`: of the service, during an incident."""
+        """The skill with its values, and with its runbook if it is to `run`. With `digest`, as it
+        was in that version. `facts`: of the service, during an incident."""
         await self._refresh()
         record = await self._usable(name)
         if digest and digest != record.digest:
@@ -114,12 +107,12 @@ class SkillRegistry:
     def open_files(
         self, name: str, digest: str, files: Mapping[str, bytes], arguments: str
     ) -> OpenedSkill:
-        """A version that may be no skill's current one, as it is opened in a trial."""
+        """Any version, as a trial opens it."""
         record = SkillRecord(name, "candidate", 0, digest, 0.0, 0.0, "review")
         return rendering.opened(record, _parsed(files, name), files, arguments, "", run=False)
 
     async def read(self, name: str, path: str) -> bytes:
-        """A file of a skill, as it was when its current version was kept."""
+        """A file of a skill's current version."""
         await self._refresh()
         record = await self._usable(name)
         files = await self._knowledge.files(name, record.version)
@@ -139,14 +132,12 @@ class SkillRegistry:
             files,
             await asyncio.to_thread(problems, files if place is None else place, name),
             await self._knowledge.versions(name),
-            await self._knowledge.skill_changes(name),
-            RUNBOOK in files,
             str(place or ""),
         )
 
     async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]:
-        """Other skills that are much like this one, the most alike first; those that were put away
-        count, so that they are not written again."""
+        """Other skills much like this one, the most alike first; retired ones count, so that they
+        are not written again."""
         wanted = ComparedWords(name, description, body)
         found: list[tuple[str, float]] = []
         for record in await self._knowledge.skills():
@@ -163,6 +154,7 @@ class SkillRegistry:
                 found.append((record.name, round(score, 3)))
         return sorted(found, key=lambda each: (-each[1], each[0]))[:NEAREST]
 
+    @exclusive
     async def write(
         self,
         name: str,
@@ -176,106 +168,83 @@ class SkillRegistry:
     ) -> SkillRecord:
         """Make these files the skill. With `base`, only if that is still the current version's
         digest."""
+        await self._folder_sync.import_edits()
         name = plain_name(name)
         fit = await asyncio.to_thread(self._fit, name, files, by)
+        record = await find_skill(self._knowledge, name)
+        await self._agree(name, record, fit, base)
+        if record is None and by in ("review", "agent"):
+            await self._refuse_twins(name, fit)
+        if record and record.digest == digest(fit) and self._folder_sync.scanner.place(name):
+            return record
         good = state in ("given", "proven")
+        return await self._folder_sync.write_folder(
+            name,
+            fit,
+            lambda: self._knowledge.save_version(
+                name, fit, digest(fit), by, state, model=model, why=why, good=good
+            ),
+        )
 
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            record = await self._known(name)
-            await self._agree(name, record, fit, base)
-            if record is None and by in ("review", "agent"):
-                await self._refuse_twins(name, fit)
-            if (
-                record is not None
-                and record.digest == digest(fit)
-                and self._folder_sync.scanner.place(name)
-            ):
-                return record
-            return await self._folder_sync.write_folder(
-                name,
-                fit,
-                lambda: self._knowledge.save_version(
-                    name, fit, digest(fit), by, state, model=model, why=why, good=good
-                ),
-            )
-
-        return await self._folder_sync.alone(work)
-
+    @exclusive
     async def save_pending(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        *,
-        by: Author,
-        model: str = "",
-        why: str = "",
+        self, name: str, files: Mapping[str, bytes], *, by: Author, model: str = "", why: str = ""
     ) -> SkillVersion:
-        """Keep a version beside the one in use, to be proven first. The folder stays as it is."""
+        """Store a version beside the one in use, to be proven first. The folder stays as it is."""
+        await self._folder_sync.import_edits()
         name = plain_name(name)
         fit = await asyncio.to_thread(self._fit, name, files, by)
+        return await self._knowledge.save_version(
+            name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
+        )
 
-        async def work() -> SkillVersion:
-            await self._folder_sync.import_edits()
-            return await self._knowledge.save_version(
-                name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
-            )
-
-        return await self._folder_sync.alone(work)
-
+    @exclusive
     async def adopt(
         self, name: str, version: int, *, state: SkillState, why: str, by: str
     ) -> SkillRecord:
-        """Make a version that was kept the one in use."""
-        return await self._folder_sync.alone(lambda: self._go_to(name, version, state, why, by))
+        """Make a stored version the one in use."""
+        return await self._go_to(name, version, state, why, by)
 
+    @exclusive
     async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord:
-        """`proven` marks the current version as one that can be gone back to."""
+        """`proven` marks the current version as one that can be reverted to."""
+        await self._folder_sync.import_edits()
+        good = True if state == "proven" else None
+        await self._knowledge.set_skill(name, state, why, by, good=good)
+        return await self._folder_sync.note(name)
 
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            good = True if state == "proven" else None
-            await self._knowledge.set_skill(name, state, why, by, good=good)
-            return await self._folder_sync.note(name)
-
-        return await self._folder_sync.alone(work)
-
-    async def retire(self, name: str, why: str, by: str) -> SkillRecord:
-        return await self.set_state(name, "retired", why, by)
-
+    @exclusive
     async def restore(self, name: str, version: int = 0, by: str = "person") -> SkillRecord:
-        """Bring a skill back as it was, or as the named version was. A person who brings back what
-        looks dangerous has the last word."""
+        """Bring a skill back, or one of its versions. A person may bring back what looks
+        dangerous."""
+        await self._folder_sync.import_edits()
+        number = version or (await self._knowledge.skill(name)).version
+        versions = await self._knowledge.versions(name)
+        chosen = next((each for each in versions if each.number == number), None)
+        if chosen is None:
+            raise NotFound(
+                f"the skill {name!r} has no version {number}", f"`hermes skills log {name}`"
+            )
+        why = f"restored version {version}" if version else "restored"
+        return await self._go_to(name, number, initial_state(chosen), why, by)
 
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            record = await self._knowledge.skill(name)
-            chosen = await self._version(name, version or record.version)
-            why = f"restored version {version}" if version else "restored"
-            return await self._go_to(name, chosen.number, standing(chosen), why, by)
-
-        return await self._folder_sync.alone(work)
-
+    @exclusive
     async def revert(self, name: str, why: str, by: str) -> SkillRecord:
-        """Back to the last good version other than the current, which counts as good no more."""
-
-        async def work() -> SkillRecord:
-            await self._folder_sync.import_edits()
-            record = await self._knowledge.skill(name)
-            others = await self._knowledge.versions(name)
-            good = [each for each in others if each.good and each.number != record.version]
-            if not good:
-                raise UsageError(
-                    f"the skill {name!r} has no good version to go back to",
-                    f"`hermes skills log {name}` shows its versions",
-                )
-            await self._knowledge.set_skill(name, record.state, why, by, good=False)
-            return await self._go_to(name, good[-1].number, standing(good[-1]), why, by)
-
-        return await self._folder_sync.alone(work)
+        """Back to the last good version before the current one, which is no longer good."""
+        await self._folder_sync.import_edits()
+        record = await self._knowledge.skill(name)
+        others = await self._knowledge.versions(name)
+        good = [each for each in others if each.good and each.number != record.version]
+        if not good:
+            raise UsageError(
+                f"the skill {name!r} has no good version to go back to",
+                f"`hermes skills log {name}` shows its versions",
+            )
+        await self._knowledge.set_skill(name, record.state, why, by, good=False)
+        return await self._go_to(name, good[-1].number, initial_state(good[-1]), why, by)
 
     async def diff(self, name: str, a: int = 0, b: int = 0) -> str:
-        """From version `a` to `b`; without them, from the one before the current one to it."""
+        """From version `a` to `b`; by default the change that made the current version."""
         after = b or (await self._knowledge.skill(name)).version
         before = a or after - 1
         one = await self._knowledge.files(name, before) if before else {}
@@ -301,7 +270,7 @@ class SkillRegistry:
         )
 
     def _fit(self, name: str, files: Mapping[str, bytes], by: Author) -> Mapping[str, bytes]:
-        """The files as they may be kept; a `UsageError` says what is wrong with them."""
+        """The files as they are stored; a `UsageError` says what is wrong with them."""
         if not name:
             raise UsageError("the skill has no name", "lower-case words with hyphens between")
         check_paths(files)
@@ -311,16 +280,16 @@ class SkillRegistry:
             fit |= {path: self._redact(text).encode() for path, text in texts.items() if text}
         wrong = [each for each in problems(fit, name) if each.severity == "error"]
         if len(name.encode()) > 255:
-            wrong.append(SkillProblem("error", f"the name {name!r} is too long for a folder"))
+            wrong.append(skill_error(f"the name {name!r} is too long for a folder"))
         if wrong:
             more = "; ".join(each.message for each in wrong[1:])
             raise UsageError(
-                f"the skill {name!r} cannot be kept: {wrong[0].message}", more or wrong[0].hint
+                f"the skill {name!r} cannot be saved: {wrong[0].message}", more or wrong[0].hint
             )
         danger = self._folder_sync.scanner.dangers(fit)
         if danger:
             raise UsageError(
-                f"the skill {name!r} cannot be kept: {danger}", "write it without that"
+                f"the skill {name!r} cannot be saved: {danger}", "write it without that"
             )
         return fit
 
@@ -330,7 +299,7 @@ class SkillRegistry:
         if not base or (record is not None and record.digest == base):
             return
         if record is None:
-            raise UsageError(f"the skill {name!r} is not there any more", "write it as a new one")
+            raise UsageError(f"the skill {name!r} does not exist any more", "write it as a new one")
         now = await self._knowledge.files(name, record.version)
         shown = rendering.diff(now, files, f"version {record.version}", "yours")
         raise UsageError(
@@ -346,40 +315,31 @@ class SkillRegistry:
             if score >= DUPLICATE:
                 state = (await self._knowledge.skill(other)).state
                 raise UsageError(
-                    f"there is such a skill: {other!r} ({state}), {score:.0%} alike",
+                    f"a similar skill exists: {other!r} ({state}), {score:.0%} alike",
                     f"improve {other!r} instead",
                 )
 
     async def _refresh(self) -> None:
-        await self._folder_sync.alone(self._folder_sync.import_edits)
-
-    async def _known(self, name: str) -> SkillRecord | None:
-        try:
-            return await self._knowledge.skill(name)
-        except NotFound:
-            return None
-
-    async def _version(self, name: str, number: int) -> SkillVersion:
-        for each in await self._knowledge.versions(name):
-            if each.number == number:
-                return each
-        raise NotFound(f"the skill {name!r} has no version {number}", f"`hermes skills log {name}`")
+        await self.lock.run(self._folder_sync.import_edits)
 
     async def _usable(self, name: str) -> SkillRecord:
         record = await self._knowledge.skill(name)
-        if record.state not in OFFERED:
-            _unusable(record)
-        return record
+        if record.state in OFFERED:
+            return record
+        because = f": {record.reason}" if record.reason else ""
+        raise UsageError(
+            f"the skill {name!r} is {record.state}{because}",
+            f"a person can bring it back: `hermes skills restore {name}`",
+        )
+
+
+async def find_skill(knowledge: KnowledgeStore, name: str) -> SkillRecord | None:
+    try:
+        return await knowledge.skill(name)
+    except NotFound:
+        return None
 
 
 def _parsed(files: Mapping[str, bytes], name: str) -> SkillText:
     main = main_file(files)
     return parse(decoded(files[main]) or "" if main else "", name)
-
-
-def _unusable(record: SkillRecord) -> NoReturn:
-    because = f": {record.reason}" if record.reason else ""
-    raise UsageError(
-        f"the skill {record.name!r} is {record.state}{because}",
-        f"a person can bring it back: `hermes skills restore {record.name}`",
-    )

@@ -1,4 +1,4 @@
-"""What is said of a skill: to the model that opens it, and of two that are much alike."""
+"""Skills as text: opened for the model, compared, and how alike two are."""
 
 import difflib
 import re
@@ -9,11 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.knowledge import SkillChange, SkillRecord, SkillVersion
+from hermes_agent.core.knowledge import SkillRecord, SkillVersion
 from hermes_agent.core.skills import ActivatedSkill, Runbook, SkillLimits
 from hermes_agent.core.tools import OpenedSkill, Snippet
-from hermes_agent.learning.skills.file import SkillProblem, SkillText
+from hermes_agent.learning.skills.file import SkillText
 from hermes_agent.learning.skills.folder import RUNBOOK, decoded, main_file
+from hermes_agent.learning.skills.frontmatter import SkillProblem
 from hermes_agent.learning.skills.template import read_arguments, with_values
 
 STATES = {
@@ -32,31 +33,17 @@ _DULL = frozenset(
         "run", "check",
     }
 )  # fmt: skip
-"""Words that say nothing of what a skill is for."""
-
-
-class SkillLine(Struct, frozen=True):
-    """What a list says of a skill that is there, beside what the store knows."""
-
-    description: str
-    category: str
-    runbook: bool
-    broken: str
-    """Why it is not offered, when its text is wrong."""
+"""Words that say nothing about what a skill is for."""
 
 
 class SkillPage(Struct, frozen=True):
-    """All there is to show of a skill."""
-
     record: SkillRecord
     text: SkillText
     files: Mapping[str, bytes]
     problems: Sequence[SkillProblem]
     versions: Sequence[SkillVersion]
-    changes: Sequence[SkillChange]
-    has_runbook: bool
     folder: str
-    """Where it is read from; empty when it was removed."""
+    """Where it is read from; empty if it was removed."""
 
 
 def opened(
@@ -69,11 +56,11 @@ def opened(
     run: bool,
     facts: Mapping[str, str] | None = None,
 ) -> OpenedSkill:
-    """The skill as the model reads it, with its values, and what of it is in force. `facts`: of
-    the service, during an incident; the runbook is then shown as it would be run."""
+    """The skill as the model reads it, with its values. `facts`: of the service, during an
+    incident; the runbook is then shown as it would be run."""
     values = read_arguments(skill.parameters, arguments, record.name)
     facts = facts if skill.facts.incident else None
-    body = with_values(skill.body, skill.parameters, values, arguments, facts)
+    body = with_values(skill.body, values, arguments, facts)
     head = [f"[the skill {record.name}, version {record.version}{STATES.get(record.state, '')}]"]
     head += [f"[arguments: {arguments}]"] if arguments.strip() else []
     head += [f"[while it is active: {in_words(skill.bounds)}]"] if skill.bounds else []
@@ -92,7 +79,7 @@ def opened(
 
 
 def in_words(bounds: SkillLimits) -> str:
-    """What a skill's bounds leave."""
+    """What a skill's limits allow."""
     commands = [
         each[len(_TERMINAL) : -1].removesuffix(":*")
         for each in bounds.tools
@@ -106,7 +93,7 @@ def in_words(bounds: SkillLimits) -> str:
 
 
 def diff(one: Mapping[str, bytes], other: Mapping[str, bytes], before: str, after: str) -> str:
-    """What differs between two versions, file by file."""
+    """A unified diff of two versions, file by file."""
     parts: list[str] = []
     for path in sorted(one.keys() | other.keys()):
         if one.get(path) == other.get(path):
@@ -122,16 +109,13 @@ def diff(one: Mapping[str, bytes], other: Mapping[str, bytes], before: str, afte
 
 
 def likeness(one: "ComparedWords", other: "ComparedWords") -> float:
-    """From 0 to 1. Texts that are copied share runs of words; those that are written anew share the
-    words that count."""
+    """From 0 to 1. Copied texts share runs of words; rewritten ones share the words that matter."""
     copied = _overlap(one.shingles, other.shingles)
     meant = (_overlap(one.about, other.about) + _overlap(one.words, other.words)) / 2
     return max(copied, meant)
 
 
 class ComparedWords:
-    """What of a skill is compared."""
-
     def __init__(self, name: str, description: str, body: str) -> None:
         about, words = _words(f"{name} {description}"), _words(body)
         self.about = frozenset(about) - _DULL

@@ -1,4 +1,4 @@
-"""Reading `runbook.yaml`: a procedure of commands and what each must come to.
+"""Reads `runbook.yaml`: commands and what each must result in.
 
 when:                                   # it is for this case only if all of these hold
   - run: systemctl is-failed {{unit}}
@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.skills import Check, Expectation, Runbook, RunStep
 from hermes_agent.core.text.patterns import matches
-from hermes_agent.learning.skills.placeholders import PLACEHOLDER, SERVICE_FACTS, within
+from hermes_agent.learning.skills.template import PLACEHOLDER, SERVICE_FACTS, within
 from hermes_agent.policy.files.reader import PolicyReader
 from hermes_agent.policy.files.rule_lint import near
 from hermes_agent.policy.files.schema import PolicyProblem
@@ -34,13 +34,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_CODE = 255
 _CHECK = ("run", "expect", "timeout")
 _STEP = (*_CHECK, "verify", "name")
-_BOOK = ("steps", "when", "verify", "define")
+_RUNBOOK = ("steps", "when", "verify", "define")
 _EXPECT = ("exit", "output", "no_output")
 
 
 def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None = None) -> Runbook:
-    """The runbook with its placeholders filled: values are quoted, facts are shell text already;
-    what it defines is told apart. Raises a `UsageError` that says where it is wrong."""
+    """The runbook with its placeholders filled: values are quoted, facts are shell text. Raises a
+    `UsageError` with the place of an error."""
     for name, value in values.items():
         if _CONTROL.search(value):
             raise UsageError(
@@ -56,10 +56,10 @@ def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None =
     if root is None or root.is_null:
         raise UsageError("the runbook is empty", "it needs steps: a list of commands to run")
     reader = _Reader(values, facts or {})
-    book = reader.book(root)
+    runbook = reader.runbook(root)
     if reader.problems:
         raise _error(reader.problems[0])
-    return book
+    return runbook
 
 
 def _error(problem: PolicyProblem, hint: str = "") -> UsageError:
@@ -73,8 +73,8 @@ class _Reader(PolicyReader):
         self._values = values
         self._facts = facts
 
-    def book(self, node: Node) -> Runbook:
-        given = self.mapping(node, "a runbook", _BOOK)
+    def runbook(self, node: Node) -> Runbook:
+        given = self.mapping(node, "a runbook", _RUNBOOK)
         define = self._command(given["define"], "define") if "define" in given else ""
         if node.pairs is not None and "steps" not in given:
             self.wrong(node, "a runbook needs steps", "steps: a list of commands to run")
@@ -124,7 +124,7 @@ class _Reader(PolicyReader):
             inside = within(text, found.start())
             if inside and found[1] in self._values:
                 hint = "values are quoted by themselves: write it as a word of its own"
-                self.wrong(node, f"{found[0]} stands within {inside}", hint)
+                self.wrong(node, f"{found[0]} is within {inside}", hint)
         return self._filled(node, text, shlex.quote)
 
     def _expect(self, given: Mapping[str, Node]) -> Expectation:

@@ -1,5 +1,4 @@
-"""Looking at the folders of skills: which are there, which have changed since they were read last,
-and what they say."""
+"""Scans the folders of skills for changes since the last scan."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -8,21 +7,22 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.learning.folder_lock import LOCK
 from hermes_agent.learning.skills import folder as folders
 from hermes_agent.learning.skills.file import SkillFacts, SkillText, parse
 from hermes_agent.learning.skills.folder import RUNBOOK, Signature, SkillFolder, decoded, digest
 from hermes_agent.learning.skills.frontmatter import plain_name
 
-LOCK, INDEX, INDEX_VERSION = ".lock", ".index.json", 2
+INDEX, INDEX_VERSION = ".index.json", 2
 SETTLED_NS = 100_000_000
-"""A file that changed so shortly before it was read may change again without another time."""
+"""A file that changed so shortly before it was read may change again with the same time stamp."""
 
 
 class CachedFolder(Struct, frozen=True, omit_defaults=True):
-    """A folder as it was read last."""
+    """A folder as of the last scan."""
 
     signature: Signature
-    """Empty when it is to be read again in any case."""
+    """Empty if it must be read again in any case."""
     digest: str
     facts: SkillFacts
     broken: str = ""
@@ -37,8 +37,6 @@ class _Index(Struct, frozen=True):
 
 
 class ChangedFolder(Struct, frozen=True):
-    """A folder that is new or has changed."""
-
     name: str
     folder: SkillFolder
     text: SkillText
@@ -58,31 +56,30 @@ class ChangedFolder(Struct, frozen=True):
 class FolderScan(Struct, frozen=True):
     seen: Sequence[ChangedFolder]
     settled: Mapping[str, CachedFolder]
-    """Those that are as they were, and only their times are others."""
+    """Unchanged folders whose time stamps differ."""
     there: Mapping[str, Path]
-    """Every skill with its folder."""
     odd: Sequence[str] = ()
     """What cannot be read, in sentences."""
 
 
 class FolderScanner:
-    def __init__(self, folder: Path, shipped: Path, scan: Callable[[str], str]) -> None:
+    def __init__(self, folder: Path, shipped: Path, danger: Callable[[str], str]) -> None:
         self._folder = folder
         self._shipped = shipped
-        self._scan = scan
+        self._danger = danger
         self._places: Mapping[str, Path] = {}
 
     def place(self, name: str) -> Path | None:
-        """Where a skill is read from: the home first."""
+        """The folder a skill is read from: the home comes first."""
         places = (self.target(name), self._shipped / name)
         return next((folder for folder in places if folder.is_dir()), None)
 
     def target(self, name: str) -> Path:
-        """Its folder in the home, where people may have spelled the name another way."""
+        """Its folder in the home, however its name is spelled there."""
         found = self._places.get(name)
         return found if found is not None and found.parent == self._folder else self._folder / name
 
-    def look(self, known: Mapping[str, CachedFolder]) -> FolderScan:
+    def scan(self, known: Mapping[str, CachedFolder]) -> FolderScan:
         there, odd = self._there()
         seen: list[ChangedFolder] = []
         settled: dict[str, CachedFolder] = {}
@@ -96,7 +93,7 @@ class FolderScanner:
                     continue
                 folder = self._read(place)
             except (FileNotFoundError, NotADirectoryError):
-                del there[name]  # it went while we looked
+                del there[name]  # removed meanwhile
                 continue
             except OSError as error:
                 odd.append(f"the skill {name!r} cannot be read: {error.strerror}")
@@ -106,22 +103,22 @@ class FolderScanner:
             elif before and before.digest == digest(folder.files):
                 settled[name] = msgspec.structs.replace(before, signature=folder.signature)
             else:
-                seen.append(self._seen(name, place, folder))
+                seen.append(self._changed(name, place, folder))
         self._places = there
         return FolderScan(seen, settled, there, odd)
 
-    def see(self, name: str) -> ChangedFolder | None:
-        """One skill as it is now; None when it is not there."""
+    def read_one(self, name: str) -> ChangedFolder | None:
+        """One skill as it is now; None if there is none."""
         place = self.place(name)
         if place is None:
             return None
         folder = self._read(place)
-        return self._seen(name, place, folder) if folders.main_file(folder.files) else None
+        return self._changed(name, place, folder) if folders.main_file(folder.files) else None
 
     def dangers(self, files: Mapping[str, bytes]) -> str:
-        """Why the text of a skill must not be followed; empty when nothing speaks against it."""
+        """Why the text of a skill looks dangerous; empty if it does not."""
         texts = ((path, decoded(data)) for path, data in sorted(files.items()))
-        found = ((path, self._scan(text)) for path, text in texts if text)
+        found = ((path, self._danger(text)) for path, text in texts if text)
         return next((f"{path}: {reason}" for path, reason in found if reason), "")
 
     def _is_shipped(self, place: Path) -> bool:
@@ -140,7 +137,7 @@ class FolderScanner:
         return there, odd
 
     def _read(self, place: Path) -> SkillFolder:
-        """The folder; its times count only when they are older than this moment."""
+        """The folder, without a signature if it changed just now."""
         os.utime(self._folder / LOCK)
         now = (self._folder / LOCK).stat().st_mtime_ns
         folder = folders.read_folder(place)
@@ -149,16 +146,16 @@ class FolderScanner:
             folder if newest <= now - SETTLED_NS else SkillFolder(folder.files, (), folder.left_out)
         )
 
-    def _seen(self, name: str, place: Path, folder: SkillFolder) -> ChangedFolder:
+    def _changed(self, name: str, place: Path, folder: SkillFolder) -> ChangedFolder:
         text = decoded(folder.files[folders.main_file(folder.files)])
         shipped = self._is_shipped(place)
-        # What comes with Hermes is looked through by its tests.
+        # The tests check the bundled ones.
         danger = "" if shipped else self.dangers(folder.files)
         return ChangedFolder(name, folder, parse(text or "", name), danger, shipped)
 
 
 def read_index(path: Path) -> dict[str, CachedFolder]:
-    """What was known when it was last written; nothing when it cannot be read."""
+    """The saved index; empty if it cannot be read."""
     try:
         index = msgspec.json.decode(path.read_bytes(), type=_Index)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -167,7 +164,7 @@ def read_index(path: Path) -> dict[str, CachedFolder]:
 
 
 def write_index(path: Path, known: Mapping[str, CachedFolder]) -> None:
-    """It need not outlive a power cut: what cannot be read is made anew."""
+    """Not flushed to disk: an index that cannot be read is rebuilt."""
     data = msgspec.json.encode(_Index(INDEX_VERSION, dict(known)))
     draft = path.with_name(f"{path.name}.new")
     draft.touch(mode=0o600)

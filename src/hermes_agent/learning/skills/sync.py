@@ -1,25 +1,21 @@
-"""The folder of skills and the store kept in step. The folder is what counts: what people change
-there by hand becomes a version, whenever they do it."""
+"""Synchronises the folder of skills with the store. The folder is authoritative: whatever people
+change there by hand becomes a version."""
 
 import asyncio
-import fcntl
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import get_args
 
-from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.errors import NotFound
 from hermes_agent.core.knowledge import Author, Doc, KnowledgeStore, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import private_folder
 from hermes_agent.core.skills import OFFERED, SkillState
+from hermes_agent.learning.folder_lock import LOCK_SECONDS, FolderLock
 from hermes_agent.learning.skills import folder as folders
 from hermes_agent.learning.skills.file import SkillText, section
 from hermes_agent.learning.skills.folder import Leftover, Signature, SkillFolder, digest
 from hermes_agent.learning.skills.scanner import (
     INDEX,
-    LOCK,
     CachedFolder,
     ChangedFolder,
     FolderScanner,
@@ -29,13 +25,10 @@ from hermes_agent.learning.skills.scanner import (
 
 REMOVED = "removed by hand"
 KEPT_SECONDS, KEPT = 60.0, 16
-"""How long, and how many, folders that were replaced are kept: an editor may still have a file of
-one open."""
-LOCK_SECONDS, LOCK_PAUSE = 30.0, 0.01
+"""How long, and how many, replaced folders stay: an editor may still have a file of one open."""
 DOC_CHARS = 2_000
 NEWS = 100
 
-T = TypeVar("T")
 Keep = Callable[[], Awaitable[object]]
 
 
@@ -49,81 +42,35 @@ class SkillFolderSync:
         clock: Clock,
         patience: float = LOCK_SECONDS,
     ) -> None:
-        """`patience`: seconds for which another process may keep the skills locked."""
+        self.lock = FolderLock(folder, "skills", patience)
         self.known: dict[str, CachedFolder] = {}
         self.scanner = FolderScanner(folder, shipped, scan)
         self._folder = folder
         self._knowledge = knowledge
         self._clock = clock
-        self._patience = patience
-        self._lock = asyncio.Lock()
-        self._under_way: set[asyncio.Future[Any]] = set()
         self._news: dict[str, None] = {}
-        self._looked_at: dict[Path, Signature] = {}
+        self._checked_leftovers: dict[Path, Signature] = {}
         self._fresh = True
 
-    async def alone(self, work: Callable[[], Awaitable[T]]) -> T:
-        """One change at a time, among processes too. What has begun is finished, even when whoever
-        asked for it has gone."""
-
-        async def locked() -> T:
-            try:
-                async with self._lock, self._held():
-                    return await work()
-            except OSError as error:
-                raise HermesError(
-                    f"the skills cannot be read or written: {error}",
-                    "see to the folder `skills` in the home and what is in it",
-                ) from error
-
-        task = asyncio.ensure_future(locked())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
-
-    @asynccontextmanager
-    async def _held(self) -> AsyncIterator[None]:
-        private_folder(self._folder)
-        handle = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            await self._locked(handle)
-            yield
-        finally:
-            os.close(handle)
-
-    async def _locked(self, handle: int) -> None:
-        waited = 0.0
-        while True:
-            try:
-                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if waited >= self._patience:
-                    raise HermesError(
-                        "the skills are locked by another process",
-                        "end the one that does not let go of them",
-                    ) from None
-            await asyncio.sleep(LOCK_PAUSE)  # a wait in a thread outlives us
-            waited += LOCK_PAUSE
-
-    # What is in the folders. Whoever calls these holds the lock.
+    # The caller of these holds the lock.
 
     def news(self) -> Sequence[str]:
-        """What came of changes by hand since this was asked last, in sentences."""
+        """What came of changes by hand since the last call, in sentences."""
         news, self._news = list(self._news), {}
         return news
 
     async def import_edits(self) -> None:
-        """Take in what was changed by hand."""
-        for each in await self._taken_in():
+        """Import what was changed by hand."""
+        for each in await self._import():
             self._news[each] = None
         while len(self._news) > NEWS:
             del self._news[next(iter(self._news))]
 
-    async def _taken_in(self) -> Sequence[str]:
+    async def _import(self) -> Sequence[str]:
         if self._fresh:
             await self._begin()
         said = await self._tidy()
-        looked = await asyncio.to_thread(self.scanner.look, self.known)
+        looked = await asyncio.to_thread(self.scanner.scan, self.known)
         gone = self.known.keys() - looked.there.keys()
         if not (self._fresh or looked.seen or looked.settled or gone):
             return [*said, *looked.odd]
@@ -145,8 +92,7 @@ class SkillFolderSync:
         return [*said, *looked.odd]
 
     async def _begin(self) -> None:
-        """What is known from before counts where the store agrees: a crash may have come between
-        the two."""
+        """Use the saved index where the store agrees: a crash may have come between the two."""
         records = await self._records()
         self.known = {
             name: known
@@ -158,10 +104,10 @@ class SkillFolderSync:
         return {record.name: record for record in await self._knowledge.skills()}
 
     async def write_folder(self, name: str, files: Mapping[str, bytes], keep: Keep) -> SkillRecord:
-        """Make files that the store does not know yet the skill's folder. They are kept before the
-        folder changes: what a crash leaves there is never taken for an edit by hand."""
+        """Make new files the skill's folder. They are stored before the folder changes, so that
+        what a crash leaves there is never taken for an edit by hand."""
         draft = await asyncio.to_thread(folders.prepare, self._folder, name, files)
-        self.known.pop(name, None)  # whatever happens now, the folder is looked at again
+        self.known.pop(name, None)  # whatever happens now, the folder is read again
         await keep()
         await self._put(name, draft, digest(files))
         return await self.note(name)
@@ -169,8 +115,8 @@ class SkillFolderSync:
     async def restore_folder(
         self, name: str, files: Mapping[str, bytes], keep: Keep
     ) -> SkillRecord:
-        """Make a version that the store has the skill's folder. The folder changes first: a crash
-        leaves what the next look at it completes."""
+        """Make a stored version the skill's folder. The folder changes first: after a crash the
+        next import completes it."""
         place = self.scanner.place(name)
         wanted = digest(files)
         if place is None or digest((await self._read(place)).files) != wanted:
@@ -183,15 +129,15 @@ class SkillFolderSync:
         target = self.scanner.target(name)
         old = await asyncio.to_thread(folders.put_in_place, draft, target)
         if old is not None:
-            await self._look_again(folders.leftover(old, wanted))
+            await self._check_leftover(folders.leftover(old, wanted))
 
     async def _read(self, place: Path) -> SkillFolder:
         return await asyncio.to_thread(folders.read_folder, place)
 
     async def note(self, name: str) -> SkillRecord:
-        """Look at one skill's folder again, and let it be found, or no more."""
+        """Read one skill's folder again and update the search index."""
         self.known.pop(name, None)
-        seen = await asyncio.to_thread(self.scanner.see, name)
+        seen = await asyncio.to_thread(self.scanner.read_one, name)
         if seen is None:
             await self._knowledge.drop_docs("skill", [name])
         else:
@@ -201,7 +147,7 @@ class SkillFolderSync:
         return await self._knowledge.skill(name)
 
     async def _document(self, looked: Sequence[ChangedFolder]) -> None:
-        """Let those that were read be found, or no more. From then on they are known."""
+        """Update the search index for these folders. From then on they are known."""
         if not looked:
             return
         records = await self._records()
@@ -217,7 +163,7 @@ class SkillFolderSync:
         self.known |= {seen.name: seen.known for seen in looked}
 
     async def _take(self, seen: ChangedFolder, record: SkillRecord | None) -> Sequence[str]:
-        """A folder that was read becomes the current version, if it is not."""
+        """Make a folder the current version, unless it is."""
         broken, said = seen.text.broken, list[str]()
         before = self.known.get(seen.name)
         if record is None or record.digest != seen.digest:
@@ -229,7 +175,7 @@ class SkillFolderSync:
         return said
 
     async def _again(self, seen: ChangedFolder) -> Sequence[str]:
-        """A folder that was removed is back as it was: so is the skill."""
+        """Restore a skill whose folder was removed and came back unchanged."""
         name, state, why = seen.name, *await self._before_removal(seen.name)
         version = await self._version(name, seen.digest)
         if seen.danger and not (version and version.good):
@@ -239,7 +185,6 @@ class SkillFolderSync:
         return [f"the skill {name!r} was put back by hand{still}"]
 
     async def _before_removal(self, name: str) -> tuple[SkillState, str]:
-        """The state that a skill had, and why."""
         log = await self._knowledge.skill_changes(name)  # the newest first
         gone = next(at for at, each in enumerate(log) if each.why == REMOVED)
         states = {state: state for state in get_args(SkillState)}
@@ -257,7 +202,7 @@ class SkillFolderSync:
                 )
                 return [f"the skill {seen.name!r} is quarantined: {seen.danger}"]
             await self._knowledge.set_skill(
-                seen.name, standing(earlier), why, by, version=earlier.number
+                seen.name, initial_state(earlier), why, by, version=earlier.number
             )
             return [f"the skill {seen.name!r} was put back to version {earlier.number} by hand"]
         state: SkillState = "given"
@@ -282,22 +227,22 @@ class SkillFolderSync:
         found = [each for each in await self._knowledge.versions(name) if each.digest == wanted]
         return found[-1] if found else None
 
-    # What earlier writes left.
+    # Leftovers of earlier writes.
 
     async def _tidy(self) -> list[str]:
         left = await asyncio.to_thread(folders.leftovers, self._folder)
         said: list[str] = []
         for at, each in enumerate(left, 1):
-            if self._looked_at.get(each.place) != each.signature:
-                said += await self._look_again(each)
+            if self._checked_leftovers.get(each.place) != each.signature:
+                said += await self._check_leftover(each)
             if self._clock() - each.since > KEPT_SECONDS or at <= len(left) - KEPT:
-                self._looked_at.pop(each.place, None)
+                self._checked_leftovers.pop(each.place, None)
                 await asyncio.to_thread(folders.remove, each.place)
         return said
 
-    async def _look_again(self, left: Leftover) -> Sequence[str]:
-        """An edit that went into a folder while it was replaced is a version too."""
-        self._looked_at[left.place] = left.signature
+    async def _check_leftover(self, left: Leftover) -> Sequence[str]:
+        """Store an edit that went into a folder while it was replaced as a version."""
+        self._checked_leftovers[left.place] = left.signature
         found = await self._read(left.folder)
         now = digest(found.files)
         target = self.scanner.target(left.name)
@@ -312,7 +257,7 @@ class SkillFolderSync:
                 left.name, found.files, now, "person", "given",
                 why="edited by hand while it was replaced", pending=True,
             )  # fmt: skip
-        except NotFound:  # a draft whose write was never begun
+        except NotFound:  # a draft that was never used
             return ()
         edited = f"the skill {left.name!r} was edited by hand while it was replaced"
         return [f"{edited}: that is version {version.number}, which is not in use"]
@@ -321,8 +266,8 @@ class SkillFolderSync:
         await asyncio.to_thread(write_index, self._folder / INDEX, self.known)
 
 
-def standing(version: SkillVersion) -> SkillState:
-    """The state that a version has by itself."""
+def initial_state(version: SkillVersion) -> SkillState:
+    """The state of a version by its author and proof."""
     if version.by in ("person", "shipped"):
         return "given"
     return "proven" if version.good else "candidate"

@@ -1,17 +1,23 @@
-"""The words of a skill made ready: arguments become values, placeholders are filled, and commands
-in the text are found. Nothing runs here."""
+"""Templates of skills: reads arguments, fills placeholders and finds commands in the text."""
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tools import Snippet
-from hermes_agent.learning.skills.frontmatter import FrontmatterError
-from hermes_agent.learning.skills.placeholders import NAME, PLACEHOLDER, within
+from hermes_agent.learning.skills.frontmatter import SkillProblem, skill_error
 
+NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
+PLACEHOLDER = re.compile(rf"(?<!\$)\{{\{{[ \t]*({NAME})[ \t]*\}}\}}")
+SERVICE_FACTS = (
+    "restart", "start", "stop", "status", "unit", "pid", "logs", "recent", "configs", "ports",
+    "data",
+)  # fmt: skip
+"""Placeholders of skills for incidents: facts of the service, filled in as plain shell text."""
+_BEFORE_WORD = frozenset(" \t\n;|&()<>")
 ALL = "$ARGUMENTS"
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER.pattern}|\$ARGUMENTS\b")
 _PARAMETER = re.compile(rf"({NAME})(\?)?(?:=(.*))?", re.DOTALL)
@@ -42,7 +48,7 @@ def read_parameters(text: str) -> tuple[SkillParameter, ...]:
         match = _PARAMETER.fullmatch(left.removesuffix(":").strip())
         if match is None:
             raise UsageError(
-                f"{line!r} is no parameter",
+                f"{line!r} is not a parameter",
                 "write `name: about`, `name?: about` or `name?=value: …`",
             )
         name, mark, default = match.groups()
@@ -56,8 +62,7 @@ def read_parameters(text: str) -> tuple[SkillParameter, ...]:
 def read_arguments(
     parameters: Sequence[SkillParameter], arguments: str, skill: str = ""
 ) -> Mapping[str, str]:
-    """The value of each parameter, from words in order and `name=value`. Without parameters, the
-    arguments are for `$ARGUMENTS` alone."""
+    """The value of each parameter, from words in order and `name=value`."""
     if not parameters:
         return {}
     names = [each.name for each in parameters]
@@ -84,7 +89,7 @@ def read_arguments(
 
 
 def argument_words(arguments: str) -> Sequence[str]:
-    """As a shell would cut them, where it can; a lone apostrophe is a letter."""
+    """As a shell would split them if it can; a lone apostrophe is a letter."""
     try:
         return shlex.split(arguments)
     except ValueError:
@@ -92,8 +97,7 @@ def argument_words(arguments: str) -> Sequence[str]:
 
 
 def snippets(body: str) -> Sequence[Snippet]:
-    """Commands in the text, written as an exclamation mark before code. One within a fenced block
-    is none."""
+    """Commands in the text, written as an exclamation mark before code, outside fenced blocks."""
     inside = fenced(body)
     return [
         Snippet(match.start(), match.end(), match.group(1).strip())
@@ -104,25 +108,26 @@ def snippets(body: str) -> Sequence[Snippet]:
 
 def with_values(
     body: str,
-    parameters: Sequence[SkillParameter],
     values: Mapping[str, str],
     arguments: str = "",
     facts: Mapping[str, str] | None = None,
 ) -> Filled:
-    """The text with its values. In a command they are quoted, but for facts of a service, which are
-    shell text. What a value holds is never taken for a command: those are found before."""
-    known = {each.name for each in parameters}
-    plain = {name: text for name, text in (facts or {}).items() if name not in known}
+    """The text with its values. In a command they are quoted, except facts of a service, which are
+    shell text. Commands are found first: a value never becomes one."""
+    plain = {name: text for name, text in (facts or {}).items() if name not in values}
+    quoted = {name: shlex.quote(value) for name, value in values.items()}
     parts: list[str] = []
     found: list[Snippet] = []
     at = length = 0
     for snippet in [*snippets(body), None]:
         end = len(body) if snippet is None else snippet.start
-        parts.append(_put(body[at:end], known | plain.keys(), {**plain, **values}, arguments))
+        parts.append(_put(body[at:end], {**plain, **values}, arguments))
         length += len(parts[-1])
         if snippet is not None:
-            command = _put(snippet.command, set(plain), plain, ALL)
-            command = command_with_values(command, known, values, arguments)
+            command = _put(snippet.command, plain, ALL)
+            for trouble in _misplaced(command, values.keys()):
+                raise UsageError(trouble.message, trouble.hint)
+            command = _put(command, quoted, shlex.join(argument_words(arguments)))
             parts.append(f"!`{command}`")
             found.append(Snippet(length, length + len(parts[-1]), command))
             length += len(parts[-1])
@@ -130,49 +135,31 @@ def with_values(
     return Filled("".join(parts), tuple(found))
 
 
-def command_with_values(
-    command: str, known: "set[str]", values: Mapping[str, str], arguments: str = ""
-) -> str:
-    """A command with its values, each quoted as one word; all arguments as so many words."""
-    for trouble in _misplaced(command, known):
-        raise UsageError(trouble.message, trouble.hint)
-
-    def put(match: re.Match[str]) -> str:
-        if match.group() == ALL:
-            return shlex.join(argument_words(arguments))
-        return shlex.quote(values[match[1]]) if match[1] in known else match.group()
-
-    return _PLACEHOLDER.sub(put, command)
-
-
 def placeholders(text: str) -> "set[str]":
     return {match[1] for match in _PLACEHOLDER.finditer(text) if match[1]}
 
 
-def snippet_troubles(body: str, parameters: Sequence[SkillParameter]) -> Iterator[FrontmatterError]:
+def snippet_troubles(body: str, parameters: Sequence[SkillParameter]) -> Iterator[SkillProblem]:
     known = {each.name for each in parameters}
     for snippet in snippets(body):
         yield from _misplaced(snippet.command, known)
 
 
-def _misplaced(command: str, known: "set[str]") -> Iterator[FrontmatterError]:
-    """Placeholders that stand where the quotes put around a value would not hold it together: what
-    it holds would be read by the shell."""
+def _misplaced(command: str, known: Collection[str]) -> Iterator[SkillProblem]:
+    """Placeholders in places where quoting does not keep the shell from reading the value."""
     for match in _PLACEHOLDER.finditer(command):
         ours = match.group() == ALL or match[1] in known
         inside = within(command, match.start()) if ours else ""
         if inside:
-            yield FrontmatterError(
-                f"{match.group()} stands within {inside} in {command!r}",
+            yield skill_error(
+                f"{match.group()} is within {inside} in {command!r}",
                 "write it as a word of its own: values are quoted when they are filled in",
             )
 
 
-def _put(text: str, known: "set[str]", values: Mapping[str, str], arguments: str) -> str:
+def _put(text: str, values: Mapping[str, str], arguments: str) -> str:
     def put(match: re.Match[str]) -> str:
-        if match.group() == ALL:
-            return arguments
-        return values[match[1]] if match[1] in known else match.group()
+        return arguments if match.group() == ALL else values.get(match[1], match.group())
 
     return _PLACEHOLDER.sub(put, text)
 
@@ -184,7 +171,7 @@ def _shown(parameter: SkillParameter) -> str:
 
 
 def fenced(body: str) -> Sequence[tuple[int, int]]:
-    """Where fenced blocks begin and end; one that is not closed reaches to the end."""
+    """Start and end of fenced blocks; an open one reaches to the end."""
     blocks: list[tuple[int, int]] = []
     fence, begin, at = "", 0, 0
     for line in body.splitlines(keepends=True):
@@ -196,3 +183,46 @@ def fenced(body: str) -> Sequence[tuple[int, int]]:
             fence = ""
         at += len(line)
     return [*blocks, (begin, at)] if fence else blocks
+
+
+def within(text: str, position: int) -> str:
+    """The shell construct around a place in a command in which a quoted value would not stay one
+    word; empty if it would."""
+    inside, at = "", 0
+    while at < position:
+        sign = text[at]
+        if inside == "'":
+            inside = "" if sign == "'" else inside
+        elif sign == "\\":
+            at += 1
+        elif inside == "$'":
+            inside = "" if sign == "'" else inside
+        elif inside == '"':
+            if sign == "`" or text.startswith(("$(", "${"), at):
+                return "a substitution in quotes"
+            inside = "" if sign == '"' else inside
+        elif sign == "'":
+            inside = "$'" if text[:at].endswith("$") else "'"
+        elif sign == '"':
+            inside = '"'
+        elif sign == "#" and (not at or text[at - 1] in _BEFORE_WORD):
+            end = text.find("\n", at)
+            at = position if end < 0 else end
+        elif found := _unquotable(text, at):
+            return found
+        else:
+            at += 2 if text.startswith("<<<", at) else 0
+        at += 1
+    if at > position:
+        return "a comment or behind a backslash"
+    return "quotes" if inside else ""
+
+
+def _unquotable(text: str, at: int) -> str:
+    if text[at] == "`":
+        return "backticks"
+    if text.startswith("((", at):
+        return "arithmetic"
+    if text.startswith("<<", at) and not text.startswith("<<<", at):
+        return "a command with a here-document"
+    return ""

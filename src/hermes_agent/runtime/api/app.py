@@ -132,7 +132,7 @@ class LocalApi:
             ("GET", "/v1/audit/verify", self.verify_audit),
             ("GET", "/v1/check", self.check),
             ("POST", "/v1/backup", self.backup),
-            *LearningApi(runtime.context, runtime.learning).table(),
+            *LearningApi(runtime.context, runtime.sessions, runtime.learning).table(),
             *IncidentApi(runtime.context, runtime.sessions, runtime.incidents).table(),
             *_drift_routes(runtime),
             *JobApi(runtime.context, runtime.sessions, runtime.job_service).table(),

@@ -101,7 +101,7 @@ class SessionCapabilities:
         return self._tool_services.lent(
             session,
             self._subagents,
-            self._learning.lent(session),
+            self._learning.tool_backend(session),
             self._incident_actions(session),
             JobTool(self._context, self._job_service, session),
             SessionMessenger(self._context, self._outbound, session),
