@@ -31,8 +31,8 @@ from hermes_agent.gateway.approvals.questions import (
     question_hash,
     render_parked,
 )
-from hermes_agent.gateway.delivery.messages import rows
-from hermes_agent.gateway.supervision.directory import ChannelDirectory
+from hermes_agent.gateway.channel import ChannelDirectory
+from hermes_agent.gateway.delivery.splitting import split_for
 from hermes_agent.runtime.services import Domains
 
 AT_HOME = (INCIDENTS, JOBS, "commander")
@@ -104,8 +104,8 @@ class ApprovalRouter:
             if place.elsewhere:
                 text = f"{await self._approvers.describe_request(session, binding)}\n\n{text}"
             text = f"{text}\n\n{place.note}" if place.note else text
-            at = f"{key}/{self._ids(place.chat.target)}"
-            made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
+            outgoing = OutboundMessage(place.chat, text, buttons=shown.buttons, kind="question")
+            made.append(NewDelivery(f"{key}/{self._ids(place.chat.target)}/0", outgoing))
         await self._context.store.gateway.enqueue(*made)
         for row in made:
             self._live.wake(row.outgoing.chat.channel)
@@ -191,7 +191,8 @@ class ApprovalRouter:
         asked = [
             one for one in told if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
         ]
-        return [self._closing(one, said, event) for one in _last(asked)]
+        last = {one.outgoing.chat: one for one in reversed(asked)}
+        return [self._closing(one, said, event) for one in last.values()]
 
     async def _said(self, event: ev.QuestionAnswered | ev.ApprovalGiven) -> str:
         if isinstance(event, ev.ApprovalGiven):
@@ -219,7 +220,7 @@ class ApprovalRouter:
         goes_on = isinstance(event, ev.ApprovalGiven)
         key = f"{asked.key}/{said if goes_on else 'closed'}"
         if asked.receipt and manifest is not None and manifest.edits:
-            text = f"{before.text}\n\n{said}"
+            text = f"{split_for(manifest, before.text)[-1]}\n\n{said}"
             buttons = before.buttons if goes_on else ()
             return NewDelivery(
                 key, replace(before, text=text, buttons=buttons, edit=asked.receipt, reply_to="")
@@ -243,13 +244,3 @@ def _waiting(one: Question | Parked, asked: bool) -> RenderedQuestion:
     return RenderedQuestion(
         f"I wait: {what}, and {nobody}. Whoever runs me decides it by `{command}`.", ()
     )
-
-
-def _last(asked: list[OutboxEntry]) -> list[OutboxEntry]:
-    """Of a question that took several messages in a chat, the last."""
-    found: dict[Chat, OutboxEntry] = {}
-    for one in asked:
-        before = found.get(one.outgoing.chat)
-        if before is None or before.id < one.id:
-            found[one.outgoing.chat] = one
-    return list(found.values())

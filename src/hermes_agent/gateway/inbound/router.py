@@ -23,6 +23,8 @@ from hermes_agent.core.gateway import (
     Identity,
     InboundMessage,
     InboxEntry,
+    NewDelivery,
+    OutboundMessage,
     chat_key,
 )
 from hermes_agent.core.pseudonyms import PseudonymHasher
@@ -38,10 +40,9 @@ from hermes_agent.gateway.access.identities import (
 )
 from hermes_agent.gateway.approvals.approvers import ApproverDirectory
 from hermes_agent.gateway.approvals.questions import AnswerHandler
-from hermes_agent.gateway.delivery.messages import rows
+from hermes_agent.gateway.channel import ChannelDirectory
 from hermes_agent.gateway.inbound import commands
 from hermes_agent.gateway.inbound.attachments import AttachmentIntake
-from hermes_agent.gateway.supervision.directory import ChannelDirectory
 from hermes_agent.runtime.services import Domains
 
 log = logging.getLogger("hermes.gateway")
@@ -129,9 +130,6 @@ class Router:
     async def _is_skill(self, name: str) -> bool:
         await self.learning.knowledge.sync()
         return any(one.name == name for one in await self.context.store.knowledge.skills())
-
-    def wake(self, channel: str) -> None:
-        self._live.wake(channel)
 
     async def _saw(self, arrived: InboundMessage, identity: Identity) -> None:
         """Somebody is in a group: whom to ask there is known by it."""
@@ -290,12 +288,11 @@ class Router:
     async def _say(self, kept: InboxEntry, text: str) -> None:
         arrived = kept.arrived
         channel = arrived.chat.channel
-        made = rows(
-            f"in/{kept.number}", arrived.chat, self.context.redact(text),
-            self._live.manifest(channel), kind="command",
+        outgoing = OutboundMessage(
+            arrived.chat, self.context.redact(text), kind="command",
             reply_to=arrived.id if arrived.group else "",
         )  # fmt: skip
-        await self.context.store.gateway.enqueue(*made)
+        await self.context.store.gateway.enqueue(NewDelivery(f"in/{kept.number}/0", outgoing))
         self._live.wake(channel)
 
     async def _alert(self, arrived: InboundMessage) -> HandlingResult:
