@@ -230,7 +230,7 @@ async def test_members_do_not_give_consent_and_the_owners_are_asked_at_home(
         assert "in `pad:with-bob`" in asked
         assert f"Session `{session.id}`, `make it`" in asked
         assert "would add this rule" in asked
-        assert (await r.press("Yes", "bob")).why == "not theirs to answer"
+        assert (await r.press("Yes", "bob")).why == "they may not answer it"
         await r.say("/approve", "bob")
         await r.hears("no such question", "with-bob")
         assert (await r.press("Yes", "ada", chat="ops", group=True)).state == "done"

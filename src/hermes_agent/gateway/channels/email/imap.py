@@ -157,9 +157,7 @@ class Imap:
         for answer in await self._ask(f"UID FETCH {after + 1}:* (UID RFC822.SIZE)"):
             uid, size = _UID.search(answer.line), _SIZE.search(answer.line)
             if _FETCH.match(answer.line) and uid and size and int(uid[1]) > after:
-                found[int(uid[1])] = int(
-                    size[1]
-                )  # `n:*` always includes the last mail
+                found[int(uid[1])] = int(size[1])  # `n:*` always includes the last mail
         return sorted(found.items())
 
     async def fetch(self, uid: int, part: str = "") -> bytes | None:
