@@ -192,6 +192,35 @@ async def test_consent_is_given_by_a_button_and_shown(tmp_path: Path) -> None:
         assert (await r.say("what", kind="press")).state == "ignored"
 
 
+async def test_the_answer_to_a_long_question_replaces_its_last_message_alone(
+    tmp_path: Path,
+) -> None:
+    rule(tmp_path, "ask")
+    command = "touch made " + " ".join(f"made-{n:03}" for n in range(60))
+    call = {"calls": [{"tool": "terminal", "with": {"command": command}}]}
+    model, short = (
+        script(tmp_path, "m", call, {"say": "It is made"}),
+        replace(MANIFEST, longest=300),
+    )
+    async with room(tmp_path, model, policy="chats", manifest=short) as r:
+        await r.know("ada")
+        await r.say("make it")
+
+        async def asked() -> bool:
+            return any(one.buttons for one in r.pad.every)
+
+        await until(asked)
+        *first, last = r.texts()
+        assert first
+        await r.press("No")
+        await r.hears("It is made")
+        await r.rest()
+        assert r.texts()[: len(first)] == first
+        assert r.texts()[len(first)].startswith(last[:40])
+        assert "no: " in r.texts()[len(first)]
+        assert not [one for one in r.pad.sent.values() if one.buttons]
+
+
 async def test_consent_is_given_by_words_where_there_are_no_buttons(tmp_path: Path) -> None:
     rule(tmp_path, "ask")
     plain = replace(MANIFEST, buttons=False, edits=False)

@@ -95,9 +95,9 @@ class ResponsesApi:
 
         def event(kind: str, **fields: Any) -> bytes:
             nonlocal count
-            told = {"type": kind, "sequence_number": count, **fields}
+            body = {"type": kind, "sequence_number": count, **fields}
             count += 1
-            return schemas.server_sent(told, kind)
+            return schemas.server_sent(body, kind)
 
         begun = _response(exchange, asked.model, "in_progress", None, asked)
         item = _item(exchange, "", "in_progress")

@@ -1,5 +1,5 @@
-"""Each test runs on every channel, or on those whose platform can make its trouble. `make test` runs
-each test on one cheap channel and a few on every channel; the rest are slow."""
+"""Each test runs on every channel, or on those whose platform can make its trouble. `make test`
+runs each test on one cheap channel and a few on every channel; the rest are slow."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

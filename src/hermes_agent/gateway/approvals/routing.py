@@ -186,9 +186,11 @@ class ApprovalRouter:
         else:
             prefix = f"question/{question_hash(self._ids, event.id)}/"
             said = await self._said(event)
-        told = await self._context.store.gateway.deliveries(key=prefix, limit=1_000)
+        queued = await self._context.store.gateway.deliveries(key=prefix, limit=1_000)
         asked = [
-            one for one in told if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
+            one
+            for one in queued
+            if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
         ]
         last = {one.outgoing.chat: one for one in reversed(asked)}
         return [self._closing(one, said, event) for one in last.values()]

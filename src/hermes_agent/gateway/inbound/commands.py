@@ -338,9 +338,7 @@ COMMANDS = {
         _parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"], owners=True
     ),
     "task": ChatCommand(_task, "/task list", "list jobs and when they are due", owners=True),
-    "pair": ChatCommand(
-        _pair, "/pair [member|owner]", "a code that lets somebody in", owners=True
-    ),
+    "pair": ChatCommand(_pair, "/pair [member|owner]", "a code that lets somebody in", owners=True),
     "queue": ChatCommand(_busy("queue"), "/queue", "messages wait while I work"),
     "steer": ChatCommand(_busy("steer"), "/steer", "messages join my current work"),
     "interrupt": ChatCommand(_busy("interrupt"), "/interrupt", "messages stop my current work"),

@@ -48,8 +48,8 @@ def _heard(samples: Any, rate: int) -> str:
 
     weights = Path(moonshine_voice.__file__).parent / "assets" / MODEL
     with Transcriber(str(weights), moonshine_voice.ModelArch.TINY) as transcriber:
-        told = transcriber.transcribe_without_streaming(samples.tolist(), rate)
-    return " ".join(line.text.strip() for line in told.lines if line.text.strip())
+        transcript = transcriber.transcribe_without_streaming(samples.tolist(), rate)
+    return " ".join(line.text.strip() for line in transcript.lines if line.text.strip())
 
 
 if __name__ == "__main__":

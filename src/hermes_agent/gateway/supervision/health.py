@@ -149,8 +149,8 @@ class Liveness:
         if (hopeless or proof.restarts >= self._settings().restarts) and not proof.announced:
             last = _ago(now - proof.proven) if proof.proven else "never"
             text = f"{self._title} does not receive messages: {error}. Last proven: {last}."
-            told = await self._announce(self._connection.name, f"deaf/{_since(proof)}", text)
-            log.error("%s (announced on: %s)", text, ", ".join(told) or "no other channel")
+            channels = await self._announce(self._connection.name, f"deaf/{_since(proof)}", text)
+            log.error("%s (announced on: %s)", text, ", ".join(channels) or "no other channel")
             self.proof = replace(self.proof, announced=True)
         if not hopeless:
             self.proof = replace(self.proof, restarts=self.proof.restarts + 1)

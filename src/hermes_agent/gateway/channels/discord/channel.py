@@ -70,9 +70,9 @@ def _ended(trouble: BaseException) -> HermesError:
 
 
 class DiscordChannel:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
-        self._around = around
-        self._token = around.secret(str(settings.get("token", "")))
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
+        self._context = context
+        self._token = context.secret(str(settings.get("token", "")))
         self._address = str(settings.get("address") or "").rstrip("/")
         self._probe_chat = str(settings.get("probe_chat") or "")
         self._api: DiscordClient | None = None
@@ -83,7 +83,7 @@ class DiscordChannel:
         self._places: dict[str, wire.DiscordChannelInfo] = {}
         self._marks = ReadCursors()
         self._since = ReadCursors()
-        self._latest = LatestReceived(around.sleep)
+        self._latest = LatestReceived(context.sleep)
         self._ready = False
         self._progress = MultipartSend()
 
@@ -104,7 +104,7 @@ class DiscordChannel:
     async def run(self) -> None:
         self._ready = False
         self._events = asyncio.Queue()
-        self._marks = ReadCursors(await self._around.mark())
+        self._marks = ReadCursors(await self._context.mark())
         try:
             await together(self._work(), self._listen())
         except TROUBLE as trouble:
@@ -212,13 +212,13 @@ class DiscordChannel:
         if not self._marks.of(chat):
             # Without a cursor for this chat we could not catch up if we were killed now.
             self._marks.seen(chat, str(int(message.id) - 1))
-            await self._around.save_cursor(str(self._marks))
+            await self._context.save_cursor(str(self._marks))
         self._marks.seen(chat, message.id)
         arrived = wire.arrived(message, await self._place(chat), self._me)
         if arrived is not None:
             found = self._attachments(message)
-            arrived = await with_attachments(arrived, found, self._around.sleep)
-            await self._around.receive(arrived, str(self._marks))
+            arrived = await with_attachments(arrived, found, self._context.sleep)
+            await self._context.receive(arrived, str(self._marks))
 
     async def _changed(self, data: Any) -> None:
         if not isinstance(data, dict) or not data.get("edited_timestamp"):
@@ -232,7 +232,7 @@ class DiscordChannel:
                 kind="edited",
                 reply_to=arrived.id,
             )
-            await self._around.receive(changed, str(self._marks))
+            await self._context.receive(changed, str(self._marks))
 
     async def _press(self, press: wire.DiscordPress) -> None:
         if press.channel_id is None:
@@ -240,7 +240,7 @@ class DiscordChannel:
         arrived = wire.pressed(press, await self._place(press.channel_id))
         if arrived is None:
             return
-        await self._around.receive(arrived, str(self._marks))
+        await self._context.receive(arrived, str(self._marks))
         api = await self._http()
         path = f"/interactions/{press.id}/{press.token}/callback"
         await quietly("Discord", api.call("POST", path, json={"type": 6}), TROUBLE)

@@ -111,9 +111,9 @@ def _authservs(text: str) -> list[str]:
 
 
 class Email:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
-        self._settings = given = _parse(settings, around.secret)
-        self._around = around
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
+        self._settings = given = _parse(settings, context.secret)
+        self._context = context
         self._smtp = SmtpSender(given.smtp, given.user, given.password, given.address)
         self._threads = Threads()
         self._nudge = asyncio.Event()
@@ -140,7 +140,7 @@ class Email:
 
     async def _start_cursor(self, imap: Imap, folder: MailFolder) -> MailboxCursor:
         """Where reading starts; mail from before the first start is ignored."""
-        before = _mark(await self._around.mark())
+        before = _mark(await self._context.mark())
         if before is not None and before.validity == folder.validity:
             return before
         uid = folder.next - 1
@@ -149,13 +149,13 @@ class Email:
             date = format_datetime(datetime.fromtimestamp(before.time - DAY, UTC))
             recent = await imap.search("SINCE", "-".join(date.split()[1:4]))
             uid = recent[0] - 1 if recent else uid
-        mark = MailboxCursor(folder.validity, uid, self._around.clock())
-        await self._around.save_cursor(str(mark))
+        mark = MailboxCursor(folder.validity, uid, self._context.clock())
+        await self._context.save_cursor(str(mark))
         return mark
 
     async def _poll(self, imap: Imap, mark: MailboxCursor) -> MailboxCursor:
         for uid, size in await imap.sizes(mark.uid):
-            mark = MailboxCursor(mark.validity, uid, self._around.clock())
+            mark = MailboxCursor(mark.validity, uid, self._context.clock())
             await self._take(imap, uid, size, str(mark))
         return mark
 
@@ -169,13 +169,13 @@ class Email:
                 log.info("skipping mail %d: %s", uid, why)
             else:
                 body = await self._body(imap, uid, size, head)
-                await self._around.receive(self._arrived(head, body), mark)
+                await self._context.receive(self._arrived(head, body), mark)
                 self._threads.came(head)
                 await imap.seen(uid)
                 return
         except MalformedMail as error:
             log.warning("skipping the malformed mail %d: %s", uid, error.message)
-        await self._around.save_cursor(mark)
+        await self._context.save_cursor(mark)
 
     async def _body(self, imap: Imap, uid: int, size: int, head: MailHeaders) -> Body:
         if size > MAX_MAIL_BYTES:
@@ -216,7 +216,7 @@ class Email:
             raise SendError(f"not an address: {to!r}", again=False)
         id = id_of(key, self._settings.address)
         before = await self._threads.before(outgoing.chat.thread, self._last)
-        mail = written(outgoing, id, self._settings.address, before, self._around.clock())
+        mail = written(outgoing, id, self._settings.address, before, self._context.clock())
         try:
             await self._smtp.send(to, mail.as_bytes())
         except SendError as error:
@@ -238,7 +238,7 @@ class Email:
 
     async def probe(self) -> None:
         """Now and then a mail to ourselves must arrive; in between, the mailbox must answer."""
-        now, before = self._around.clock(), self._proven
+        now, before = self._context.clock(), self._proven
         self._proven = None
         try:
             async with asyncio.timeout(self._settings.probe_seconds):
@@ -253,7 +253,7 @@ class Email:
 
     async def _round_trip(self) -> None:
         word, address = self._sealed(secrets.token_hex(8)), self._settings.address
-        mail = proof(word, id_of(word, address), address, self._around.clock())
+        mail = proof(word, id_of(word, address), address, self._context.clock())
         async with self._probes.expect(word, None, ""):
             async with self._polled:  # mail from before the first poll is ignored
                 await self._polled.wait_for(lambda: self._polls > 0)

@@ -53,13 +53,13 @@ KINDS = {"image": "m.image", "audio": "m.audio", "video": "m.video"}
 
 
 class Matrix:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
         address = str(settings.get("address", "")).rstrip("/")
         if not address:
             raise UsageError("channels.matrix.address is missing", "`hermes gateway setup matrix`")
-        self._wire = MatrixClient(address, around.secret(str(settings.get("token", ""))))
+        self._wire = MatrixClient(address, context.secret(str(settings.get("token", ""))))
         self._settings = settings
-        self._around = around
+        self._context = context
         self._rooms = Rooms(self._wire)
         self._me = ""
         self._probes = ProbeWords()
@@ -70,12 +70,12 @@ class Matrix:
     async def run(self) -> None:
         try:
             await self._know_me()
-            mark = await self._around.mark()
+            mark = await self._context.mark()
             if not mark:  # ignore what was written before we joined
                 first = await self._sync("", 0)
                 await self._invited(first)
                 mark = str(first["next_batch"])
-                await self._around.save_cursor(mark)
+                await self._context.save_cursor(mark)
             while True:
                 news = await self._sync(mark, POLL_SECONDS)
                 await self._invited(news)
@@ -83,7 +83,7 @@ class Matrix:
                     for event in events:
                         await self._take(room, event)
                 mark = str(news["next_batch"])
-                await self._around.save_cursor(mark)
+                await self._context.save_cursor(mark)
         except (MatrixError, HomeserverUnreachable) as error:
             raise refusal(error) from None
         except KeyError as error:
@@ -146,7 +146,7 @@ class Matrix:
             log.warning("skipping a malformed event: %s", error)
             return
         if arrived is not None:
-            await self._around.receive(arrived, "")
+            await self._context.receive(arrived, "")
 
     async def _arrived(self, room: str, event: Any) -> InboundMessage | None:
         sender, kind = str(event["sender"]), str(event["type"])
@@ -193,7 +193,7 @@ class Matrix:
         name = clean(str(said.get("filename") or body or "file"))
         address, kind = str(said["url"]), str(info.get("mimetype", ""))
         media, note = await fetched(
-            name, lambda: self._wire.download(address, name, kind), self._around.sleep
+            name, lambda: self._wire.download(address, name, kind), self._context.sleep
         )
         caption = body if said.get("filename") and said["filename"] != body else ""
         return caption, [media] if media else [], [note] if note else []
@@ -261,9 +261,9 @@ class Matrix:
 
     async def typing(self, chat: Chat) -> None:
         try:
-            told = {"typing": True, "timeout": TYPING_MS}
+            body = {"typing": True, "timeout": TYPING_MS}
             me = await self._know_me()
-            await self._wire.call("PUT", "/rooms/{}/typing/{}", chat.chat, me, json=told)
+            await self._wire.call("PUT", "/rooms/{}/typing/{}", chat.chat, me, json=body)
         except (MatrixError, HomeserverUnreachable, KeyError) as error:
             log.info("the typing indicator failed: %s", error)
 
@@ -316,11 +316,11 @@ def _without_quote(body: str) -> str:
 def _html(text: str) -> str:
     """HTML with explicit line breaks, except in code."""
     parts = render(text, TELEGRAM).split("<pre>")
-    told = [parts[0].replace("\n", "<br/>")]
+    html = [parts[0].replace("\n", "<br/>")]
     for part in parts[1:]:
         code, _, rest = part.partition("</pre>")
-        told.append(f"<pre>{code}</pre>" + rest.replace("\n", "<br/>"))
-    return "".join(told)
+        html.append(f"<pre>{code}</pre>" + rest.replace("\n", "<br/>"))
+    return "".join(html)
 
 
 def _transaction(key: str, number: int) -> str:

@@ -123,14 +123,14 @@ def send_error(error: HermesError) -> SendError:
 
 def _error(answer: httpx.Response) -> MatrixError:
     try:
-        told = msgspec.json.decode(answer.content)
+        body = msgspec.json.decode(answer.content)
     except msgspec.MsgspecError:
-        told = {}
-    told = told if isinstance(told, dict) else {}
+        body = {}
+    body = body if isinstance(body, dict) else {}
     after = None
     if answer.status_code == 429:
-        wait = told.get("retry_after_ms")
+        wait = body.get("retry_after_ms")
         in_body = wait / 1000 if isinstance(wait, int) and wait > 0 else 5.0
         after = retry_after(answer.headers, min(in_body, MAX_WAIT))
-    code, text = str(told.get("errcode", "")), str(told.get("error", ""))[:200]
+    code, text = str(body.get("errcode", "")), str(body.get("error", ""))[:200]
     return MatrixError(answer.status_code, code, text, after)

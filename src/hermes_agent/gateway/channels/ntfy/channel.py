@@ -62,9 +62,9 @@ class _Event(Struct):
 
 
 class Ntfy:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
         def token(name: str) -> str:
-            return around.secret(str(settings[name])) if settings.get(name) else ""
+            return context.secret(str(settings[name])) if settings.get(name) else ""
 
         self._topic = topic = str(settings.get("topic", ""))
         if not topic:
@@ -72,7 +72,7 @@ class Ntfy:
         self._probe_seconds = float(settings.get("proof_seconds") or PROBE_SECONDS)
         self._address = str(settings.get("address") or "https://ntfy.sh").rstrip("/")
         self._press_token = token("press_token")
-        self._around = around
+        self._context = context
         # Nobody subscribes to this topic, so phones stay quiet.
         self._probe_topic = f"{OURS}-{hashlib.sha256(topic.encode()).hexdigest()[:24]}"
         self._probes = ProbeWords()
@@ -86,10 +86,10 @@ class Ntfy:
     # in
 
     async def run(self) -> None:
-        since = await self._around.mark()
+        since = await self._context.mark()
         if not since:  # so that nothing is missed before the first message
-            since = str(int(self._around.clock()))
-            await self._around.save_cursor(since)
+            since = str(int(self._context.clock()))
+            await self._context.save_cursor(since)
         patience = httpx.Timeout(SECONDS, read=SILENCE_SECONDS)
         path, query = f"/{self._topic},{self._probe_topic}/json", {"since": since}
         try:
@@ -116,7 +116,7 @@ class Ntfy:
         if event.topic == self._probe_topic:
             self._probes.came(event.message)
         elif event.topic == self._topic and OURS not in event.tags:
-            await self._around.receive(await self._arrived(event), event.id)
+            await self._context.receive(await self._arrived(event), event.id)
 
     async def _arrived(self, event: _Event) -> InboundMessage:
         text, found = clean(event.message), event.attachment
@@ -129,7 +129,7 @@ class Ntfy:
         )  # fmt: skip
         if found is None:
             return message
-        media, note = await fetched(found.name, lambda: self._fetch(found), self._around.sleep)
+        media, note = await fetched(found.name, lambda: self._fetch(found), self._context.sleep)
         files, voice = without_voice([media] if media else [])
         return replace(
             message, text=with_notes(text, [note] if note else []), files=files, voice=voice

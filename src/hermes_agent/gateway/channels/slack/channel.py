@@ -42,16 +42,16 @@ GONE = ("channel_not_found", "not_in_channel", "thread_not_found", "is_archived"
 
 
 class SlackChannel:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
-        self._around = around
-        self._token = around.secret(str(settings.get("token", "")))
-        self._app_token = around.secret(str(settings.get("app_token", "")))
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
+        self._context = context
+        self._token = context.secret(str(settings.get("token", "")))
+        self._app_token = context.secret(str(settings.get("app_token", "")))
         self._address = str(settings.get("address") or ADDRESS).rstrip("/")
         self._probe_chat = str(settings.get("probe_chat") or "")
         self._session: aiohttp.ClientSession | None = None
         self._me = ""
         self._marks = ReadCursors()
-        self._latest = LatestReceived(around.sleep)
+        self._latest = LatestReceived(context.sleep)
         self._ready = False
         self._progress = MultipartSend()
 
@@ -74,7 +74,7 @@ class SlackChannel:
             web = self._web()
             self._me = str((await web.auth_test())["user_id"])
             while True:
-                self._marks = ReadCursors(await self._around.mark())
+                self._marks = ReadCursors(await self._context.mark())
                 opened = await web.apps_connections_open(app_token=self._app_token)
                 await self._listen(web, str(opened["url"]))
         except TROUBLE as trouble:
@@ -112,7 +112,7 @@ class SlackChannel:
                 await self._event(event)
             elif envelope.type == "interactive":
                 for press in wire.pressed(msgspec.convert(envelope.payload, wire.SlackPress)):
-                    await self._around.receive(press, str(self._marks))
+                    await self._context.receive(press, str(self._marks))
         except msgspec.ValidationError as why:
             id = envelope.envelope_id
             log.warning("skipping the malformed %s %r: %s", envelope.type, id, why)
@@ -128,15 +128,15 @@ class SlackChannel:
             if not self._marks.of(ReadCursors.ANY):
                 # Without a cursor we could not catch up if we were killed now.
                 self._marks.seen(chat, wire.just_before(message.ts))
-                await self._around.save_cursor(str(self._marks))
+                await self._context.save_cursor(str(self._marks))
             self._marks.seen(chat, message.ts)
             if message.thread_ts not in {None, message.ts}:
                 self._marks.seen(f"{chat}/{message.thread_ts}", message.ts)
         arrived = wire.arrived(message, self._me, changed=changed)
         if arrived is not None:
             attachments = self._attachments(message)
-            arrived = await with_attachments(arrived, attachments, self._around.sleep)
-            await self._around.receive(arrived, str(self._marks))
+            arrived = await with_attachments(arrived, attachments, self._context.sleep)
+            await self._context.receive(arrived, str(self._marks))
 
     async def _catch_up(self, web: AsyncWebClient) -> None:
         """Reads what was written while we were away: in all chats, and in known threads."""

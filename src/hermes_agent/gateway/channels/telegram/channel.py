@@ -72,7 +72,7 @@ class _Bot(Bot):
 
 
 class TelegramChannel:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
         address = str(settings.get("address") or ADDRESS).rstrip("/")
         trust = {"verify": _trusted()}
         self._requests = (
@@ -81,7 +81,7 @@ class TelegramChannel:
         )
         try:
             self._bot = _Bot(
-                around.secret(str(settings.get("token", ""))),
+                context.secret(str(settings.get("token", ""))),
                 base_url=f"{address}/bot",
                 base_file_url=f"{address}/file/bot",
                 get_updates_request=self._requests[0],
@@ -89,7 +89,7 @@ class TelegramChannel:
             )
         except InvalidToken:
             raise CredentialsRejected("the token for Telegram is empty", HINT) from None
-        self._around = around
+        self._context = context
         self._progress = MultipartSend()
         self._me = wire.Me(0, "")
         self._groups = wire.Groups()
@@ -104,17 +104,17 @@ class TelegramChannel:
             me = await self._bot.get_me()
             self._me = wire.Me(me.id, me.username or "", bool(me.can_read_all_group_messages))
             await self._bot.delete_webhook()
-            offset = _number(await self._around.mark())
-            self._returned = self._around.clock()
+            offset = _number(await self._context.mark())
+            self._returned = self._context.clock()
             while True:
                 updates = await self._bot.poll(offset, POLL_SECONDS)
-                self._returned = self._around.clock()
+                self._returned = self._context.clock()
                 self._received += len(updates)
                 before = offset
                 for update in updates:
                     offset = await self._take(update, offset)
                 if updates and offset == before:
-                    await self._around.sleep(1)
+                    await self._context.sleep(1)
         except InvalidToken:
             raise CredentialsRejected(REFUSED, HINT) from None
         except Conflict:
@@ -134,20 +134,20 @@ class TelegramChannel:
             log.warning("skipping the malformed update %r: %s", number, why)
             if type(number) is not int or abs(number) > 2**53:
                 return offset
-            await self._around.save_cursor(str(number + 1))
+            await self._context.save_cursor(str(number + 1))
             return max(offset, number + 1)
         after = max(offset, update.update_id + 1)
         arrived = wire.arrived(update, self._groups.me_in(update, self._me))
         if arrived is None or not arrived.person.id:
-            await self._around.save_cursor(str(after))
+            await self._context.save_cursor(str(after))
             return after
         message = wire.message_of(update)
         if message is not None:
             found = wire.attachments(message)
             arrived = await with_attachments(
-                arrived, (self._attachment(*one) for one in found), self._around.sleep
+                arrived, (self._attachment(*one) for one in found), self._context.sleep
             )
-        await self._around.receive(arrived, str(after))
+        await self._context.receive(arrived, str(after))
         if update.callback_query is not None:
             answered = self._bot.answer_callback_query(update.callback_query.id)
             await quietly("Telegram", answered, (TelegramError,))
@@ -264,7 +264,7 @@ class TelegramChannel:
             before = self._received
             for wait in (0.0, *PATIENCE):
                 if wait:
-                    await self._around.sleep(wait)
+                    await self._context.sleep(wait)
                 about = await self._bot.get_webhook_info()
                 if about.url:
                     raise HermesError(
@@ -283,7 +283,7 @@ class TelegramChannel:
             raise HermesError(f"Telegram does not answer: {trouble.message}") from None
         if self._returned is None:
             raise HermesError("not receiving from Telegram yet")
-        silent = self._around.clock() - self._returned
+        silent = self._context.clock() - self._returned
         if silent > POLL_SECONDS + SLACK_SECONDS:
             raise HermesError(f"no poll of Telegram has returned for {silent:.0f} s")
 

@@ -51,13 +51,13 @@ def make(settings: Settings, context: ChannelContext) -> "Webhook":
 
 class Webhook:
     def __init__(
-        self, settings: Settings, token: str, alert_token: str, around: ChannelContext
+        self, settings: Settings, token: str, alert_token: str, context: ChannelContext
     ) -> None:
         self._settings = settings
         self._token = token
         self._alert_token = alert_token
         self._url = str(settings.get("url") or "")
-        self._around = around
+        self._context = context
         self._probes = ProbeWords()
         self._client = httpx.AsyncClient(timeout=SECONDS)
 
@@ -86,7 +86,7 @@ class Webhook:
             self._probes.came(body.decode(errors="replace"))
             return Response(status_code=204)
         if rest in ALERTS:
-            arrived = _alert(rest, body, self._around.clock())
+            arrived = _alert(rest, body, self._context.clock())
         elif rest == "in":
             try:
                 arrived = self._arrived(request, body)
@@ -95,7 +95,7 @@ class Webhook:
                 return Response(f"bad request: {error}", 400)
         else:
             return Response(status_code=404)
-        await self._around.receive(arrived, "")
+        await self._context.receive(arrived, "")
         return Response(status_code=202)
 
     def _arrived(self, request: Request, body: bytes) -> InboundMessage:
@@ -121,7 +121,7 @@ class Webhook:
             files=files,
             voice=voice,
             reply_to=str(posted.get("reply_to") or ""),
-            time=self._around.clock(),
+            time=self._context.clock(),
         )
 
     # out
@@ -160,13 +160,13 @@ class Webhook:
 
     async def probe(self) -> None:
         """Posts to our own listener, as others do."""
-        if not self._around.listen:
+        if not self._context.listen:
             raise HermesError(
                 "nobody can reach the webhook: gateway.listen is not set",
                 "`hermes config set gateway.listen 127.0.0.1:9912`",
             )
         word = secrets.token_hex(8)
-        address = f"http://{self._around.listen}/channels/webhook/probe"
+        address = f"http://{self._context.listen}/channels/webhook/probe"
         failure = "requests to our own listener do not reach the webhook"
         async with self._probes.expect(word, 0.0, failure):
             await self._post(address, word.encode(), word)
