@@ -116,7 +116,7 @@ async def _run(home: Path, what: str) -> dict[str, float]:
     services: list[Gateway] = []
 
     def face(domains: Domains) -> Gateway:
-        services.append(Gateway(domains, book=ChannelRegistry({NAME: MANIFEST})))
+        services.append(Gateway(domains, registry=ChannelRegistry({NAME: MANIFEST})))
         return services[0]
 
     runtime = Runtime(home, {}, services=(face,))

@@ -30,7 +30,7 @@ def run(home: Path) -> None:
     empty = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((empty, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    serve(home, dict(os.environ), services=(lambda runtime: Gateway(runtime, book=BOOK),))
+    serve(home, dict(os.environ), services=(lambda runtime: Gateway(runtime, registry=BOOK),))
 
 
 def main() -> None:

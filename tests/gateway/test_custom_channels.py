@@ -29,7 +29,7 @@ import json
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core.gateway import Chat, InboundMessage, Person
 
 
 def make(settings, surroundings):
@@ -45,7 +45,8 @@ class Spool:
             for path in sorted((self.folder / "in").glob("*.json")):
                 letter = json.loads(path.read_text())
                 chat, person = Chat("spool", letter["chat"]), Person(letter["from"])
-                await self.around.receive(Arrived(path.name, chat, person, letter["text"]), "")
+                message = InboundMessage(path.name, chat, person, letter["text"])
+                await self.around.receive(message, "")
                 path.unlink()
             await self.around.sleep(0.05)
 
@@ -122,11 +123,11 @@ async def test_a_channel_of_the_home_is_talked_by(tmp_path: Path) -> None:
 async def test_what_the_settings_do_not_name_is_not_run(tmp_path: Path) -> None:
     code = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{CODE}"
     async with spool(tmp_path, code) as gateway:
-        await gateway.follow()
-        assert gateway.book.manifests()["spool"].title == "Spool"
+        await gateway.apply_settings()
+        assert gateway.registry.manifests()["spool"].title == "Spool"
         assert not gateway.busy
     async with spool(tmp_path, code, spool={**given(tmp_path), "enabled": False}) as gateway:
-        await gateway.follow()
+        await gateway.apply_settings()
     assert not (tmp_path / "ran").exists()
     async with spool(tmp_path, code, spool=given(tmp_path)) as gateway:
         await until(lambda: gateway.channel("spool"))
@@ -160,7 +161,7 @@ async def test_what_others_could_have_written_is_not_run(tmp_path: Path, spoil: 
         new = {**json.loads(config.read_text()), "channels": {"spool": given(tmp_path)}}
         config.write_text(json.dumps(new))
         await until(lambda: gateway.busy)
-        line = gateway.supervisor("spool").line
+        line = gateway.supervisor("spool").connection
         await until(lambda: line.state == "missing")
         assert "not loaded" in line.error
     assert not (tmp_path / "ran").exists()
@@ -169,7 +170,7 @@ async def test_what_others_could_have_written_is_not_run(tmp_path: Path, spoil: 
 async def test_a_module_that_breaks_is_said_and_one_that_is_mended_is_taken(tmp_path: Path) -> None:
     async with spool(tmp_path, "def make(:", spool=given(tmp_path)) as gateway:
         await until(lambda: gateway.busy)
-        line = gateway.supervisor("spool").line
+        line = gateway.supervisor("spool").connection
         await until(lambda: line.state == "missing")
         assert "SyntaxError" in line.error
         (tmp_path / "home" / "channels" / "spool" / "channel.py").write_text(CODE)

@@ -26,7 +26,7 @@ async def test_where_nobody_of_a_group_may_answer_the_owners_are_asked_at_home(
         asked = await r.hears("touch made", "ops")
         assert "in `pad:g`" in asked
         assert ASKED not in asked
-        assert (await r.press("Yes", "bob", chat="g", group=True)).why == "not theirs to answer"
+        assert (await r.press("Yes", "bob", chat="g", group=True)).why == "they may not answer it"
         assert (await r.press("Yes", "ada", chat="ops")).state == "done"
         await r.hears("It is made", "g")
         for chat in ("g", "ops"):

@@ -10,8 +10,7 @@ from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.gateway import ArrivedState, Chat, InboundMessage, InboxEntry, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.inbound import inbox as inboxes
-from hermes_agent.gateway.inbound.inbox import TRIES, Inbox
-from hermes_agent.gateway.supervision.connection import clean
+from hermes_agent.gateway.inbound.inbox import TRIES, Inbox, storable
 from hermes_agent.store.gateway import inbox
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
@@ -160,7 +159,7 @@ async def test_what_always_fails_is_set_aside_shown_and_dealt_with_when_asked(
         assert one.dealt == [("a", "good")]
         (aside,) = await one.ledger.dead_letters()
         assert (aside.tries, aside.why) == (TRIES, "no such thing")
-        one.inbox.take(await one.ledger.retry_dead_letter(aside.number))
+        one.inbox.add(await one.ledger.retry_dead_letter(aside.number))
         await one.has_dealt(2)
         assert one.dealt[1] == ("a", "bad")
         await gone(one)
@@ -202,7 +201,7 @@ async def test_whatever_a_platform_sends_can_be_kept(tmp_path: Path) -> None:
                 files=(Media(pick(), b"\xff", pick()),),
                 time=chance.choice([float("nan"), float("inf"), -1.0]),
             )
-            assert await store.gateway.add_inbound(clean(arrived)) is not None
+            assert await store.gateway.add_inbound(storable(arrived)) is not None
         kept = [one.arrived for one in await store.gateway.new(1_000)]
         assert len(kept) == 200
         assert any("\\ud800" in one.text for one in kept)

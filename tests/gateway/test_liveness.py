@@ -57,7 +57,6 @@ class Bench:
         self.lives = 0
         self.line = ChannelConnection(
             "loop", self._make, monotonic=time, sleep=time.sleep, random=lambda: 1.0,
-            came_up=lambda: None,
         )  # fmt: skip
         self.liveness = Liveness(
             self.line, "Loop", self.ledger, lambda: self.settings, self._announce,
@@ -136,7 +135,7 @@ async def test_a_channel_that_hears_is_proven_and_the_proof_is_kept(tmp_path: Pa
         assert one.line.state == "up"
         kept = await kept_proof(one)
         assert (kept.proven, kept.failures, kept.error) == (one.proof.proven, 0, "")
-        assert one.liveness.is_well
+        assert one.liveness.is_healthy
         now = (one.proof.proven or 0.0) + 40
         assert in_words(one.proof, now) == "last proven 40 s ago"
 
@@ -166,14 +165,14 @@ async def test_where_a_restart_does_not_help_it_is_announced_once_and_again_when
         assert one.lives_then == 2
         await one.reaches(lambda: one.lives > 4, "more restarts")
         ((key, text),) = one.announced
-        assert "Loop does not hear" in text
-        assert not one.liveness.is_well
+        assert "Loop does not receive messages" in text
+        assert not one.liveness.is_healthy
         assert "failed" in in_words(one.proof, one.time.now)
         assert (await kept_proof(one)).announced
         one.platform.deaf.clear()
         await proven(one, one.time.now)
         assert [said for _, said in one.announced[1:]] == [
-            "Loop is well again: it hears what is sent to it."
+            "Loop works again: it receives messages."
         ]
         assert one.announced[1][0] != key
         assert not one.proof.announced
@@ -198,7 +197,7 @@ async def test_one_that_hears_again_is_asked_for_a_proof_at_once(tmp_path: Path)
         await one.reaches(lambda: one.proof.failures, "the failure")
         one.platform.deaf.clear()
         before = one.time.now
-        one.liveness.heard(before)
+        one.liveness.received(before)
         took = await one.reaches(lambda: (one.proof.proven or 0.0) >= before, "the proof")
         assert took < INTERVAL / 2
         assert not one.announced
@@ -256,7 +255,6 @@ async def test_a_channel_that_is_refused_under_the_proof_says_so(tmp_path: Path)
         channel.closed = asyncio.Event()
         line = ChannelConnection(
             "torn", lambda: channel, monotonic=one.time, sleep=one.time.sleep, random=lambda: 1.0,
-            came_up=lambda: None,
         )  # fmt: skip
         liveness = Liveness(
             line, "Torn", one.ledger, lambda: one.settings, one._announce,
@@ -289,7 +287,7 @@ async def test_a_channel_that_did_not_hear_that_it_is_to_end_is_told_again(tmp_p
         channel.ended = asyncio.Event()
         line = ChannelConnection(
             "distracted", lambda: channel, monotonic=one.time, sleep=one.time.sleep,
-            random=lambda: 1.0, came_up=lambda: None,
+            random=lambda: 1.0,
         )  # fmt: skip
         tending = asyncio.create_task(line.run())
         await one.reaches(lambda: line.state == "up", "the connection")
@@ -320,7 +318,6 @@ async def test_a_test_that_stood_still_until_its_time_was_over_tries_once_more(
         channel.time = one.time
         line = ChannelConnection(
             "slept", lambda: channel, monotonic=one.time, sleep=one.time.sleep, random=lambda: 1.0,
-            came_up=lambda: None,
         )  # fmt: skip
         liveness = Liveness(
             line, "Slept", one.ledger, lambda: one.settings, one._announce,
@@ -385,7 +382,6 @@ async def test_a_proof_that_the_channel_breaks_off_is_asked_for_again(tmp_path: 
         channel = Fickle(platform.settings("loop"), one.around())
         line = ChannelConnection(
             "loop", lambda: channel, monotonic=time, sleep=time.sleep, random=lambda: 1.0,
-            came_up=lambda: None,
         )  # fmt: skip
         liveness = Liveness(
             line, "Loop", one.ledger, lambda: one.settings, one._announce,
@@ -393,7 +389,7 @@ async def test_a_proof_that_the_channel_breaks_off_is_asked_for_again(tmp_path: 
         )  # fmt: skip
         tasks = [asyncio.create_task(line.run()), asyncio.create_task(liveness.run())]
         await one.reaches(lambda: liveness.proof.error, "the failure")
-        assert liveness.proof.error == "the proof was broken off"
+        assert liveness.proof.error == "the probe was cancelled"
         await one.reaches(lambda: liveness.proof.proven, "the proof after it")
         for task in tasks:
             task.cancel()

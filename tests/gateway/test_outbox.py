@@ -64,14 +64,14 @@ class Post:
             described,
             store.gateway,
             lambda: self.wire if self.up else None,
-            is_well=lambda: self.well,
+            is_healthy=lambda: self.well,
             clock=time,
             sleep=time.sleep,
             random=lambda: 0.5,
-            told=self._told,
+            on_sent=self._on_sent,
         )
 
-    def _told(self, _now: float) -> None:
+    def _on_sent(self, _now: float) -> None:
         if self.bugs:
             raise self.bugs.pop()
 

@@ -192,6 +192,35 @@ async def test_consent_is_given_by_a_button_and_shown(tmp_path: Path) -> None:
         assert (await r.say("what", kind="press")).state == "ignored"
 
 
+async def test_the_answer_to_a_long_question_replaces_its_last_message_alone(
+    tmp_path: Path,
+) -> None:
+    rule(tmp_path, "ask")
+    command = "touch made " + " ".join(f"made-{n:03}" for n in range(60))
+    call = {"calls": [{"tool": "terminal", "with": {"command": command}}]}
+    model, short = (
+        script(tmp_path, "m", call, {"say": "It is made"}),
+        replace(MANIFEST, longest=300),
+    )
+    async with room(tmp_path, model, policy="chats", manifest=short) as r:
+        await r.know("ada")
+        await r.say("make it")
+
+        async def asked() -> bool:
+            return any(one.buttons for one in r.pad.every)
+
+        await until(asked)
+        *first, last = r.texts()
+        assert first
+        await r.press("No")
+        await r.hears("It is made")
+        await r.rest()
+        assert r.texts()[: len(first)] == first
+        assert r.texts()[len(first)].startswith(last[:40])
+        assert "no: " in r.texts()[len(first)]
+        assert not [one for one in r.pad.sent.values() if one.buttons]
+
+
 async def test_consent_is_given_by_words_where_there_are_no_buttons(tmp_path: Path) -> None:
     rule(tmp_path, "ask")
     plain = replace(MANIFEST, buttons=False, edits=False)
@@ -224,13 +253,13 @@ async def test_members_do_not_give_consent_and_the_owners_are_asked_at_home(
         await r.know("ada", name="ada")
         await r.know("bob", role="member")
         await r.say("make it", "bob")
-        await r.hears("I wait", "with-bob")
+        await r.hears("I am waiting", "with-bob")
         asked = await r.hears("touch made", "ops")
         (session,) = await r.runtime.context.store.sessions()
         assert "in `pad:with-bob`" in asked
         assert f"Session `{session.id}`, `make it`" in asked
         assert "would add this rule" in asked
-        assert (await r.press("Yes", "bob")).why == "not theirs to answer"
+        assert (await r.press("Yes", "bob")).why == "they may not answer it"
         await r.say("/approve", "bob")
         await r.hears("no such question", "with-bob")
         assert (await r.press("Yes", "ada", chat="ops", group=True)).state == "done"
@@ -253,7 +282,7 @@ async def test_owners_are_asked_in_their_own_chats_where_there_is_no_home(tmp_pa
         await until(open_ones)
         (question,) = await open_ones()
         await asks.ask_all()
-        assert "I know of nobody whom I could ask" in await r.hears("I wait", "with-bob")
+        assert "I know nobody to ask" in await r.hears("I am waiting", "with-bob")
         await r.say("/queue", "eve")
         await asks.ask_all()
         assert "For `somebody`" in await r.hears("touch made", "with-eve")

@@ -50,7 +50,7 @@ async def test_another_answer_may_be_wanted_and_with_words(tmp_path: Path) -> No
     async with room(tmp_path, script(tmp_path, "m", {"say": "Well"})) as r:
         await r.know("ada")
         await r.say("/retry")
-        await r.hears("nothing was said here yet")
+        await r.hears("this chat has no session yet")
         await r.say("how is it?", chat="g", group=True)
         await r.rest()
         await r.say("/retry in German", chat="g", group=True)
@@ -66,7 +66,7 @@ async def test_what_is_under_way_is_not_begun_again(tmp_path: Path) -> None:
         await r.know("ada")
         await r.say("how is it?")
         await r.say("/retry")
-        await r.hears("I am still at it")
+        await r.hears("I am still working on it")
         await r.say("/stop")
         await r.rest()
         assert len(await taken(r)) == 1

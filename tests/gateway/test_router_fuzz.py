@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.gateway import Chat, InboundMessage, Person
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.supervision.connection import clean
+from hermes_agent.gateway.inbound.inbox import storable
 from tests.support.fake_channel import room
 from tests.support.runtime_fixture import script
 
@@ -50,7 +50,7 @@ async def test_nothing_that_arrives_breaks_the_router(
         await r.know("ada")
         await r.know("bob", role="member")
         for arrived in many:
-            kept = await r.runtime.context.store.gateway.add_inbound(clean(arrived))
+            kept = await r.runtime.context.store.gateway.add_inbound(storable(arrived))
             if kept is not None:
                 dealt = await r.router.handle(kept)
                 await r.runtime.context.store.gateway.dealt(kept.number, *dealt)

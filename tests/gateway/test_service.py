@@ -44,7 +44,7 @@ class CalledChannel(LoopChannel):
 
 
 def book() -> ChannelRegistry:
-    lacking = replace(manifest("lacking"), packages=("no_such_package",), extra="lacking")
+    lacking = replace(manifest("lacking"), packages=("no_such_package",))
     secret = manifest("secret", fields=(*manifest("x").fields, SECRET))
     called = replace(manifest("called"), module=__name__)
     plain = [manifest(name) for name in ("alpha", "beta")]
@@ -108,7 +108,7 @@ async def desk(
         one.set(**{name: one.account(name) for name in channels})
 
         def face(domains: Domains) -> Gateway:
-            one.gateway = Gateway(domains, book=made_of or book())
+            one.gateway = Gateway(domains, registry=made_of or book())
             return one.gateway
 
         one.runtime = runtime = Runtime(home, {}, services=(face,))
@@ -173,7 +173,7 @@ async def test_settings_that_cannot_be_read_change_nothing(tmp_path: Path) -> No
         await one.becomes("alpha", "up")
         channel = one.gateway.channel("alpha")
         (one.home / "config.yaml").write_text("channels: [")
-        await one.gateway.follow()
+        await one.gateway.apply_settings()
         assert one.gateway.channel("alpha") is channel
 
 
@@ -188,13 +188,13 @@ async def test_a_deaf_channel_is_announced_on_another_and_again_when_it_hears(
         one.platform.deaf.add("alpha")
         await until(lambda: one.platform.texts("beta", "ops"))
         (told,) = one.platform.texts("beta", "ops")
-        assert told.startswith("Alpha does not hear what is sent to it: no proof within 1 s")
+        assert told.startswith("Alpha does not receive messages: no answer to the probe within 1 s")
         shown = (await one.gateway.status())["channels"]["alpha"]
         assert shown["announced"]
         assert "failed" in shown["says"]
         one.platform.deaf.clear()
         await until(lambda: len(one.platform.texts("beta", "ops")) == 2)
-        assert one.platform.texts("beta", "ops")[1].startswith("Alpha is well again")
+        assert one.platform.texts("beta", "ops")[1].startswith("Alpha works again")
 
 
 @pytest.mark.parametrize("named", [["beta:first", "gamma:x", "beta:second"], ["alpha:x"]])
@@ -223,7 +223,7 @@ async def test_routes_show_prove_and_try_again(tmp_path: Path) -> None:
             assert (tested["proven_now"], tested["error"]) == (True, "")
             assert (await api.post("/v1/gateway/nowhere/test")).status_code == 404
             one.platform.refused.add("beta")
-            one.gateway.supervisor("beta").line.restart()
+            one.gateway.supervisor("beta").connection.restart()
             await one.becomes("beta", "refused")
             tested = (await api.post("/v1/gateway/beta/test")).json()
             assert (tested["proven_now"], tested["state"]) == (False, "refused")
@@ -290,7 +290,7 @@ async def test_channels_are_looked_at_only_when_the_settings_have_changed(tmp_pa
         asked = terminals.asked
         for _ in range(5):
             one.gateway.context.refresh_settings()
-            await one.gateway.follow()
+            await one.gateway.apply_settings()
         assert terminals.asked == asked
         one.set(alpha=one.account("alpha", home="ops"))
         await until(lambda: terminals.asked > asked)

@@ -59,4 +59,4 @@ async def test_what_is_said_in_a_memo_reaches_the_agent(tmp_path: Path) -> None:
     first, second = [one.text for one in events if isinstance(one, ev.MessageTaken)]
     assert "server" in first.lower()
     assert "working" in first.lower()
-    assert "it was not heard" in second
+    assert "not transcribed" in second

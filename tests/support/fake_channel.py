@@ -22,6 +22,7 @@ from hermes_agent.core.messages import Media
 from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.delivery.drafts import PATIENCE
+from hermes_agent.gateway.delivery.outbox import Outbox
 from hermes_agent.gateway.delivery.publisher import ReplyPublisher
 from hermes_agent.gateway.inbound.router import HandlingResult, Router
 from tests.support.runtime_fixture import House, house, until
@@ -42,6 +43,7 @@ class Pad:
 
     def __init__(self, manifest: Manifest) -> None:
         self.told = manifest
+        self.wake: Callable[[str], None] = lambda _channel: None
         self.sent: dict[str, OutboundMessage] = {}
         """What stands there now, by id: edits have taken their place."""
         self.every: list[OutboundMessage] = []
@@ -58,8 +60,6 @@ class Pad:
 
     def manifest(self, _name: str) -> Manifest:
         return self.told
-
-    def wake(self, _channel: str) -> None: ...
 
     async def run(self) -> None: ...
 
@@ -183,23 +183,6 @@ class Room:
         await until(quiet)
 
 
-async def _carry(room: Room) -> None:
-    """Send what the ledger has."""
-    gateway = room.runtime.context.store.gateway
-    while True:
-        for one in await gateway.due("pad", room.runtime.context.clock()):
-            if await gateway.sending(one.id, one.attempts):
-                try:
-                    receipt = await room.pad.send(one.outgoing, one.key)
-                except SendError as error:
-                    await gateway.not_sent(
-                        one.id, error.message, room.runtime.context.clock(), False
-                    )
-                else:
-                    await gateway.sent(one.id, receipt)
-        await asyncio.sleep(0.01)
-
-
 @asynccontextmanager
 async def room(
     folder: Path,
@@ -219,7 +202,13 @@ async def room(
         router = Router(h.runtime.domains, pad, PseudonymHasher.open(h.runtime.context.home.path))
         made = Room(h, pad, router)
         tells = ReplyPublisher(h.runtime.domains, pad, router.ids, router.recent, pace, patience)
-        tasks = [asyncio.create_task(_carry(made))]
+        outbox = Outbox(
+            pad.told, h.runtime.context.store.gateway, lambda: pad, is_healthy=lambda: True,
+            clock=h.runtime.context.clock, sleep=asyncio.sleep, random=lambda: 0.0,
+            on_sent=lambda _now: None,
+        )  # fmt: skip
+        pad.wake = lambda _channel: outbox.wake()
+        tasks = [asyncio.create_task(outbox.run())]
         tasks += [asyncio.create_task(tells.run())] if telling else []
         try:
             yield made

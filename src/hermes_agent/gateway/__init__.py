@@ -1,1 +1,1 @@
-"""Channels by which people reach the agent, and what goes between: one router, two ledgers."""
+"""Chat channels: what people write to the agent, and what it sends them."""

@@ -1,5 +1,5 @@
-"""What a channel is to the gateway. A channel knows its platform and nothing else: not who may
-talk, not what is answered, not what was sent before."""
+"""The interface between the gateway and a channel. A channel knows only its platform: not who may
+talk, what is answered, or what was sent before."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -16,30 +16,29 @@ if TYPE_CHECKING:
 
 
 class SettingField(Struct, frozen=True, omit_defaults=True):
-    """One setting of a channel, for `hermes gateway setup`, the checks and the documentation."""
+    """One setting of a channel."""
 
     name: str
     about: str
     secret: bool = False
-    """Its value is the name of a secret, never the secret."""
+    """The value is the name of a secret, never the secret itself."""
     required: bool = False
     default: str = ""
 
 
 class Manifest(Struct, frozen=True, omit_defaults=True):
-    """All that is known of a channel before it is imported: data, in `manifest.py`."""
+    """What a channel can do and needs, read from `manifest.yaml` without importing its code."""
 
     name: str
     title: str
     about: str
     module: str
-    """Where `make(settings, surroundings) -> Channel` is found."""
+    """The module with `make(settings, context) -> Channel`."""
     packages: tuple[str, ...] = ()
-    extra: str = ""
-    """What to install when a package is missing."""
     fields: tuple[SettingField, ...] = ()
     longest: int = 4_000
-    """The most characters of one message."""
+    """The maximum length of one message, in units of `measure`."""
+    measure: Literal["utf16", "bytes"] = "utf16"
     edits: bool = False
     buttons: bool = False
     files: bool = False
@@ -47,42 +46,40 @@ class Manifest(Struct, frozen=True, omit_defaults=True):
     groups: bool = False
     threads: bool = False
     typing: bool = False
-    receives: bool = True
-    """False: it can only send."""
     knows_twice: bool = False
-    """A message sent twice under one key arrives once."""
+    """The platform ignores a message sent again under the same key."""
     knows_for: float = 0.0
-    """Seconds for which the platform knows a key again; 0: for good."""
+    """Seconds for which the platform remembers a key; 0: for ever."""
     proof: Literal["round-trip", "answers"] = "answers"
-    """What `probe` shows: that something sent comes in again, or only that the platform answers
-    and has nothing for us that we did not get."""
+    """What `probe` proves: that a message we send comes back to us, or only that the platform
+    answers and holds nothing for us that we did not get."""
     per_second: float = 0.0
-    """Messages to one chat a second that the platform bears; 0: no limit is known."""
+    """Messages per second to one chat that the platform accepts; 0: no known limit."""
     steps: tuple[str, ...] = ()
-    """How to get there, for `hermes gateway setup`."""
+    """Instructions that `hermes gateway setup` prints."""
     folder: str = ""
-    """Where it lies, of a channel of the home."""
+    """The folder of a channel in the home; empty for a built-in one."""
 
 
 class ChannelContext(Struct, frozen=True):
-    """What a channel is handed."""
+    """What the gateway gives a channel."""
 
     receive: Callable[[InboundMessage, str], Awaitable[None]]
-    """Hand in what arrived, with the mark of how far was read. When it returns it is kept: only
-    then may the platform be told that we have it."""
+    """Hands in a message with the cursor after it. Once this returns the message is stored; only
+    then may the channel acknowledge it to the platform."""
     mark: Callable[[], Awaitable[str]]
-    """How far was read, as last handed in."""
+    """The last saved cursor: how far the channel has read."""
     save_cursor: Callable[[str], Awaitable[None]]
     secret: Callable[[str], str]
-    """The value of a secret by its name; raises a `HermesError` that says what to do."""
+    """The value of a secret by its name; raises a `HermesError` with a hint."""
     clock: Clock
     sleep: Callable[[float], Awaitable[None]]
     listen: str = ""
-    """Where the gateway's own door listens (`127.0.0.1:9912`), for channels that are called."""
+    """Where the gateway's HTTP listener is (`127.0.0.1:9912`), for channels with webhooks."""
 
 
 class SendError(HermesError):
-    """A message did not go out."""
+    """A message was not sent."""
 
     def __init__(
         self, message: str, hint: str = "", *, again: bool = True, after: float | None = None,
@@ -90,44 +87,41 @@ class SendError(HermesError):
     ) -> None:  # fmt: skip
         super().__init__(message, hint)
         self.again = again
-        """Whether trying again may help; a chat that is gone or a message that is refused does
-        not."""
+        """A retry may help; it does not if the chat is gone or the message is refused."""
         self.after = after
         """Seconds the platform asked to wait."""
         self.doubtful = doubtful
-        """It may have arrived all the same: the answer got lost."""
+        """It may have arrived: the response was lost."""
         self.channel = channel
-        """The channel itself is at fault (token refused, unreachable), not this message: others
-        wait too."""
+        """The whole channel is affected (token refused, unreachable), so other messages wait."""
 
 
 class CredentialsRejected(HermesError):
-    """The platform does not accept us (an expired token, a wrong password): no restart helps."""
+    """The platform does not accept us (an expired token, a wrong password): retrying is useless."""
 
 
 Settings = Mapping[str, Any]
-"""What stands under the channel's name in `channels:` of config.yaml."""
+"""The settings under the channel's name in `channels:` of config.yaml."""
 
 
 class Channel(Protocol):
     async def run(self) -> None:
-        """Connect and receive until cancelled. Returns or raises when the connection is lost; the
-        gateway begins it again. Raises `CredentialsRejected` when no restart helps."""
+        """Connects and receives until cancelled. Returns or raises when the connection is lost; the
+        gateway then starts it again. Raises `CredentialsRejected` if that would not help."""
         ...
 
     async def send(self, outgoing: OutboundMessage, key: str) -> str:
-        """Send one message that is not too long, or edit one, and give the platform's id of it.
+        """Sends or edits one message that is not too long and returns the platform's id for it.
         Raises `SendError`. `key` is the same for every attempt."""
         ...
 
     async def typing(self, chat: Chat) -> None:
-        """Show for a few seconds that an answer is being written; does nothing where there is no
-        such thing. Trouble is not raised."""
+        """Shows a typing indicator for a few seconds if the platform has one. Never raises."""
         ...
 
     async def probe(self) -> None:
-        """Prove that what is sent to us arrives, as far as the manifest's `proof` says; returns
-        when it is proven, raises a `HermesError` that says what is not. Bounded by the caller."""
+        """Proves that messages reach us, as far as the manifest's `proof` says; raises a
+        `HermesError` if they do not. The caller sets a timeout."""
         ...
 
     async def close(self) -> None: ...
@@ -135,8 +129,22 @@ class Channel(Protocol):
 
 @runtime_checkable
 class WebhookReceiver(Protocol):
-    """A channel whose platform calls us, by the door to the network."""
+    """A channel whose platform calls us over HTTP."""
 
     async def called(self, request: "Request", rest: str) -> "Response":
-        """Answer what came to `/channels/<name>/<rest>`. Who may, it finds out for itself."""
+        """Answers a request to `/channels/<name>/<rest>`; the channel itself checks who calls."""
+        ...
+
+
+class ChannelDirectory(Protocol):
+    """What the parts of the gateway see of the running channels."""
+
+    def channel(self, name: str) -> Channel | None:
+        """The channel, if it is connected."""
+        ...
+
+    def manifest(self, name: str) -> Manifest | None: ...
+
+    def wake(self, channel: str) -> None:
+        """Tells its outbox that there is something to send."""
         ...

@@ -1,12 +1,11 @@
-"""The gateway: the face by which people reach the agent on channels. It keeps channels connected,
-hands on what arrives, sends what the ledger has, and knows which of them hear."""
+"""Runs the channels: keeps them connected, hands on what arrives, and sends what is queued."""
 
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from hermes_agent.host.outbound import HOME
 from hermes_agent.runtime.services import Domains
 
 if TYPE_CHECKING:  # a runtime without channels needs none of these
-    from hermes_agent.gateway.channel import Channel, ChannelContext, Manifest
+    from hermes_agent.gateway.channel import Channel, Manifest
     from hermes_agent.gateway.inbound.inbox import Inbox
     from hermes_agent.gateway.inbound.router import Router
     from hermes_agent.gateway.registry import ChannelRegistry
@@ -29,24 +28,22 @@ if TYPE_CHECKING:  # a runtime without channels needs none of these
 log = logging.getLogger("hermes.gateway")
 
 POLL_SECONDS = 1.0
-"""How often it is looked whether config.yaml or the secrets have changed."""
+"""How often to check whether config.yaml or the secrets have changed."""
 COMMON = frozenset({"enabled", "home", "allow", "owners", "policy", "listen"})
 """Settings that every channel has."""
-TIDY_SECONDS = 86_400.0
+CLEANUP_SECONDS = 86_400.0
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
 
 
 class ChannelHost:
-    """Runs the channels of one runtime."""
-
     name = "gateway"
 
     def __init__(
         self,
         domains: Domains,
         *,
-        book: "ChannelRegistry | None" = None,
+        registry: "ChannelRegistry | None" = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
@@ -54,42 +51,48 @@ class ChannelHost:
         self.context = domains.context
         self._outbound = domains.outbound
         self.ledger = domains.context.store.gateway
-        self._book = book
+        self._registry = registry
         self._sleep = sleep
         self._random = random
         self._supervisors: dict[str, ChannelSupervisor] = {}
         self._troubles: dict[str, HermesError] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._inbox: Inbox | None = None
+        self.inbox: Inbox | None = None
         self._router: Router | None = None
-        self._looked = self._changed_at()
-        self._followed: tuple[object, ...] | None = None
-        """What the channels were last made of."""
-        self._tidied = 0.0
+        self._modified = self._modified_at()
+        self._applied: tuple[object, ...] | None = None
+        """The settings that the channels were last made from."""
+        self._cleaned_up = 0.0
         self._changing = asyncio.Lock()
 
-    # the face
+    # as a service of the runtime
 
     async def run(self) -> None:
         try:
             while True:
-                await self.follow()
-                if self._supervisors and self.context.clock() - self._tidied > TIDY_SECONDS:
-                    self._tidied = self.context.clock()
-                    await self._tidy()
+                await self.apply_settings()
+                if self._supervisors and self.context.clock() - self._cleaned_up > CLEANUP_SECONDS:
+                    self._cleaned_up = self.context.clock()
+                    await self._clean_up()
                 await asyncio.sleep(POLL_SECONDS)
         finally:
-            await self._let_go()
+            await self.close()
 
     async def close(self) -> None:
-        await self._let_go()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        supervisors, self._supervisors = list(self._supervisors.values()), {}
+        await asyncio.gather(*(supervisor.stop() for supervisor in supervisors))
+        self.inbox = self._applied = None
 
     @property
     def busy(self) -> bool:
         return bool(self._supervisors)
 
     async def status(self) -> dict[str, Any]:
-        """How all channels are, as far as the store can be read."""
+        """The state of all channels, as far as the store can be read."""
         counts: Mapping[str, QueueDepths] = {}
         strangers: Mapping[str, int] = {}
         asks: dict[str, list[str]] = {}
@@ -118,27 +121,27 @@ class ChannelHost:
         }
 
     def _unknown(self, name: str) -> list[str]:
-        """Settings of a channel that mean nothing: misspelt ones."""
+        """Settings that the channel does not have, such as misspelt ones."""
         given = self.context.settings.channels.get(name, {})
         known = {field.name for field in self._supervisors[name].manifest.fields} | COMMON
         return sorted(set(given) - known)
 
-    # what its parts see of the channels
+    # the channel directory
 
     @property
-    def book(self) -> "ChannelRegistry":
-        if self._book is None:
+    def registry(self) -> "ChannelRegistry":
+        if self._registry is None:
             from hermes_agent.gateway.registry import ChannelRegistry
 
-            self._book = ChannelRegistry(home=self.context.home.path)
-        return self._book
+            self._registry = ChannelRegistry(home=self.context.home.path)
+        return self._registry
 
     def channel(self, name: str) -> "Channel | None":
         supervisor = self._supervisors.get(name)
-        return supervisor.line.channel if supervisor else None
+        return supervisor.connection.channel if supervisor else None
 
     def manifest(self, name: str) -> "Manifest | None":
-        return self.book.manifests().get(name)
+        return self.registry.manifests().get(name)
 
     def wake(self, channel: str) -> None:
         if (supervisor := self._supervisors.get(channel)) is not None:
@@ -155,10 +158,6 @@ class ChannelHost:
             ) from None
 
     @property
-    def inbox(self) -> "Inbox | None":
-        return self._inbox
-
-    @property
     def router(self) -> "Router":
         if self._router is None:
             from hermes_agent.gateway.inbound.router import Router
@@ -166,15 +165,15 @@ class ChannelHost:
             self._router = Router(self._domains, self, PseudonymHasher.open(self.context.home.path))
         return self._router
 
-    # channels come and go with the settings
+    # starting and stopping channels
 
-    async def follow(self) -> None:
-        """Make what the settings name, and end what they name no more."""
+    async def apply_settings(self) -> None:
+        """Starts the channels that the settings name and stops those they no longer name."""
         async with self._changing:
             self._refresh()
             settings = self.context.settings
-            now = (settings.channels, settings.gateway.listen, self._looked)
-            if now == self._followed:
+            now = (settings.channels, settings.gateway.listen, self._modified)
+            if now == self._applied:
                 return
             wanted = {
                 name: given
@@ -183,56 +182,64 @@ class ChannelHost:
             }
             self._troubles = {name: e for name, e in self._troubles.items() if name in wanted}
             for name in [name for name in self._supervisors if name not in wanted]:
-                await self._supervisors.pop(name).end()
+                await self._supervisors.pop(name).stop()
             for name, given in wanted.items():
-                await self._have(name, given)
+                await self._ensure_running(name, given)
             if self._supervisors and not self._tasks:
-                self._begin()
-            self._followed = now
+                self._start_workers()
+            self._applied = now
 
-    def _changed_at(self) -> list[int]:
+    def _modified_at(self) -> list[int]:
         home = self.context.home
-        return [_changed_at(path) for path in (home.config, home.path / ".env")]
+        return [_modified_at(path) for path in (home.config, home.path / ".env")]
 
     def _refresh(self) -> None:
-        looked = self._changed_at()
-        if looked == self._looked:
+        modified = self._modified_at()
+        if modified == self._modified:
             return
-        self._looked = looked
+        self._modified = modified
         try:
             self.context.refresh_settings()
         except HermesError as error:
-            log.error("the settings stay as they were: %s", error.message)
+            log.error("invalid settings; the old ones stay in force: %s", error.message)
 
-    async def _have(self, name: str, given: Mapping[str, Any]) -> None:
+    async def _ensure_running(self, name: str, given: Mapping[str, Any]) -> None:
         try:
-            manifest = self.book.manifest(name)
+            manifest = self.registry.manifest(name)
         except HermesError as error:
             if str(self._troubles.get(name)) != str(error):
                 log.error("%s", error.message)
             self._troubles[name] = error
             return
-        made_of = self._made_of(manifest, given)
-        present = self._supervisors.get(name)
-        if present is not None:
-            if present.made_of == made_of:
+        settings_key = self._settings_key(manifest, given)
+        running = self._supervisors.get(name)
+        if running is not None:
+            if running.settings_key == settings_key:
                 return
-            log.info("the settings of %s have changed: it begins again", name)
-            await present.end()
+            log.info("restarting %s: its settings have changed", name)
+            await running.stop()
+        from hermes_agent.gateway.channel import ChannelContext
         from hermes_agent.gateway.registry import make
         from hermes_agent.gateway.supervision.supervisor import ChannelSupervisor
 
-        surroundings = self._surroundings(name)
+        channel_context = ChannelContext(
+            partial(self._receive, name),
+            partial(self.ledger.mark, name),
+            partial(self.ledger.save_cursor, name),
+            self.context.secret,
+            self.context.clock,
+            self._sleep,
+            self.context.settings.gateway.listen,
+        )
         supervisor = ChannelSupervisor(
-            manifest, lambda: make(manifest, given, surroundings), self.context,
-            self.announce, self.supervise, made_of,
-            self._sleep, self._random, time.monotonic,
+            manifest, partial(make, manifest, given, channel_context), self.context,
+            self.announce, self.supervise, settings_key, self._sleep, self._random,
         )  # fmt: skip
         self._supervisors[name] = supervisor
-        supervisor.begin()
+        supervisor.start()
 
-    def _made_of(self, manifest: "Manifest", given: Mapping[str, Any]) -> bytes:
-        """Changes when the channel must be made anew."""
+    def _settings_key(self, manifest: "Manifest", given: Mapping[str, Any]) -> bytes:
+        """Changes when the channel must be restarted."""
         secrets = []
         for field in manifest.fields:
             if field.secret and given.get(field.name):
@@ -243,80 +250,52 @@ class ChannelHost:
         own = {key: value for key, value in given.items() if key != HOME}
         return msgspec.json.encode([own, secrets, self.context.settings.gateway.listen])
 
-    def _surroundings(self, name: str) -> "ChannelContext":
-        from hermes_agent.gateway.channel import ChannelContext
-
-        async def receive(arrived: InboundMessage, mark: str) -> None:
-            await self._receive(name, arrived, mark)
-
-        async def keep_mark(mark: str) -> None:
-            await self.ledger.save_cursor(name, mark)
-
-        return ChannelContext(
-            receive,
-            lambda: self.ledger.mark(name),
-            keep_mark,
-            self.context.secret,
-            self.context.clock,
-            self._sleep,
-            self.context.settings.gateway.listen,
-        )
-
     async def _receive(self, name: str, arrived: InboundMessage, mark: str) -> None:
-        from hermes_agent.gateway.supervision.connection import clean
+        from hermes_agent.gateway.inbound.inbox import storable
 
         if arrived.chat.channel != name:
-            raise ValueError(f"{name} brought a message of {arrived.chat.channel!r}")
-        kept = await self.ledger.add_inbound(clean(arrived), mark)
+            raise ValueError(f"{name} handed in a message of {arrived.chat.channel!r}")
+        kept = await self.ledger.add_inbound(storable(arrived), mark)
         if (supervisor := self._supervisors.get(name)) is not None:
-            supervisor.liveness.heard(self.context.clock())
-        if kept is not None and self._inbox is not None:
-            self._inbox.wake()
+            supervisor.liveness.received(self.context.clock())
+        if kept is not None and self.inbox is not None:
+            self.inbox.wake()
 
-    # what goes on beside the channels
+    # inbox and publisher
 
-    def _begin(self) -> None:
+    def _start_workers(self) -> None:
         from hermes_agent.gateway.delivery.publisher import ReplyPublisher
         from hermes_agent.gateway.inbound.inbox import Inbox
 
-        self._inbox = Inbox(self.ledger, self.router.handle, sleep=self._sleep, random=self._random)
-        telling = ReplyPublisher(self._domains, self, self.router.ids, self.router.recent)
+        self.inbox = Inbox(self.ledger, self.router.handle, sleep=self._sleep, random=self._random)
+        publisher = ReplyPublisher(self._domains, self, self.router.ids, self.router.recent)
         self._outbound.wake = self.wake
         self._tasks = [
-            asyncio.create_task(self.supervise("what arrives", self._inbox.run)),
-            asyncio.create_task(self.supervise("what is told", telling.run)),
+            asyncio.create_task(self.supervise("the inbox", self.inbox.run)),
+            asyncio.create_task(self.supervise("the publisher", publisher.run)),
         ]
 
     async def supervise(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Start it again whenever it breaks."""
         pause = BackoffPause(RETRY_SECONDS, MAX_RETRY_SECONDS, self._random, self._sleep)
         await supervise(what, run, pause)
 
-    async def _let_go(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        supervisors, self._supervisors = list(self._supervisors.values()), {}
-        await asyncio.gather(*(supervisor.end() for supervisor in supervisors))
-        self._inbox = self._followed = None
-
-    async def _tidy(self) -> None:
+    async def _clean_up(self) -> None:
         keep = self.context.settings.gateway.keep_days * 86_400.0
         try:
             await self.ledger.tidy(self.context.clock() - keep)
         except HermesError as error:
-            log.warning("the ledgers were not tidied: %s", error.message)
+            log.warning("old messages were not deleted: %s", error.message)
 
-    # telling elsewhere
+    # announcements
 
     async def announce(self, channel: str, key: str, text: str) -> Sequence[str]:
-        """Tell on other channels: the first of those the settings name that is well, else all."""
+        """Sends a notice about one channel to others: to the first healthy one of those the
+        settings name, else to all."""
         named = self.context.settings.gateway.announce
         chats = [chat for chat in self._places(named or ("all",)) if chat.channel != channel]
         if named:
-            well = (chat for chat in chats if self._is_well(chat.channel))
-            first = next(well, None)
+            healthy = (chat for chat in chats if self._is_healthy(chat.channel))
+            first = next(healthy, None)
             chats = [first] if first is not None else chats
         await self._outbound.send(f"gateway/{key}", chats, text, kind="notice")
         return [chat.channel for chat in chats]
@@ -330,16 +309,16 @@ class ChannelHost:
                 log.error("gateway.announce: %s", error.message)
         return found
 
-    def _is_well(self, channel: str) -> bool:
-        return channel in self._supervisors and self._supervisors[channel].liveness.is_well
+    def _is_healthy(self, channel: str) -> bool:
+        return channel in self._supervisors and self._supervisors[channel].liveness.is_healthy
 
 
 def _left(counts: QueueDepths) -> dict[str, int]:
-    """What a channel that is not set up any more has left."""
+    """What is left in the queues of a channel that is no longer set up."""
     return {"waiting": counts.waiting, "dead": counts.dead, "set_aside": counts.dead_letters}
 
 
-def _changed_at(path: Path) -> int:
+def _modified_at(path: Path) -> int:
     try:
         return int(path.stat().st_mtime_ns)
     except OSError:

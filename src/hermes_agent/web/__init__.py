@@ -1,1 +1,1 @@
-"""HTTP faces for others: the OpenAI-compatible API."""
+"""The OpenAI-compatible API."""

@@ -1,44 +1,48 @@
-"""One message by HTTP: which session it is for, that it is submitted once, and what comes of it."""
+"""Maps API requests to sessions: submits each message once and streams what comes of it."""
 
+import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
+from starlette.requests import Request
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.messages import Media
 from hermes_agent.core.records import Session, SessionMessage
+from hermes_agent.host.http_listener import body_within
 from hermes_agent.runtime.services import Domains
+from hermes_agent.web.schemas import (
+    IDEMPOTENCY_KEY,
+    SESSION,
+    ClientMessage,
+    KeyReused,
+    failure,
+)
 
 SOURCE = "api"
-HOUSE = "hermes"
+MODEL = "hermes"
 """The name under which the agent is offered as a model."""
 CONVERSATIONS = 10_000
-"""Conversations of clients without a session of their own that are known again."""
+"""Conversations without a name that are recognized when they continue."""
+MAX_BYTES = 20_000_000
+"""Size limit of a request, with its images."""
+POLL_SECONDS = 0.5
+KEEP_ALIVE_SECONDS = 15.0
 
-
-class OtherBody(UsageError):
-    """A key under which something else was asked before."""
-
-
-class ClientMessage(Struct, frozen=True):
-    """One message of a client's conversation."""
-
-    role: str
-    text: str
-    files: tuple[Media, ...] = ()
+T = TypeVar("T")
 
 
 class SubmittedMessage(Struct, frozen=True):
-    """A message that was submitted, and where its answer is found."""
-
     session: Session
     key: str
     after: int
-    """The journal's last number before it."""
+    """The last number of the journal before the message."""
     new: bool
 
     @property
@@ -47,7 +51,7 @@ class SubmittedMessage(Struct, frozen=True):
 
 
 class StreamChunk(Struct, frozen=True):
-    """News of an exchange: text that was added, an event of the journal, or the end."""
+    """Added text, an event of the journal, or the end of the turn."""
 
     text: str = ""
     recorded: ev.Recorded | None = None
@@ -55,96 +59,113 @@ class StreamChunk(Struct, frozen=True):
 
 
 class ApiConversations:
-    """Exchanges of one runtime."""
-
     def __init__(self, domains: Domains) -> None:
-        self._context = domains.context
-        self._sessions = domains.sessions
+        self.context = domains.context
+        self.sessions = domains.sessions
         self._known: OrderedDict[str, str] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def decode(self, request: Request, kind: type[T]) -> T:
+        return msgspec.json.decode(await body_within(request, MAX_BYTES), type=kind)
 
     # names of models
 
     def models(self) -> list[str]:
-        """What a client may ask for."""
-        default = self._context.settings.model
-        return [HOUSE, *([f"{HOUSE}/{default}"] if default else [])]
+        """The model names that clients may use."""
+        default = self.context.settings.model
+        return [MODEL, *([f"{MODEL}/{default}"] if default else [])]
 
     def model(self, name: str) -> str:
-        """The model that a client's name stands for; empty for that of the settings."""
-        if name in ("", HOUSE):
+        """The model behind a client's name for it; empty for the one in the settings."""
+        if name in ("", MODEL):
             return ""
-        if not name.startswith(f"{HOUSE}/"):
+        if not name.startswith(f"{MODEL}/"):
             raise NotFound(
                 f"there is no model {name!r}",
-                f"ask for {HOUSE!r}, or for {HOUSE}/SERVICE/NAME",
+                f"use {MODEL!r} or {MODEL}/SERVICE/NAME",
             )
-        return name.removeprefix(f"{HOUSE}/")
+        return name.removeprefix(f"{MODEL}/")
 
     # submitting
 
-    async def go_on(self, session: str, said: ClientMessage, key: str) -> SubmittedMessage:
-        """A message to a session that the API opened."""
+    async def begin(
+        self, request: Request, said: Sequence[ClientMessage], model: str
+    ) -> SubmittedMessage:
+        key, name = request.headers.get(IDEMPOTENCY_KEY, ""), request.headers.get(SESSION, "")
+        return await self.submit(name, said, model, key)
+
+    async def submit(
+        self, name: str, said: Sequence[ClientMessage], model: str, key: str, *,
+        interactive: bool = False,
+    ) -> SubmittedMessage:  # fmt: skip
+        """Submits a client's conversation, which may have a name and an idempotency key."""
+        submit = self._named if name else self._unnamed
+        return await submit(name, said, self.model(model), key, interactive)
+
+    async def resume(self, session: str, said: ClientMessage, key: str) -> SubmittedMessage:
+        """Submits a message to a session that the API opened."""
         _refuse_empty(said)
-        found = await self._context.store.session(session)
+        found = await self.context.store.session(session)
         if found.source != SOURCE:
-            raise NotFound(f"there is no conversation {session!r}", "it was not begun here")
+            raise NotFound(f"there is no conversation {session!r}", "it was not started here")
         return await self._submit(found, said, key)
 
-    async def named(
-        self,
-        name: str,
-        said: Sequence[ClientMessage],
-        model: str,
-        key: str,
-        *,
-        interactive: bool = False,
+    async def _named(
+        self, name: str, said: Sequence[ClientMessage], model: str, key: str, interactive: bool
     ) -> SubmittedMessage:
-        """A message to the conversation that a client calls by a name of its own: what it says
-        last, since it knows the rest; all of it when it is new."""
+        """Submits to the conversation with the client's name: the last message, or all of them
+        if it is new."""
         _refuse_empty(said[-1])
         digest = hashlib.sha256(name.encode()).hexdigest()[:32]
         session = await self._open(model, f"{SOURCE}:named:{digest}")
         text = await self._begun(session, said) if session.turns == 0 else said[-1]
         return await self._submit(session, text, key, interactive, said)
 
-    async def whole(
-        self, said: Sequence[ClientMessage], model: str, key: str, *, interactive: bool = False
+    async def _unnamed(
+        self, _name: str, said: Sequence[ClientMessage], model: str, key: str, interactive: bool
     ) -> SubmittedMessage:
-        """A message with all that was said before it. Where that is a conversation that was held
-        here, it goes on; otherwise what was said is put before the message."""
+        """Submits a message with its whole history. If that is a known conversation, it continues;
+        otherwise the history is put before the message."""
         _refuse_empty(said[-1])
-        # One with a key is for a session of its own: asked again, also after a restart, it must
-        # come to the same.
-        going_on = len(said) > 1 and not key
-        known = self._known.pop(_digest(model, said[:-1]), "") if going_on else ""
+        # A key has its own session: a repeated request must find it, also after a restart.
+        continues = len(said) > 1 and not key
+        known = self._known.pop(_digest(model, said[:-1]), "") if continues else ""
         if known:
-            return await self._submit(await self._context.store.session(known), said[-1], key)
+            return await self._submit(await self.context.store.session(known), said[-1], key)
         belongs = f"{SOURCE}:once:{key}" if key else f"{SOURCE}:{secrets.token_hex(8)}"
         session = await self._open(model, belongs)
         return await self._submit(session, await self._begun(session, said), key, interactive)
 
     async def _begun(self, session: Session, said: Sequence[ClientMessage]) -> ClientMessage:
-        """What a session begins with. Its title is what is asked, not what stands above it."""
+        """The first message of a session. The title is the question, not the history above it."""
         if len(said) > 1:
-            await self._sessions.entitle(session, said[-1].text)
+            await self.sessions.entitle(session, said[-1].text)
         return _rendered(said)
 
     def remember(
-        self, said: Sequence[ClientMessage], model: str, answer: str, session: str
-    ) -> None:
-        """This conversation is the one that is known again when it goes on."""
-        self._known[_digest(model, [*said, ClientMessage("assistant", answer)])] = session
+        self, request: Request, said: Sequence[ClientMessage], model: str, answer: str,
+        exchange: SubmittedMessage,
+    ) -> None:  # fmt: skip
+        """Recognizes a conversation without a name or key when it continues."""
+        if SESSION in request.headers or IDEMPOTENCY_KEY in request.headers:
+            return
+        digest = _digest(self.model(model), [*said, ClientMessage("assistant", answer)])
+        self._known[digest] = exchange.session.id
         while len(self._known) > CONVERSATIONS:
             self._known.popitem(last=False)
 
     async def _open(self, model: str, belongs: str) -> Session:
-        settings = self._context.settings.gateway
+        settings = self.context.settings.gateway
         folder = settings.workspace
         if not folder:
-            own = self._context.home.path / "chats" / SOURCE
+            own = self.context.home.path / "chats" / SOURCE
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = str(own)
-        return await self._sessions.open_session(
+        return await self.sessions.open_session(
             workspace=folder, model=model, policy=settings.api_policy, source=SOURCE,
             key=belongs, once=True,
         )  # fmt: skip
@@ -154,51 +175,51 @@ class ApiConversations:
         whole: Sequence[ClientMessage] = (),
     ) -> SubmittedMessage:  # fmt: skip
         key = key_of(key) if key else secrets.token_hex(8)
-        after = await self._context.store.last_number(session.id)
+        after = await self.context.store.last_number(session.id)
         message = SessionMessage(key, said.text, SOURCE, interactive, said.files)
-        new = await self._sessions.submit(session, message)
+        new = await self.sessions.submit(session, message)
         if not new:
             await self._expect(session, key, [said, *([_rendered(whole)] if whole else [])])
         return SubmittedMessage(session, key, after if new else 0, new)
 
     async def _expect(self, session: Session, key: str, forms: Sequence[ClientMessage]) -> None:
-        """What was asked under this key before is what is asked now. In a conversation with a name
-        that was its whole beginning, or the last message alone."""
-        before: SessionMessage | ev.MessageTaken | None = await self._context.store.waiting(
+        """Raises unless the key was used for the same request. In a named conversation that was its
+        whole beginning, or the last message alone."""
+        before: SessionMessage | ev.MessageTaken | None = await self.context.store.waiting(
             session.id, key
         )
         if before is None:
-            events = (one.event for one in await self._context.store.events(session.id))
+            events = (one.event for one in await self.context.store.events(session.id))
             taken = (one for one in events if isinstance(one, ev.MessageTaken) and one.key == key)
             before = next(taken, None)
-        same = [(self._context.redact(one.text), one.files) for one in forms]
+        same = [(self.context.redact(one.text), one.files) for one in forms]
         if before is not None and (before.text, before.files) not in same:
-            raise OtherBody(
-                "something else was asked under this Idempotency-Key before",
-                "send the same request to have its answer, or take another key",
+            raise KeyReused(
+                "this Idempotency-Key was used for another request",
+                "send the same request to get its answer, or use another key",
             )
 
     async def found(self, id: str) -> SubmittedMessage:
-        """The exchange of that id."""
+        """The message with this id."""
         session, _, key = id.partition("_")
         try:
-            found = await self._context.store.session(session)
+            found = await self.context.store.session(session)
         except HermesError:
             raise NotFound(f"there is no {id!r}", "it may have been deleted") from None
         if found.source != SOURCE or found.id != session or not key:
-            raise NotFound(f"there is no {id!r}", "it was not begun here")
+            raise NotFound(f"there is no {id!r}", "it was not started here")
         return SubmittedMessage(found, key, 0, False)
 
-    # what comes of it
+    # following
 
-    async def pieces(
+    async def chunks(
         self, exchange: SubmittedMessage, after: int = 0
     ) -> AsyncGenerator[StreamChunk]:
-        """What happens from when the message was taken until its turn is over. Text comes as it is
-        written; what was lost on the way is made up for when a reply is whole."""
+        """Follows a message until its turn is over. Text is streamed; what was lost on the way
+        follows when a reply is complete."""
         streamed, voided = "", False
         since = max(exchange.after, after)
-        news = self._sessions.follow(exchange.session.id, exchange.key, since)
+        news = self.sessions.follow(exchange.session.id, exchange.key, since)
         try:
             async for one, taken in news:
                 event = one.event
@@ -227,21 +248,86 @@ class ApiConversations:
             await news.aclose()
 
     async def end(self, exchange: SubmittedMessage) -> ev.TurnFinished:
-        """How the turn of a message ended, when it has."""
-        async for piece in self.pieces(exchange):
+        """Waits for the end of the turn."""
+        async for piece in self.chunks(exchange):
             if piece.end is not None:
                 return piece.end
         raise HermesError("the runtime is stopping", "ask again in a moment")
 
     async def so_far(self, exchange: SubmittedMessage) -> tuple[bool, ev.TurnFinished | None]:
-        """Whether the message was taken yet, and how its turn ended."""
+        """Whether the message was taken, and how its turn ended."""
         taken = False
-        for one in await self._context.store.events(exchange.session.id):
+        for one in await self.context.store.events(exchange.session.id):
             if isinstance(one.event, ev.MessageTaken) and one.event.key == exchange.key:
                 taken = True
             elif taken and isinstance(one.event, ev.TurnFinished):
                 return True, one.event
         return taken, None
+
+    # requests that wait
+
+    async def ended(self, request: Request, exchange: SubmittedMessage) -> ev.TurnFinished:
+        """Waits for the end of the turn while the client stays connected."""
+        waiting = asyncio.ensure_future(self.end(exchange))
+        try:
+            while not (await asyncio.wait({waiting}, timeout=POLL_SECONDS))[0]:
+                if await request.is_disconnected():
+                    await self.left(request, exchange)
+                    raise HermesError("the client disconnected")
+            end = waiting.result()
+        finally:
+            waiting.cancel()
+        if (error := failure(end)) is not None:
+            raise error
+        return end
+
+    async def watched(
+        self, request: Request, exchange: SubmittedMessage, after: int = 0
+    ) -> AsyncGenerator[StreamChunk | None]:
+        """The chunks of a message, with None as keep-alive. A client that disconnects early stops
+        the turn, unless the request has an idempotency key."""
+        over = False
+        news = self.chunks(exchange, after)
+        following: asyncio.Task[StreamChunk] | None = None
+        try:
+            while not over:
+                following = following or asyncio.ensure_future(anext(news))
+                done, _ = await asyncio.wait({following}, timeout=KEEP_ALIVE_SECONDS)
+                if not done:
+                    yield None
+                    continue
+                piece = following.result()
+                following = None
+                over = piece.end is not None
+                yield piece
+        except StopAsyncIteration:
+            over = True
+        finally:  # if the client disconnected we are cancelled and cannot await
+            self._in_background(self._end(following, news, None if over else (request, exchange)))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(
+        self,
+        following: asyncio.Task[StreamChunk] | None,
+        news: AsyncGenerator[StreamChunk],
+        left: tuple[Request, SubmittedMessage] | None,
+    ) -> None:
+        if following is not None:
+            following.cancel()
+            await asyncio.wait({following})
+        await news.aclose()
+        if left is not None:
+            await self.left(*left)
+
+    async def left(self, request: Request, exchange: SubmittedMessage) -> None:
+        """The client disconnected."""
+        if exchange.new and IDEMPOTENCY_KEY not in request.headers:
+            with suppress(HermesError):
+                await self.sessions.interrupt(exchange.session.id, "api")
 
 
 def _refuse_empty(said: ClientMessage) -> None:
@@ -250,22 +336,22 @@ def _refuse_empty(said: ClientMessage) -> None:
 
 
 def _rest(text: str, streamed: str, voided: bool) -> str:
-    """What of a whole reply was not streamed."""
+    """The part of a complete reply that was not streamed."""
     if not voided and text.startswith(streamed):
         return text[len(streamed) :]
     return "" if text == streamed and not voided else f"\n\n{text}"
 
 
 def _rendered(said: Sequence[ClientMessage]) -> ClientMessage:
-    """A conversation as one message: what was said before stands above, marked as that."""
+    """A conversation as one message, with the history above, marked as such."""
     *before, last = said
     if not before:
         return last
-    house = "\n\n".join(one.text for one in before if one.role in ("system", "developer"))
+    rules = "\n\n".join(one.text for one in before if one.role in ("system", "developer"))
     rest = [one for one in before if one.role not in ("system", "developer")]
     parts = []
-    if house:
-        parts.append(f"What the program that asks wants you to keep to:\n{house}")
+    if rules:
+        parts.append(f"What the program that asks wants you to keep to:\n{rules}")
     if rest:
         lines = "\n\n".join(f"{one.role}: {one.text}" for one in rest)
         parts.append(f"What was said before, elsewhere:\n{lines}")
@@ -285,5 +371,5 @@ def _digest(model: str, said: Sequence[ClientMessage]) -> str:
 
 
 def key_of(given: str) -> str:
-    """A client's key, of a length and with letters that an id can have."""
+    """A client's key, in the form of an id."""
     return hashlib.sha256(given.encode()).hexdigest()[:24]

@@ -1,10 +1,9 @@
-"""`/v1/responses`. What was answered is in the journal; a response's id says where."""
+"""`/v1/responses`. Responses are stored in the journal; the id of one says where."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,16 +12,14 @@ from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.host.responses import reply
 from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
-from hermes_agent.web.conversations import HOUSE, ClientMessage, SubmittedMessage, key_of
-from hermes_agent.web.errors import ONCE, failure, stream
-from hermes_agent.web.exchanges import Exchanges
+from hermes_agent.web.conversations import MODEL, ApiConversations, SubmittedMessage, key_of
 
 ID = "resp_"
 
 
-class Responses:
-    def __init__(self, api: Exchanges) -> None:
-        self._api = api
+class ResponsesApi:
+    def __init__(self, conversations: ApiConversations) -> None:
+        self._api = conversations
 
     def rows(self) -> list[Row]:
         return [
@@ -33,31 +30,31 @@ class Responses:
         ]
 
     async def create(self, request: Request) -> Response:
-        asked = msgspec.json.decode(await self._api.body(request), type=schemas.ResponsesRequest)
+        asked = await self._api.decode(request, schemas.ResponsesRequest)
         said = schemas.responses_said(asked)
         exchange = await self._begin(request, asked, said)
         if asked.background:
             return reply(_response(exchange, asked.model, "in_progress", None, asked))
         if asked.stream:
-            return stream(self._streamed(request, asked, exchange))
+            return schemas.stream(self._streamed(request, asked, exchange))
         end = await self._api.ended(request, exchange)
         return reply(_response(exchange, asked.model, "completed", end, asked))
 
     async def _begin(
-        self, request: Request, asked: schemas.ResponsesRequest, said: list[ClientMessage]
+        self, request: Request, asked: schemas.ResponsesRequest, said: list[schemas.ClientMessage]
     ) -> SubmittedMessage:
         if not asked.previous_response_id:
             return await self._api.begin(request, said, asked.model)
         before = await self._found(asked.previous_response_id)
-        once = request.headers.get(ONCE, "")
+        once = request.headers.get(schemas.IDEMPOTENCY_KEY, "")
         if await self._last(before) in (before.key, key_of(once)):
-            house = [one.text for one in said[:-1] if one.role in ("system", "developer")]
-            text = "\n\n".join([*house, said[-1].text])
-            new = ClientMessage("user", text, said[-1].files)
-            return await self._api.talk.go_on(before.session.id, new, once)
+            rules = [one.text for one in said[:-1] if one.role in ("system", "developer")]
+            text = "\n\n".join([*rules, said[-1].text])
+            new = schemas.ClientMessage("user", text, said[-1].files)
+            return await self._api.resume(before.session.id, new, once)
         raise UsageError(
             f"the conversation has gone on since {asked.previous_response_id!r}",
-            "go on from its last response",
+            "continue from its last response",
         )
 
     async def _last(self, exchange: SubmittedMessage) -> str:
@@ -71,11 +68,11 @@ class Responses:
     async def _found(self, id: str) -> SubmittedMessage:
         if not id.startswith(ID):
             raise NotFound(f"there is no response {id!r}", "ids begin with resp_")
-        return await self._api.talk.found(id.removeprefix(ID))
+        return await self._api.found(id.removeprefix(ID))
 
     async def show(self, request: Request) -> Response:
         exchange = await self._found(request.path_params["id"])
-        taken, end = await self._api.talk.so_far(exchange)
+        taken, end = await self._api.so_far(exchange)
         if not taken and exchange.session.state == "idle":
             raise NotFound(f"there is no response {request.path_params['id']!r}", "")
         return reply(_response(exchange, "", _state(taken, end), end, None))
@@ -88,7 +85,7 @@ class Responses:
     async def cancel(self, request: Request) -> Response:
         exchange = await self._found(request.path_params["id"])
         await self._api.sessions.interrupt(exchange.session.id, "api")
-        end = await self._api.talk.end(exchange)
+        end = await self._api.end(exchange)
         return reply(_response(exchange, "", _state(True, end), end, None))
 
     async def _streamed(
@@ -98,9 +95,9 @@ class Responses:
 
         def event(kind: str, **fields: Any) -> bytes:
             nonlocal count
-            told = {"type": kind, "sequence_number": count, **fields}
+            body = {"type": kind, "sequence_number": count, **fields}
             count += 1
-            return schemas.server_sent(told, kind)
+            return schemas.server_sent(body, kind)
 
         begun = _response(exchange, asked.model, "in_progress", None, asked)
         item = _item(exchange, "", "in_progress")
@@ -112,10 +109,10 @@ class Responses:
         yield event("response.content_part.added", **place, part=part)
         written: list[str] = []
         end: ev.TurnFinished | None = None
-        async with aclosing(self._api.pieces(request, exchange)) as pieces:
-            async for piece in pieces:
+        async with aclosing(self._api.watched(request, exchange)) as chunks:
+            async for piece in chunks:
                 if piece is None:
-                    yield b": still at work\n\n"
+                    yield b": keep-alive\n\n"
                     continue
                 if piece.text:
                     written.append(piece.text)
@@ -123,7 +120,7 @@ class Responses:
                         "response.output_text.delta", **place, delta=piece.text, logprobs=[]
                     )
                 end = piece.end or end
-        error = failure(end) if end is not None else HermesError("the runtime is stopping")
+        error = schemas.failure(end) if end is not None else HermesError("the runtime is stopping")
         if error is not None:
             failed = _response(exchange, asked.model, "failed", end, asked)
             failed["error"] = {"code": "server_error", "message": error.message}
@@ -170,7 +167,7 @@ def _response(
     usage = end.usage if end is not None else None
     return {
         "id": ID + exchange.id, "object": "response", "created_at": exchange.session.created,
-        "status": status, "model": model or HOUSE, "output": output, "error": error,
+        "status": status, "model": model or MODEL, "output": output, "error": error,
         "incomplete_details": None, "instructions": asked.instructions if asked else None,
         "metadata": (asked.metadata if asked else None) or {}, "parallel_tool_calls": True,
         "previous_response_id": asked.previous_response_id if asked else None,

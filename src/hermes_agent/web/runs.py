@@ -1,11 +1,9 @@
-"""`/v1/runs`: work that is handed in and goes on by itself. It can be followed, asked about,
-answered and stopped; nobody needs to stay connected."""
+"""`/v1/runs`: work in the background, which clients can follow, query, answer and stop."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,19 +13,17 @@ from hermes_agent.core.records import Question
 from hermes_agent.host.responses import reply
 from hermes_agent.runtime.services import Row
 from hermes_agent.web import schemas
-from hermes_agent.web.conversations import SOURCE, ClientMessage, SubmittedMessage
-from hermes_agent.web.errors import ONCE, NotTheirs, number, stream
-from hermes_agent.web.exchanges import Exchanges
+from hermes_agent.web.conversations import SOURCE, ApiConversations, SubmittedMessage
 
 ID = "run_"
 NO = "no"
 ALWAYS = "always"
-"""Adds a rule for everybody, which is for the owner of the home to say."""
+"""Adds a rule for everybody, which only the owner may do."""
 
 
 class RunsApi:
-    def __init__(self, api: Exchanges) -> None:
-        self._api = api
+    def __init__(self, conversations: ApiConversations) -> None:
+        self._api = conversations
 
     def rows(self) -> list[Row]:
         return [
@@ -39,15 +35,12 @@ class RunsApi:
         ]
 
     async def create(self, request: Request) -> Response:
-        asked = msgspec.json.decode(await self._api.body(request), type=schemas.RunRequest)
-        said, key = [ClientMessage("user", asked.input)], request.headers.get(ONCE, "")
-        talk, model = self._api.talk, self._api.talk.model(asked.model)
-        if asked.session:
-            exchange = await talk.named(
-                asked.session, said, model, key, interactive=asked.interactive
-            )
-        else:
-            exchange = await talk.whole(said, model, key, interactive=asked.interactive)
+        asked = await self._api.decode(request, schemas.RunRequest)
+        key = request.headers.get(schemas.IDEMPOTENCY_KEY, "")
+        said = [schemas.ClientMessage("user", asked.input)]
+        exchange = await self._api.submit(
+            asked.session, said, asked.model, key, interactive=asked.interactive
+        )
         return reply(await self._run(exchange), 202 if exchange.new else 200)
 
     async def show(self, request: Request) -> Response:
@@ -60,16 +53,17 @@ class RunsApi:
 
     async def answer(self, request: Request) -> Response:
         exchange = await self._found(request)
-        given = msgspec.json.decode(await self._api.body(request), type=schemas.AnswerRequest)
+        given = await self._api.decode(request, schemas.AnswerRequest)
         id = request.path_params["question"]
         asked = {one.id: one for one in await self._open(exchange)}
         if id not in asked:
             raise NotFound(f"no open question {id!r} of this run", "the run lists its questions")
         if asked[id].purpose == "approval" and given.answer == ALWAYS:
-            raise UsageError("what is allowed for good is not decided here", "answer yes or no")
+            raise UsageError("the API cannot allow this for good", "answer yes or no")
         if given.answer != NO and not self._may_consent(asked[id]):
-            raise NotTheirs(
-                "whoever asked does not consent to it", "`hermes approvals`; or gateway.api_consent"
+            raise schemas.NotAllowed(
+                "a client of the API may not approve this",
+                "use `hermes approvals`, or set gateway.api_consent",
             )
         await self._api.sessions.answer(id, given.answer, "api")
         return reply(await self._run(exchange))
@@ -77,13 +71,15 @@ class RunsApi:
     async def events(self, request: Request) -> Response:
         exchange = await self._found(request)
         given = request.query_params.get("after") or request.headers.get("last-event-id") or "0"
-        return stream(self._events(exchange, number(given)))
+        if not given.isdecimal():
+            raise UsageError(f"not an event id: {given!r}", "give the id of an event")
+        return schemas.stream(self._events(exchange, int(given)))
 
     async def _events(self, exchange: SubmittedMessage, after: int) -> AsyncGenerator[bytes]:
-        """The run's part of the journal, and its text as it is written. It is only watched: whoever
-        stops listening stops nothing."""
-        async with aclosing(self._api.talk.pieces(exchange, after)) as pieces:
-            async for piece in pieces:
+        """The run's part of the journal, and its text as it is written. A client that disconnects
+        does not stop the run."""
+        async with aclosing(self._api.chunks(exchange, after)) as chunks:
+            async for piece in chunks:
                 if piece.text:
                     yield schemas.server_sent({"text": piece.text}, "text")
                 if piece.recorded is not None and piece.recorded.number:
@@ -96,7 +92,7 @@ class RunsApi:
         id = request.path_params["id"]
         if not id.startswith(ID):
             raise NotFound(f"there is no run {id!r}", "ids begin with run_")
-        return await self._api.talk.found(id.removeprefix(ID))
+        return await self._api.found(id.removeprefix(ID))
 
     def _may_consent(self, question: Question) -> bool:
         if question.purpose == "question":
@@ -117,7 +113,7 @@ class RunsApi:
 
     async def _run(self, exchange: SubmittedMessage) -> dict[str, Any]:
         store = self._api.context.store
-        taken, end = await self._api.talk.so_far(exchange)
+        taken, end = await self._api.so_far(exchange)
         questions = await self._questions(exchange) if end is None else []
         session = await store.session(exchange.session.id)
         parked = [one.effect for one in await store.parked() if one.session == session.id]

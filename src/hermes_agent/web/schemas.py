@@ -1,18 +1,49 @@
-"""What clients of the OpenAI API send, as far as it means something here, and what is answered.
-Fields that tune a model (temperature and the like) are taken and do nothing: the agent's settings
-hold. Fields that would change what is done are refused."""
+"""Requests of OpenAI clients and our responses. Fields that tune a model (temperature and the like)
+are accepted and ignored: the agent's settings apply. Fields that would change what is done are
+refused."""
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from starlette.responses import Response, StreamingResponse
 
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.messages import Media
-from hermes_agent.web.conversations import ClientMessage
+from hermes_agent.host.http_listener import TookTooLong
+from hermes_agent.host.responses import STATUS, reply
+
+SESSION = "x-hermes-session"
+"""The header with a client's own name for a conversation."""
+IDEMPOTENCY_KEY = "idempotency-key"
+
+
+class TurnFailed(HermesError):
+    """The turn itself failed."""
+
+
+class NotAllowed(HermesError):
+    """Only somebody else may decide this."""
+
+
+class BudgetSpent(HermesError):
+    """A budget is used up."""
+
+
+class KeyReused(UsageError):
+    """The idempotency key was used before for another request."""
+
+
+class ClientMessage(Struct, frozen=True):
+    """One message of a client's conversation."""
+
+    role: str
+    text: str
+    files: tuple[Media, ...] = ()
 
 
 class ChatMessage(Struct, frozen=True):
@@ -51,7 +82,7 @@ class ResponsesRequest(Struct, frozen=True):
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     input: str
     session: str = ""
-    """A name of the client's own; empty for a conversation of its own."""
+    """The client's name for a conversation; empty for a new one."""
     model: str = ""
     interactive: bool = True
     """Whether questions may be asked, for `POST /v1/runs/{id}/answers/{question}`."""
@@ -63,7 +94,7 @@ class AnswerRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 def chat_said(request: ChatRequest) -> list[ClientMessage]:
     if request.n not in (None, 1):
-        raise UsageError("only one answer is given", "leave out `n`")
+        raise UsageError("only one answer is possible", "leave out `n`")
     _no_tools(request.tools or request.functions)
     _only_text(request.response_format)
     said = [_said(one.role, one.content) for one in request.messages]
@@ -84,12 +115,12 @@ def responses_said(request: ResponsesRequest) -> list[ClientMessage]:
         for item in request.input:
             if item.get("type", "message") != "message":
                 raise UsageError(
-                    f"input of type {item.get('type')!r} means nothing here",
+                    f"input of type {item.get('type')!r} is not supported",
                     "send messages: the agent's tools are its own",
                 )
             said.append(_said(str(item.get("role", "user")), item.get("content")))
     if not said or said[-1].role != "user":
-        raise UsageError("there is no message", "`input` must end with the user's")
+        raise UsageError("no message", "`input` must end with the user's")
     return said
 
 
@@ -115,7 +146,7 @@ def _said(role: str, content: Any) -> ClientMessage:
     texts: list[str] = []
     files: list[Media] = []
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise UsageError("`content` is neither a text nor a list of parts", "send text or images")
+        raise UsageError("`content` must be a text or a list of parts", "send text or images")
     for part in content:
         kind = part.get("type", "")
         if kind in ("text", "input_text", "output_text"):
@@ -126,10 +157,10 @@ def _said(role: str, content: Any) -> ClientMessage:
         elif kind in ("file", "input_file"):
             file = part.get("file", part)
             if not isinstance(file, dict):
-                raise UsageError("`file` is no object", "send file_data and filename in it")
+                raise UsageError("`file` must be an object", "send file_data and filename in it")
             files.append(_data(str(file.get("file_data", "")), str(file.get("filename", ""))))
         else:
-            raise UsageError(f"a part of type {kind!r} means nothing here", "send text or images")
+            raise UsageError(f"a part of type {kind!r} is not supported", "send text or images")
     return ClientMessage(role, "\n".join(texts), tuple(files))
 
 
@@ -138,16 +169,13 @@ def _data(url: str, name: str = "") -> Media:
     if not head.startswith("data:") or not comma or not head.endswith(";base64"):
         raise UsageError(
             "files must come with the message, as data:TYPE;base64,…",
-            "addresses are not fetched for a client",
+            "we do not fetch addresses for clients",
         )
     try:
         data = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
-        raise UsageError("a file is no base64", "encode it as base64") from None
+        raise UsageError("a file is not base64", "encode it as base64") from None
     return Media(head.removeprefix("data:").removesuffix(";base64") or "text/plain", data, name)
-
-
-# answers
 
 
 def server_sent(value: Any, event: str = "") -> bytes:
@@ -155,12 +183,48 @@ def server_sent(value: Any, event: str = "") -> bytes:
     return head.encode() + b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
-def trouble(message: str, hint: str, status: int) -> dict[str, Any]:
+def stream(chunks: AsyncGenerator[bytes]) -> Response:
+    return StreamingResponse(
+        chunks, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+def failure(end: ev.TurnFinished) -> HermesError | None:
+    """Why a turn has no answer, if it has none."""
+    if end.reason == "failed":
+        return TurnFailed(end.error or "the turn failed", end.hint)
+    if end.reason == "budget" and not end.text:
+        return BudgetSpent(end.error or "a budget is used up", end.hint)
+    return None
+
+
+_STATUS = ((BudgetSpent, 429), (NotAllowed, 403), (TookTooLong, 408), (KeyReused, 422), *STATUS)
+
+
+def status_of(error: HermesError) -> int:
+    return next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
+
+
+def error_body(error: HermesError, status: int = 0) -> dict[str, Any]:
     """An error as OpenAI's clients read it."""
+    status = status or status_of(error)
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
-    text = f"{message} ({hint})" if hint else message
+    text = f"{error.message} ({error.hint})" if error.hint else error.message
     codes = {
         401: "invalid_api_key", 404: "not_found", 413: "too_large", 422: "idempotency_key_reused"
     }  # fmt: skip
     return {"error": {"message": text, "type": kind, "param": None, "code": codes.get(status)}}
+
+
+def error_response(error: HermesError, status: int = 0) -> Response:
+    return reply(error_body(error, status), status or status_of(error))
+
+
+def chat_usage(end: ev.TurnFinished) -> dict[str, Any]:
+    used = end.usage
+    return {
+        "prompt_tokens": used.input, "completion_tokens": used.output, "total_tokens": used.total,
+        "prompt_tokens_details": {"cached_tokens": used.cached},
+        "completion_tokens_details": {"reasoning_tokens": used.reasoning},
+    }  # fmt: skip

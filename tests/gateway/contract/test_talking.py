@@ -5,6 +5,7 @@ import pytest
 from hermes_agent.core.gateway import Button
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import SendError
+from hermes_agent.gateway.delivery.splitting import split_for
 from tests.support.platforms import Where
 from tests.support.platforms.world import World, until
 
@@ -56,8 +57,12 @@ async def test_a_message_as_long_as_the_manifest_allows_is_taken(here: World) ->
 
 async def test_wide_characters_are_not_lost_in_long_messages(here: World) -> None:
     text = "👋" * here.manifest.longest
-    await here.send(text)
-    assert "".join(shown.text for shown in here.platform.sent()) == text
+    parts = split_for(here.manifest, text)
+    for part in parts:
+        await here.send(part)
+    shown = "".join(shown.text for shown in here.platform.sent())
+    assert shown.count("👋") == here.manifest.longest
+    assert len(here.platform.sent()) == len(parts)
 
 
 async def test_a_message_can_be_edited_where_the_manifest_says_so(here: World) -> None:

@@ -123,19 +123,14 @@ class WebhookPlatform(Loopback):
         self._waiting.put_nowait(data)
 
     async def _posts(self) -> None:
-        while True:
-            await self._deliver(await self._waiting.get())
-
-    async def _deliver(self, data: bytes) -> None:
-        signature = hmac.new(TOKEN.encode(), data, hashlib.sha256).hexdigest()
-        headers = {"X-Hub-Signature-256": f"sha256={signature}"}
         url = f"http://{self.listen}/channels/webhook/in"
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=None) as client:
             while True:
-                answer = await client.post(url, content=data, headers=headers, timeout=None)
-                if answer.status_code < 500:
-                    return
-                await asyncio.sleep(0.05)
+                data = await self._waiting.get()
+                signature = hmac.new(TOKEN.encode(), data, hashlib.sha256).hexdigest()
+                headers = {"X-Hub-Signature-256": f"sha256={signature}"}
+                while (await client.post(url, content=data, headers=headers)).status_code >= 500:
+                    await asyncio.sleep(0.05)
 
     async def change(self, id: str, text: str) -> None:
         raise AssertionError(f"nobody can change {id} into {text!r}")

@@ -17,6 +17,7 @@ from hermes_agent.gateway.channel import (
     Manifest,
     WebhookReceiver,
 )
+from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.store.store import Store
 from tests.support.patience import PATIENCE
 from tests.support.platforms import Platform, Shown, platform
@@ -38,8 +39,7 @@ class World:
         self.ends: list[HermesError] = []
         """What `run` ended with, each time."""
         self._numbers = iter(range(1, 1_000_000))
-        folder = f"hermes_agent.gateway.channels.{platform.name}"
-        self.manifest: Manifest = import_module(f"{folder}.manifest").MANIFEST
+        self.manifest: Manifest = ChannelRegistry().manifest(platform.name)
         self.channel = self.made()
         self._task: asyncio.Task[None] | None = None
 

@@ -1,5 +1,5 @@
-"""The entrance: strangers get nothing, and codes let their bearers in. What a person may more by a
-code, they may at once; no code goes to a model."""
+"""Admits people: strangers get no answer, and pairing codes let people in or raise their role. No
+code reaches a model."""
 
 import asyncio
 import json
@@ -21,16 +21,15 @@ from hermes_agent.host.policy_gates import GateFactory
 log = logging.getLogger("hermes.gateway")
 
 MAX_STRANGERS = 10_000
-"""Of a channel that are remembered: nobody fills the memory."""
+"""Strangers remembered per channel, so that nobody can fill the memory."""
 
-WELCOME = "Welcome. I know you now; /help says what I understand."
-KNOWN = "You are {role} on {channel} now; /help says what I understand."
-NO_CODE = "This code lets nobody in, or not any more. `/pair` makes one, for owners."
-NOT_HERE = "Everybody here could use this code. Make another, and send it to me alone."
+WELCOME = "Welcome. You can talk to me now; /help lists the commands."
+KNOWN = "You are {role} on {channel} now; /help lists the commands."
+NO_CODE = "This code is not valid, or no longer. Owners can make one with `/pair`."
+NOT_HERE = "Everybody here can see this code. Make another one and send it to me in private."
 NEW_HOME = (
-    "This chat is the home of {channel} from now on: what an owner must consent to, and what is "
-    "said to nobody in particular, comes here. `hermes config set channels.{channel}.home CHAT` "
-    "names another."
+    "This chat is now the home of {channel}: requests for approval and messages with no other "
+    "target come here. `hermes config set channels.{channel}.home CHAT` changes that."
 )
 
 
@@ -40,7 +39,7 @@ class HandlingResult(NamedTuple):
 
 
 class Admission:
-    """`say` answers a row; `refresh` reads the settings again."""
+    """`say` answers an inbox entry; `refresh` reads the settings again."""
 
     def __init__(
         self,
@@ -57,24 +56,25 @@ class Admission:
         self._strangers: dict[str, set[str]] = {}
 
     async def pair(self, channel: str, role: Role, policy: str = "", name: str = "") -> str:
-        """A new code for whoever is to be let in."""
+        """A new pairing code."""
         self._refresh()
         channels = self._context.settings.channels
         if channel not in channels:
             known = ", ".join(sorted(channels)) or "none is set up"
-            raise UsageError(f"there is no channel {channel!r}", f"channels: {known}")
+            raise UsageError(f"no channel called {channel!r}", f"channels: {known}")
         if policy:
             GateFactory(self._context.home.path, Path.home()).expect(policy)
         if name:
             pairing.check_name(name, channels)
         code = pairing.new_code()
-        kept = pairing.kept(self._ids, code, channel, role, policy, name, self._context.clock())
-        await self._context.store.gateway.save_pairing(kept)
+        hash, expires = pairing.hashed(self._ids, channel, code), self._context.clock()
+        new = Pairing(hash, channel, role, expires + pairing.SECONDS, policy, name)
+        await self._context.store.gateway.save_pairing(new)
         return code
 
-    async def stranger(self, kept: InboxEntry) -> HandlingResult:
-        """Nothing is answered and nothing shown, but to whoever brings a code."""
-        arrived = kept.arrived
+    async def stranger(self, entry: InboxEntry) -> HandlingResult:
+        """Ignores a stranger's message, unless it is a valid code."""
+        arrived = entry.arrived
         channel, person = arrived.chat.channel, self._ids(arrived.chat.channel, arrived.person.id)
         gateway = self._context.store.gateway
         blocked = await gateway.identity(channel, person)
@@ -82,44 +82,46 @@ class Admission:
             new = Identity(channel, person, claimed(arrived.person), by="code")
             used = await self._used(arrived, new)
             if used is not None:
-                log.info("%s was let in on %s by a code, as %s", person, channel, used.role)
-                await self._welcome(kept, WELCOME, used.role)
+                log.info("%s was paired on %s as %s", person, channel, used.role)
+                await self._welcome(entry, WELCOME, used.role)
                 return HandlingResult("done")
         strangers = self._strangers.setdefault(channel, set())
         if person not in strangers and len(strangers) < MAX_STRANGERS:
             strangers.add(person)
             await gateway.stranger(channel, person)
-            log.info("a stranger wrote on %s; nothing was answered", channel)
+            log.info("ignored a stranger on %s", channel)
         return HandlingResult("ignored", "a stranger")
 
-    async def code_of_known(self, kept: InboxEntry, identity: Identity) -> HandlingResult | None:
-        """What comes of a code that somebody brings whom we know already; None when it is none."""
-        arrived = kept.arrived
+    async def code_of_known(self, entry: InboxEntry, identity: Identity) -> HandlingResult | None:
+        """Handles a code from a known person; None if the message is no code."""
+        arrived = entry.arrived
         code = pairing.code_in(arrived.text)
         if not code:
             return None
         if not arrived.group and arrived.kind == "message":
-            if identity.by == "code" and identity.since >= kept.kept:  # the runtime died in between
-                await self._let_in(kept, identity.role)
+            if identity.by == "code" and identity.since >= entry.kept:  # killed in between
+                await self._confirm(entry, identity.role)
                 return HandlingResult("done")
             used = await self._used(arrived, identity)
             if used is not None:
                 role: Role = "owner" if "owner" in (identity.role, used.role) else "member"
-                log.info("%s is %s on %s by a code", identity.hash, role, identity.channel)
-                await self._let_in(kept, role)
+                log.info("%s was paired as %s on %s", identity.hash, role, identity.channel)
+                await self._confirm(entry, role)
                 return HandlingResult("done")
         if not pairing.is_plainly_code(arrived.text):
             return None
         if arrived.kind == "edited":
-            return HandlingResult("ignored", "a code that was edited")
-        await self._say(kept, NOT_HERE if arrived.group else NO_CODE)
+            return HandlingResult("ignored", "an edited code")
+        await self._say(entry, NOT_HERE if arrived.group else NO_CODE)
         return HandlingResult("done")
 
-    async def _let_in(self, kept: InboxEntry, role: Role) -> None:
-        await self._welcome(kept, KNOWN.format(role=role, channel=kept.arrived.chat.channel), role)
+    async def _confirm(self, entry: InboxEntry, role: Role) -> None:
+        await self._welcome(
+            entry, KNOWN.format(role=role, channel=entry.arrived.chat.channel), role
+        )
 
     async def _used(self, arrived: InboundMessage, before: Identity) -> Pairing | None:
-        """The pairing of the code in a message, which is used up; nobody may less by it."""
+        """Redeems the code in a message. It never lowers a role."""
         code = pairing.code_in(arrived.text) if arrived.kind == "message" else ""
         if not code or not self._guesses.may(before.channel, before.hash):
             return None
@@ -133,25 +135,23 @@ class Admission:
         hashed = pairing.hashed(self._ids, before.channel, code)
         return await self._context.store.gateway.redeem_pairing(before.channel, hashed, now, let_in)
 
-    async def _welcome(self, kept: InboxEntry, said: str, role: Role) -> None:
-        chat = kept.arrived.chat
+    async def _welcome(self, entry: InboxEntry, said: str, role: Role) -> None:
+        chat = entry.arrived.chat
         if role == "owner" and await self._make_home(chat):
             said += f"\n\n{NEW_HOME.format(channel=chat.channel)}"
-        await self._say(kept, said)
+        await self._say(entry, said)
 
     async def _make_home(self, chat: Chat) -> bool:
-        """Make a chat the home of its channel, where that has none."""
+        """Makes a chat the home of its channel if that has none."""
         if self._context.settings.channels.get(chat.channel, {}).get(HOME):
             return False
         setting, config = f"channels.{chat.channel}.{HOME}", self._context.home.config
         try:
-            await asyncio.to_thread(set_setting, config, setting, json.dumps(chat.chat), _fine)
+            await asyncio.to_thread(
+                set_setting, config, setting, json.dumps(chat.chat), lambda _settings: None
+            )
         except (HermesError, OSError) as error:
             log.warning("%s could not be set: %s", setting, error)
             return False
         self._refresh()
         return True
-
-
-def _fine(_settings: object) -> None:
-    """Nothing more is asked of the settings."""

@@ -1,5 +1,5 @@
-"""Who writes: somebody we know, and what they may, or a stranger. Who is known stands in the store
-(`hermes gateway people`), or in the allow-lists of the settings."""
+"""Resolves senders to identities and roles, from the store (`hermes gateway people`) or the
+allow-lists in the settings."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.host.context import RuntimeContext
 
 ALLOW = "allow"
-"""The setting of a channel with the ids of those who may talk; `group:CHAT` lets in whoever writes
-in that group, there."""
+"""The channel setting that lists who may talk, by id; `group:CHAT` admits everybody in that group,
+there."""
 OWNERS = "owners"
-"""The setting with the ids of those who may also decide."""
+"""The channel setting that lists who may also decide."""
 GROUP = "group:"
 CLAIMED = "~"
-"""Stands before a name that only the platform vouches for."""
+"""Prefix of a name that only the platform vouches for."""
 MAX_NAME = 40
 MAX_TEXT = 100_000
 
@@ -29,7 +29,7 @@ class IdentityResolver:
         self._ids = ids
 
     async def known(self, arrived: InboundMessage) -> Identity | None:
-        """Who wrote, if they may talk to us."""
+        """The sender, if they may talk to us."""
         channel, person = arrived.chat.channel, arrived.person
         hash = self._ids(channel, person.id)
         kept = await self._context.store.gateway.identity(channel, hash)
@@ -62,30 +62,29 @@ def _folded(settings: Mapping[str, Any], name: str) -> set[str]:
 
 
 def binding_key(ids: PseudonymHasher, chat: Chat, person: str = "") -> str:
-    """Names the bond of a chat; `person` is the hash of whose private one it is."""
+    """The key of a chat's binding; `person` is the hash of a private chat's person."""
     return ids("bond", chat.channel, chat.chat, chat.thread, person)
 
 
 def who(identity: Identity) -> str:
-    """What a person is called where it counts: as the home's owner calls them, else by hash."""
+    """The name of a person in rules: as given by the owner of the home, else the hash."""
     named = identity.name and not identity.name.startswith(CLAIMED)
     return identity.name if named else identity.hash
 
 
 def names(identity: Identity) -> tuple[str, ...]:
-    """What a rule may call them: a person, a person on a channel, a channel."""
+    """The names that rules may use: a person, a person on a channel, a channel."""
     one, channel = who(identity), identity.channel
     return (one, f"{channel}:{one}", identity.hash, f"{channel}:{identity.hash}", channel)
 
 
 def claimed(person: Person) -> str:
-    """The name that the platform shows, marked as such."""
+    """The name on the platform, marked as such."""
     return f"{CLAIMED}{plain_name(person.name)}" if plain_name(person.name) else ""
 
 
 def plain_name(name: str) -> str:
-    """A name that is one: no line breaks, nothing unseen, none of the signs that we set ourselves
-    around names."""
+    """A name without line breaks, invisible characters, and the punctuation we put around names."""
     kept = "".join(
         " " if sign.isspace() else sign
         for sign in name[: MAX_NAME * 4]
@@ -95,8 +94,8 @@ def plain_name(name: str) -> str:
 
 
 def attributed(identity: Identity, person: Person, text: str) -> str:
-    """What one of a group has said: `Name (hash): text`. Every further line is set in, so that
-    nobody can write a line that looks like somebody else's."""
+    """A group message as `Name (hash): text`. Further lines are indented, so that nobody can forge
+    a line of somebody else."""
     shown = plain_name(person.name) or "somebody"
     if not identity.name.startswith(CLAIMED) and identity.name:
         shown = identity.name
@@ -106,7 +105,7 @@ def attributed(identity: Identity, person: Person, text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """What a message says, fit to be kept: whole characters, no zero bytes, of bounded length."""
+    """A message that can be stored: no lone surrogates or zero bytes, and of bounded length."""
     text = text.encode("utf-8", "replace").decode().replace("\x00", "")
     if len(text) > MAX_TEXT:
         return text[:MAX_TEXT] + "\n(the rest of this message was cut off)"

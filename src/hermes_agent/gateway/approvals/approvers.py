@@ -1,4 +1,4 @@
-"""Whom to ask what only an owner may decide, and as whose wish."""
+"""Finds who can approve a request, and names the requester."""
 
 from collections.abc import Callable, Sequence
 
@@ -34,14 +34,14 @@ class ApproverDirectory:
         self._ids = ids
 
     async def chats(self, channel: str = "", may: May = is_owner) -> list[Chat]:
-        """The home chat of a channel, else those of all; where there is none, those who may, in
-        their private chats, on that channel first."""
+        """The home chat of a channel, else all home chats, else the private chats of those who may
+        approve, preferably on that channel."""
         homes = self._homes(channel)
         return homes or await self._private(channel, may) or await self._private("", may)
 
     async def among(self, chats: Sequence[Chat], may: May) -> list[Chat]:
-        """Those of some chats in which somebody may answer: homes, private chats of those who may,
-        and groups in which they have written."""
+        """The chats in which somebody may answer: home chats, private chats of those who may, and
+        groups in which they have written."""
         able = [*self._homes(""), *await self._private("", may)]
         people = [one for one in await self.people() if may(one)] if chats else []
         for binding in await self._context.store.gateway.bindings() if people else ():
@@ -56,11 +56,11 @@ class ApproverDirectory:
                 if target and (found := self._outbound.chats([target])):
                     return found
             except HermesError:
-                continue  # it has none
+                continue  # no home chat
         return []
 
     async def _private(self, channel: str, may: May) -> list[Chat]:
-        """Where they have written by themselves: of several threads with one of them, one."""
+        """Private chats in which they have written, one per person."""
         asked = [one for one in await self.people(channel) if may(one)]
         found: dict[tuple[str, str], Chat] = {}
         for binding in await self._context.store.gateway.bindings() if asked else ():
@@ -71,7 +71,7 @@ class ApproverDirectory:
         return list(found.values())
 
     async def people(self, channel: str = "") -> list[Identity]:
-        """Who is known, with the owners that the settings list."""
+        """Known people, with the owners listed in the settings."""
         known = list(await self._context.store.gateway.identities(channel))
         seen = {(one.channel, one.hash) for one in known}
         for name, given in self._context.settings.channels.items():
@@ -82,13 +82,13 @@ class ApproverDirectory:
         return known
 
     async def person(self, session: Session, binding: ChatBinding) -> Identity:
-        """Whose session of a private chat this is."""
+        """The person whose private chat this session belongs to."""
         channel, person = binding.chat.channel, person_of(session.key) or ""
         known = await self.people(channel)
         return next((one for one in known if who(one) == person), Identity(channel, person))
 
     async def describe_request(self, session: Session, binding: ChatBinding | None) -> str:
-        """Whose it is, where and in which session, for those who are asked elsewhere."""
+        """Names the requester, chat and session, for approvers in other chats."""
         about = f"Session `{session.id}`, {_code(session.title)}" if session.title else (
             f"Session `{session.id}`"
         )  # fmt: skip

@@ -1,5 +1,5 @@
-"""Questions in chats: as messages with buttons, or words to answer with; and who may answer them.
-Whoever may not gets nothing, and neither does the press of an old button."""
+"""Renders questions as chat messages, with buttons or commands, and handles the answers. People who
+may not answer, and old buttons, get no response."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -15,9 +15,9 @@ from hermes_agent.gateway.access.identities import names, who
 from hermes_agent.host.context import RuntimeContext
 
 SHORT = 6
-"""Signs of an id that people write."""
+"""Characters of an id that people type."""
 ROW = 2
-"""Buttons beside each other."""
+"""Buttons per row."""
 MAX_BUTTON = 40
 
 _LABELS = {"yes": "Yes", "no": "No", "session": "For this session", "always": "Always"}
@@ -25,8 +25,6 @@ DECISIONS = {"retry": "Run it again", "skip": "Skip it", "it-happened": "It happ
 
 
 class RenderedQuestion(NamedTuple):
-    """A question as it is shown."""
-
     text: str
     buttons: tuple[tuple[Button, ...], ...]
 
@@ -39,10 +37,10 @@ def parked_hash(ids: PseudonymHasher, effect: str) -> str:
     return ids("parked", effect)
 
 
-def put(
+def render_question(
     question: Question, ids: PseudonymHasher, *, buttons: bool, group: bool, elsewhere: bool = False
 ) -> RenderedQuestion:
-    """`elsewhere`: not in the chat of its session, whose next message would be the answer."""
+    """`elsewhere`: not in the chat of its session, where the next message is the answer."""
     hash = question_hash(ids, question.id)
     lines = [_shown(question)]
     if question.purpose == "approval" and "always" in question.choices and not group:
@@ -70,7 +68,7 @@ def put(
 def render_parked(parked: Parked, ids: PseudonymHasher, *, buttons: bool) -> RenderedQuestion:
     hash = parked_hash(ids, parked.effect)
     text = (
-        f"Nobody knows whether this has happened ({visible(parked.reason)}):\n"
+        f"It is unknown whether this has happened ({visible(parked.reason)}):\n"
         f"{_code(f'{parked.tool} {parked.input}')}"
     )
     if not buttons:
@@ -91,7 +89,7 @@ def _shown(question: Question) -> str:
 
 
 def _code(text: str) -> str:
-    """Shown as it is: nothing in it is taken for markup."""
+    """A code block, so that nothing is read as markup."""
     text = visible(text).rstrip("\n")
     fence = "```"
     while fence in text and len(fence) < 10:
@@ -109,8 +107,8 @@ def _rows(buttons: Sequence[Button]) -> tuple[tuple[Button, ...], ...]:
 
 
 def may_answer(identity: Identity, question: Question, binding: ChatBinding | None) -> bool:
-    """Whether somebody may answer at all: owners, and whom the question itself names; a question
-    of the agent's own, whoever talks in its chat."""
+    """Whether a person may answer: owners and those the question names; a question of the agent
+    itself, everybody in its chat."""
     mine = names(identity)
     wanted = question.consent.by
     if wanted and not any(fnmatchcase(one, name) for one in mine for name in wanted):
@@ -123,7 +121,7 @@ def may_answer(identity: Identity, question: Question, binding: ChatBinding | No
 
 
 class AnswerHandler:
-    """Takes what people answer to where it is waited for."""
+    """Passes answers on to the sessions that wait for them."""
 
     def __init__(self, context: RuntimeContext, sessions: Sessions, ids: PseudonymHasher) -> None:
         self._context = context
@@ -131,7 +129,7 @@ class AnswerHandler:
         self._ids = ids
 
     async def press(self, identity: Identity, binding: ChatBinding | None, data: str) -> str:
-        """A button was pressed; returns why nothing came of it."""
+        """Handles a pressed button; returns why it was ignored."""
         kind, _, rest = data.partition(":")
         hash, _, chosen = rest.partition(":")
         try:
@@ -141,7 +139,7 @@ class AnswerHandler:
                 return await self._decided(identity, hash, chosen)
         except (NotFound, UsageError) as error:
             return error.message
-        return "no button of ours"
+        return "not one of our buttons"
 
     async def _pressed(
         self, identity: Identity, binding: ChatBinding | None, hash: str, chosen: str
@@ -150,7 +148,7 @@ class AnswerHandler:
         if question is None:
             return "the question is closed"
         if not may_answer(identity, question, binding):
-            return "not theirs to answer"
+            return "they may not answer it"
         if not chosen.isdecimal() or int(chosen) >= len(question.choices):
             return "no such choice"
         await self._answer(identity, question, question.choices[int(chosen)])
@@ -160,15 +158,15 @@ class AnswerHandler:
         for parked in await self._context.store.parked():
             if parked_hash(self._ids, parked.effect) == hash:
                 if identity.role != "owner":
-                    return "not theirs to decide"
+                    return "they may not decide it"
                 await self._sessions.decide(parked.effect, decision, who(identity))
                 return ""
-        return "nothing of it is parked any more"
+        return "it is no longer parked"
 
     async def answer(
         self, identity: Identity, binding: ChatBinding | None, short: str, answer: str
     ) -> str:
-        """By words: `/approve ID`. Returns what to say."""
+        """Handles a command such as `/approve ID`; returns the reply."""
         open_ones = [
             one
             for one in await self._context.store.questions()
@@ -195,10 +193,10 @@ class AnswerHandler:
         if len(parked) != 1:
             raise UsageError("nothing with this id is parked", "/parked lists what is")
         await self._sessions.decide(parked[0].effect, decision, who(identity))
-        return f"{decision}: it goes on"
+        return f"{decision}: it continues"
 
-    async def freely(self, identity: Identity, binding: ChatBinding, text: str) -> bool:
-        """Take a message for the answer to the question that its session waits for."""
+    async def answer_freely(self, identity: Identity, binding: ChatBinding, text: str) -> bool:
+        """Uses a message as the answer to the question of its session, if there is one."""
         for one in await self._context.store.questions():
             if one.session == binding.session and one.purpose == "question":
                 if not may_answer(identity, one, binding):
@@ -208,7 +206,7 @@ class AnswerHandler:
                 try:
                     await self._answer(identity, one, chosen)
                 except HermesError:
-                    return False  # it was answered in the same moment
+                    return False  # it was just answered elsewhere
                 return True
         return False
 
@@ -226,5 +224,5 @@ class AnswerHandler:
 
 
 def _names(short: str, *ids: str) -> bool:
-    """Whether it is the beginning of one: of the id in chats, or of that of `hermes approvals`."""
+    """Whether it is the beginning of an id, as in chats or as in `hermes approvals`."""
     return len(short) >= SHORT and any(id.startswith(short) for id in ids)

@@ -1,6 +1,5 @@
-"""Open questions and parked effects are put where they can be answered: in the chat of the session
-that asks, and, where nobody there may, in the home chats or those of owners. What was decided is
-shown in its place, wherever it was asked."""
+"""Sends open questions and parked effects to where they can be answered: the chat of the session,
+or home chats and chats of owners if nobody there may. Decisions then replace the questions."""
 
 from typing import NamedTuple
 
@@ -27,53 +26,53 @@ from hermes_agent.gateway.approvals.questions import (
     RenderedQuestion,
     may_answer,
     parked_hash,
-    put,
     question_hash,
     render_parked,
+    render_question,
 )
-from hermes_agent.gateway.delivery.messages import rows
-from hermes_agent.gateway.supervision.directory import ChannelDirectory
+from hermes_agent.gateway.channel import ChannelDirectory
+from hermes_agent.gateway.delivery.splitting import split_for
 from hermes_agent.runtime.services import Domains
 
 AT_HOME = (INCIDENTS, JOBS, "commander")
-"""Sources of sessions that have no chat of their own and whose questions go to the home chats."""
+"""Sources of sessions without a chat, whose questions go to home chats."""
 
-ASKED = "Nobody whom I know here may answer this: I have asked elsewhere, too."
+ASKED = "Nobody I know here may answer this, so I have also asked elsewhere."
 NOBODY = (
-    "Nobody whom I know here may answer this, and I know of nobody else whom I could ask in a "
-    "chat. Whoever runs me decides it by `hermes approvals` or `hermes parked`."
+    "Nobody I know here may answer this, and I know nobody else to ask in a chat. Whoever runs me "
+    "can decide it with `hermes approvals` or `hermes parked`."
 )
 ABOUT = 120
-"""Characters of a question that stand below what was decided, where it cannot be edited."""
+"""Characters of a question quoted below the decision where it cannot be edited."""
 
 
 class QuestionTarget(NamedTuple):
-    """Where something is put."""
+    """A chat to which a question is sent."""
 
     chat: Chat
     may: bool = True
-    """It can be decided there."""
+    """Somebody there may answer it."""
     group: bool = False
     elsewhere: bool = False
-    """Not where it was asked for: whose wish it is must be said."""
+    """Not the chat of the session: the requester must be named."""
     note: str = ""
-    """Said below it."""
+    """Added below the question."""
 
 
 class ApprovalRouter:
-    def __init__(self, domains: Domains, live: ChannelDirectory, ids: PseudonymHasher) -> None:
+    def __init__(self, domains: Domains, channels: ChannelDirectory, ids: PseudonymHasher) -> None:
         self._context = domains.context
         self._jobs = domains.jobs
-        self._live = live
+        self._channels = channels
         self._ids = ids
         self._approvers = ApproverDirectory(domains.context, domains.outbound, ids)
-        self._put: set[str] = set()
-        """What is in the ledger already."""
+        self._sent: set[str] = set()
+        """Keys of the questions that were queued."""
         self.waiting: set[str] = set()
         """Sessions that wait for an answer."""
 
     async def ask_all(self) -> None:
-        """Every open question that is not in the ledger yet."""
+        """Queues every open question that was not queued yet."""
         store = self._context.store
         questions, parked = await store.questions(), await store.parked()
         self.waiting = {one.session for one in questions} | {one.session for one in parked}
@@ -81,42 +80,42 @@ class ApprovalRouter:
             **{f"question/{question_hash(self._ids, one.id)}": one for one in questions},
             **{f"parked/{parked_hash(self._ids, one.effect)}/{one.since}": one for one in parked},
         }
-        self._put = {
+        self._sent = {
             key for key, one in open_ones.items()
-            if key in self._put or await self._put_one(key, one)
+            if key in self._sent or await self._ask(key, one)
         }  # fmt: skip
 
-    async def _put_one(self, key: str, one: Question | Parked) -> bool:
-        """False where nobody is known who could be asked: somebody may come."""
+    async def _ask(self, key: str, one: Question | Parked) -> bool:
+        """False if nobody can be asked yet: somebody may be paired later."""
         try:
             session = await self._root(one.session)
         except NotFound:
             return True
         binding = await self._context.store.gateway.binding_of(session.id)
-        places = await self._places(session, binding, one)
-        asked = any(place.may and place.note != NOBODY for place in places)
+        targets = await self._targets(session, binding, one)
+        asked = any(target.may and target.note != NOBODY for target in targets)
         made: list[NewDelivery] = []
-        for place in places:
-            manifest = self._live.manifest(place.chat.channel)
+        for target in targets:
+            manifest = self._channels.manifest(target.chat.channel)
             buttons = manifest is not None and manifest.buttons
-            shown = self._shown(one, buttons, place) if place.may else _waiting(one, asked)
+            shown = self._shown(one, buttons, target) if target.may else _waiting(one, asked)
             text = shown.text
-            if place.elsewhere:
+            if target.elsewhere:
                 text = f"{await self._approvers.describe_request(session, binding)}\n\n{text}"
-            text = f"{text}\n\n{place.note}" if place.note else text
-            at = f"{key}/{self._ids(place.chat.target)}"
-            made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
+            text = f"{text}\n\n{target.note}" if target.note else text
+            outgoing = OutboundMessage(target.chat, text, buttons=shown.buttons, kind="question")
+            made.append(NewDelivery(f"{key}/{self._ids(target.chat.target)}/0", outgoing))
         await self._context.store.gateway.enqueue(*made)
         for row in made:
-            self._live.wake(row.outgoing.chat.channel)
+            self._channels.wake(row.outgoing.chat.channel)
         return asked or (binding is None and session.source not in AT_HOME)
 
     def _shown(
-        self, one: Question | Parked, buttons: bool, place: QuestionTarget
+        self, one: Question | Parked, buttons: bool, target: QuestionTarget
     ) -> RenderedQuestion:
         if isinstance(one, Question):
-            return put(
-                one, self._ids, buttons=buttons, group=place.group, elsewhere=place.elsewhere
+            return render_question(
+                one, self._ids, buttons=buttons, group=target.group, elsewhere=target.elsewhere
             )
         return render_parked(one, self._ids, buttons=buttons)
 
@@ -126,7 +125,7 @@ class ApprovalRouter:
             session = await self._context.store.session(session.parent)
         return session
 
-    async def _places(
+    async def _targets(
         self, session: Session, binding: ChatBinding | None, one: Question | Parked
     ) -> list[QuestionTarget]:
         def may(identity: Identity) -> bool:
@@ -148,14 +147,14 @@ class ApprovalRouter:
         return [QuestionTarget(binding.chat, group=True, note=note), *others]
 
     async def _asked(self, session: Session, may: May) -> list[Chat]:
-        """Where somebody is asked for a session that has no chat: of a job, where it delivers."""
+        """Chats to ask for a session without one; for a job, where it delivers its results."""
         if session.source not in AT_HOME:
             return []
         own = await self._jobs.asked(session) if session.source == JOBS else []
         return await self._approvers.among(own, may) or await self._approvers.chats(may=may)
 
     async def _is_there(self, binding: ChatBinding, one: Question | Parked) -> bool:
-        """Whether as many have written in a group as it takes to answer it."""
+        """Whether enough people who may answer it have written in a group."""
         people = await self._approvers.people(binding.chat.channel)
         there = [person for person in people if person.hash in binding.seen]
         if isinstance(one, Parked):
@@ -169,29 +168,32 @@ class ApprovalRouter:
         return len(able) >= max(one.consent.count, 1)
 
     async def _may(self, session: Session, binding: ChatBinding, one: Question | Parked) -> bool:
-        """Whether the person of a private chat may answer it there."""
+        """Whether the person of a private chat may answer it."""
         identity = await self._approvers.person(session, binding)
         if isinstance(one, Parked):
             return is_owner(identity)
         return may_answer(identity, one, replace(binding, session=one.session))
 
-    # what was decided
+    # decisions
 
     async def closed(
         self, event: ev.QuestionAnswered | ev.ApprovalGiven | ev.ParkDecided
     ) -> list[NewDelivery]:
-        """What the chats that were asked are to see now."""
+        """The messages that replace the question in the chats that were asked."""
         if isinstance(event, ev.ParkDecided):
             prefix = f"parked/{parked_hash(self._ids, event.effect)}/"
             said = f"{DECISIONS[event.decision]}: {await self._name(event.by)}"
         else:
             prefix = f"question/{question_hash(self._ids, event.id)}/"
             said = await self._said(event)
-        told = await self._context.store.gateway.deliveries(key=prefix, limit=1_000)
+        queued = await self._context.store.gateway.deliveries(key=prefix, limit=1_000)
         asked = [
-            one for one in told if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
+            one
+            for one in queued
+            if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
         ]
-        return [self._closing(one, said, event) for one in _last(asked)]
+        last = {one.outgoing.chat: one for one in reversed(asked)}
+        return [self._closing(one, said, event) for one in last.values()]
 
     async def _said(self, event: ev.QuestionAnswered | ev.ApprovalGiven) -> str:
         if isinstance(event, ev.ApprovalGiven):
@@ -202,7 +204,7 @@ class ApprovalRouter:
         return f"{event.answer[:200]}: {', '.join(names)}"
 
     async def _name(self, by: str) -> str:
-        """As people know them."""
+        """A name for people."""
         for one in await self._approvers.people():
             if who(one) == by:
                 return f"{one.name.removeprefix(CLAIMED) or one.hash[:6]} ({one.channel})"
@@ -215,11 +217,11 @@ class ApprovalRouter:
         event: ev.QuestionAnswered | ev.ApprovalGiven | ev.ParkDecided,
     ) -> NewDelivery:
         before = asked.outgoing
-        manifest = self._live.manifest(before.chat.channel)
+        manifest = self._channels.manifest(before.chat.channel)
         goes_on = isinstance(event, ev.ApprovalGiven)
         key = f"{asked.key}/{said if goes_on else 'closed'}"
         if asked.receipt and manifest is not None and manifest.edits:
-            text = f"{before.text}\n\n{said}"
+            text = f"{split_for(manifest, before.text)[-1]}\n\n{said}"
             buttons = before.buttons if goes_on else ()
             return NewDelivery(
                 key, replace(before, text=text, buttons=buttons, edit=asked.receipt, reply_to="")
@@ -233,23 +235,13 @@ class ApprovalRouter:
 
 def _waiting(one: Question | Parked, asked: bool) -> RenderedQuestion:
     """For those who may not answer it."""
-    what = "this was begun, and nobody knows how it ended" if isinstance(one, Parked) else (
-        "this needs the consent of somebody else"
-    )  # fmt: skip
+    what = "this needs the approval of somebody else"
+    if isinstance(one, Parked):
+        what = "this was started, and it is unknown how it ended"
     if asked:
-        return RenderedQuestion(f"I wait: {what}. I have asked.", ())
+        return RenderedQuestion(f"I am waiting: {what}. I have asked.", ())
     command = "hermes parked" if isinstance(one, Parked) else "hermes approvals"
-    nobody = "I know of nobody whom I could ask in a chat"
     return RenderedQuestion(
-        f"I wait: {what}, and {nobody}. Whoever runs me decides it by `{command}`.", ()
-    )
-
-
-def _last(asked: list[OutboxEntry]) -> list[OutboxEntry]:
-    """Of a question that took several messages in a chat, the last."""
-    found: dict[Chat, OutboxEntry] = {}
-    for one in asked:
-        before = found.get(one.outgoing.chat)
-        if before is None or before.id < one.id:
-            found[one.outgoing.chat] = one
-    return list(found.values())
+        f"I am waiting: {what}, and I know nobody to ask in a chat. Whoever runs me can decide it "
+        f"with `{command}`.", (),
+    )  # fmt: skip

@@ -1,1 +1,1 @@
-"""A folder for each channel: a manifest that imports nothing, and the channel itself."""
+"""A folder for each channel: a manifest, which is data, and the code."""

@@ -1,5 +1,5 @@
-"""The sender of a channel: takes what is due from the ledger, in order in each chat, as fast as the
-platform bears, and does not forget what it could not send."""
+"""Sends the queued messages of a channel: in order within each chat, as fast as the platform
+allows, with retries. Long texts are split here, one part at a time."""
 
 import asyncio
 import logging
@@ -13,30 +13,30 @@ from hermes_agent.core.gateway import Chat, GatewayStore, OutboundMessage, Outbo
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.supervise import backoff, first_of, is_ending
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
-from hermes_agent.gateway.delivery.splitting import split, utf16
+from hermes_agent.gateway.delivery.splitting import split_for
 
 log = logging.getLogger("hermes.gateway")
 
 ATTEMPTS = 20
-"""After so many failures that are its own a message is given up: some two hours."""
+"""After this many failures of its own a message is given up: about two hours."""
 FIRST_SECONDS = 1.0
 MAX_SECONDS = 600.0
 MAX_PAUSE_SECONDS = 300.0
-SEND_SECONDS = 120.0
+SSTOP_SECONDS = 120.0
 PARALLEL = 16
-"""Chats that are sent to at the same time."""
+"""Chats to send to at the same time."""
 POLL_SECONDS = 5.0
 RETRY_SECONDS = 1.0
-END_SECONDS = 3.0
+STOP_SECONDS = 3.0
 BACK_SECONDS = 60.0
-"""A clock that goes back by more was set back."""
+"""A clock that jumps back by more was set back."""
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class Outbox:
-    """`channel` gives the channel as it lives now; `is_well` says whether it proves to be."""
+    """`channel` returns the connected channel; `is_healthy` whether its last probe succeeded."""
 
     def __init__(
         self,
@@ -44,60 +44,60 @@ class Outbox:
         ledger: GatewayStore,
         channel: Callable[[], Channel | None],
         *,
-        is_well: Callable[[], bool],
+        is_healthy: Callable[[], bool],
         clock: Clock,
         sleep: Sleep,
         random: Callable[[], float],
-        told: Callable[[float], None],
+        on_sent: Callable[[float], None],
     ) -> None:
         self._manifest = manifest
         self._ledger = ledger
         self._channel = channel
-        self._is_well = is_well
+        self._is_healthy = is_healthy
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._told = told
+        self._on_sent = on_sent
         self._woken = asyncio.Event()
         self._busy: dict[Chat, asyncio.Task[None]] = {}
         self._not_before: dict[Chat, float] = {}
         self._failures: dict[Chat, int] = {}
         self._troubles = 0
-        self._looked = 0.0
+        self._polled = 0.0
         self.paused_until = 0.0
         self.trouble = ""
-        """Why nothing is sent now."""
+        """Why the channel sends nothing now."""
 
     def wake(self) -> None:
         self._woken.set()
 
     def resume(self) -> None:
-        """The channel is there again: what it waits for may be over."""
+        """The channel is connected again: its trouble may be over."""
         self._troubles, self.paused_until = 0, 0.0
         self._woken.set()
 
     async def run(self) -> None:
-        """Live until cancelled. What is under way then has a moment to end; else it is found again,
-        perhaps doubtful."""
+        """Runs until cancelled. Sends in progress get a moment to finish; the rest are found again
+        after a restart, perhaps marked doubtful."""
         try:
             while True:
                 self._woken.clear()
-                await self._begin_due()
+                await self._start_due()
                 await self._wait()
         finally:
             tasks = list(self._busy.values())
             if tasks:
-                await asyncio.wait(tasks, timeout=END_SECONDS)
+                await asyncio.wait(tasks, timeout=STOP_SECONDS)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._busy.clear()
 
-    async def _begin_due(self) -> None:
+    async def _start_due(self) -> None:
         now = self._clock()
-        if now < self._looked - BACK_SECONDS:  # the times that were waited for are far off now
+        if now < self._polled - BACK_SECONDS:  # the clock was set back
             self._not_before, self.paused_until = {}, 0.0
-        self._looked = now
+        self._polled = now
         if self._channel() is None or now < self.paused_until:
             return
         self._not_before = {chat: at for chat, at in self._not_before.items() if at > now}
@@ -109,24 +109,24 @@ class Outbox:
             chat = delivery.outgoing.chat
             if chat in self._busy or chat in self._not_before or len(self._busy) >= PARALLEL:
                 continue
-            self._busy[chat] = asyncio.create_task(self._attend(delivery))
+            self._busy[chat] = asyncio.create_task(self._process(delivery))
 
-    async def _attend(self, delivery: OutboxEntry) -> None:
+    async def _process(self, delivery: OutboxEntry) -> None:
         chat = delivery.outgoing.chat
         try:
             await self._attempt(delivery)
         except Degraded as trouble:
-            log.warning("%s waits to send: %s", self._manifest.name, trouble.message)
+            log.warning("sending on %s is delayed: %s", self._manifest.name, trouble.message)
             self._hold(chat, RETRY_SECONDS)
         except Exception:
-            log.exception("%s could not deal with %s", self._manifest.name, delivery.id)
+            log.exception("%s could not process message %s", self._manifest.name, delivery.id)
             self._hold(chat, MAX_PAUSE_SECONDS)
         finally:
             self._busy.pop(chat, None)
             self._woken.set()
 
     async def _wait(self) -> None:
-        """Until something was written, an attempt ended, or a time has come."""
+        """Waits until something is queued, an attempt ends, or a retry is due."""
         now = self._clock()
         times = [self.paused_until] if now < self.paused_until else self._not_before.values()
         wait = min([POLL_SECONDS, *(at - now for at in times)])
@@ -142,7 +142,7 @@ class Outbox:
         doubtful = self._is_doubtful(delivery)
         if not await self._ledger.sending(delivery.id, delivery.attempts, doubtful):
             return
-        outgoing, more = self._piece(delivery)
+        outgoing, more = self._next_part(delivery)
         key = f"{delivery.key}/{delivery.part}" if delivery.part or more else delivery.key
         try:
             receipt = await self._send(channel, outgoing, key)
@@ -152,25 +152,25 @@ class Outbox:
         except asyncio.CancelledError:
             if is_ending():
                 raise
-            await self._failed(delivery, SendError("it was broken off", doubtful=True))
+            await self._failed(delivery, SendError("sending was cancelled", doubtful=True))
             return
         except Exception as error:
-            log.exception("%s could not send %s", self._manifest.name, delivery.id)
+            log.exception("%s could not send message %s", self._manifest.name, delivery.id)
             unknown = SendError(f"{type(error).__name__}: {error}", doubtful=True)
             await self._failed(delivery, unknown)
             return
         self._troubles, self.trouble = 0, ""
         self._failures.pop(delivery.outgoing.chat, None)
-        self._told(self._clock())
+        self._on_sent(self._clock())
         if self._manifest.per_second:
             self._hold(delivery.outgoing.chat, 1.0 / self._manifest.per_second)
         if more:
-            await self._surely(lambda: self._ledger.partly_sent(delivery.id, delivery.part + 1))
+            await self._save(lambda: self._ledger.partly_sent(delivery.id, delivery.part + 1))
         else:
-            await self._surely(lambda: self._ledger.sent(delivery.id, receipt))
+            await self._save(lambda: self._ledger.sent(delivery.id, receipt))
 
     def _is_doubtful(self, delivery: OutboxEntry) -> bool:
-        """Whether an attempt before may have arrived and the platform would not know it again."""
+        """Whether an earlier attempt may have arrived and the platform would show it twice."""
         cut = delivery.state == "sending"
         if not self._manifest.knows_twice:
             return cut
@@ -181,39 +181,36 @@ class Outbox:
 
     async def _send(self, channel: Channel, outgoing: OutboundMessage, key: str) -> str:
         try:
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(SSTOP_SECONDS):
                 return await channel.send(outgoing, key)
         except TimeoutError:
-            raise SendError(f"no answer within {SEND_SECONDS:g} s", doubtful=True) from None
+            raise SendError(f"no answer within {SSTOP_SECONDS:g} s", doubtful=True) from None
         except SendError as error:
             if error.again or error.channel or not outgoing.edit:
                 raise
-        # What was to be replaced cannot be: it is said anew.
+        # The message to edit cannot be edited: send a new one.
         return await self._send(channel, replace(outgoing, edit=""), key)
 
-    def _piece(self, delivery: OutboxEntry) -> tuple[OutboundMessage, bool]:
-        """What is to be sent of it now, and whether there is more. Files and buttons go with the
-        last message."""
+    def _next_part(self, delivery: OutboxEntry) -> tuple[OutboundMessage, bool]:
+        """The part to send now, and whether more follow. Files and buttons go with the last."""
         outgoing = delivery.outgoing
-        if utf16(outgoing.text) <= self._manifest.longest:
-            return outgoing, False
-        pieces = split(outgoing.text, self._manifest.longest, utf16)
-        at = min(delivery.part, len(pieces) - 1)
+        parts = split_for(self._manifest, outgoing.text)
+        at = min(delivery.part, len(parts) - 1)
+        more = at < len(parts) - 1
         if at:
             outgoing = replace(outgoing, edit="", reply_to="")
-        more = at < len(pieces) - 1
         if more:
             outgoing = replace(outgoing, files=(), buttons=())
-        return replace(outgoing, text=pieces[at]), more
+        return replace(outgoing, text=parts[at]), more
 
     async def _failed(self, delivery: OutboxEntry, error: SendError) -> None:
         name, now, chat = self._manifest.name, self._clock(), delivery.outgoing.chat
-        log.warning("%s did not send %s: %s", name, delivery.id, error.message)
-        counted = not (error.channel or error.after is not None) and self._is_well()
+        log.warning("%s did not send message %s: %s", name, delivery.id, error.message)
+        counted = not (error.channel or error.after is not None) and self._is_healthy()
         due: float | None = now
         if not (error.again or error.channel) or (counted and delivery.attempts + 1 >= ATTEMPTS):
             self._failures.pop(chat, None)
-            log.error("%s gives up on %s: %s", name, delivery.id, error.message)
+            log.error("%s gives up on message %s: %s", name, delivery.id, error.message)
             due = None
         elif error.channel:
             self._troubles += 1
@@ -228,17 +225,21 @@ class Outbox:
             due = now + backoff(failures, FIRST_SECONDS, MAX_SECONDS, self._random)
             self._hold(chat, due - now)
         doubtful = error.doubtful and not self._manifest.knows_twice
-        await self._surely(
+        await self._save(
             lambda: self._ledger.not_sent(
                 delivery.id, error.message, due, doubtful, counted, unsure=error.doubtful
             )
         )
 
-    async def _surely(self, write: Callable[[], Awaitable[T]]) -> T:
-        """What the platform said is kept, however long the store is ill."""
+    async def _save(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Saves the outcome, however long the store is unavailable."""
         while True:
             try:
                 return await write()
             except Degraded as trouble:
-                log.warning("what %s said waits: %s", self._manifest.name, trouble.message)
+                log.warning(
+                    "the outcome of a send on %s is not saved yet: %s",
+                    self._manifest.name,
+                    trouble.message,
+                )
                 await self._sleep(RETRY_SECONDS)

@@ -1,11 +1,13 @@
-"""Long texts in several messages: parted between paragraphs, else lines, sentences, words. Code
-that is parted is closed in one message and opened again in the next."""
+"""Splits long texts into several messages: between paragraphs, else lines, sentences or words. A
+code block that is split is closed in one message and opened again in the next."""
 
 import re
 from collections.abc import Callable
 
+from hermes_agent.gateway.channel import Manifest
+
 LEAST = 40
-"""What one message must at least be able to hold."""
+"""The smallest message limit supported."""
 
 _FENCE = re.compile(r" {0,3}(`{3,10}(?!`)|~{3,10}(?!~))(.*)")
 _JOINED = re.compile(
@@ -13,15 +15,20 @@ _JOINED = re.compile(
     "\u0e34-\u0e3a\u0e47-\u0e4e\u1ab0-\u1aff\u1dc0-\u1dff\u200d\u20d0-\u20ff\ufe00-\ufe0f"
     "\ufe20-\ufe2f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
 )
-"""What belongs to the sign before it."""
+"""Characters that combine with the one before."""
 _JOINER = "\u200d"
 _FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
+
+
+def split_for(manifest: Manifest, text: str) -> list[str]:
+    """The messages in which a channel sends a text; a single empty one for no text."""
+    return split(text, manifest.longest, MEASURES[manifest.measure]) or [""]
 
 
 def split(text: str, longest: int, measure: Callable[[str], int] = len) -> list[str]:
     """The text as messages that each measure at most `longest`. Several are numbered."""
     if longest < LEAST:
-        raise ValueError(f"no message can be as short as {longest}")
+        raise ValueError(f"the limit of {longest} is too small to split a text")
     text = text.strip("\n").rstrip()
     if measure(text) <= longest:
         return [text] if text else []
@@ -38,13 +45,13 @@ def _parts(text: str, room: int, measure: Callable[[str], int]) -> list[str]:
         if measure(begin + text) <= room:
             parts.append(begin + text)
             break
-        # The fence that closes a piece of code needs room, too.
+        # Leave room for the fence that closes a code block.
         piece, rest = _cut(text, room - measure(begin) - _closing_room(opening, text), measure)
         opening = open_fence(begin + piece)
         closing = f"\n{_marks(opening)}" if opening else ""
         if (whole := (begin + piece).rstrip("\n") + closing).strip():
             parts.append(whole)
-        # Blank lines between messages say nothing, but in code they are kept.
+        # Drop blank lines between messages, except in code.
         text = rest if opening else rest.lstrip("\n")
         if opening and text.strip() == _marks(opening):
             break
@@ -57,7 +64,7 @@ def _closing_room(opening: str, text: str) -> int:
 
 
 def open_fence(text: str) -> str:
-    """The line that opened the code that a text ends in; empty when it ends outside of any."""
+    """The line that opened the code block a text ends in; empty if it ends outside of one."""
     opening = ""
     for line in text.split("\n"):
         found = _FENCE.fullmatch(line)
@@ -77,7 +84,7 @@ def _marks(opening: str) -> str:
 
 
 def _cut(text: str, room: int, measure: Callable[[str], int]) -> tuple[str, str]:
-    """As much as fits, and the rest: parted where it hurts least, but not to leave too little."""
+    """As much as fits, and the rest: cut at the best boundary that leaves no tiny first part."""
     most = _most(text, max(room, 1), measure)
     least = most // 3
     outside = [at for at in _ends(text, "\n\n", least, most) if not open_fence(text[:at])]
@@ -89,11 +96,11 @@ def _cut(text: str, room: int, measure: Callable[[str], int]) -> tuple[str, str]
     for mark in ("\n", " "):
         if ends := _ends(text, mark, 0, most):
             return text[: ends[-1]], text[ends[-1] :]
-    return text[: (at := _between_signs(text, most))], text[at:]
+    return text[: (at := _grapheme_start(text, most))], text[at:]
 
 
 def _ends(text: str, mark: str, least: int, most: int) -> list[int]:
-    """Where one may part after this mark."""
+    """Positions after this mark."""
     ends = []
     at = text.find(mark, max(least - len(mark), 0))
     while at != -1 and at + len(mark) <= most:
@@ -114,15 +121,15 @@ def _most(text: str, room: int, measure: Callable[[str], int]) -> int:
     return low
 
 
-def _between_signs(text: str, at: int) -> int:
-    """The nearest place before, within reason, where no sign is torn apart."""
+def _grapheme_start(text: str, at: int) -> int:
+    """The nearest position before, within reason, that is not inside a grapheme."""
     for place in range(at, max(at - 64, 0), -1):
-        if not _is_within_sign(text, place):
+        if not _is_inside_grapheme(text, place):
             return place
     return at
 
 
-def _is_within_sign(text: str, at: int) -> bool:
+def _is_inside_grapheme(text: str, at: int) -> bool:
     if at >= len(text):
         return False
     before, after = text[at - 1], text[at]
@@ -137,5 +144,10 @@ def _is_within_sign(text: str, at: int) -> bool:
 
 
 def utf16(text: str) -> int:
-    """Length as platforms count it that use UTF-16."""
+    """The length in UTF-16 units, as most platforms count."""
     return len(text) + sum(sign > "\uffff" for sign in text)
+
+
+MEASURES: dict[str, Callable[[str], int]] = {
+    "utf16": utf16, "bytes": lambda text: len(text.encode())
+}  # fmt: skip

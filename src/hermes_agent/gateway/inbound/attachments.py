@@ -1,5 +1,5 @@
-"""Files and voice memos that come with messages: what a model can see goes with the message, the
-rest is put into the session's folder and named."""
+"""Stores attachments of inbound messages. What a model can see goes with the message; the rest is
+saved in the session's folder and named."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ _SEEN = (
     (b"GIF89a", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
-"""What models are handed as it is, by how it begins."""
+"""Types that models are given directly, by their first bytes."""
 MAX_BYTES = 20_000_000
 _ODD = re.compile(r"[^\w.\- ]")
 
@@ -32,29 +32,29 @@ class AttachmentIntake:
         self._context = context
         self._models = models
 
-    async def taken(self, arrived: InboundMessage, workspace: str) -> tuple[str, tuple[Media, ...]]:
-        """What the message says beside its text, and the files that go with it."""
+    async def store(self, arrived: InboundMessage, workspace: str) -> tuple[str, tuple[Media, ...]]:
+        """Text to add to the message, and the files that go with it."""
         lines: list[str] = []
         shown: list[Media] = []
         for media in arrived.files:
-            if (type := _type(media)) and len(media.data) <= _most(type):
+            if (type := _type(media)) and len(media.data) <= _max_bytes(type):
                 shown.append(Media(type, media.data, media.name))
             else:
-                path = await _put(media, workspace)
+                path = await _save(media, workspace)
                 lines.append(f"(a file came with this message: {path}, {media.type})")
-        lines += [await self._heard(memo, workspace) for memo in arrived.voice]
+        lines += [await self._transcript(memo, workspace) for memo in arrived.voice]
         return "\n".join(lines), tuple(shown)
 
-    async def _heard(self, memo: Media, workspace: str) -> str:
-        path = await _put(memo, workspace)
+    async def _transcript(self, memo: Media, workspace: str) -> str:
+        path = await _save(memo, workspace)
         if not self._context.settings.gateway.voice:
-            return f"(a voice memo came with this message: {path}; it was not transcribed)"
+            return f"(a voice memo came with this message: {path}; not transcribed)"
         from hermes_agent.gateway.inbound.transcription import transcribe
 
         try:
             said = await transcribe(self._context.settings.gateway.voice, self._models, memo)
         except HermesError as error:
-            return f"(a voice memo came with this message: {path}; it was not heard: {error})"
+            return f"(a voice memo came with this message: {path}; not transcribed: {error})"
         return f"(said in a voice memo, {path}:)\n{said}" if said else f"(a silent memo: {path})"
 
 
@@ -64,17 +64,17 @@ def _type(media: Media) -> str:
     return next((type for begin, type in _SEEN if media.data.startswith(begin)), "")
 
 
-def _most(type: str) -> int:
+def _max_bytes(type: str) -> int:
     return IMAGE_BYTES if type.startswith("image/") else MAX_BYTES
 
 
-async def _put(media: Media, workspace: str) -> str:
+async def _save(media: Media, workspace: str) -> str:
     return await asyncio.to_thread(_write, media, Path(workspace))
 
 
 def _write(media: Media, workspace: Path) -> str:
-    """The same file has the same name: a message that is handled twice leaves one. The folder is
-    one of the agent's: links in it are not followed."""
+    """The same file gets the same name, so that a message handled twice leaves one. The agent can
+    write to the folder, so links are not followed."""
     name = plain_file(media.name)
     called = f"{sha256(media.data).hexdigest()[:8]}-{name}"
     folder = workspace / FOLDER
@@ -87,12 +87,12 @@ def _write(media: Media, workspace: Path) -> str:
             file.write(media.data)
         Path(draft).replace(folder / called)
     except OSError as error:
-        raise HermesError(f"a file could not be kept in {folder}: {error.strerror}") from None
+        raise HermesError(f"cannot save a file in {folder}: {error.strerror}") from None
     return f"{FOLDER}/{called}"
 
 
 def plain_file(name: str) -> str:
-    """The last part of a file's name, with nothing in it that means something elsewhere."""
+    """The last part of a file name, without special characters."""
     last = name.replace("\\", "/").rpartition("/")[2]
     kept = _ODD.sub("_", last).strip(" .")[-80:]
     return kept.strip(" .") or "file"

@@ -1,5 +1,4 @@
-"""The commands of chats. Each is a function of the place it was written in and of the words after
-its name, and returns what to answer."""
+"""Chat commands. Each takes its context and the words after its name, and returns the reply."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -38,13 +37,13 @@ if TYPE_CHECKING:
 
 LISTED = 10
 MANY = 1_000
-AGAIN = "Once more."
+AGAIN = "Trying again."
 STANDS = "What you have done stands: look at it, and do not do it again."
 STEPS: tuple[str, ...] = get_args(Effort)
 
 
 class CommandRouter(Protocol):
-    """What commands need of the router that runs them."""
+    """What commands need of the router."""
 
     context: RuntimeContext
     sessions: SessionService
@@ -54,24 +53,24 @@ class CommandRouter(Protocol):
     admission: Admission
     ids: PseudonymHasher
 
-    async def open(self, kept: InboxEntry, identity: Identity) -> ChatBinding: ...
+    async def open(self, entry: InboxEntry, identity: Identity) -> ChatBinding: ...
 
     async def bind(
         self, arrived: InboundMessage, identity: Identity, session: Session
     ) -> ChatBinding: ...
 
-    async def set_busy(self, kept: InboxEntry, identity: Identity, busy: str) -> None: ...
+    async def set_busy(self, entry: InboxEntry, identity: Identity, busy: str) -> None: ...
 
     def person_key(self, arrived: InboundMessage, identity: Identity) -> str: ...
 
 
 class CommandContext(NamedTuple):
-    """Where a command was written, and by whom."""
+    """Who wrote a command, and where."""
 
     router: CommandRouter
     identity: Identity
     binding: ChatBinding | None
-    kept: InboxEntry
+    entry: InboxEntry
 
     @property
     def owner(self) -> bool:
@@ -79,7 +78,7 @@ class CommandContext(NamedTuple):
 
     async def session(self) -> Session:
         if self.binding is None:
-            raise UsageError("nothing was said here yet", "write something")
+            raise UsageError("this chat has no session yet", "write something")
         return await self.router.context.store.session(self.binding.session)
 
 
@@ -91,70 +90,70 @@ class ChatCommand(NamedTuple):
 
 
 def name_of(text: str) -> str:
-    """The name of the command that a message is; empty when it is none."""
+    """The name of the command in a message; empty if it is none."""
     if not text.startswith("/") or len(text) < 2:
         return ""
     name = text[1:].split(maxsplit=1)[0].partition("@")[0]
     return name.lower() if name.replace("-", "").replace("_", "").isalnum() else ""
 
 
-def parted(text: str) -> tuple[str, str]:
+def split_command(text: str) -> tuple[str, str]:
     """A command's name, and the words after it."""
     return name_of(text), "".join(text.split(maxsplit=1)[1:]).strip()
 
 
 async def run(here: CommandContext, text: str) -> str:
-    name, words = parted(text)
-    slash = SLASHES.get(name)
-    if slash is None or (slash.owners and not here.owner):
-        known = [one for one, row in SLASHES.items() if here.owner or not row.owners]
+    name, words = split_command(text)
+    command = COMMANDS.get(name)
+    if command is None or (command.owners and not here.owner):
+        known = [one for one, row in COMMANDS.items() if here.owner or not row.owners]
         near = get_close_matches(name, known, 1, 0.5)
         meant = f"did you mean /{near[0]}? " if near else ""
         raise UsageError(f"no command called /{name}", f"{meant}/help lists them")
-    return await slash.run(here, words)
+    return await command.run(here, words)
 
 
 async def _help(here: CommandContext, _words: str) -> str:
-    rows = [row for row in SLASHES.values() if here.owner or not row.owners]
+    rows = [row for row in COMMANDS.values() if here.owner or not row.owners]
     return "\n".join(f"`{row.usage}` {row.about}" for row in rows)
 
 
 async def _new(here: CommandContext, _words: str) -> str:
     if here.binding is not None:
         await here.router.sessions.interrupt(here.binding.session, who(here.identity))
-    await here.router.open(here.kept, here.identity)
-    return "A new session begins with your next message."
+    await here.router.open(here.entry, here.identity)
+    return "Your next message starts a new session."
 
 
 async def _stop(here: CommandContext, _words: str) -> str:
     stopped = here.binding is not None and await here.router.sessions.interrupt(
         here.binding.session, who(here.identity)
     )
-    return "Stopping." if stopped else "There was nothing to stop."
+    return "Stopping." if stopped else "Nothing is running."
 
 
 async def _retry(here: CommandContext, words: str) -> str:
     session = await here.session()
-    router, key = here.router, f"retry:{here.kept.number}"
+    router, key = here.router, f"retry:{here.entry.number}"
     asked, end = False, None
     for one in await router.context.store.events(session.id):
         if isinstance(one.event, ev.MessageTaken):
-            if one.event.key == key:  # a runtime that died has seen to it
+            if one.event.key == key:  # submitted before the runtime was killed
                 return AGAIN
             asked = True
         elif isinstance(one.event, ev.TurnFinished):
             end = one.event
     if not asked:
-        raise UsageError("there is nothing to do again", "write something")
+        raise UsageError("there is nothing to retry", "write something")
     if (
         session.id in router.sessions.working
         and await router.context.store.waiting(session.id, key) is None
     ):
-        raise UsageError("I am still at it", "/stop stops it; /parked decides what waits")
+        raise UsageError("I am still working on it", "/stop stops it; /parked decides what waits")
     text = f"({_why_again(end)} {STANDS})"
     text = f"{text}\n{words}" if words else text
-    if here.kept.arrived.group:
-        text = attributed(here.identity, here.kept.arrived.person, text)
+    if here.entry.arrived.group:
+        text = attributed(here.identity, here.entry.arrived.person, text)
     channel = here.identity.channel
     await router.sessions.submit(session, SessionMessage(key, text, channel, True, waits=True))
     return AGAIN
@@ -184,22 +183,22 @@ async def _status(here: CommandContext, _words: str) -> str:
             f"store: {router.context.store.health.state}",
             f"{len(await router.context.store.parked())} parked effects",
         ]
-    return "\n".join(lines) or "Nothing was said here yet."
+    return "\n".join(lines) or "This chat has no session yet."
 
 
 async def _sessions(here: CommandContext, _words: str) -> str:
-    rows = [one for one in await here.router.context.store.sessions(MANY) if _theirs(here, one)]
+    rows = [one for one in await here.router.context.store.sessions(MANY) if _is_visible(here, one)]
     lines = [f"`{one.id}` {one.title or 'no title yet'} ({one.state})" for one in rows[:LISTED]]
-    return "\n".join(lines) or "There are no sessions of yours."
+    return "\n".join(lines) or "You have no sessions."
 
 
-def _theirs(here: CommandContext, session: Session) -> bool:
-    """In a group, its own; elsewhere one's own, and of owners all but those of children."""
+def _is_visible(here: CommandContext, session: Session) -> bool:
+    """In a group its sessions; elsewhere one's own, and for owners all but sub-sessions."""
     if session.parent:
         return False
-    person = here.router.person_key(here.kept.arrived, here.identity)
+    person = here.router.person_key(here.entry.arrived, here.identity)
     own = person_of(session.key) == person and session.source == here.identity.channel
-    return own or (here.owner and not here.kept.arrived.group and session.source != "library")
+    return own or (here.owner and not here.entry.arrived.group and session.source != "library")
 
 
 async def _resume(here: CommandContext, words: str) -> str:
@@ -209,10 +208,10 @@ async def _resume(here: CommandContext, words: str) -> str:
         session = await here.router.context.store.session(words)
     except NotFound:
         session = None
-    if session is None or not _theirs(here, session):
+    if session is None or not _is_visible(here, session):
         raise UsageError(f"no session {words!r} of yours", "/sessions lists them")
-    await here.router.bind(here.kept.arrived, here.identity, session)
-    return f"This chat goes on with session {session.id}: {session.title}"
+    await here.router.bind(here.entry.arrived, here.identity, session)
+    return f"This chat continues session {session.id}: {session.title}"
 
 
 async def _model(here: CommandContext, words: str) -> str:
@@ -224,16 +223,16 @@ async def _model(here: CommandContext, words: str) -> str:
         effort = f", effort {session.effort}" if session.effort else ""
         return f"{session.model}{effort}"
     if not here.owner:
-        raise UsageError("only an owner chooses models")
+        raise UsageError("only an owner may choose a model")
     if len(models) > 1 or len(efforts) > 1:
         raise UsageError("name one model", "/model NAME [EFFORT]")
     model_selection, by = here.router.model_selection, who(here.identity)
     name, effort = "".join(models), "".join(efforts)
     choice = await model_selection.choose(session, name, effort, by, "anyway" in said)
     if not choice.switched:
-        return f"{choice.warning}\n`/model {words} anyway` switches all the same"
+        return f"{choice.warning}\n`/model {words} anyway` switches anyway"
     shown = f", effort {choice.effort}" if choice.effort else ""
-    return f"{choice.model} answers from here on{shown}"
+    return f"{choice.model} answers from now on{shown}"
 
 
 async def _cost(here: CommandContext, _words: str) -> str:
@@ -295,13 +294,13 @@ async def _parked(here: CommandContext, words: str) -> str:
 
 
 async def _pair(here: CommandContext, words: str) -> str:
-    if here.kept.arrived.group:
-        raise UsageError("not here: everybody would read the code", "write to me alone")
+    if here.entry.arrived.group:
+        raise UsageError("everybody here would see the code", "write to me in private")
     if words not in ("", "member", "owner"):
-        raise UsageError(f"nobody is a {words!r}", "member or owner")
+        raise UsageError(f"no role called {words!r}", "member or owner")
     role: Role = "owner" if words == "owner" else "member"
     code = await here.router.admission.pair(here.identity.channel, role)
-    return f"{code}\nWhoever sends me this here within ten minutes is let in as {role}."
+    return f"{code}\nWhoever sends me this here within ten minutes becomes {role}."
 
 
 _BUSY = {
@@ -313,34 +312,34 @@ _BUSY = {
 
 def _busy(how: str) -> Callable[[CommandContext, str], Awaitable[str]]:
     async def run(here: CommandContext, _words: str) -> str:
-        await here.router.set_busy(here.kept, here.identity, how)
-        return f"From now on messages that come while I work {_BUSY[how]}."
+        await here.router.set_busy(here.entry, here.identity, how)
+        return f"From now on, messages that arrive while I work {_BUSY[how]}."
 
     return run
 
 
-SLASHES = {
+COMMANDS = {
     "help": ChatCommand(_help, "/help", ABOUT["help"]),
-    "new": ChatCommand(_new, "/new", "begin another session; what goes on is stopped"),
+    "new": ChatCommand(_new, "/new", "start a new session; stops what is running"),
     "stop": ChatCommand(_stop, "/stop", ABOUT["stop"]),
-    "retry": ChatCommand(_retry, "/retry [WORDS]", "the last turn again; what is done stays done"),
-    "status": ChatCommand(_status, "/status", "what goes on"),
+    "retry": ChatCommand(_retry, "/retry [WORDS]", "repeat the last turn; what is done stays done"),
+    "status": ChatCommand(_status, "/status", "what is running"),
     "sessions": ChatCommand(_sessions, "/sessions", ABOUT["sessions"]),
     "resume": ChatCommand(_resume, "/resume ID", ABOUT["resume"]),
     "model": ChatCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
-    "effort": ChatCommand(_model, "/effort EFFORT", "how hard the model is to think", owners=True),
+    "effort": ChatCommand(_model, "/effort EFFORT", "how hard the model should think", owners=True),
     "cost": ChatCommand(_cost, "/cost", ABOUT["cost"]),
-    "skills": ChatCommand(_skills, "/skills", "procedures that a slash opens"),
-    "approve": ChatCommand(_approve, "/approve [ID] [session|always]", "allow what was asked for"),
-    "deny": ChatCommand(_deny, "/deny [ID]", "refuse it"),
+    "skills": ChatCommand(_skills, "/skills", "skills you can call as commands"),
+    "approve": ChatCommand(_approve, "/approve [ID] [session|always]", "approve a request"),
+    "deny": ChatCommand(_deny, "/deny [ID]", "deny a request"),
     "answer": ChatCommand(_answer, "/answer ID WORDS", "answer a question"),
     "approvals": ChatCommand(_approvals, "/approvals", ABOUT["approvals"], owners=True),
     "parked": ChatCommand(
         _parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"], owners=True
     ),
-    "task": ChatCommand(_task, "/task list", "jobs, and when they are due", owners=True),
+    "task": ChatCommand(_task, "/task list", "list jobs and when they are due", owners=True),
     "pair": ChatCommand(_pair, "/pair [member|owner]", "a code that lets somebody in", owners=True),
     "queue": ChatCommand(_busy("queue"), "/queue", "messages wait while I work"),
-    "steer": ChatCommand(_busy("steer"), "/steer", "messages join what I am at"),
-    "interrupt": ChatCommand(_busy("interrupt"), "/interrupt", "messages stop what I am at"),
+    "steer": ChatCommand(_busy("steer"), "/steer", "messages join my current work"),
+    "interrupt": ChatCommand(_busy("interrupt"), "/interrupt", "messages stop my current work"),
 }

@@ -1,6 +1,6 @@
-"""What becomes of what arrived: strangers get nothing, presses answer questions, commands are run,
-and messages go to the session of their chat. Handling a row twice does no more than once: a runtime
-may die anywhere in between."""
+"""Routes inbound messages: strangers get no answer, button presses answer questions, commands run,
+and messages go to the session of their chat. Handling an entry twice has the same effect as once,
+since the runtime may be killed at any point."""
 
 import asyncio
 import logging
@@ -12,17 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import (
-    Degraded,
-    HermesError,
-    NotFound,
-    Stopping,
-)
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
 from hermes_agent.core.gateway import (
     ChatBinding,
     Identity,
     InboundMessage,
     InboxEntry,
+    NewDelivery,
+    OutboundMessage,
     chat_key,
 )
 from hermes_agent.core.pseudonyms import PseudonymHasher
@@ -38,22 +35,21 @@ from hermes_agent.gateway.access.identities import (
 )
 from hermes_agent.gateway.approvals.approvers import ApproverDirectory
 from hermes_agent.gateway.approvals.questions import AnswerHandler
-from hermes_agent.gateway.delivery.messages import rows
+from hermes_agent.gateway.channel import ChannelDirectory
 from hermes_agent.gateway.inbound import commands
 from hermes_agent.gateway.inbound.attachments import AttachmentIntake
-from hermes_agent.gateway.supervision.directory import ChannelDirectory
 from hermes_agent.runtime.services import Domains
 
 log = logging.getLogger("hermes.gateway")
 
 POLICY = "policy"
-"""The setting of a channel with the policy profile of sessions that are opened there."""
+"""The channel setting with the policy profile of its sessions."""
 LISTEN = "listen"
-"""The setting that says `all` where the agent is to hear a group though nobody addresses it."""
+"""The channel setting that is `all` if the agent also reads group messages not addressed to it."""
 CHATS = "chats"
-"""The folder in the home with those of chats."""
+"""The folder in the home with the workspaces of chats."""
 MAX_SEEN = 100
-"""People of a group who are remembered to be there."""
+"""People remembered per group."""
 RECENT = 1_000
 
 Busy = Literal["queue", "interrupt", "steer"]
@@ -64,36 +60,36 @@ IN_GROUP = (
     "to be somebody else's.)"
 )
 
-READ_BEFORE = "I had read your message before you changed it. Write me what is different."
+READ_BEFORE = "I read your message before you edited it. Please write what has changed."
 
 
 class Router:
-    def __init__(self, domains: Domains, live: ChannelDirectory, ids: PseudonymHasher) -> None:
+    def __init__(self, domains: Domains, channels: ChannelDirectory, ids: PseudonymHasher) -> None:
         context = self.context = domains.context
         self.sessions = domains.sessions
         self.learning = domains.learning
         self.model_selection = domains.model_selection
-        self._intake = domains.incidents
+        self._incidents = domains.incidents
         self.ids = ids
         self.people = IdentityResolver(context, ids)
         self.answers = AnswerHandler(context, self.sessions, ids)
         self.approvers = ApproverDirectory(context, domains.outbound, ids)
-        self._live = live
-        self._received = AttachmentIntake(context, domains.models)
+        self._channels = channels
+        self._attachments = AttachmentIntake(context, domains.models)
         self.admission = Admission(context, ids, self._say, self._refresh)
         self.recent: OrderedDict[str, str] = OrderedDict()
-        """The platform's ids of the last messages, by their keys: what answers may refer to."""
+        """The platform's ids of recent messages, by their keys, for replies."""
 
-    async def handle(self, kept: InboxEntry) -> HandlingResult:
-        """Raises for passing trouble alone: the row is tried again."""
-        arrived = kept.arrived
+    async def handle(self, entry: InboxEntry) -> HandlingResult:
+        """Raises only for temporary trouble: the entry is then retried."""
+        arrived = entry.arrived
         if arrived.kind == "alert":
             return await self._alert(arrived)
         identity = await self.people.known(arrived)
         if identity is None:
-            return await self.admission.stranger(kept)
+            return await self.admission.stranger(entry)
         if arrived.group:
-            await self._saw(arrived, identity)
+            await self._remember_member(arrived, identity)
         if arrived.kind == "press":
             binding = await self._binding(arrived, identity)
             why = await self.answers.press(identity, binding, arrived.text)
@@ -102,39 +98,36 @@ class Router:
             return HandlingResult("ignored", "not addressed")
         text = plain_text(arrived.text)
         if not text.strip() and not arrived.files and not arrived.voice:
-            return HandlingResult("ignored", "there is nothing in it")
-        if (dealt := await self.admission.code_of_known(kept, identity)) is not None:
+            return HandlingResult("ignored", "it is empty")
+        if (dealt := await self.admission.code_of_known(entry, identity)) is not None:
             return dealt
         try:
-            return await self._known(kept, identity, text)
+            return await self._known(entry, identity, text)
         except (Degraded, Stopping):
             raise
         except HermesError as error:
-            await self._say(kept, _said(error))
+            await self._say(entry, _error_text(error))
             return HandlingResult("done")
 
-    async def _known(self, kept: InboxEntry, identity: Identity, text: str) -> HandlingResult:
+    async def _known(self, entry: InboxEntry, identity: Identity, text: str) -> HandlingResult:
         name = commands.name_of(text.strip())
-        if name in commands.SLASHES or (name and not await self._is_skill(name)):
-            if kept.arrived.kind == "edited":
-                return HandlingResult("ignored", "a command that was edited is not run again")
-            binding = await self._binding(kept.arrived, identity)
+        if name in commands.COMMANDS or (name and not await self._is_skill(name)):
+            if entry.arrived.kind == "edited":
+                return HandlingResult("ignored", "an edited command is not run again")
+            binding = await self._binding(entry.arrived, identity)
             said = await commands.run(
-                commands.CommandContext(self, identity, binding, kept), text.strip()
+                commands.CommandContext(self, identity, binding, entry), text.strip()
             )
-            await self._say(kept, said)
+            await self._say(entry, said)
             return HandlingResult("done")
-        return await self._message(kept, identity, text, opens_skill=bool(name))
+        return await self._message(entry, identity, text, opens_skill=bool(name))
 
     async def _is_skill(self, name: str) -> bool:
         await self.learning.knowledge.sync()
         return any(one.name == name for one in await self.context.store.knowledge.skills())
 
-    def wake(self, channel: str) -> None:
-        self._live.wake(channel)
-
-    async def _saw(self, arrived: InboundMessage, identity: Identity) -> None:
-        """Somebody is in a group: whom to ask there is known by it."""
+    async def _remember_member(self, arrived: InboundMessage, identity: Identity) -> None:
+        """Remembers who is in a group, to know who can be asked there."""
         binding = await self._binding(arrived, identity)
         if binding is not None and identity.hash not in binding.seen:
             seen = (*binding.seen[1 - MAX_SEEN :], identity.hash)
@@ -143,26 +136,26 @@ class Router:
     # messages
 
     async def _message(
-        self, kept: InboxEntry, identity: Identity, text: str, *, opens_skill: bool
+        self, entry: InboxEntry, identity: Identity, text: str, *, opens_skill: bool
     ) -> HandlingResult:
-        arrived = kept.arrived
+        arrived = entry.arrived
         binding = await self._binding(arrived, identity)
         if arrived.kind == "edited":
             if binding is not None and await self._was_taken(binding, arrived):
                 if not arrived.group:
-                    await self._say(kept, READ_BEFORE)
-                return HandlingResult("ignored", "the message was read before it was edited")
+                    await self._say(entry, READ_BEFORE)
+                return HandlingResult("ignored", "it was read before it was edited")
             text = f"(edited) {text}"
-        elif binding is not None and await self._answers(kept, binding, identity, text):
+        elif binding is not None and await self._answers(entry, binding, identity, text):
             return HandlingResult("done")
         if binding is None:
             await self.learning.expect(text)
-            binding = await self.open(kept, identity)
+            binding = await self.open(entry, identity)
         session = await self.context.store.session(binding.session)
-        more, files = await self._received.taken(arrived, session.workspace)
+        more, files = await self._attachments.store(arrived, session.workspace)
         skills: tuple[ActivatedSkill, ...] = ()
         if arrived.group and opens_skill:
-            skills = (await self.learning.opened(*commands.parted(text.strip())),)
+            skills = (await self.learning.opened(*commands.split_command(text.strip())),)
         text = "\n".join(part for part in (text, more) if part.strip())
         if arrived.group:
             await self.sessions.entitle(session, text)
@@ -182,22 +175,22 @@ class Router:
         return HandlingResult("done")
 
     async def _answers(
-        self, kept: InboxEntry, binding: ChatBinding, identity: Identity, text: str
+        self, entry: InboxEntry, binding: ChatBinding, identity: Identity, text: str
     ) -> bool:
-        """Whether the session had asked, and this is the answer; also when it was taken for one
-        before the runtime died."""
-        if kept.arrived.files or kept.arrived.voice:
+        """Whether this answers a question of the session, also if it did so before the runtime was
+        killed."""
+        if entry.arrived.files or entry.arrived.voice:
             return False
-        if kept.tries or kept.kept < self.context.started:
+        if entry.tries or entry.kept < self.context.started:
             last = await self.context.store.last_number(binding.session)
             for one in await self.context.store.events(binding.session, max(0, last - 100)):
-                late = one.time >= kept.kept
+                late = one.time >= entry.kept
                 if late and _is_answer(one.event, who(identity), text.strip()):
                     return True
-        return await self.answers.freely(identity, binding, text.strip())
+        return await self.answers.answer_freely(identity, binding, text.strip())
 
     async def _was_taken(self, binding: ChatBinding, arrived: InboundMessage) -> bool:
-        """Whether the agent has read the message that was edited."""
+        """Whether the agent has read the original of an edited message."""
         key = self._key(arrived, arrived.reply_to)
         return any(
             isinstance(one.event, ev.MessageTaken) and one.event.key == key
@@ -207,8 +200,8 @@ class Router:
     def _refresh(self) -> None:
         try:
             self.context.refresh_settings()
-        except HermesError as error:  # it goes on with those it has; `hermes status` says so
-            log.warning("the settings cannot be read: %s", error.message)
+        except HermesError as error:  # the old ones stay in force; see `hermes status`
+            log.warning("invalid settings: %s", error.message)
 
     def _key(self, arrived: InboundMessage, id: str) -> str:
         return f"{arrived.chat.channel}:{self.ids(arrived.chat.channel, arrived.chat.chat, id)}"
@@ -226,25 +219,25 @@ class Router:
     # sessions
 
     def person_key(self, arrived: InboundMessage, identity: Identity) -> str:
-        """Whose the session of a chat is: in a group, the group's."""
-        return f"group-{self._bond_key(arrived, identity)}" if arrived.group else who(identity)
+        """The owner of a chat's session: the person, or the group."""
+        return f"group-{self._binding_key(arrived, identity)}" if arrived.group else who(identity)
 
-    def _bond_key(self, arrived: InboundMessage, identity: Identity) -> str:
+    def _binding_key(self, arrived: InboundMessage, identity: Identity) -> str:
         return binding_key(self.ids, arrived.chat, "" if arrived.group else identity.hash)
 
     async def _binding(self, arrived: InboundMessage, identity: Identity) -> ChatBinding | None:
-        binding = await self.context.store.gateway.binding(self._bond_key(arrived, identity))
+        binding = await self.context.store.gateway.binding(self._binding_key(arrived, identity))
         if binding is None:
             return None
         try:
             await self.context.store.session(binding.session)
-        except NotFound:  # it was deleted since: the next message opens another
+        except NotFound:  # it was deleted: the next message opens another
             return None
         return binding
 
-    async def open(self, kept: InboxEntry, identity: Identity) -> ChatBinding:
-        """A new session for a chat; the same one for the same row."""
-        arrived = kept.arrived
+    async def open(self, entry: InboxEntry, identity: Identity) -> ChatBinding:
+        """Opens a new session for a chat; the same one for the same entry."""
+        arrived = entry.arrived
         channel = arrived.chat.channel
         given = self.context.settings.channels.get(channel, {})
         own = "" if arrived.group else identity.policy
@@ -252,7 +245,7 @@ class Router:
             workspace=await self._workspace(arrived, identity),
             policy=own or str(given.get(POLICY, "")),
             source=channel,
-            key=chat_key(channel, self.person_key(arrived, identity), kept.number),
+            key=chat_key(channel, self.person_key(arrived, identity), entry.number),
             once=True,
         )
         return await self.bind(arrived, identity, session)
@@ -260,8 +253,8 @@ class Router:
     async def bind(
         self, arrived: InboundMessage, identity: Identity, session: Session
     ) -> ChatBinding:
-        """From here on the chat's messages go to this session, and its news come here."""
-        key = self._bond_key(arrived, identity)
+        """Connects a chat to a session from now on."""
+        key = self._binding_key(arrived, identity)
         before = await self.context.store.gateway.binding(key)
         if before is not None and before.session == session.id:
             return before
@@ -273,52 +266,50 @@ class Router:
         await self.context.store.gateway.save_binding(binding)
         return binding
 
-    async def set_busy(self, kept: InboxEntry, identity: Identity, busy: str) -> None:
-        binding = await self._binding(kept.arrived, identity) or await self.open(kept, identity)
+    async def set_busy(self, entry: InboxEntry, identity: Identity, busy: str) -> None:
+        binding = await self._binding(entry.arrived, identity) or await self.open(entry, identity)
         chosen = msgspec.convert(busy, Busy)
         await self.context.store.gateway.save_binding(replace(binding, busy=chosen))
 
     async def _workspace(self, arrived: InboundMessage, identity: Identity) -> str:
         if named := self.context.settings.gateway.workspace:
             return str(Path(named).expanduser())
-        folder = self.context.home.path / CHATS / self._bond_key(arrived, identity)
+        folder = self.context.home.path / CHATS / self._binding_key(arrived, identity)
         await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         return str(folder)
 
-    # answers of our own
+    # replies
 
-    async def _say(self, kept: InboxEntry, text: str) -> None:
-        arrived = kept.arrived
+    async def _say(self, entry: InboxEntry, text: str) -> None:
+        arrived = entry.arrived
         channel = arrived.chat.channel
-        made = rows(
-            f"in/{kept.number}", arrived.chat, self.context.redact(text),
-            self._live.manifest(channel), kind="command",
+        outgoing = OutboundMessage(
+            arrived.chat, self.context.redact(text), kind="command",
             reply_to=arrived.id if arrived.group else "",
         )  # fmt: skip
-        await self.context.store.gateway.enqueue(*made)
-        self._live.wake(channel)
+        await self.context.store.gateway.enqueue(NewDelivery(f"in/{entry.number}/0", outgoing))
+        self._channels.wake(channel)
 
     async def _alert(self, arrived: InboundMessage) -> HandlingResult:
-        """An alert of a monitoring system, which the channel has let in. `person.id` names its
-        format."""
+        """Handles an alert of a monitoring system, whose format is `person.id`."""
         from hermes_agent.incidents.alerts.formats import signals_of
 
         try:
             signals = signals_of(arrived.person.id, arrived.text.encode())
         except HermesError as error:
-            log.warning("an alert on %s was not understood: %s", arrived.chat.channel, error)
+            log.warning("skipping a malformed alert on %s: %s", arrived.chat.channel, error)
             return HandlingResult("ignored", error.message)
         for signal in signals:
-            await self._intake.intake.raise_signal(signal)
+            await self._incidents.intake.raise_signal(signal)
         return HandlingResult("done")
 
 
 def _is_answer(event: object, by: str, text: str) -> bool:
-    """Whether somebody's message was the answer; a number stands for one of the choices."""
+    """Whether a message was the answer; a number stands for one of the choices."""
     if not isinstance(event, ev.QuestionAnswered) or event.by != by:
         return False
     return event.answer == text or text.isdecimal()
 
 
-def _said(error: HermesError) -> str:
+def _error_text(error: HermesError) -> str:
     return f"{error.message}\n\nhint: {error.hint}" if error.hint else error.message

@@ -1,6 +1,5 @@
-"""Voice memos as text: by a model on this machine, or by a service. The one here works in a process
-of its own: what it needs is given back when it is done, and a memo that breaks it breaks nothing
-else. Where a service fails, it takes over, if it is installed."""
+"""Transcribes voice memos, by a service or by a local model, which also takes over if the service
+fails. The local model runs in its own process, which frees its memory and contains crashes."""
 
 import asyncio
 import logging
@@ -22,33 +21,33 @@ MAX_BYTES = 20_000_000
 
 
 async def transcribe(chosen: str, models: ModelRegistry, memo: Media) -> str:
-    """What is said in it; empty when nothing is."""
+    """The words of a memo; empty if there are none."""
     if len(memo.data) > MAX_BYTES:
-        raise HermesError(f"the memo has more than {MAX_BYTES // 1_000_000} MB")
+        raise HermesError(f"the memo is larger than {MAX_BYTES // 1_000_000} MB")
     if chosen == TINY:
-        return await _heard_here(memo)
+        return await _transcribe_locally(memo)
     if chosen.startswith(LOCAL):
         raise UsageError(f"no model {chosen!r} for voice memos", f"gateway.voice: {TINY}")
     try:
         async with asyncio.timeout(SECONDS):
             return await models.speech(chosen).heard(memo)
     except TimeoutError:
-        trouble = HermesError(f"{chosen} took longer than {SECONDS:g} s to hear it")
+        trouble = HermesError(f"{chosen} took longer than {SECONDS:g} s to transcribe it")
     except HermesError as error:
         trouble = error
-    log.warning("a voice memo was not heard by %s: %s", chosen, trouble)
+    log.warning("%s did not transcribe a voice memo: %s", chosen, trouble)
     if not is_installed():
         raise trouble
-    return await _heard_here(memo)
+    return await _transcribe_locally(memo)
 
 
 def is_installed() -> bool:
     return all(find_spec(package) is not None for package in PACKAGES)
 
 
-async def _heard_here(memo: Media) -> str:
+async def _transcribe_locally(memo: Media) -> str:
     if not is_installed():
-        raise UsageError("voice memos need a package", "pip install 'hermes-agent[voice]'")
+        raise UsageError("voice memos need moonshine-voice", "pip install 'hermes-agent[voice]'")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hermes_agent.gateway.inbound.worker",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -58,7 +57,7 @@ async def _heard_here(memo: Media) -> str:
         async with asyncio.timeout(SECONDS):
             out, err = await process.communicate(memo.data)
     except TimeoutError:
-        raise HermesError(f"it took longer than {SECONDS:g} s to be heard") from None
+        raise HermesError(f"transcription took longer than {SECONDS:g} s") from None
     finally:
         if process.returncode is None:
             process.kill()

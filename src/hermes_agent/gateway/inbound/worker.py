@@ -1,4 +1,4 @@
-"""A program: sound on standard input, the words in it on standard output."""
+"""A program that transcribes audio: sound on standard input, text on standard output."""
 
 import io
 import shutil
@@ -21,7 +21,7 @@ def main() -> int:
 
 
 def _sound(data: bytes) -> tuple[Any, int]:
-    """One channel of samples, and how many there are a second."""
+    """Mono samples, and their rate."""
     import soundfile
 
     try:
@@ -32,26 +32,13 @@ def _sound(data: bytes) -> tuple[Any, int]:
 
 
 def _as_wav(data: bytes) -> bytes:
-    """Formats that need more than the library: by ffmpeg, where it is there."""
+    """Converts formats that the library does not know, if ffmpeg is installed."""
     if (program := shutil.which("ffmpeg")) is None:
-        raise ValueError("the format of the memo is not known here; ffmpeg would know more")
-    words = [
-        program,
-        "-v",
-        "error",
-        "-i",
-        "pipe:0",
-        "-ac",
-        "1",
-        "-ar",
-        "16000",
-        "-f",
-        "wav",
-        "pipe:1",
-    ]
-    done = subprocess.run(words, input=data, capture_output=True, check=False)
+        raise ValueError("unknown audio format; installing ffmpeg may help")
+    words = [program, "-v", "error", "-i", "pipe:0", "-ac", "1", "-ar", "16000", "-f", "wav"]
+    done = subprocess.run([*words, "pipe:1"], input=data, capture_output=True, check=False)
     if done.returncode != 0 or not done.stdout:
-        raise ValueError("the memo holds no sound that can be read")
+        raise ValueError("the memo contains no readable sound")
     return done.stdout
 
 
@@ -61,8 +48,8 @@ def _heard(samples: Any, rate: int) -> str:
 
     weights = Path(moonshine_voice.__file__).parent / "assets" / MODEL
     with Transcriber(str(weights), moonshine_voice.ModelArch.TINY) as transcriber:
-        told = transcriber.transcribe_without_streaming(samples.tolist(), rate)
-    return " ".join(line.text.strip() for line in told.lines if line.text.strip())
+        transcript = transcriber.transcribe_without_streaming(samples.tolist(), rate)
+    return " ".join(line.text.strip() for line in transcript.lines if line.text.strip())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Proof of being alive: a channel that is connected but hears nothing is found, begun again, and
-announced elsewhere when that does not help."""
+"""Probes a channel: one that is connected but receives nothing is restarted, and announced on
+other channels if that does not help."""
 
 import asyncio
 import logging
@@ -17,21 +17,20 @@ from hermes_agent.gateway.supervision.connection import ChannelConnection
 log = logging.getLogger("hermes.gateway")
 
 PROBE_SECONDS = 30.0
-"""How long a proof may take; never longer than the time between two of them."""
+"""Timeout of a probe; never longer than the time between two of them."""
 SETTLE_SECONDS = 5.0
-"""How long after it began a channel is first asked for a proof."""
+"""How long after the start the first probe runs."""
 POLL_SECONDS = 0.5
 
 Announce = Callable[[str, str, str], Awaitable[Sequence[str]]]
 
 
 class Liveness:
-    """Of one channel. `announce` tells a text under a key to others than the channel, and says
-    whom."""
+    """The health of one channel. `announce` sends a text to other channels and returns which."""
 
     def __init__(
         self,
-        line: ChannelConnection,
+        connection: ChannelConnection,
         title: str,
         ledger: GatewayStore,
         settings: Callable[[], GatewaySettings],
@@ -41,7 +40,7 @@ class Liveness:
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
     ) -> None:
-        self._line = line
+        self._connection = connection
         self._title = title
         self._ledger = ledger
         self._settings = settings
@@ -49,94 +48,95 @@ class Liveness:
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._proving = asyncio.Lock()
-        self._again = asyncio.Event()
-        self.proof = ChannelHealth(line.name)
+        self._probing = asyncio.Lock()
+        self._probe_now = asyncio.Event()
+        self.proof = ChannelHealth(connection.name)
 
     async def run(self) -> None:
-        """Live until cancelled."""
-        self.proof = (await self._ledger.proofs()).get(self._line.name, self.proof)
+        self.proof = (await self._ledger.proofs()).get(self._connection.name, self.proof)
         await self._sleep(min(SETTLE_SECONDS, self._settings().probe_seconds))
         while True:
-            self._again.clear()  # whoever asks while one is under way asks for another
+            self._probe_now.clear()
             try:
                 await self.prove()
             except HermesError as error:
-                log.warning("the proof of %s could not be kept: %s", self._line.name, error.message)
+                log.warning(
+                    "the health of %s was not saved: %s", self._connection.name, error.message
+                )
             wait = self._settings().probe_seconds * (0.8 + 0.2 * self._random())
-            await first_of(self._again.wait(), self._sleep(wait))
+            await first_of(self._probe_now.wait(), self._sleep(wait))
 
     @property
-    def is_well(self) -> bool:
-        return self.proof.failures == 0 and self._line.channel is not None
+    def is_healthy(self) -> bool:
+        return self.proof.failures == 0 and self._connection.channel is not None
 
-    def heard(self, now: float) -> None:
-        """Whoever hears again after a failure is asked for a proof at once."""
+    def received(self, now: float) -> None:
+        """Something arrived; after a failed probe the next one runs at once."""
         self.proof = replace(self.proof, received=now)
         if self.proof.failures:
-            self._again.set()
+            self._probe_now.set()
 
-    def told(self, now: float) -> None:
+    def sent(self, now: float) -> None:
         self.proof = replace(self.proof, sent=now)
 
     async def prove(self) -> ChannelHealth:
-        """One proof, kept, and what follows from it."""
-        async with self._proving:
+        """Probes once, saves the result and acts on it."""
+        async with self._probing:
             error = await self._probe()
             now = self._clock()
             if not error:
                 await self._was_proven(now)
             else:
-                log.warning("%s is not proven to hear: %s", self._line.name, error)
+                log.warning("the probe of %s failed: %s", self._connection.name, error)
                 await self._was_not_proven(now, error)
             await self._ledger.save_health(self.proof)
             return self.proof
 
     async def test(self, patience: float) -> ChannelHealth:
-        """Whether it can be proven to hear, of a channel that may just have begun; one that was
-        refused is tried anew. A failure has no consequences. Whoever stood still until the time
-        was over tries once more: what failed meanwhile says nothing about the channel."""
+        """Probes a channel that may have just started, until the timeout; a refused one is
+        restarted first. A failure has no consequences. If this process was suspended past the
+        timeout, it probes once more: what failed meanwhile says nothing about the channel."""
         deadline = self._clock() + patience
-        if self._line.state in ("refused", "missing"):
-            self._line.restart()
+        if self._connection.state in ("refused", "missing"):
+            self._connection.restart()
         while True:
             last = self._clock() >= deadline
             if not (error := await self._probe()):
                 return await self.prove()
-            if self._line.state in ("refused", "missing") or last:
+            if self._connection.state in ("refused", "missing") or last:
                 return replace(self.proof, tried=self._clock(), error=error)
             await self._sleep(POLL_SECONDS)
 
     async def _probe(self) -> str:
-        """What is wrong; empty when it is proven to hear."""
-        channel = self._line.channel
+        """What is wrong; empty if the probe succeeds."""
+        channel = self._connection.channel
         if channel is None:
-            return self._line.error or "it is not connected"
+            return self._connection.error or "not connected"
         limit = min(PROBE_SECONDS, self._settings().probe_seconds)
         probing = asyncio.create_task(channel.probe())
         try:
             await first_of(asyncio.wait({probing}), self._sleep(limit))
             if not probing.done():
-                return f"no proof within {limit:g} s"
+                return f"no answer to the probe within {limit:g} s"
             if probing.cancelled():
-                return "the proof was broken off"
+                return "the probe was cancelled"
             error = probing.exception()
         finally:
             probing.cancel()
         if error is None:
             return ""
-        if self._line.channel is not channel and self._line.error:
-            return self._line.error  # it ended under the proof, and says why
+        if self._connection.channel is not channel and self._connection.error:
+            return self._connection.error  # the channel ended during the probe, and says why
         if isinstance(error, HermesError):
             return error.message
-        log.error("the probe of %s broke", self._line.name, exc_info=error)
+        log.error("the probe of %s failed", self._connection.name, exc_info=error)
         return f"{type(error).__name__}: {error}"
 
     async def _was_proven(self, now: float) -> None:
         before = self.proof
         if before.announced:
-            text = f"{self._title} is well again: it hears what is sent to it."
-            await self._announce(self._line.name, f"well/{_since(before)}", text)
+            text = f"{self._title} works again: it receives messages."
+            await self._announce(self._connection.name, f"well/{_since(before)}", text)
         self.proof = replace(
             self.proof, proven=now, tried=now, failures=0, error="", restarts=0, announced=False
         )
@@ -145,20 +145,20 @@ class Liveness:
         self.proof = proof = replace(
             self.proof, tried=now, failures=self.proof.failures + 1, error=error
         )
-        hopeless = self._line.state in ("refused", "missing")
+        hopeless = self._connection.state in ("refused", "missing")
         if (hopeless or proof.restarts >= self._settings().restarts) and not proof.announced:
             last = _ago(now - proof.proven) if proof.proven else "never"
-            text = f"{self._title} does not hear what is sent to it: {error}. Last proven: {last}."
-            told = await self._announce(self._line.name, f"deaf/{_since(proof)}", text)
-            log.error("%s (told: %s)", text, ", ".join(told) or "nobody: there is no other place")
+            text = f"{self._title} does not receive messages: {error}. Last proven: {last}."
+            channels = await self._announce(self._connection.name, f"deaf/{_since(proof)}", text)
+            log.error("%s (announced on: %s)", text, ", ".join(channels) or "no other channel")
             self.proof = replace(self.proof, announced=True)
         if not hopeless:
             self.proof = replace(self.proof, restarts=self.proof.restarts + 1)
-            self._line.restart()
+            self._connection.restart()
 
 
 def _since(proof: ChannelHealth) -> str:
-    """Names a time of being deaf: the same until it is proven again."""
+    """Identifies an outage: the same until a probe succeeds again."""
     return f"{proof.channel}/{proof.proven or 0.0:.3f}"
 
 
@@ -170,10 +170,9 @@ def _ago(seconds: float) -> str:
 
 
 def in_words(proof: ChannelHealth, now: float) -> str:
-    """As `hermes status` says it."""
     words = [f"last proven {_ago(now - proof.proven)}" if proof.proven else "never proven"]
     if proof.received:
-        words.append(f"last heard {_ago(now - proof.received)}")
+        words.append(f"last received {_ago(now - proof.received)}")
     if proof.failures:
         times = "once" if proof.failures == 1 else f"{proof.failures} times"
         words.append(f"failed {times} since: {proof.error}")

@@ -1,4 +1,4 @@
-"""A channel with all that is done for it: kept connected, sent from, and asked for proof."""
+"""Runs everything for one channel: its connection, its outbox and its probes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -12,7 +12,7 @@ from hermes_agent.gateway.supervision.health import PROBE_SECONDS, Announce, Liv
 from hermes_agent.host.context import RuntimeContext
 
 Supervise = Callable[[str, Callable[[], Awaitable[None]]], Coroutine[Any, Any, None]]
-"""Runs something by a name, and again when it breaks."""
+"""Runs something under a name, and again when it fails."""
 
 
 class ChannelSupervisor:
@@ -23,61 +23,53 @@ class ChannelSupervisor:
         context: RuntimeContext,
         announce: Announce,
         supervise: Supervise,
-        made_of: bytes,
+        settings_key: bytes,
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
-        monotonic: Callable[[], float],
     ) -> None:
         self._context = context
         self._supervise = supervise
         self.manifest = manifest
-        self.made_of = made_of
-        """The settings it was made of."""
+        self.settings_key = settings_key
+        """Stands for the settings it was made from."""
         self._tasks: list[asyncio.Task[None]] = []
-        self.line = ChannelConnection(
-            manifest.name, make, monotonic=monotonic, sleep=sleep, random=random,
-            came_up=self._came_up,
-        )  # fmt: skip
+        self.connection = ChannelConnection(manifest.name, make, sleep=sleep, random=random)
         self.liveness = Liveness(
-            self.line, manifest.title, context.store.gateway, lambda: context.settings.gateway,
-            announce, clock=context.clock, sleep=sleep, random=random,
+            self.connection, manifest.title, context.store.gateway,
+            lambda: context.settings.gateway, announce,
+            clock=context.clock, sleep=sleep, random=random,
         )  # fmt: skip
         self.outbox = Outbox(
-            manifest, context.store.gateway, lambda: self.line.channel,
-            is_well=lambda: self.liveness.is_well, clock=context.clock, sleep=sleep,
-            random=random, told=self.liveness.told,
+            manifest, context.store.gateway, lambda: self.connection.channel,
+            is_healthy=lambda: self.liveness.is_healthy, clock=context.clock, sleep=sleep,
+            random=random, on_sent=self.liveness.sent,
         )  # fmt: skip
+        self.connection.on_connected = self.outbox.resume
 
-    def _came_up(self) -> None:
-        self.outbox.resume()
-
-    def begin(self) -> None:
+    def start(self) -> None:
         name = self.manifest.name
         self._tasks = [
-            asyncio.create_task(self._supervise(name, self.line.run)),
-            asyncio.create_task(self._supervise(f"the proof of {name}", self.liveness.run)),
-            asyncio.create_task(self._supervise(f"the sender of {name}", self.outbox.run)),
+            asyncio.create_task(self._supervise(name, self.connection.run)),
+            asyncio.create_task(self._supervise(f"the probe of {name}", self.liveness.run)),
+            asyncio.create_task(self._supervise(f"the outbox of {name}", self.outbox.run)),
         ]
 
-    async def end(self) -> None:
-        """The sender first: what it is about to send still needs the channel."""
+    async def stop(self) -> None:
+        """Stops the outbox first: what it is sending still needs the channel."""
         for task in reversed(self._tasks):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def _stale_seconds(self) -> float:
-        """How old a proof may be that still says something."""
-        return 2 * self._context.settings.gateway.probe_seconds + PROBE_SECONDS
-
     def status(self, counts: QueueDepths | None, now: float) -> dict[str, Any]:
         counts = counts or QueueDepths()
-        proof = self.liveness.proof
-        well = self.line.state == "up" and not proof.failures
-        fresh = proof.proven is not None and abs(now - proof.proven) <= self._stale_seconds()
+        proof, state = self.liveness.proof, self.connection.state
+        healthy = state == "up" and not proof.failures
+        max_age = 2 * self._context.settings.gateway.probe_seconds + PROBE_SECONDS
+        fresh = proof.proven is not None and abs(now - proof.proven) <= max_age
         return {
             "title": self.manifest.title,
-            "state": self.line.state if self.line.state != "up" or well else "deaf",
-            "well": well and fresh,
+            "state": state if state != "up" or healthy else "deaf",
+            "well": healthy and fresh,
             "says": in_words(proof, now),
             "proof": self.manifest.proof,
             "proven": proof.proven,
@@ -85,8 +77,8 @@ class ChannelSupervisor:
             "sent": proof.sent,
             "failures": proof.failures,
             "announced": proof.announced,
-            "error": self.line.error or proof.error or self.outbox.trouble,
-            "hint": self.line.hint,
+            "error": self.connection.error or proof.error or self.outbox.trouble,
+            "hint": self.connection.hint,
             "new": counts.new,
             "set_aside": counts.dead_letters,
             "waiting": counts.waiting,

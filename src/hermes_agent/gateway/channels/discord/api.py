@@ -1,8 +1,8 @@
-"""Discord's HTTP API, through discord.py's client for it: its buckets, its retries."""
+"""Discord's HTTP API, by discord.py's client with its rate-limit buckets and retries."""
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,12 @@ from discord.http import HTTPClient, Route
 from hermes_agent.core.gateway import OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import SendError
-from hermes_agent.gateway.channels.shared import retry_after
+from hermes_agent.gateway.channels.shared import Part, retry_after
 from hermes_agent.gateway.delivery.rendering import tables_fenced
 
 MAX_FILES = 10
 PATIENCE = 30.0
-"""Seconds of a rate limit that discord.py itself waits for; a longer one goes back to the ledger.
-It allows no less."""
+"""The longest rate limit that discord.py waits for itself; for longer ones the outbox does."""
 TROUBLE = (DiscordException, aiohttp.ClientError, OSError, TimeoutError)
 REFUSED = "Discord does not accept the bot's token"
 HINT = "reset it on discord.com/developers/applications, then `hermes gateway setup discord`"
@@ -36,7 +35,7 @@ SILENT = 1 << 12
 
 
 class DiscordClient(HTTPClient):
-    """One that can be pointed elsewhere; discord.py has no setting for it."""
+    """A client whose address can be changed, for which discord.py has no setting."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         super().__init__(loop, unsync_clock=True, max_ratelimit_timeout=PATIENCE)
@@ -51,7 +50,7 @@ class DiscordClient(HTTPClient):
         return await self.request(Route(method, path), **options)
 
     async def say(self, place: str, body: dict[str, Any], files: Sequence[Media] = ()) -> Any:
-        # The route is written with its parameter: discord.py keeps a rate limit for each channel.
+        # The route has a parameter: discord.py keeps a rate limit per channel.
         route = Route("POST", "/channels/{channel_id}/messages", channel_id=place)
         if not files:
             return await self.request(route, json=body)
@@ -59,23 +58,19 @@ class DiscordClient(HTTPClient):
 
 
 def _form(body: dict[str, Any], files: Sequence[Media]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = [
-        {"name": "payload_json", "value": msgspec.json.encode(body).decode()}
-    ]
-    for number, file in enumerate(files):
-        parts.append(
-            {
-                "name": f"files[{number}]",
-                "value": file.data,
-                "filename": file.name or "file",
-                "content_type": file.type,
-            }
-        )
-    return parts
+    payload = {"name": "payload_json", "value": msgspec.json.encode(body).decode()}
+    return [
+        payload,
+        *(
+            {"name": f"files[{number}]", "value": file.data, "filename": file.name or "file",
+             "content_type": file.type}
+            for number, file in enumerate(files)
+        ),
+    ]  # fmt: skip
 
 
 def nonce(key: str) -> str:
-    """Discord takes 25 characters, and shows a message once for each for some minutes."""
+    """Discord accepts 25 characters, and drops a repeated nonce for some minutes."""
     return hashlib.sha256(key.encode()).hexdigest()[:25]
 
 
@@ -104,18 +99,15 @@ def _components(outgoing: OutboundMessage) -> list[dict[str, Any]]:
     ]
 
 
-Part = Callable[[], Awaitable[str]]
-
-
 def parts_of(api: DiscordClient, outgoing: OutboundMessage, key: str) -> list[Part]:
-    """What is to be done for a message: one takes ten files."""
+    """The requests for a message: each takes ten files."""
     place = outgoing.chat.thread or outgoing.chat.chat
     body = body_of(outgoing)
     if outgoing.edit:
         return [partial(_edit, api, place, outgoing.edit, body)]
-    if not outgoing.text and not outgoing.files:
-        raise SendError("there is nothing to send", again=False)
     parts: list[Part] = []
+    if not outgoing.text and not outgoing.files:
+        return parts
     for first in range(0, len(outgoing.files) or 1, MAX_FILES):
         once = {"nonce": nonce(f"{key}/{first}"), "enforce_nonce": True}
         rest = {"content": ""} if first else body
@@ -132,7 +124,7 @@ async def _say(
 
 async def _edit(api: DiscordClient, place: str, id: str, body: dict[str, Any]) -> str:
     if not id.isdecimal():
-        raise SendError(f"{id!r} is no message of Discord", again=False)
+        raise SendError(f"not a message id of Discord: {id!r}", again=False)
     await api.call("PATCH", f"/channels/{place}/messages/{id}", json=body)
     return id
 
@@ -140,14 +132,14 @@ async def _edit(api: DiscordClient, place: str, id: str, body: dict[str, Any]) -
 def send_error(trouble: BaseException) -> SendError:
     match trouble:
         case RateLimited():
-            return SendError("Discord asks to send less often", after=trouble.retry_after)
+            return SendError("Discord limits the rate", after=trouble.retry_after)
         case HTTPException(status=429):
             after = retry_after(trouble.response.headers, 60.0)
-            return SendError("Discord asks to send less often", after=after)
+            return SendError("Discord limits the rate", after=after)
         case HTTPException(status=401) | LoginFailure():
             return SendError(REFUSED, HINT, channel=True)
         case Forbidden() | NotFound() | HTTPException(status=400):
-            return SendError(f"Discord refuses it: {trouble.text}", again=False)
+            return SendError(f"Discord refuses the message: {trouble.text}", again=False)
         case DiscordServerError():
             return SendError(f"Discord does not answer properly: {trouble.status}", doubtful=True)
         case aiohttp.ClientConnectorError():

@@ -1,13 +1,13 @@
-"""Discord through discord.py. Its gateway's connection (heartbeats, resuming, compression) and its
-HTTP client are used; its picture of servers and members is not: what arrives is read from the raw
-events, so that one that is malformed does no harm, and kept before the next is taken."""
+"""Discord, by discord.py: its gateway connection (heartbeats, resuming, compression) and HTTP
+client, but not its state of servers and members. We read raw events, so that a malformed one does
+no harm, and store each before the next."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import discord
 import msgspec
@@ -16,7 +16,7 @@ from discord.gateway import DiscordWebSocket, ReconnectWebSocket
 from yarl import URL
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
+from hermes_agent.core.gateway import Chat, OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, CredentialsRejected, Settings
 from hermes_agent.gateway.channels.discord import wire
@@ -31,14 +31,16 @@ from hermes_agent.gateway.channels.discord.api import (
 )
 from hermes_agent.gateway.channels.shared import (
     MAX_BYTES,
+    Attachment,
     AttachmentUnavailable,
+    LatestReceived,
     MultipartSend,
     ReadCursors,
     clean,
-    fetched,
     newer,
+    quietly,
     together,
-    with_notes,
+    with_attachments,
 )
 
 log = logging.getLogger("hermes.gateway.discord")
@@ -46,28 +48,21 @@ log = logging.getLogger("hermes.gateway.discord")
 EVENTS = ("READY", "RESUMED", "GUILD_CREATE", "MESSAGE_CREATE", "MESSAGE_UPDATE")
 PRESSES = "INTERACTION_CREATE"
 PAGE = 100
-CHECKED = 3
-"""Chats that a probe compares with what Discord says of them."""
-PATIENCE = (0.2, 0.5, 1.0, 2.0, 2.0)
 FAULTS = {
     4004: (REFUSED, HINT),
     4014: (
-        "Discord does not let the bot read messages",
+        "the bot may not read messages",
         "switch on Message Content Intent on the bot's page of discord.com/developers",
     ),
 }
 
 
-def make(settings: Settings, surroundings: ChannelContext) -> "DiscordChannel":
-    return DiscordChannel(settings, surroundings)
-
-
 def _ended(trouble: BaseException) -> HermesError:
-    """What to say of a connection that ended, or of a request that failed."""
+    """The error for a connection that ended or a request that failed."""
     if isinstance(trouble, ConnectionClosed):
         if trouble.code in FAULTS:
             return CredentialsRejected(*FAULTS[trouble.code])
-        return HermesError(f"Discord ended the connection with code {trouble.code}")
+        return HermesError(f"Discord closed the connection with code {trouble.code}")
     unknown = isinstance(trouble, HTTPException) and trouble.status == 401
     if unknown or isinstance(trouble, LoginFailure):
         return CredentialsRejected(REFUSED, HINT)
@@ -75,9 +70,9 @@ def _ended(trouble: BaseException) -> HermesError:
 
 
 class DiscordChannel:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
-        self._around = around
-        self._token = around.secret(str(settings.get("token", "")))
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
+        self._context = context
+        self._token = context.secret(str(settings.get("token", "")))
         self._address = str(settings.get("address") or "").rstrip("/")
         self._probe_chat = str(settings.get("probe_chat") or "")
         self._api: DiscordClient | None = None
@@ -88,8 +83,7 @@ class DiscordChannel:
         self._places: dict[str, wire.DiscordChannelInfo] = {}
         self._marks = ReadCursors()
         self._since = ReadCursors()
-        self._heard: dict[str, str] = {}
-        """The last message of each chat that the gateway brought, ours too."""
+        self._latest = LatestReceived(context.sleep)
         self._ready = False
         self._progress = MultipartSend()
 
@@ -110,7 +104,7 @@ class DiscordChannel:
     async def run(self) -> None:
         self._ready = False
         self._events = asyncio.Queue()
-        self._marks = ReadCursors(await self._around.mark())
+        self._marks = ReadCursors(await self._context.mark())
         try:
             await together(self._work(), self._listen())
         except TROUBLE as trouble:
@@ -155,16 +149,16 @@ class DiscordChannel:
         self._events.put_nowait((name, data))
 
     async def _work(self) -> None:
-        """Deal with events one after the other."""
+        """Handles events one after the other."""
         while True:
             name, data = await self._events.get()
             try:
-                await self._deal(name, data)
+                await self._handle(name, data)
             except msgspec.ValidationError as why:
                 id = data.get("id") if isinstance(data, dict) else None
-                log.warning("event %s %r is malformed and passed over: %s", name, id, why)
+                log.warning("skipping the malformed event %s %r: %s", name, id, why)
 
-    async def _deal(self, name: str, data: Any) -> None:
+    async def _handle(self, name: str, data: Any) -> None:
         match name:
             case "READY":
                 self._since = ReadCursors(str(self._marks))
@@ -186,13 +180,13 @@ class DiscordChannel:
                 await self._press(msgspec.convert(data, wire.DiscordPress))
 
     async def _catch_up_new(self, place: wire.DiscordChannelInfo) -> None:
-        """A chat of a server that we knew nothing of when we went."""
+        """A chat that was created while we were away."""
         last, since = place.last_message_id, self._since.of(ReadCursors.ANY)
         if last and since and not self._since.of(place.id) and newer(last, since):
             await self._catch_up(place.id)
 
     async def _catch_up(self, chat: str) -> None:
-        """What was said while we were away."""
+        """Reads what was written while we were away."""
         api = await self._http()
         after = self._since.before(chat)
         while True:
@@ -208,26 +202,27 @@ class DiscordChannel:
                 try:
                     await self._message(msgspec.convert(raw, wire.DiscordMessage))
                 except msgspec.ValidationError as why:
-                    log.warning("message %s is malformed and passed over: %s", after, why)
+                    log.warning("skipping the malformed message %s: %s", after, why)
             if len(page) < PAGE:
                 return
 
     async def _message(self, message: wire.DiscordMessage) -> None:
         chat = message.channel_id
-        self._heard[chat] = max(self._heard.get(chat, ""), message.id, key=lambda i: (len(i), i))
+        self._latest.add(chat, message.id)
         if not self._marks.of(chat):
-            # A chat that is not known cannot be asked for what it held when we died.
+            # Without a cursor for this chat we could not catch up if we were killed now.
             self._marks.seen(chat, str(int(message.id) - 1))
-            await self._around.save_cursor(str(self._marks))
+            await self._context.save_cursor(str(self._marks))
         self._marks.seen(chat, message.id)
         arrived = wire.arrived(message, await self._place(chat), self._me)
         if arrived is not None:
-            arrived = await self._with_files(arrived, message)
-            await self._around.receive(arrived, str(self._marks))
+            found = self._attachments(message)
+            arrived = await with_attachments(arrived, found, self._context.sleep)
+            await self._context.receive(arrived, str(self._marks))
 
     async def _changed(self, data: Any) -> None:
         if not isinstance(data, dict) or not data.get("edited_timestamp"):
-            return  # Discord itself changed it: a picture of a link came
+            return  # Discord itself changed it, such as by a link preview
         message = msgspec.convert(data, wire.DiscordMessage)
         arrived = wire.arrived(message, await self._place(message.channel_id), self._me)
         if arrived is not None:
@@ -237,7 +232,7 @@ class DiscordChannel:
                 kind="edited",
                 reply_to=arrived.id,
             )
-            await self._around.receive(changed, str(self._marks))
+            await self._context.receive(changed, str(self._marks))
 
     async def _press(self, press: wire.DiscordPress) -> None:
         if press.channel_id is None:
@@ -245,10 +240,10 @@ class DiscordChannel:
         arrived = wire.pressed(press, await self._place(press.channel_id))
         if arrived is None:
             return
-        await self._around.receive(arrived, str(self._marks))
+        await self._context.receive(arrived, str(self._marks))
         api = await self._http()
         path = f"/interactions/{press.id}/{press.token}/callback"
-        await self._quietly(api.call("POST", path, json={"type": 6}))
+        await quietly("Discord", api.call("POST", path, json={"type": 6}), TROUBLE)
 
     async def _place(self, id: str) -> wire.DiscordChannelInfo:
         known = self._places.get(id)
@@ -264,28 +259,15 @@ class DiscordChannel:
             self._places[id] = known
         return known
 
-    async def _with_files(
-        self, arrived: InboundMessage, message: wire.DiscordMessage
-    ) -> InboundMessage:
-        media, notes = [], []
+    def _attachments(self, message: wire.DiscordMessage) -> Iterator[Attachment]:
         for file in message.attachments:
             name = clean(file.filename) or "file"
-            got, note = await fetched(name, partial(self._fetch, file, name), self._around.sleep)
-            if got is None:
-                notes.append(note)
-            else:
-                media.append(got)
-        voice = bool(message.flags & wire.VOICE)
-        return msgspec.structs.replace(
-            arrived,
-            text=with_notes(arrived.text, notes),
-            files=() if voice else tuple(media),
-            voice=tuple(media) if voice else (),
-        )
+            use: Literal["file", "voice"] = "voice" if message.flags & wire.VOICE else "file"
+            yield use, name, partial(self._fetch, file, name)
 
     async def _fetch(self, file: wire.Attachment, name: str) -> Media:
         if file.size > MAX_BYTES:
-            raise AttachmentUnavailable("it is too large")
+            raise AttachmentUnavailable("too large")
         api = await self._http()
         try:
             data = await api.get_from_cdn(file.url)
@@ -306,57 +288,40 @@ class DiscordChannel:
     async def typing(self, chat: Chat) -> None:
         with suppress(*TROUBLE):
             api = await self._http()
-            await self._quietly(api.call("POST", f"/channels/{chat.thread or chat.chat}/typing"))
+            await api.call("POST", f"/channels/{chat.thread or chat.chat}/typing")
 
-    async def _quietly(self, call: Awaitable[Any]) -> None:
-        try:
-            await call
-        except TROUBLE as trouble:
-            log.info("Discord did not take it: %s", trouble)
-
-    # being alive
+    # probing
 
     async def probe(self) -> None:
         try:
             api = await self._http()
             if not self._ready:
-                raise HermesError("nothing is received from Discord yet")
+                raise HermesError("not receiving from Discord yet")
             if self._probe_chat:
                 await self._round_trip(api)
             else:
-                await self._compare(api)
+                await api.call("GET", "/users/@me")
+                await self._latest.compare("Discord", partial(self._last_message, api))
         except TROUBLE as trouble:
             raise _ended(trouble) from None
 
     async def _round_trip(self, api: DiscordClient) -> None:
-        """What we write comes back to us as everybody else's words do."""
+        """Our own messages come back to us."""
         sent = await api.say(self._probe_chat, {"content": "·", "flags": SILENT})
         path = f"/channels/{self._probe_chat}/messages/{sent['id']}"
-        came = await self._comes(self._probe_chat, str(sent["id"]))
-        await self._quietly(api.call("DELETE", path))
+        came = await self._latest.reaches(self._probe_chat, str(sent["id"]))
+        await quietly("Discord", api.call("DELETE", path), TROUBLE)
         if not came:
             raise HermesError("a message of ours did not come back from Discord")
 
-    async def _compare(self, api: DiscordClient) -> None:
-        """What Discord says was last written in the chats we know must have come to us."""
-        await api.call("GET", "/users/@me")
-        for chat in list(self._heard)[-CHECKED:]:
-            place = msgspec.convert(
-                await api.call("GET", f"/channels/{chat}"), wire.DiscordChannelInfo
-            )
-            last = place.last_message_id or ""
-            if not await self._comes(chat, last):
-                raise HermesError("Discord holds messages that do not reach us")
-
-    async def _comes(self, chat: str, id: str) -> bool:
-        for wait in (0.0, *PATIENCE):
-            if wait:
-                await self._around.sleep(wait)
-            if not newer(id, self._heard.get(chat, "")):
-                return True
-        return False
+    async def _last_message(self, api: DiscordClient, chat: str) -> str:
+        found = await api.call("GET", f"/channels/{chat}")
+        return msgspec.convert(found, wire.DiscordChannelInfo).last_message_id or ""
 
     async def close(self) -> None:
         if self._api is not None:
             await self._api.close()
             self._api = None
+
+
+make = DiscordChannel

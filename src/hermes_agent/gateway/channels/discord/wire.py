@@ -1,6 +1,5 @@
-"""What Discord sends, as far as it is read:
-https://discord.com/developers/docs/resources/message#message-object. What does not fit is
-malformed."""
+"""The parts of Discord's events that we read:
+https://discord.com/developers/docs/resources/message#message-object."""
 
 import re
 from typing import Annotated
@@ -13,7 +12,7 @@ from hermes_agent.gateway.channels.shared import clean
 Snowflake = Annotated[str, Meta(pattern=r"^[0-9]{1,20}\Z")]
 Whole = Annotated[int, Meta(ge=0, le=2**53)]
 SAID = (0, 19)
-"""Types of messages that somebody wrote: a plain one, and an answer."""
+"""Types of messages that people write: plain ones and replies."""
 THREADS = (10, 11, 12)
 DIRECT = 1
 VOICE = 1 << 13
@@ -53,8 +52,6 @@ class DiscordMessage(Struct, frozen=True):
 
 
 class DiscordChannelInfo(Struct, frozen=True):
-    """A channel or thread of Discord."""
-
     id: Snowflake
     type: Whole = 0
     parent_id: Snowflake | None = None
@@ -97,7 +94,7 @@ def chat_of(place: DiscordChannelInfo) -> Chat:
 
 
 def written(id: str) -> float:
-    """When something of that id was made."""
+    """The time in a snowflake."""
     return ((int(id) >> 22) + EPOCH) / 1000
 
 
@@ -106,7 +103,7 @@ def _person(user: DiscordUser) -> Person:
 
 
 def arrived(message: DiscordMessage, place: DiscordChannelInfo, me: str) -> InboundMessage | None:
-    """What it says to us, but for its files; None when it is ours or nobody wrote it."""
+    """The message without its files; None if it is our own or a system message."""
     if message.author.id == me or message.type not in SAID:
         return None
     answered = message.referenced_message
@@ -127,7 +124,7 @@ def arrived(message: DiscordMessage, place: DiscordChannelInfo, me: str) -> Inbo
 
 
 def _text(message: DiscordMessage, me: str) -> str:
-    """Without the bot's name, and with the names of others in place of their ids."""
+    """The text without the bot's name, and with names for ids of others."""
     names = {user.id: user.global_name or user.username for user in message.mentions}
 
     def named(match: re.Match[str]) -> str:

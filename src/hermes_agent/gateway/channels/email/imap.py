@@ -1,5 +1,5 @@
-"""IMAP (RFC 3501, with IDLE and UIDPLUS), as far as a channel needs it: one folder is read, and
-what is new is waited for."""
+"""A small asynchronous IMAP client (RFC 3501, IDLE, UIDPLUS): reads one folder and waits for new
+mail."""
 
 import asyncio
 import base64
@@ -7,7 +7,7 @@ import itertools
 import re
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from msgspec import Struct
@@ -15,16 +15,16 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.channel import CredentialsRejected
 from hermes_agent.gateway.channels.email.servers import MailServer
-from hermes_agent.gateway.channels.shared import said
+from hermes_agent.gateway.channels.shared import said, together
 
 SECONDS = 60.0
-"""For one line or one piece of an answer."""
+"""Timeout for one line or one chunk of a response."""
 CLOSE_SECONDS = 2.0
 MAX_LINE = 4_000_000
 MAX_LITERAL = 64_000_000
-PIECE = 1_000_000
+CHUNK = 1_000_000
 PASSING = ("UNAVAILABLE", "LIMIT", "INUSE", "SERVERBUG", "CONTACTADMIN")
-"""What keeps us out though nothing is wrong with the password."""
+"""Response codes of a refused login that do not mean a wrong password."""
 
 _LITERAL = re.compile(rb"\{(\d+)\}\r\n\Z")
 _CODE = re.compile(r"\[([A-Z-]+)")
@@ -36,18 +36,18 @@ _NEWS = re.compile(rb"\* \d+ EXISTS", re.IGNORECASE)
 
 
 class ImapError(HermesError):
-    """The server says no to something."""
+    """The server refuses a command."""
 
 
 class ConnectionLost(HermesError):
-    """The connection is no more."""
+    """The connection ended."""
 
 
 class MailFolder(Struct, frozen=True):
     validity: int
-    """Another number means that the mails are numbered anew."""
+    """UIDVALIDITY: changes when the mails are renumbered."""
     next: int
-    """The number that the next mail gets."""
+    """UIDNEXT: the number of the next mail."""
 
 
 class ImapResponse(Struct, frozen=True):
@@ -76,7 +76,7 @@ async def _connected(place: MailServer) -> "Imap":
     except TimeoutError:
         raise ConnectionLost(f"{place.host} does not answer") from None
     except OSError as error:
-        raise ConnectionLost(f"{place.host} is not reached: {error}") from None
+        raise ConnectionLost(f"cannot reach {place.host}: {error}") from None
     return Imap(reader, writer)
 
 
@@ -99,17 +99,17 @@ class Imap:
     async def begin(self, place: MailServer) -> None:
         greeting = (await self._answer()).line
         if not greeting.upper().startswith((b"* OK", b"* PREAUTH")):
-            raise ConnectionLost(f"{place.host} turns us away: {_text(greeting)}")
+            raise ConnectionLost(f"{place.host} refuses the connection: {_text(greeting)}")
         if place.safety == "starttls":
             await self._ask("STARTTLS")
             try:
                 await self._writer.start_tls(place.context(), server_hostname=place.host)
             except OSError as error:
-                raise ConnectionLost(f"{place.host} is not reached safely: {error}") from None
-            self._tags = _tags()  # what was said before in the clear answers nothing
-        await self._learn()
+                raise ConnectionLost(f"STARTTLS with {place.host} failed: {error}") from None
+            self._tags = _tags()  # responses sent before TLS do not count
+        await self._read_capabilities()
 
-    async def _learn(self) -> None:
+    async def _read_capabilities(self) -> None:
         words = [
             word
             for answer in await self._ask("CAPABILITY")
@@ -121,7 +121,7 @@ class Imap:
     async def login(self, user: str, password: str) -> None:
         if "LOGINDISABLED" in self._can and "AUTH=PLAIN" not in self._can:
             raise CredentialsRejected(
-                "the mail server takes no password on this connection", "use tls://"
+                "the mail server accepts no password on this connection", "use tls://"
             )
         try:
             if "AUTH=PLAIN" in self._can:
@@ -139,29 +139,29 @@ class Imap:
                 "the mail server does not accept our password",
                 "set channels.email.password to the name of a secret that holds a valid one",
             ) from None
-        await self._learn()
+        await self._read_capabilities()
 
     async def select(self, folder: str) -> MailFolder:
         said = b" ".join(answer.line for answer in await self._ask(f"SELECT {quoted(folder)}"))
         validity = re.search(rb"\[UIDVALIDITY (\d+)", said, re.IGNORECASE)
         following = re.search(rb"\[UIDNEXT (\d+)", said, re.IGNORECASE)
         if validity is None or following is None:
-            raise ImapError("the mail server does not number its mails")
+            raise ImapError("the mail server sends no UIDVALIDITY and UIDNEXT")
         self._news = False
         return MailFolder(int(validity[1]), int(following[1]))
 
     async def sizes(self, after: int) -> list[tuple[int, int]]:
-        """Number and size of every mail after a number, in order."""
+        """UID and size of every mail after a UID, in order."""
         self._news = False
         found = {}
         for answer in await self._ask(f"UID FETCH {after + 1}:* (UID RFC822.SIZE)"):
             uid, size = _UID.search(answer.line), _SIZE.search(answer.line)
             if _FETCH.match(answer.line) and uid and size and int(uid[1]) > after:
-                found[int(uid[1])] = int(size[1])  # `n:*` names the last one even if it is before n
+                found[int(uid[1])] = int(size[1])  # `n:*` always includes the last mail
         return sorted(found.items())
 
     async def fetch(self, uid: int, part: str = "") -> bytes | None:
-        """A mail, or a part of it such as HEADER, unread as before; None when it is gone."""
+        """A mail or a part such as HEADER, without marking it read; None if it is gone."""
         for answer in await self._ask(f"UID FETCH {uid} (UID BODY.PEEK[{part}])"):
             number = _UID.search(answer.line)
             if not _FETCH.match(answer.line) or number is None or int(number[1]) != uid:
@@ -183,23 +183,23 @@ class Imap:
         await self._ask(rf"UID STORE {uid} +FLAGS.SILENT (\Seen)")
 
     async def delete(self, uid: int) -> None:
-        """This one alone: where the server cannot, it stays, marked."""
+        """Without UIDPLUS, the mail stays and is only marked as deleted."""
         await self._ask(rf"UID STORE {uid} +FLAGS.SILENT (\Deleted \Seen)")
         if "UIDPLUS" in self._can:
             await self._ask(f"UID EXPUNGE {uid}")
 
     async def idle(self, seconds: float, nudge: asyncio.Event) -> None:
-        """Wait until something may be new, or we are nudged, at most so long."""
+        """Waits until there may be new mail, `nudge` is set, or the time is over."""
         if self._news or nudge.is_set():
             return
         if "IDLE" not in self._can:
-            await _first(seconds, nudge.wait())
+            await _wait(seconds, nudge.wait())
             return
         tag = await self._write("IDLE")
         while not (answer := await self._answer()).line.startswith(b"+"):
             if answer.line.startswith(tag):
-                raise ImapError(f"the mail server does not wait with us: {_text(answer.line)}")
-        await _first(seconds, self._until_news(), nudge.wait())
+                raise ImapError(f"the mail server refuses IDLE: {_text(answer.line)}")
+        await _wait(seconds, self._until_news(), nudge.wait())
         await self._send(b"DONE\r\n")
         await self._until(tag)
 
@@ -210,7 +210,7 @@ class Imap:
     # the wire
 
     async def _ask(self, text: str, more: str = "") -> list[ImapResponse]:
-        """What is answered to a command; `more` follows when the server asks for it."""
+        """The responses to a command; `more` is sent when the server asks to continue."""
         tag = await self._write(text)
         return await self._until(tag, more)
 
@@ -220,12 +220,10 @@ class Imap:
         return f"{tag} ".encode()
 
     async def _send(self, data: bytes) -> None:
-        try:
+        with _connection_errors():
             self._writer.write(data)
             async with asyncio.timeout(SECONDS):
                 await self._writer.drain()
-        except OSError as error:
-            raise ConnectionLost(f"the connection to the mailbox ended: {said(error)}") from None
 
     async def _until(self, tag: bytes, more: str = "") -> list[ImapResponse]:
         answers: list[ImapResponse] = []
@@ -235,16 +233,16 @@ class Imap:
             if line.startswith(tag):
                 if line[len(tag) :].upper().startswith(b"OK"):
                     return [*answers, answer]
-                raise ImapError(f"the mail server says: {_text(line[len(tag) :])}")
+                raise ImapError(f"the mail server refuses: {_text(line[len(tag) :])}")
             if line.startswith(b"+"):
                 await self._send(f"{more}\r\n".encode())
             elif line.upper().startswith(b"* BYE"):
-                raise ConnectionLost(f"the mail server ends the connection: {_text(line)}")
+                raise ConnectionLost(f"the mail server closed the connection: {_text(line)}")
             else:
                 answers.append(answer)
 
     async def _answer(self) -> ImapResponse:
-        """One answer, with what it holds byte for byte."""
+        """One response with its literals."""
         line, literals = await self._line(SECONDS), []
         while found := _LITERAL.search(line):
             length = int(found[1])
@@ -259,53 +257,48 @@ class Imap:
         self._news = self._news or _NEWS.match(line) is not None
 
     async def _line(self, seconds: float | None) -> bytes:
-        try:
+        with _connection_errors():
             async with asyncio.timeout(seconds):
                 return await self._reader.readuntil(b"\r\n")
-        except TimeoutError:
-            raise ConnectionLost("the mail server does not answer") from None
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
-            raise ConnectionLost(f"the connection to the mailbox ended: {said(error)}") from None
 
     async def _bytes(self, length: int) -> bytes:
-        pieces = []
-        try:
+        chunks = []
+        with _connection_errors():
             while length:
                 async with asyncio.timeout(SECONDS):
-                    piece = await self._reader.readexactly(min(length, PIECE))
-                pieces.append(piece)
-                length -= len(piece)
-        except TimeoutError:
-            raise ConnectionLost("the mail server does not answer") from None
-        except (asyncio.IncompleteReadError, OSError) as error:
-            raise ConnectionLost(f"the connection to the mailbox ended: {said(error)}") from None
-        return b"".join(pieces)
+                    chunks.append(await self._reader.readexactly(min(length, CHUNK)))
+                length -= len(chunks[-1])
+        return b"".join(chunks)
+
+
+@contextmanager
+def _connection_errors() -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        raise ConnectionLost("the mail server does not answer") from None
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
+        raise ConnectionLost(f"the connection to the mailbox was lost: {said(error)}") from None
 
 
 def _tags() -> Iterator[str]:
-    """Tags that nobody can guess."""
+    """Unguessable command tags."""
     word = secrets.token_hex(4)
     return (f"h{word}{number}" for number in itertools.count(1))
 
 
 def quoted(text: str) -> str:
-    """As a string of the protocol, which has no line ends and no letters beyond ASCII."""
+    """As a quoted string, which must be printable ASCII."""
     if not text.isascii() or not text.isprintable():
-        raise ImapError("the mail server takes only plain letters here")
+        raise ImapError("not printable ASCII, which IMAP needs here")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-async def _first(seconds: float, *waits: Coroutine[Any, Any, object]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+async def _wait(seconds: float, *events: Coroutine[Any, Any, object]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await together(*events)
 
 
 def _text(line: bytes) -> str:

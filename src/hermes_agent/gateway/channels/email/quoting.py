@@ -1,5 +1,4 @@
-"""What somebody wrote themselves: without the mail that they answer, without their signature; and
-HTML as text."""
+"""Extracts the new text of a mail, without quotes and signature; converts HTML to text."""
 
 import re
 from html.parser import HTMLParser
@@ -15,7 +14,7 @@ _SAID = (
     r".{2,200}<[^<>\s]+@[^<>\s]+>\s*(?:wrote|schrieb)?",
 )
 _INTRODUCED = re.compile(rf"(?:{'|'.join(_SAID)})\s*:", re.DOTALL)
-"""What programs put before what they quote."""
+"""Lines that mail programs put before a quote."""
 _ORIGINAL = re.compile(
     r"-{3,}\s*(?:Original Message|Ursprüngliche Nachricht|Message d'origine|Mensaje original"
     r"|Messaggio originale|Oorspronkelijk bericht)\s*-{3,}\s*",
@@ -26,12 +25,11 @@ _HEAD_TOO = re.compile(r"\*?(?:Sent|Date|Gesendet|Datum|Envoyé|Enviado|Inviato|
 _FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|enc|doorst)\s*:", re.IGNORECASE)
 MAX_LENGTH = 600
 MAX_INTRODUCING = 3
-"""Lines that one introduction is broken into."""
+"""Lines over which such an introduction may be wrapped."""
 
 
 def own_words(text: str, subject: str, *, answers: bool) -> str:
-    """What is new in a mail. What is forwarded stays, and so does what is quoted between lines of
-    an answer: it says what they answer to."""
+    """The new text of a mail. Forwarded text stays, and so do quotes between lines of a reply."""
     whole = text.replace("\r\n", "\n").strip("\n")
     lines = _unsigned(whole.split("\n"))
     if answers and not _FORWARDED.match(subject):
@@ -47,7 +45,7 @@ def _unsigned(lines: list[str]) -> list[str]:
 
 
 def _before_original(lines: list[str]) -> list[str]:
-    """Up to where a program put the whole mail that is answered, unmarked, below the answer."""
+    """The lines above an unmarked copy of the original mail."""
     for number, line in enumerate(lines):
         following = lines[number + 1 : number + 4]
         if _ORIGINAL.fullmatch(line.strip()) or (
@@ -78,7 +76,7 @@ def _without_introduction(lines: list[str]) -> list[str]:
 
 
 def _without_leading(lines: list[str]) -> list[str]:
-    """Without a quote above the whole answer."""
+    """Removes a quote above the whole reply."""
     quoted = [number for number, line in enumerate(lines) if _is_quote(line)]
     if not quoted:
         return lines
@@ -93,7 +91,7 @@ def _is_quote(line: str) -> bool:
 
 
 def unflowed(text: str, *, delsp: bool) -> str:
-    """Paragraphs that were broken for sending (RFC 3676) in one line again."""
+    """Joins the lines of format=flowed paragraphs (RFC 3676)."""
     lines: list[str] = []
     goes_on = False
     for line in text.split("\n"):
@@ -188,8 +186,7 @@ _UNFINISHED = re.compile(r"<(?![^<>]{0,4000}>)")
 
 
 def _tamed(html: str) -> str:
-    """Without comments and tags that do not end: the parser would look for their end again and
-    again."""
+    """Removes comments and unfinished tags, on which the parser takes quadratic time."""
     kept, at = [], 0
     while (begin := html.find("<!--", at)) >= 0 and (end := html.find("-->", begin + 4)) >= 0:
         kept.append(html[at:begin])
@@ -198,7 +195,7 @@ def _tamed(html: str) -> str:
 
 
 def text_of(html: str, *, answers: bool) -> str:
-    """What HTML says; of an answer, without what it quotes."""
+    """HTML as text; for a reply, without quotes."""
     reader = _Text(answers=answers)
     reader.feed(_tamed(html))
     reader.close()

@@ -1,5 +1,5 @@
-"""A mail as bytes, read into what a channel wants to know of it: its head, by which it is decided
-whether the rest is looked at, and its body. Any bytes are read, or `MalformedMail`."""
+"""Parses mails: first the headers, which decide whether the body is read. Any input is parsed or
+raises `MalformedMail`."""
 
 import hashlib
 import re
@@ -24,8 +24,8 @@ T = TypeVar("T")
 MAX_IDS = 100
 MAX_RESULTS = 20
 MAX_PARTS = 1_000
-MAX_SIGNS = 400_000
-"""Of one text."""
+MAX_CHARACTERS = 400_000
+"""Limit for one text."""
 MAX_HEADER = 4_000
 SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature",
               "application/x-pkcs7-signature")  # fmt: skip
@@ -40,26 +40,26 @@ _FROM = re.compile(
     rf'\s*(?:(?P<name>"(?:[^"\\]|\\.)*"|[^<>@,;:"\\\[\]]*)\s*<\s*(?P<within>{_ADDRESS})\s*>'
     rf"|(?P<bare>{_ADDRESS}))\s*(?:\((?P<after>[^()<>@]*)\))?\s*"
 )
-"""One address, said plainly: what could be read in two ways is nobody's."""
+"""Exactly one address: ambiguous ones are rejected."""
 _ID = re.compile(r"<([^<>\s]{1,250})>")
 _RE = re.compile(r"\s*(?:(?:re|aw|antw|sv|rif)\s*(?:\[\d+\])?\s*:\s*)+", re.IGNORECASE)
 
 
 class MalformedMail(HermesError):
-    """What came cannot be read as a mail."""
+    """The mail cannot be parsed."""
 
 
 class MailHeaders(Struct, frozen=True):
     id: str
-    """Its Message-ID, in brackets; made up where it has none."""
+    """The Message-ID in brackets, or a hash if there is none."""
     sender: str
     """In lower case."""
     name: str
     subject: str
     references: tuple[str, ...]
-    """What it follows, the first of the conversation first."""
+    """The mails before it, oldest first."""
     automatic: str
-    """Why no person wrote it; empty when one may have."""
+    """Why no person wrote it; empty if one may have."""
     results: tuple[str, ...]
     """Authentication-Results, from the top."""
     proof: str
@@ -78,7 +78,7 @@ class Body(Struct, frozen=True):
     text: str = ""
     files: tuple[Media, ...] = ()
     notes: tuple[str, ...] = ()
-    """What is missing."""
+    """What could not be read."""
 
 
 def head_of(raw: bytes) -> MailHeaders:
@@ -116,13 +116,13 @@ def _head(raw: bytes) -> MailHeaders:
 
 
 def plain(value: object) -> str:
-    """A header in one line, its encoded words as they are. Bytes that say nothing are replaced."""
+    """A header in one line, with encoded words as they are."""
     text = "" if value is None else str(value)
     return clean(re.sub(r"\s*\r?\n\s*", " ", text).replace("\r", " ").replace("\0", "")).strip()
 
 
 def decoded(value: object) -> str:
-    """A header in one line, as people read it."""
+    """A header in one line, decoded."""
     text = plain(value)
     if "=?" not in text:
         return text
@@ -147,7 +147,7 @@ def _sender(mail: Message) -> tuple[str, str]:
     said = mail.get_all("From") or []
     found = _FROM.fullmatch(plain(said[0])[: MAX_HEADER + 1]) if len(said) == 1 else None
     if found is None:
-        raise ValueError("it is from nobody in particular")
+        raise ValueError("no single sender")
     name = found["name"] or found["after"] or ""
     if name.startswith('"'):
         name = re.sub(r"\\(.)", r"\1", name[1:-1])
@@ -164,17 +164,17 @@ def _references(mail: Message) -> tuple[str, ...]:
 
 def _automatic(mail: Message, sender: str) -> str:
     if plain(mail.get("Auto-Submitted")).partition(";")[0].strip().lower() not in ("", "no"):
-        return "a program sent it"
+        return "sent by a program"
     if plain(mail.get("Precedence")).lower() in BULK:
-        return "it was sent to many"
+        return "bulk mail"
     if any(name in mail for name in LISTS):
-        return "it is from a mailing list"
+        return "from a mailing list"
     if any(name in mail for name in ANSWERED_BY_PROGRAMS):
-        return "a program answers"
+        return "an automatic reply"
     if plain(mail.get("Return-Path")) == "<>" or sender.partition("@")[0] in DAEMONS:
-        return "it tells of a mail that was not delivered"
+        return "a bounce"
     if mail.get_content_type() == "multipart/report":
-        return "it is a report"
+        return "a report"
     return ""
 
 
@@ -194,7 +194,7 @@ def _body(raw: bytes, head: MailHeaders) -> Body:
     for part in islice(_parts(mail), MAX_PARTS):
         kind = part.get_content_type()
         if kind in ("text/plain", "text/html") and not _is_file(part):
-            said = _text(part)[:MAX_SIGNS]
+            said = _text(part)[:MAX_CHARACTERS]
             said = text_of(said, answers=answers) if kind == "text/html" else said
             texts += [said] if said.strip() else []
         elif kind not in SIGNATURES:

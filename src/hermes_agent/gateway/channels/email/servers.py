@@ -1,4 +1,4 @@
-"""Where a mail server is, and how safely it is spoken to."""
+"""Addresses of mail servers, and how to encrypt the connection."""
 
 import re
 import ssl
@@ -22,17 +22,17 @@ class MailServer(Struct, frozen=True):
     safety: Safety
 
     def context(self) -> ssl.SSLContext:
-        """The certificate is verified, always."""
+        """Always verifies the certificate."""
         return ssl.create_default_context()
 
 
 def place_of(setting: str, text: str, port: int) -> MailServer:
-    """`imap.example.org`, `mail.example.org:587`, `starttls://mail.example.org:2525`. Without a
-    word before it the port says which, and every port but the known ones of old speaks TLS."""
+    """Parses `imap.example.org`, `mail.example.org:587` or `starttls://mail.example.org:2525`. With
+    no scheme the port decides: TLS unless it is a known STARTTLS port."""
     found = _PLACE.fullmatch(text.strip())
     if found is None:
         raise UsageError(
-            f"{setting} is no mail server: {text!r}", "write it as mail.example.org or host:port"
+            f"{setting} is not a mail server: {text!r}", "write it as mail.example.org or host:port"
         )
     safety, host, given = found.groups()
     host = host.strip("[]")

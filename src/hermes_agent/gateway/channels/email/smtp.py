@@ -1,4 +1,4 @@
-"""Sending one mail by SMTP, and what an answer to it means."""
+"""Sends mails by SMTP and interprets the server's responses."""
 
 from contextlib import suppress
 from typing import NoReturn
@@ -11,7 +11,7 @@ from hermes_agent.gateway.channels.shared import said
 
 SECONDS = 60.0
 WAIT_SECONDS = 60.0
-"""How long to wait where a server asks for less: it cannot say how long."""
+"""How long to wait after a temporary refusal: SMTP does not say."""
 TOO_MUCH_TODAY = "5.4.5"
 TODAY_SECONDS = 3_600.0
 PASSWORD = "set channels.email.password to the name of a secret that holds a valid one"  # noqa: S105 a hint
@@ -25,10 +25,10 @@ class SmtpSender:
         self._address = address
 
     async def send(self, to: str, mail: bytes) -> None:
-        """Raises `SendError`."""
+        """Sends one mail; raises `SendError`."""
         client = self._client()
         try:
-            await self._enter(client)
+            await self._log_in(client)
             await self._hand_over(client, to, mail)
             with suppress(aiosmtplib.SMTPException, OSError):
                 await client.quit()
@@ -47,22 +47,20 @@ class SmtpSender:
             local_hostname=self._address.rpartition("@")[2],
         )
 
-    async def _enter(self, client: aiosmtplib.SMTP) -> None:
+    async def _log_in(self, client: aiosmtplib.SMTP) -> None:
         try:
             await client.connect()
             await client.login(self._user, self._password)
         except aiosmtplib.SMTPAuthenticationError as error:
             if error.code < 500:
-                raise SendError(_told(error), after=WAIT_SECONDS, channel=True) from None
+                raise SendError(_response(error), after=WAIT_SECONDS, channel=True) from None
             raise SendError(
                 "the mail server does not accept our password", PASSWORD, channel=True
             ) from None
         except aiosmtplib.SMTPResponseException as error:
-            raise SendError(_told(error), after=WAIT_SECONDS, channel=True) from None
+            raise SendError(_response(error), after=WAIT_SECONDS, channel=True) from None
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise SendError(
-                f"the mail server is not reached: {said(error)}", channel=True
-            ) from None
+            raise SendError(f"cannot reach the mail server: {said(error)}", channel=True) from None
 
     async def _hand_over(self, client: aiosmtplib.SMTP, to: str, mail: bytes) -> None:
         step = "MAIL"
@@ -82,14 +80,14 @@ class SmtpSender:
 
 
 def _refuse(error: aiosmtplib.SMTPResponseException, step: str) -> NoReturn:
-    told = _told(error)
+    response = _response(error)
     if error.message.startswith(TOO_MUCH_TODAY):
-        raise SendError(told, after=TODAY_SECONDS, channel=True) from None
+        raise SendError(response, after=TODAY_SECONDS, channel=True) from None
     if error.code < 500:
-        raise SendError(told, after=WAIT_SECONDS) from None
+        raise SendError(response, after=WAIT_SECONDS) from None
     ours = step == "MAIL" and error.code != 552  # 552: this one mail is too large
-    raise SendError(told, again=ours, channel=ours) from None
+    raise SendError(response, again=ours, channel=ours) from None
 
 
-def _told(error: aiosmtplib.SMTPResponseException) -> str:
-    return f"the mail server says {error.code}: {' '.join(error.message.split())[:200]}"
+def _response(error: aiosmtplib.SMTPResponseException) -> str:
+    return f"the mail server answered {error.code}: {' '.join(error.message.split())[:200]}"

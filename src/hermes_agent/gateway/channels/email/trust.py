@@ -1,5 +1,5 @@
-"""Whether a mail is from whom it says: by what our own mail server found out when it came
-(Authentication-Results, RFC 8601). Anybody can write anything into From."""
+"""Checks whether a mail is really from its sender, by what our own mail server found when it came
+(Authentication-Results, RFC 8601). From itself can be forged."""
 
 import re
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ _FACT = re.compile(r'([a-z]+\.[a-z0-9_-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;"]+)', 
 
 
 def doubt(results: Sequence[str], authservs: Sequence[str], sender: str) -> str:
-    """Why it is not proven that `sender` wrote a mail; empty when it is. `results` are its headers
-    from the top: only the first counts, for what a sender brings stands below."""
+    """Why it is not proven that `sender` wrote a mail; empty if it is. `results` are its headers
+    from the top: only the first counts, since a sender can add others below."""
     server, found = _read(results[0]) if results else ("", [])
     if not any(fnmatchcase(server, one) for one in authservs):
-        return "our mail server says nothing about its sender"
+        return "our mail server does not vouch for its sender"
     return "" if _vouches(found, sender) else "its sender is not proven"
 
 
 def _read(text: str) -> tuple[str, list[tuple[str, str, dict[str, str]]]]:
-    """Who says it, and each method with its result and the facts it rests on."""
+    """The server, and each method with its result and properties."""
     plain = text
     while (shorter := _COMMENT.sub(" ", plain)) != plain:
         plain = shorter
@@ -39,7 +39,7 @@ def _read(text: str) -> tuple[str, list[tuple[str, str, dict[str, str]]]]:
 
 
 def _split(text: str) -> list[str]:
-    """At semicolons that are not within quotes."""
+    """Splits at semicolons outside of quotes."""
     return re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^;"]|")+', text) or [""]
 
 
@@ -53,21 +53,21 @@ def _vouches(found: list[tuple[str, str, dict[str, str]]], sender: str) -> bool:
 
 
 def _fits(method: str, facts: dict[str, str], sender: str, domain: str) -> bool:
-    """Whether what passed is about the one who says to have written."""
+    """Whether what passed is about the claimed sender."""
     match method:
         case "dmarc":
             return facts.get("header.from", "").rpartition("@")[2] == domain
         case "dkim":
             signed = facts.get("header.d") or facts.get("header.i", "").rpartition("@")[2]
-            return _is_over(signed, domain)
+            return _covers(signed, domain)
         case "spf":
-            return _is_over(facts.get("smtp.mailfrom", "").rpartition("@")[2], domain)
+            return _covers(facts.get("smtp.mailfrom", "").rpartition("@")[2], domain)
         case "auth":
             return facts.get("smtp.auth") == sender
         case _:
             return False
 
 
-def _is_over(one: str, domain: str) -> bool:
-    """The same domain, or one that it belongs to."""
+def _covers(one: str, domain: str) -> bool:
+    """Whether it is the same domain or a parent of it."""
     return one == domain or ("." in one and domain.endswith(f".{one}"))

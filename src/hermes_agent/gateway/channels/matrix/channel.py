@@ -1,7 +1,6 @@
-"""Matrix: the sync stream brings events, and its token is how far we have read. A room of our own,
-in which nobody else is, proves that the stream brings what is written."""
+"""Matrix: the sync stream brings events, and its token is our cursor. Probes go through a private
+room that only we are in."""
 
-import asyncio
 import hashlib
 import logging
 import secrets
@@ -22,23 +21,29 @@ from hermes_agent.gateway.channels.matrix.wire import (
     refusal,
     send_error,
 )
-from hermes_agent.gateway.channels.shared import clean, fetched, with_notes
+from hermes_agent.gateway.channels.shared import (
+    ProbeWords,
+    clean,
+    fetched,
+    with_notes,
+    without_voice,
+)
 from hermes_agent.gateway.delivery.rendering import TELEGRAM, render
 
 log = logging.getLogger("hermes.gateway.matrix")
 
 POLL_SECONDS = 25
-PROOF_SECONDS = 20.0
+PROBE_SECONDS = 20.0
 TYPING_MS = 8_000
 PAGE = 100
 MAX_PAGES = 100
-"""Of what was missed, that is fetched in one go."""
-PROOF = "org.hermes-agent.proof"
+"""Limit for fetching what was missed."""
+PROBE = "org.hermes-agent.proof"
 FILTER = msgspec.json.encode({
     "presence": {"types": []},
     "account_data": {"types": []},
     "room": {
-        "timeline": {"limit": PAGE, "types": ["m.room.message", "m.room.member", PROOF]},
+        "timeline": {"limit": PAGE, "types": ["m.room.message", "m.room.member", PROBE]},
         "ephemeral": {"types": []},
         "account_data": {"types": []},
         "state": {"lazy_load_members": True, "types": ["m.room.member"]},
@@ -47,22 +52,17 @@ FILTER = msgspec.json.encode({
 KINDS = {"image": "m.image", "audio": "m.audio", "video": "m.video"}
 
 
-def make(settings: Settings, surroundings: ChannelContext) -> "Matrix":
-    address = str(settings.get("address", "")).rstrip("/")
-    if not address:
-        raise UsageError("channels.matrix.address is missing", "`hermes gateway setup matrix`")
-    wire = MatrixClient(address, surroundings.secret(str(settings.get("token", ""))))
-    return Matrix(wire, settings, surroundings)
-
-
 class Matrix:
-    def __init__(self, wire: MatrixClient, settings: Settings, around: ChannelContext) -> None:
-        self._wire = wire
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
+        address = str(settings.get("address", "")).rstrip("/")
+        if not address:
+            raise UsageError("channels.matrix.address is missing", "`hermes gateway setup matrix`")
+        self._wire = MatrixClient(address, context.secret(str(settings.get("token", ""))))
         self._settings = settings
-        self._around = around
-        self._rooms = Rooms(wire)
+        self._context = context
+        self._rooms = Rooms(self._wire)
         self._me = ""
-        self._waiting: dict[str, asyncio.Event] = {}
+        self._probes = ProbeWords()
         self._uploads: dict[str, list[str]] = {}
 
     # in
@@ -70,12 +70,12 @@ class Matrix:
     async def run(self) -> None:
         try:
             await self._know_me()
-            mark = await self._around.mark()
-            if not mark:  # what was said before we came is not for us
+            mark = await self._context.mark()
+            if not mark:  # ignore what was written before we joined
                 first = await self._sync("", 0)
                 await self._invited(first)
                 mark = str(first["next_batch"])
-                await self._around.save_cursor(mark)
+                await self._context.save_cursor(mark)
             while True:
                 news = await self._sync(mark, POLL_SECONDS)
                 await self._invited(news)
@@ -83,7 +83,7 @@ class Matrix:
                     for event in events:
                         await self._take(room, event)
                 mark = str(news["next_batch"])
-                await self._around.save_cursor(mark)
+                await self._context.save_cursor(mark)
         except (MatrixError, HomeserverUnreachable) as error:
             raise refusal(error) from None
         except KeyError as error:
@@ -101,7 +101,7 @@ class Matrix:
         return await self._wire.call("GET", "/sync", params=query, timeout=seconds + 20.0)
 
     async def _events(self, news: Mapping[str, Any], since: str) -> list[tuple[str, list[Any]]]:
-        """What happened in each room, with what did not fit into the answer."""
+        """The events of each room, with those that did not fit into the response."""
         found = []
         for room, what in _dict(_dict(news.get("rooms")).get("join")).items():
             timeline = _dict(_dict(what).get("timeline"))
@@ -122,7 +122,7 @@ class Matrix:
                 break
             until = str(page["end"])
         else:
-            log.warning("more was missed in %s than is fetched", room)
+            log.warning("too much was missed in %s; some of it is not read", room)
         return missed[::-1]
 
     async def _invited(self, news: Mapping[str, Any]) -> None:
@@ -143,22 +143,21 @@ class Matrix:
         try:
             arrived = await self._arrived(room, event)
         except (AttributeError, TypeError, ValueError, KeyError) as error:
-            log.warning("something malformed came in a room: %s", error)
+            log.warning("skipping a malformed event: %s", error)
             return
         if arrived is not None:
-            await self._around.receive(arrived, "")
+            await self._context.receive(arrived, "")
 
     async def _arrived(self, room: str, event: Any) -> InboundMessage | None:
         sender, kind = str(event["sender"]), str(event["type"])
         content = _dict(event.get("content"))
         if kind == "m.room.member":
             self._rooms.changed(room)
-        word = str(content.get("word"))
-        if kind == PROOF and sender == self._me and word in self._waiting:
-            self._waiting[word].set()
+        if kind == PROBE and sender == self._me:
+            self._probes.came(str(content.get("word")))
         if kind != "m.room.message" or sender == self._me or not content:
             return None
-        if content.get("msgtype") == "m.notice":  # what programs say: two of them must not talk
+        if content.get("msgtype") == "m.notice":  # bots must not talk to each other
             return None
         relates = _dict(content.get("m.relates_to"))
         edits = str(relates.get("event_id", "")) if relates.get("rel_type") == "m.replace" else ""
@@ -169,7 +168,7 @@ class Matrix:
         group = await self._rooms.is_group(room)
         named, text = self._named(said, text)
         addressed = not group or named or await self._rooms.is_ours(room, reply, self._me)
-        voice = tuple(one for one in media if one.type.startswith("audio/"))
+        files, voice = without_voice(media)
         return InboundMessage(
             str(event["event_id"]),
             Chat("matrix", room, thread),
@@ -178,7 +177,7 @@ class Matrix:
             "edited" if edits else "message",
             group,
             addressed,
-            tuple(one for one in media if one not in voice),
+            files,
             voice,
             edits or reply,
             float(event.get("origin_server_ts", 0)) / 1000,
@@ -194,13 +193,13 @@ class Matrix:
         name = clean(str(said.get("filename") or body or "file"))
         address, kind = str(said["url"]), str(info.get("mimetype", ""))
         media, note = await fetched(
-            name, lambda: self._wire.download(address, name, kind), self._around.sleep
+            name, lambda: self._wire.download(address, name, kind), self._context.sleep
         )
         caption = body if said.get("filename") and said["filename"] != body else ""
         return caption, [media] if media else [], [note] if note else []
 
     def _named(self, said: Mapping[str, Any], text: str) -> tuple[bool, str]:
-        """Whether the agent is meant by its name, and the text without it at the beginning."""
+        """Whether the agent is mentioned, and the text without a leading mention."""
         mentioned = self._me in (_dict(said.get("m.mentions")).get("user_ids") or ())
         local = self._me[1:].partition(":")[0]
         for name in (self._me, f"@{local}", local):
@@ -242,7 +241,7 @@ class Matrix:
         }
         if outgoing.edit:
             if not outgoing.edit.startswith("$"):
-                raise SendError(f"{outgoing.edit!r} is no message", again=False)
+                raise SendError(f"not a message id of Matrix: {outgoing.edit!r}", again=False)
             relates = {"rel_type": "m.replace", "event_id": outgoing.edit}
             return {**said, "body": f"* {outgoing.text}", "m.new_content": said,
                     "m.relates_to": relates}  # fmt: skip
@@ -262,29 +261,24 @@ class Matrix:
 
     async def typing(self, chat: Chat) -> None:
         try:
-            told = {"typing": True, "timeout": TYPING_MS}
+            body = {"typing": True, "timeout": TYPING_MS}
             me = await self._know_me()
-            await self._wire.call("PUT", "/rooms/{}/typing/{}", chat.chat, me, json=told)
+            await self._wire.call("PUT", "/rooms/{}/typing/{}", chat.chat, me, json=body)
         except (MatrixError, HomeserverUnreachable, KeyError) as error:
-            log.info("typing could not be shown: %s", error)
+            log.info("the typing indicator failed: %s", error)
 
     async def probe(self) -> None:
-        """Something is written in a room of our own, and must come by the stream."""
+        """An event in our private room must come back by the stream."""
         word = secrets.token_hex(8)
-        came = self._waiting[word] = asyncio.Event()
-        seconds = float(self._settings.get("proof_seconds") or PROOF_SECONDS)
+        seconds = float(self._settings.get("proof_seconds") or PROBE_SECONDS)
         try:
-            room = await self._rooms.own(await self._know_me())
-            path = "/rooms/{}/send/{}/{}"
-            await self._wire.call("PUT", path, room, PROOF, word, json={"word": word})
-            async with asyncio.timeout(seconds):
-                await came.wait()
-        except TimeoutError:
-            raise HermesError("what is written on Matrix does not come to us") from None
+            failure = "messages on Matrix do not reach us"
+            async with self._probes.expect(word, seconds, failure):
+                room = await self._rooms.own(await self._know_me())
+                path = "/rooms/{}/send/{}/{}"
+                await self._wire.call("PUT", path, room, PROBE, word, json={"word": word})
         except (MatrixError, HomeserverUnreachable) as error:
             raise refusal(error) from None
-        finally:
-            del self._waiting[word]
 
     async def close(self) -> None:
         await self._wire.close()
@@ -299,7 +293,7 @@ def _reply_of(relates: Mapping[str, Any]) -> str:
 
 
 def _related(outgoing: OutboundMessage) -> dict[str, Any]:
-    """Where a message belongs: a thread, what it answers."""
+    """The thread of a message, and what it replies to."""
     answers = outgoing.reply_to if outgoing.reply_to.startswith("$") else ""
     relates: dict[str, Any] = {}
     if outgoing.chat.thread:
@@ -312,7 +306,7 @@ def _related(outgoing: OutboundMessage) -> dict[str, Any]:
 
 
 def _without_quote(body: str) -> str:
-    """Older clients put what they answer before the answer."""
+    """Older clients quote the message they reply to."""
     lines = body.split("\n")
     while lines and lines[0].startswith(">"):
         lines.pop(0)
@@ -320,15 +314,18 @@ def _without_quote(body: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Lines end where they end, but not within code."""
+    """HTML with explicit line breaks, except in code."""
     parts = render(text, TELEGRAM).split("<pre>")
-    told = [parts[0].replace("\n", "<br/>")]
+    html = [parts[0].replace("\n", "<br/>")]
     for part in parts[1:]:
         code, _, rest = part.partition("</pre>")
-        told.append(f"<pre>{code}</pre>" + rest.replace("\n", "<br/>"))
-    return "".join(told)
+        html.append(f"<pre>{code}</pre>" + rest.replace("\n", "<br/>"))
+    return "".join(html)
 
 
 def _transaction(key: str, number: int) -> str:
-    """The same for the same part of the same message."""
+    """The transaction id, the same for every attempt."""
     return hashlib.sha256(f"{key}/{number}".encode()).hexdigest()[:40]
+
+
+make = Matrix

@@ -1,4 +1,4 @@
-"""What is known of rooms: who is in them, what was ours, and the one that only we are in."""
+"""Caches facts about rooms: members, our own messages, and the private room for probes."""
 
 from collections import OrderedDict
 
@@ -6,7 +6,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.channels.matrix.wire import MatrixClient, MatrixError
 
 OWN = "org.hermes-agent.room"
-"""The account data that says which room is our own."""
+"""The account data that names our private room."""
 KNOWN = 10_000
 
 
@@ -18,7 +18,7 @@ class Rooms:
         self._own = ""
 
     def changed(self, room: str) -> None:
-        """Somebody came or went."""
+        """The members changed."""
         self._members.pop(room, None)
 
     async def is_group(self, room: str) -> bool:
@@ -32,7 +32,7 @@ class Rooms:
             try:
                 found = await self._wire.call("GET", "/rooms/{}/joined_members", room)
             except MatrixError as error:
-                if error.status not in (403, 404):  # not knowing, a group would pass for a person
+                if error.status not in (403, 404):  # or a group could pass for a private chat
                     raise
                 return {}  # we have left
             joined = found.get("joined")
@@ -57,7 +57,7 @@ class Rooms:
         return self._ours[event]
 
     async def own(self, me: str) -> str:
-        """The room that only we are in, made when there is none."""
+        """The private room, created if there is none."""
         if self._own:
             return self._own
         path = "/user/{}/account_data/{}"
@@ -68,11 +68,11 @@ class Rooms:
             if error.status != 404:
                 raise
         if not self._own:
-            body = {"preset": "private_chat", "name": "Hermes: proof of being alive"}
+            body = {"preset": "private_chat", "name": "Hermes: probes"}
             made = await self._wire.call("POST", "/createRoom", json=body)
             room = str(made.get("room_id", ""))
             if not room:
-                raise HermesError("the homeserver made no room")
+                raise HermesError("the homeserver did not create a room")
             await self._wire.call("PUT", path, me, OWN, json={"room": room})
             self._own = room
         return self._own

@@ -1,4 +1,4 @@
-"""The Matrix client-server API, as far as a channel needs it, over HTTP."""
+"""A small client of the Matrix client-server API."""
 
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +23,7 @@ OURS = "`hermes gateway setup matrix` takes a new token"
 
 
 class MatrixError(HermesError):
-    """What the homeserver says is wrong."""
+    """An error response of the homeserver."""
 
     def __init__(self, status: int, code: str, message: str, after: float | None) -> None:
         super().__init__(f"the homeserver says {status} {code}: {message}")
@@ -33,7 +33,7 @@ class MatrixError(HermesError):
 
 
 class HomeserverUnreachable(HermesError):
-    """No answer; `sent` when the request may have arrived."""
+    """No response; `sent` if the request may have arrived."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -49,13 +49,13 @@ class MatrixClient:
         await self._client.aclose()
 
     async def call(self, method: str, path: str, *parts: str, **options: Any) -> dict[str, Any]:
-        """One request; `parts` take the place of the braces in the path."""
+        """One request; `parts` fill the braces in the path."""
         url = CLIENT + path.format(*(quote(part, safe="") for part in parts))
         answer = await self._request(method, url, **options)
         try:
             found = msgspec.json.decode(answer.content)
         except msgspec.MsgspecError:
-            raise MatrixError(answer.status_code, "", "what it says is no JSON", None) from None
+            raise MatrixError(answer.status_code, "", "not JSON", None) from None
         return found if isinstance(found, dict) else {}
 
     async def _request(self, method: str, url: str, **options: Any) -> httpx.Response:
@@ -63,7 +63,7 @@ class MatrixClient:
             answer = await self._client.request(method, url, **options)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise HomeserverUnreachable(
-                f"the homeserver is not reached: {said(error)}", sent=False
+                f"cannot reach the homeserver: {said(error)}", sent=False
             ) from None
         except httpx.HTTPError as error:
             raise HomeserverUnreachable(
@@ -74,7 +74,7 @@ class MatrixClient:
         return answer
 
     async def upload(self, file: Media) -> str:
-        """Where a file is kept, as `mxc://…`. Uploading it again is another file."""
+        """Returns the `mxc://…` address. Uploading again creates another file."""
         answer = await self._request(
             "POST", "/_matrix/media/v3/upload", params={"filename": file.name or "file"},
             content=file.data, headers={"Content-Type": file.type},
@@ -84,7 +84,7 @@ class MatrixClient:
     async def download(self, address: str, name: str, kind: str) -> Media:
         server, _, id = address.removeprefix("mxc://").partition("/")
         if not address.startswith("mxc://") or not server or not id:
-            raise AttachmentUnavailable("its address cannot be read")
+            raise AttachmentUnavailable("malformed address")
         place = f"{quote(server, safe='')}/{quote(id, safe='')}"
         url = f"/_matrix/client/v1/media/download/{place}"
         data = bytearray()
@@ -96,22 +96,21 @@ class MatrixClient:
                 async for piece in answer.aiter_bytes():
                     data += piece
                     if len(data) > MAX_BYTES:
-                        raise AttachmentUnavailable("it is too large")
+                        raise AttachmentUnavailable("too large")
         except httpx.HTTPError as error:
             raise AttachmentUnavailable(said(error), passing=True) from None
         return Media(kind or "application/octet-stream", bytes(data), name)
 
 
 def refusal(error: HermesError) -> HermesError:
-    """Trouble of receiving, as the gateway wants to know it."""
+    """The error for the gateway when receiving fails."""
     if isinstance(error, MatrixError) and error.code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):
         return CredentialsRejected("the homeserver does not accept our token", OURS)
     return error
 
 
 def send_error(error: HermesError) -> SendError:
-    """Trouble of sending. Under one transaction id a message is sent once: trying again never
-    doubles it."""
+    """Never doubtful: the homeserver ignores a repeated transaction id."""
     if isinstance(error, HomeserverUnreachable):
         return SendError(error.message, channel=not error.sent)
     assert isinstance(error, MatrixError)
@@ -124,14 +123,14 @@ def send_error(error: HermesError) -> SendError:
 
 def _error(answer: httpx.Response) -> MatrixError:
     try:
-        told = msgspec.json.decode(answer.content)
+        body = msgspec.json.decode(answer.content)
     except msgspec.MsgspecError:
-        told = {}
-    told = told if isinstance(told, dict) else {}
+        body = {}
+    body = body if isinstance(body, dict) else {}
     after = None
     if answer.status_code == 429:
-        wait = told.get("retry_after_ms")
+        wait = body.get("retry_after_ms")
         in_body = wait / 1000 if isinstance(wait, int) and wait > 0 else 5.0
         after = retry_after(answer.headers, min(in_body, MAX_WAIT))
-    code, text = str(told.get("errcode", "")), str(told.get("error", ""))[:200]
+    code, text = str(body.get("errcode", "")), str(body.get("error", ""))[:200]
     return MatrixError(answer.status_code, code, text, after)

@@ -1,6 +1,5 @@
-"""Slack's Web API, through slack_sdk's client for it."""
+"""Slack's Web API, by slack_sdk's client."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import OutboundMessage
 from hermes_agent.gateway.channel import CredentialsRejected, SendError
-from hermes_agent.gateway.channels.shared import retry_after
+from hermes_agent.gateway.channels.shared import Part, retry_after
 from hermes_agent.gateway.channels.slack.wire import message_id, stamp_in
 from hermes_agent.gateway.delivery.rendering import SLACK, render
 
@@ -29,17 +28,15 @@ SECTION = 3_000
 """Characters of one section of a message with buttons."""
 MAX_BUTTONS = 25
 
-Part = Callable[[], Awaitable[str]]
-
 
 def reason(trouble: SlackApiError) -> str:
-    """What Slack itself calls it."""
+    """Slack's name for the error."""
     found = trouble.response.get("error") if isinstance(trouble.response.data, dict) else None
     return str(found or trouble.response.status_code)
 
 
 def ended(trouble: BaseException) -> HermesError:
-    """What to say of a connection that ended, or of a request that failed."""
+    """The error for a connection that ended or a request that failed."""
     if isinstance(trouble, SlackApiError):
         if reason(trouble) in UNKNOWN:
             return CredentialsRejected(f"{REFUSED}: {reason(trouble)}", HINT)
@@ -55,20 +52,18 @@ def send_error(trouble: BaseException) -> SendError:
     why, status = reason(trouble), trouble.response.status_code
     if status == 429 or why == "ratelimited":
         after = retry_after(trouble.response.headers, 30.0)
-        return SendError("Slack asks to send less often", after=after)
+        return SendError("Slack limits the rate", after=after)
     if why in UNKNOWN:
         return SendError(f"{REFUSED}: {why}", HINT, channel=True)
     if status >= 500 or why in PASSING:
         return SendError(f"Slack does not answer properly: {why}", doubtful=True)
-    return SendError(f"Slack refuses it: {why}", again=False)
+    return SendError(f"Slack refuses the message: {why}", again=False)
 
 
 def parts_of(client: AsyncWebClient, outgoing: OutboundMessage) -> list[Part]:
-    """What is to be done for a message: its files come by other ways than its text."""
+    """The requests for a message: files are uploaded separately."""
     if outgoing.edit:
         return [partial(_edit, client, outgoing)]
-    if not outgoing.text and not outgoing.files:
-        raise SendError("there is nothing to send", again=False)
     parts: list[Part] = []
     if outgoing.text:
         parts.append(partial(_say, client, outgoing))
@@ -83,7 +78,7 @@ def _body(outgoing: OutboundMessage) -> dict[str, Any]:
 
 
 def _blocks(text: str, outgoing: OutboundMessage) -> list[dict[str, Any]]:
-    """Only a message with buttons is made of blocks."""
+    """Only a message with buttons has blocks."""
     if not outgoing.buttons:
         return []
     sections = [
@@ -121,7 +116,7 @@ async def _say(client: AsyncWebClient, outgoing: OutboundMessage) -> str:
 async def _edit(client: AsyncWebClient, outgoing: OutboundMessage) -> str:
     stamp = stamp_in(outgoing.edit)
     if not stamp:
-        raise SendError(f"{outgoing.edit!r} is no message of Slack", again=False)
+        raise SendError(f"not a message id of Slack: {outgoing.edit!r}", again=False)
     await client.chat_update(**_body(outgoing), ts=stamp)
     return outgoing.edit
 

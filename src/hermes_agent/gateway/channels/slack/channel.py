@@ -1,10 +1,11 @@
-"""Slack: requests through slack_sdk's Web API client. The socket is read here and not by its Socket
-Mode client, which deals with messages side by side, tries for ever, and keeps what went wrong to
-itself; here one is kept and confirmed before the next is taken."""
+"""Slack, by slack_sdk's Web API client. We read the socket ourselves: its Socket Mode client
+handles messages concurrently, retries for ever and hides errors; here each message is stored and
+confirmed before the next."""
 
 import logging
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -13,18 +14,20 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
+from hermes_agent.core.gateway import Chat, OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, Settings
 from hermes_agent.gateway.channels.shared import (
     MAX_BYTES,
+    Attachment,
     AttachmentUnavailable,
+    LatestReceived,
     MultipartSend,
     ReadCursors,
     clean,
-    fetched,
     newer,
-    with_notes,
+    quietly,
+    with_attachments,
 )
 from hermes_agent.gateway.channels.slack import wire
 from hermes_agent.gateway.channels.slack.api import TROUBLE, ended, parts_of, send_error
@@ -35,35 +38,27 @@ ADDRESS = "https://slack.com"
 HEARTBEAT = 20.0
 PAGE = 200
 KINDS = "im,mpim,public_channel,private_channel"
-CHECKED = 3
-"""Chats that a probe compares with what Slack says of them."""
-PATIENCE = (0.2, 0.5, 1.0, 2.0, 2.0)
 GONE = ("channel_not_found", "not_in_channel", "thread_not_found", "is_archived")
 
 
-def make(settings: Settings, surroundings: ChannelContext) -> "SlackChannel":
-    return SlackChannel(settings, surroundings)
-
-
 class SlackChannel:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
-        self._around = around
-        self._token = around.secret(str(settings.get("token", "")))
-        self._app_token = around.secret(str(settings.get("app_token", "")))
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
+        self._context = context
+        self._token = context.secret(str(settings.get("token", "")))
+        self._app_token = context.secret(str(settings.get("app_token", "")))
         self._address = str(settings.get("address") or ADDRESS).rstrip("/")
         self._probe_chat = str(settings.get("probe_chat") or "")
         self._session: aiohttp.ClientSession | None = None
         self._me = ""
         self._marks = ReadCursors()
-        self._heard: dict[str, str] = {}
-        """The last message of each chat that the socket brought, ours too."""
+        self._latest = LatestReceived(context.sleep)
         self._ready = False
         self._progress = MultipartSend()
 
     def _web(self) -> AsyncWebClient:
         if self._session is None:
             self._session = aiohttp.ClientSession()
-        # What failed is tried again by the ledger, which knows what may be tried.
+        # No retries here: the outbox knows what may be retried.
         return AsyncWebClient(
             self._token,
             base_url=f"{self._address}/api/",
@@ -79,7 +74,7 @@ class SlackChannel:
             web = self._web()
             self._me = str((await web.auth_test())["user_id"])
             while True:
-                self._marks = ReadCursors(await self._around.mark())
+                self._marks = ReadCursors(await self._context.mark())
                 opened = await web.apps_connections_open(app_token=self._app_token)
                 await self._listen(web, str(opened["url"]))
         except TROUBLE as trouble:
@@ -88,7 +83,7 @@ class SlackChannel:
             self._ready = False
 
     async def _listen(self, web: AsyncWebClient, address: str) -> None:
-        """Until Slack asks for a new connection."""
+        """Runs until Slack asks for a new connection."""
         assert self._session is not None
         async with self._session.ws_connect(address, heartbeat=HEARTBEAT) as socket:
             async for frame in socket:
@@ -97,7 +92,7 @@ class SlackChannel:
                 try:
                     envelope = msgspec.json.decode(frame.data, type=wire.Envelope)
                 except msgspec.DecodeError as why:
-                    log.warning("an envelope is malformed and passed over: %s", why)
+                    log.warning("skipping a malformed envelope: %s", why)
                     continue
                 if envelope.type == "hello":
                     await self._catch_up(web)
@@ -108,7 +103,7 @@ class SlackChannel:
                     await self._take(envelope)
                     if envelope.envelope_id:
                         await socket.send_json({"envelope_id": envelope.envelope_id})
-        raise HermesError("Slack ended the connection")
+        raise HermesError("Slack closed the connection")
 
     async def _take(self, envelope: wire.Envelope) -> None:
         try:
@@ -117,10 +112,10 @@ class SlackChannel:
                 await self._event(event)
             elif envelope.type == "interactive":
                 for press in wire.pressed(msgspec.convert(envelope.payload, wire.SlackPress)):
-                    await self._around.receive(press, str(self._marks))
+                    await self._context.receive(press, str(self._marks))
         except msgspec.ValidationError as why:
             id = envelope.envelope_id
-            log.warning("%s %r is malformed and passed over: %s", envelope.type, id, why)
+            log.warning("skipping the malformed %s %r: %s", envelope.type, id, why)
 
     async def _event(self, event: dict[str, Any]) -> None:
         found = wire.message_of(event)
@@ -129,22 +124,22 @@ class SlackChannel:
         message, changed = found
         if not changed:
             chat = message.channel
-            if newer(message.ts, self._heard.get(chat, "")):
-                self._heard[chat] = message.ts
+            self._latest.add(chat, message.ts)
             if not self._marks.of(ReadCursors.ANY):
-                # Without any mark nothing would be asked for, were we to die now.
+                # Without a cursor we could not catch up if we were killed now.
                 self._marks.seen(chat, wire.just_before(message.ts))
-                await self._around.save_cursor(str(self._marks))
+                await self._context.save_cursor(str(self._marks))
             self._marks.seen(chat, message.ts)
             if message.thread_ts not in {None, message.ts}:
                 self._marks.seen(f"{chat}/{message.thread_ts}", message.ts)
         arrived = wire.arrived(message, self._me, changed=changed)
         if arrived is not None:
-            arrived = await self._with_files(arrived, message)
-            await self._around.receive(arrived, str(self._marks))
+            attachments = self._attachments(message)
+            arrived = await with_attachments(arrived, attachments, self._context.sleep)
+            await self._context.receive(arrived, str(self._marks))
 
     async def _catch_up(self, web: AsyncWebClient) -> None:
-        """What was said while we were away: in every chat we are in, and in the threads we knew."""
+        """Reads what was written while we were away: in all chats, and in known threads."""
         since = ReadCursors(str(self._marks))
         if not since.of(ReadCursors.ANY):
             return
@@ -183,37 +178,23 @@ class SlackChannel:
                 break
         for raw in sorted(messages, key=lambda one: str(one.get("ts", ""))):
             if not newer(str(raw.get("ts", "")), oldest):
-                continue  # a thread's first message comes with its answers
+                continue  # a thread's first message comes with its replies
             try:
                 await self._event({**raw, "channel": chat})
             except msgspec.ValidationError as why:
-                log.warning("message %r is malformed and passed over: %s", raw.get("ts"), why)
+                log.warning("skipping the malformed message %r: %s", raw.get("ts"), why)
 
-    async def _with_files(
-        self, arrived: InboundMessage, message: wire.SlackMessage
-    ) -> InboundMessage:
-        files, voice, notes = [], [], []
+    def _attachments(self, message: wire.SlackMessage) -> Iterator[Attachment]:
         for file in message.files:
             name = clean(file.name or "file")
-            got, note = await fetched(name, partial(self._fetch, file, name), self._around.sleep)
-            if got is None:
-                notes.append(note)
-            elif file.subtype == "slack_audio":
-                voice.append(got)
-            else:
-                files.append(got)
-        return msgspec.structs.replace(
-            arrived,
-            text=with_notes(arrived.text, notes),
-            files=tuple(files),
-            voice=tuple(voice),
-        )
+            use: Literal["file", "voice"] = "voice" if file.subtype == "slack_audio" else "file"
+            yield use, name, partial(self._fetch, file, name)
 
     async def _fetch(self, file: wire.SlackFile, name: str) -> Media:
         if file.size > MAX_BYTES:
-            raise AttachmentUnavailable("it is too large")
+            raise AttachmentUnavailable("too large")
         if not self._is_slack(file.url_private_download) or self._session is None:
-            raise AttachmentUnavailable("it is not kept by Slack")
+            raise AttachmentUnavailable("it is not stored by Slack")
         bearer = {"Authorization": f"Bearer {self._token}"}
         try:
             async with self._session.get(file.url_private_download, headers=bearer) as answer:
@@ -227,7 +208,7 @@ class SlackChannel:
         return Media(clean(file.mimetype) or "application/octet-stream", data, name)
 
     def _is_slack(self, address: str) -> bool:
-        """Whether the token may be shown there: files may also lie with others."""
+        """Whether the token may be sent there: files may be stored elsewhere."""
         try:
             host = urlsplit(address).hostname or ""
         except ValueError:
@@ -243,51 +224,40 @@ class SlackChannel:
             raise send_error(trouble) from None
 
     async def typing(self, chat: Chat) -> None:
-        """Slack has nothing of the kind for bots."""
+        """Slack has none for bots."""
 
-    # being alive
+    # probing
 
     async def probe(self) -> None:
         try:
             web = self._web()
             await web.auth_test()
             if not self._ready:
-                raise HermesError("nothing is received from Slack yet")
+                raise HermesError("not receiving from Slack yet")
             if self._probe_chat:
                 await self._round_trip(web)
             else:
-                await self._compare(web)
+                await self._latest.compare("Slack", partial(self._last_message, web))
         except TROUBLE as trouble:
             raise ended(trouble) from None
 
     async def _round_trip(self, web: AsyncWebClient) -> None:
-        """What we write comes back to us as everybody else's words do."""
+        """Our own messages come back to us."""
         sent = await web.chat_postMessage(channel=self._probe_chat, text="·")
-        came = await self._comes(self._probe_chat, str(sent["ts"]))
-        try:
-            await web.chat_delete(channel=self._probe_chat, ts=str(sent["ts"]))
-        except TROUBLE as trouble:
-            log.info("Slack did not take it: %s", trouble)
+        stamp = str(sent["ts"])
+        came = await self._latest.reaches(self._probe_chat, stamp)
+        await quietly("Slack", web.chat_delete(channel=self._probe_chat, ts=stamp), TROUBLE)
         if not came:
             raise HermesError("a message of ours did not come back from Slack")
 
-    async def _compare(self, web: AsyncWebClient) -> None:
-        """What Slack says was last written in the chats we know must have come to us."""
-        for chat in list(self._heard)[-CHECKED:]:
-            found: Any = await web.conversations_history(channel=chat, limit=1)
-            last = [str(one.get("ts", "")) for one in found["messages"]]
-            if last and not await self._comes(chat, last[0]):
-                raise HermesError("Slack holds messages that do not reach us")
-
-    async def _comes(self, chat: str, stamp: str) -> bool:
-        for wait in (0.0, *PATIENCE):
-            if wait:
-                await self._around.sleep(wait)
-            if not newer(stamp, self._heard.get(chat, "")):
-                return True
-        return False
+    async def _last_message(self, web: AsyncWebClient, chat: str) -> str:
+        found: Any = await web.conversations_history(channel=chat, limit=1)
+        return next((str(one.get("ts", "")) for one in found["messages"]), "")
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+make = SlackChannel

@@ -1,6 +1,5 @@
-"""What Slack sends, as far as it is read: https://docs.slack.dev/reference/events/message and
-https://docs.slack.dev/reference/interaction-payloads/block_actions-payload. What does not fit is
-malformed."""
+"""The parts of Slack's events that we read: https://docs.slack.dev/reference/events/message and
+https://docs.slack.dev/reference/interaction-payloads/block_actions-payload."""
 
 import re
 from html import unescape
@@ -47,7 +46,7 @@ class SlackMessage(Struct, frozen=True):
 
 
 class Envelope(Struct, frozen=True):
-    """What comes by the socket."""
+    """A frame of the socket."""
 
     type: str
     envelope_id: str = ""
@@ -87,7 +86,7 @@ class SlackPress(Struct, frozen=True):
 
 
 def is_group(chat: str) -> bool:
-    """Slack's names for direct messages begin with D."""
+    """Ids of direct messages begin with D."""
     return not chat.startswith("D")
 
 
@@ -96,7 +95,7 @@ def message_id(chat: str, stamp: str) -> str:
 
 
 def stamp_in(id: str) -> str:
-    """The time of a message by its id; empty when it is none of Slack's."""
+    """The time in a message id; empty if it is not one of Slack's."""
     stamp = id.partition("/")[2].partition("/")[0]
     return stamp if re.fullmatch(r"[0-9]+\.[0-9]+", stamp) else ""
 
@@ -107,8 +106,8 @@ def just_before(stamp: str) -> str:
 
 
 def message_of(event: dict[str, Any]) -> tuple[SlackMessage, bool] | None:
-    """A message, and whether it was changed; None when the event is none. Slack sends
-    `app_mention` beside `message` for the same words: both are read, and the id is one."""
+    """A message, and whether it was edited; None for other events. Slack sends both `app_mention`
+    and `message` for one text, with the same id."""
     head = msgspec.convert(event, SlackHead)
     if head.type not in {"message", "app_mention"}:
         return None
@@ -123,7 +122,7 @@ def message_of(event: dict[str, Any]) -> tuple[SlackMessage, bool] | None:
 
 
 def arrived(message: SlackMessage, me: str, *, changed: bool = False) -> InboundMessage | None:
-    """What it says to us, but for its files; None when it is ours."""
+    """The message without its files; None if it is our own."""
     who = message.user or message.bot_id
     if who == me or not who:
         return None
@@ -146,7 +145,7 @@ def arrived(message: SlackMessage, me: str, *, changed: bool = False) -> Inbound
 
 
 def _text(text: str, me: str) -> str:
-    """As people see it, without the bot's name."""
+    """The text as people see it, without the bot's name."""
 
     def shown(match: re.Match[str]) -> str:
         inner, _, label = match[1].partition("|")

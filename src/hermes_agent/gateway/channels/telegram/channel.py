@@ -1,6 +1,5 @@
-"""Telegram through python-telegram-bot's `Bot`: requests, files and errors are the library's. We
-poll by ourselves, because an update may only be confirmed when it is kept, and one that cannot be
-read must not take the others with it."""
+"""Telegram, by python-telegram-bot's `Bot`. We poll ourselves: an update may only be confirmed once
+it is stored, and a malformed one must not affect the others."""
 
 import logging
 import ssl
@@ -25,16 +24,18 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage
+from hermes_agent.core.gateway import Chat, OutboundMessage
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, CredentialsRejected, SendError, Settings
 from hermes_agent.gateway.channels.shared import (
     MAX_BYTES,
+    Attachment,
     AttachmentUnavailable,
     MultipartSend,
+    Part,
     clean,
-    fetched,
-    with_notes,
+    quietly,
+    with_attachments,
 )
 from hermes_agent.gateway.channels.telegram import wire
 from hermes_agent.gateway.delivery.rendering import TELEGRAM, render
@@ -44,38 +45,34 @@ log = logging.getLogger("hermes.gateway.telegram")
 ADDRESS = "https://api.telegram.org"
 POLL_SECONDS = 25
 SLACK_SECONDS = 15.0
-"""How much longer a poll may take than it waits."""
+"""How much longer than its own timeout a poll may take."""
 PATIENCE = (0.5, 1.0, 2.0, 2.0)
-"""How long a probe waits for what Telegram says is there."""
-MAX_LENGTH = 4_096
+"""How long a probe waits for pending updates to come in."""
 CAPTION = 500
-"""Characters; Telegram takes twice as many units of UTF-16."""
+"""Characters; Telegram accepts twice as many UTF-16 units."""
 PHOTO_BYTES = 10_000_000
 PHOTOS = ("image/jpeg", "image/png", "image/webp")
 
+REFUSED = "Telegram does not accept the bot's token"
 HINT = "`hermes gateway setup telegram` takes a new token; @BotFather gives one by /token"
-
-
-def make(settings: Settings, surroundings: ChannelContext) -> "TelegramChannel":
-    return TelegramChannel(settings, surroundings)
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Reading whom to trust takes longer than all else here."""
+    """Cached: loading the certificates is slow."""
     return httpx.create_ssl_context()
 
 
 class _Bot(Bot):
     async def poll(self, offset: int, seconds: int) -> list[Any]:
-        """Updates as they came: one that is malformed is ours to deal with."""
+        """Raw updates: we handle malformed ones."""
         asked = {"offset": offset, "timeout": seconds, "allowed_updates": wire.KINDS}
         found = await self._post("getUpdates", asked, read_timeout=seconds + SLACK_SECONDS)
         return found if isinstance(found, list) else []
 
 
 class TelegramChannel:
-    def __init__(self, settings: Settings, around: ChannelContext) -> None:
+    def __init__(self, settings: Settings, context: ChannelContext) -> None:
         address = str(settings.get("address") or ADDRESS).rstrip("/")
         trust = {"verify": _trusted()}
         self._requests = (
@@ -84,22 +81,22 @@ class TelegramChannel:
         )
         try:
             self._bot = _Bot(
-                around.secret(str(settings.get("token", ""))),
+                context.secret(str(settings.get("token", ""))),
                 base_url=f"{address}/bot",
                 base_file_url=f"{address}/file/bot",
                 get_updates_request=self._requests[0],
                 request=self._requests[1],
             )
         except InvalidToken:
-            raise CredentialsRejected("there is no token for Telegram", HINT) from None
-        self._around = around
+            raise CredentialsRejected("the token for Telegram is empty", HINT) from None
+        self._context = context
         self._progress = MultipartSend()
         self._me = wire.Me(0, "")
         self._groups = wire.Groups()
         self._returned: float | None = None
-        """When a poll last came back."""
-        self._brought = 0
-        """How many updates polls have brought."""
+        """When a poll last returned."""
+        self._received = 0
+        """The number of updates received."""
 
     async def run(self) -> None:
         self._returned = None
@@ -107,79 +104,69 @@ class TelegramChannel:
             me = await self._bot.get_me()
             self._me = wire.Me(me.id, me.username or "", bool(me.can_read_all_group_messages))
             await self._bot.delete_webhook()
-            offset = _number(await self._around.mark())
-            self._returned = self._around.clock()
+            offset = _number(await self._context.mark())
+            self._returned = self._context.clock()
             while True:
                 updates = await self._bot.poll(offset, POLL_SECONDS)
-                self._returned = self._around.clock()
-                self._brought += len(updates)
+                self._returned = self._context.clock()
+                self._received += len(updates)
                 before = offset
                 for update in updates:
                     offset = await self._take(update, offset)
                 if updates and offset == before:
-                    await self._around.sleep(1)
+                    await self._context.sleep(1)
         except InvalidToken:
-            raise CredentialsRejected("Telegram does not accept the bot's token", HINT) from None
+            raise CredentialsRejected(REFUSED, HINT) from None
         except Conflict:
             raise HermesError(
-                "another program receives what is sent to this bot",
-                "stop it, or make a bot of its own for Hermes",
+                "another program receives the messages of this bot",
+                "stop it, or create a separate bot for Hermes",
             ) from None
         except TelegramError as trouble:
             raise HermesError(f"the connection to Telegram was lost: {trouble.message}") from None
 
     async def _take(self, raw: Any, offset: int) -> int:
-        """Keep an update, and say from where to go on."""
+        """Hands in an update; returns the next offset."""
         number = raw.get("update_id") if isinstance(raw, Mapping) else None
         try:
             update = msgspec.convert(raw, wire.Update)
         except msgspec.ValidationError as why:
-            log.warning("update %r is malformed and passed over: %s", number, why)
+            log.warning("skipping the malformed update %r: %s", number, why)
             if type(number) is not int or abs(number) > 2**53:
                 return offset
-            await self._around.save_cursor(str(number + 1))
+            await self._context.save_cursor(str(number + 1))
             return max(offset, number + 1)
         after = max(offset, update.update_id + 1)
         arrived = wire.arrived(update, self._groups.me_in(update, self._me))
         if arrived is None or not arrived.person.id:
-            await self._around.save_cursor(str(after))
+            await self._context.save_cursor(str(after))
             return after
         message = wire.message_of(update)
         if message is not None:
-            arrived = await self._with_files(arrived, message)
-        await self._around.receive(arrived, str(after))
+            found = wire.attachments(message)
+            arrived = await with_attachments(
+                arrived, (self._attachment(*one) for one in found), self._context.sleep
+            )
+        await self._context.receive(arrived, str(after))
         if update.callback_query is not None:
-            await self._quietly(self._bot.answer_callback_query(update.callback_query.id))
+            answered = self._bot.answer_callback_query(update.callback_query.id)
+            await quietly("Telegram", answered, (TelegramError,))
         return after
 
-    async def _with_files(
-        self, arrived: InboundMessage, message: wire.TelegramMessage
-    ) -> InboundMessage:
-        kept: dict[str, list[Media]] = {"file": [], "voice": []}
-        notes = []
-        for use, file, name, kind in wire.attachments(message):
-            name = clean(file.file_name) or name
-            get = partial(self._fetch, file, name, clean(file.mime_type) or kind)
-            media, note = await fetched(name, get, self._around.sleep)
-            if media is None:
-                notes.append(note)
-            else:
-                kept[use].append(media)
-        return msgspec.structs.replace(
-            arrived,
-            text=with_notes(arrived.text, notes),
-            files=tuple(kept["file"]),
-            voice=tuple(kept["voice"]),
-        )
+    def _attachment(
+        self, use: wire.Use, file: wire.TelegramFile, name: str, kind: str
+    ) -> Attachment:
+        name = clean(file.file_name) or name
+        return use, name, partial(self._fetch, file, name, clean(file.mime_type) or kind)
 
     async def _fetch(self, wanted: wire.TelegramFile, name: str, kind: str) -> Media:
-        """A server of one's own knows no limit; we do."""
+        """Checks the size: a self-hosted server has no limit."""
         try:
             if wanted.file_size > MAX_BYTES:
-                raise AttachmentUnavailable("it is too large")
+                raise AttachmentUnavailable("too large")
             file = await self._bot.get_file(wanted.file_id)
             if (file.file_size or 0) > MAX_BYTES:
-                raise AttachmentUnavailable("it is too large")
+                raise AttachmentUnavailable("too large")
             return Media(kind, bytes(await file.download_as_bytearray()), name)
         except InvalidToken:
             raise AttachmentUnavailable("Telegram no longer has it") from None
@@ -199,41 +186,32 @@ class TelegramChannel:
             raise _send_error(trouble) from None
         return ids[0]
 
-    def _parts(self, outgoing: OutboundMessage, chat: str) -> list[Callable[[], Awaitable[str]]]:
-        """A message of text and files is several to Telegram, unless the text is a caption."""
+    def _parts(self, outgoing: OutboundMessage, chat: str) -> list[Part]:
+        """Text and files are separate messages on Telegram, unless the text is a caption."""
         place = _place(outgoing, chat)
         if outgoing.edit:
-            first, *rest = _pieces(outgoing.text) or [""]
-            more = [partial(self._say, piece, None, place) for piece in rest]
-            return [partial(self._edit, first, outgoing, place), *more]
+            return [partial(self._edit, outgoing, place)]
         caption = outgoing.text if len(outgoing.files) == 1 and len(outgoing.text) < CAPTION else ""
-        parts: list[Callable[[], Awaitable[str]]] = []
-        if not caption:
-            pieces = _pieces(outgoing.text)
-            parts += [partial(self._say, piece, None, place) for piece in pieces[:-1]]
-            parts += [
-                partial(self._say, piece, _keyboard(outgoing), place) for piece in pieces[-1:]
-            ]
-        parts += [partial(self._put, file, caption, outgoing, place) for file in outgoing.files]
-        if not parts:
-            raise SendError("there is nothing to send", again=False)
-        return parts
+        parts: list[Part] = []
+        if outgoing.text and not caption:
+            parts.append(partial(self._say, outgoing, place))
+        return parts + [
+            partial(self._put, file, caption, outgoing, place) for file in outgoing.files
+        ]
 
-    async def _say(
-        self, piece: str, keyboard: InlineKeyboardMarkup | None, place: dict[str, Any]
-    ) -> str:
+    async def _say(self, outgoing: OutboundMessage, place: dict[str, Any]) -> str:
         async def say(text: str, mode: str | None) -> str:
             sent = await self._bot.send_message(
-                text=text, parse_mode=mode, reply_markup=keyboard, **place
+                text=text, parse_mode=mode, reply_markup=_keyboard(outgoing), **place
             )
             return wire.message_id(str(sent.chat_id), sent.message_id)
 
-        return await _marked_up(say, piece)
+        return await _marked_up(say, outgoing.text)
 
-    async def _edit(self, piece: str, outgoing: OutboundMessage, place: dict[str, Any]) -> str:
+    async def _edit(self, outgoing: OutboundMessage, place: dict[str, Any]) -> str:
         number = wire.number_in(outgoing.edit)
         if number is None:
-            raise SendError(f"{outgoing.edit!r} is no message of Telegram", again=False)
+            raise SendError(f"not a message id of Telegram: {outgoing.edit!r}", again=False)
 
         async def edit(text: str, mode: str | None) -> str:
             try:
@@ -249,7 +227,7 @@ class TelegramChannel:
                     raise
             return outgoing.edit
 
-        return await _marked_up(edit, piece)
+        return await _marked_up(edit, outgoing.text)
 
     async def _put(
         self, file: Media, caption: str, outgoing: OutboundMessage, place: dict[str, Any]
@@ -275,63 +253,43 @@ class TelegramChannel:
 
     async def typing(self, chat: Chat) -> None:
         thread = int(chat.thread) if chat.thread.isdecimal() else None
-        await self._quietly(
-            self._bot.send_chat_action(chat.chat, "typing", message_thread_id=thread)
-        )
-
-    async def _quietly(self, call: Awaitable[Any]) -> None:
-        try:
-            await call
-        except TelegramError as trouble:
-            log.info("Telegram did not take it: %s", trouble.message)
+        action = self._bot.send_chat_action(chat.chat, "typing", message_thread_id=thread)
+        await quietly("Telegram", action, (TelegramError,))
 
     async def probe(self) -> None:
-        """That we hear can only be shown by what others send. Telegram says how much waits for
-        us: what waits must come by our poll, and the poll itself must not hang."""
+        """Telegram does not send us our own messages, but it reports pending updates: they must
+        come in by our poll, and the poll must not hang."""
         try:
             await self._bot.get_me()
-            brought = self._brought
+            before = self._received
             for wait in (0.0, *PATIENCE):
                 if wait:
-                    await self._around.sleep(wait)
+                    await self._context.sleep(wait)
                 about = await self._bot.get_webhook_info()
                 if about.url:
                     raise HermesError(
-                        "what is sent to this bot goes to a webhook, not to us",
+                        "messages to this bot go to a webhook, not to us",
                         "restart the channel: it removes the webhook",
                     )
-                if self._brought != brought or not about.pending_update_count:
+                if self._received != before or not about.pending_update_count:
                     break
             else:
                 raise HermesError(
                     f"Telegram holds {about.pending_update_count} messages that do not reach us"
                 )
         except InvalidToken:
-            raise CredentialsRejected("Telegram does not accept the bot's token", HINT) from None
+            raise CredentialsRejected(REFUSED, HINT) from None
         except TelegramError as trouble:
             raise HermesError(f"Telegram does not answer: {trouble.message}") from None
         if self._returned is None:
-            raise HermesError("nothing is received from Telegram yet")
-        silent = self._around.clock() - self._returned
+            raise HermesError("not receiving from Telegram yet")
+        silent = self._context.clock() - self._returned
         if silent > POLL_SECONDS + SLACK_SECONDS:
-            raise HermesError(f"no poll of Telegram has come back for {silent:.0f} s")
+            raise HermesError(f"no poll of Telegram has returned for {silent:.0f} s")
 
     async def close(self) -> None:
         for request in self._requests:
             await request.shutdown()
-
-
-def _pieces(text: str) -> list[str]:
-    """Telegram counts in units of UTF-16, of which an emoji takes two: what fits by characters may
-    not fit."""
-    pieces: list[str] = []
-    while text:
-        size = MAX_LENGTH
-        while len(text[:size].encode("utf-16-le", "replace")) > 2 * MAX_LENGTH:
-            size -= (len(text[:size].encode("utf-16-le", "replace")) // 2 - MAX_LENGTH + 1) // 2
-        pieces.append(text[:size])
-        text = text[size:]
-    return pieces
 
 
 def _number(mark: str) -> int:
@@ -361,13 +319,13 @@ def _keyboard(outgoing: OutboundMessage) -> InlineKeyboardMarkup | None:
 
 
 async def _marked_up(send: Callable[[str, str | None], Awaitable[str]], text: str) -> str:
-    """Send text with its markup, or as it is when Telegram refuses the markup."""
+    """Sends text with markup, or as plain text if Telegram refuses the markup."""
     try:
         return await send(render(text, TELEGRAM), "HTML")
     except BadRequest as why:
         if "entit" not in why.message.lower():
             raise
-        log.info("Telegram refused the markup of a message; it goes as plain text")
+        log.info("Telegram refused the markup of a message; sending plain text")
         return await send(text, None)
 
 
@@ -375,11 +333,11 @@ def _send_error(trouble: TelegramError) -> SendError:
     match trouble:
         case RetryAfter():
             after = trouble._retry_after.total_seconds()
-            return SendError("Telegram asks to send less often", after=after)
+            return SendError("Telegram limits the rate", after=after)
         case InvalidToken():
-            return SendError("Telegram does not accept the bot's token", HINT, channel=True)
+            return SendError(REFUSED, HINT, channel=True)
         case Forbidden() | BadRequest():
-            return SendError(f"Telegram refuses it: {trouble.message}", again=False)
+            return SendError(f"Telegram refuses the message: {trouble.message}", again=False)
         case NetworkError():
             unsent = isinstance(
                 trouble.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout
@@ -389,4 +347,7 @@ def _send_error(trouble: TelegramError) -> SendError:
                 f"Telegram does not answer {slow}", doubtful=not unsent, channel=unsent
             )
         case _:
-            return SendError(f"Telegram does not take it: {trouble.message}")
+            return SendError(f"Telegram did not send the message: {trouble.message}")
+
+
+make = TelegramChannel

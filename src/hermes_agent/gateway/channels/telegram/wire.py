@@ -1,5 +1,4 @@
-"""What Telegram sends, as far as it is read: https://core.telegram.org/bots/api#update. What does
-not fit is malformed."""
+"""The parts of Telegram's updates that we read: https://core.telegram.org/bots/api#update."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -101,21 +100,20 @@ KINDS = [name for name in Update.__struct_fields__ if name != "update_id"]
 
 
 class Me(Struct, frozen=True):
-    """The bot itself."""
+    """The bot's own account."""
 
     id: int
     username: str
     sees_all: bool = False
-    """Telegram does not sort out for us what is meant for other bots of a group."""
+    """Telegram also delivers messages for other bots of a group."""
 
 
 def message_id(chat: str, message: int) -> str:
-    """Telegram counts messages in each chat anew."""
+    """Telegram numbers messages per chat."""
     return f"{chat}/{message}"
 
 
 def number_in(id: str) -> int | None:
-    """The number of a message within its chat."""
     number = id.partition("/")[2].partition("/")[0]
     return int(number) if number.isdecimal() and number.isascii() else None
 
@@ -133,7 +131,7 @@ def person_of(user: TelegramUser | None) -> Person:
 
 
 def arrived(update: Update, me: Me) -> InboundMessage | None:
-    """What it says to us, but for its files; None when it says nothing."""
+    """The message without its files; None if there is none."""
     if update.callback_query is not None:
         return _pressed(update.callback_query)
     message = message_of(update)
@@ -144,7 +142,7 @@ def arrived(update: Update, me: Me) -> InboundMessage | None:
     addressed, text = _words(message, me)
     id = message_id(str(message.chat.id), message.message_id)
     answered = message.reply_to_message
-    # In a topic every message answers the one that opened it.
+    # In a topic every message replies to the one that opened it.
     opening = message.is_topic_message and answered is not None and (
         answered.message_id == message.message_thread_id
     )  # fmt: skip
@@ -184,7 +182,7 @@ def _pressed(press: TelegramPress) -> InboundMessage | None:
 
 
 def _words(message: TelegramMessage, me: Me) -> tuple[bool, str]:
-    """Whether the bot is addressed, and what is said, without the bot's name."""
+    """Whether the bot is addressed, and the text without the bot's name."""
     wide = (message.text or message.caption).encode("utf-16-le", "surrogatepass")
     addressed = bool(
         message.reply_to_message
@@ -205,8 +203,8 @@ def _words(message: TelegramMessage, me: Me) -> tuple[bool, str]:
 
 
 class Groups:
-    """Those in which we hear what is not meant for us, as an administrator does: commands for
-    other bots, too."""
+    """Groups in which the bot receives everything, as an administrator does: commands for other
+    bots, too."""
 
     def __init__(self) -> None:
         self._overheard: set[int] = set()
@@ -227,7 +225,7 @@ def _spans(message: TelegramMessage) -> Iterator[Entity]:
 
 
 def _without(entity: Entity, word: str, ours: str, me: Me) -> str | None:
-    """What is left of a word that addresses the bot; None when it does not."""
+    """What is left of a word that addresses the bot; None if it does not."""
     if entity.type == "mention":
         return "" if word.lower() == ours else None
     if entity.type == "text_mention":
@@ -248,23 +246,24 @@ def _wordless(message: TelegramMessage) -> str:
 
 
 Use = Literal["file", "voice"]
+_FILES: dict[str, tuple[Use, str, str]] = {
+    "voice": ("voice", "voice.ogg", "audio/ogg"),
+    "animation": ("file", "animation.mp4", "video/mp4"),
+    "document": ("file", "document", "application/octet-stream"),
+    "video": ("file", "video.mp4", "video/mp4"),
+    "video_note": ("file", "video.mp4", "video/mp4"),
+    "audio": ("file", "audio.mp3", "audio/mpeg"),
+}
 
 
 def attachments(message: TelegramMessage) -> list[tuple[Use, TelegramFile, str, str]]:
-    """How each is used, the file, and its name and type where Telegram gives none."""
+    """The use of each, the file, and its name and type if Telegram gives none."""
     found: list[tuple[Use, TelegramFile, str, str]] = []
     if message.photo:
         found.append(("file", message.photo[-1], "photo.jpg", "image/jpeg"))
-    if message.voice:
-        found.append(("voice", message.voice, "voice.ogg", "audio/ogg"))
-    if message.animation:  # comes with `document` of the same file
-        found.append(("file", message.animation, "animation.mp4", "video/mp4"))
-    elif message.document:
-        found.append(("file", message.document, "document", "application/octet-stream"))
-    if message.video:
-        found.append(("file", message.video, "video.mp4", "video/mp4"))
-    if message.video_note:
-        found.append(("file", message.video_note, "video.mp4", "video/mp4"))
-    if message.audio:
-        found.append(("file", message.audio, "audio.mp3", "audio/mpeg"))
+    for field_name, (use, name, kind) in _FILES.items():
+        file = getattr(message, field_name)
+        # An animation also comes as the `document`.
+        if file and not (field_name == "document" and message.animation):
+            found.append((use, file, name, kind))
     return found

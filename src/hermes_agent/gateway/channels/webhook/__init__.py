@@ -1,1 +1,1 @@
-"""Other programs: what they post comes in, and what is said to them is posted."""
+"""Webhooks: messages and alerts from programs, and answers to them."""

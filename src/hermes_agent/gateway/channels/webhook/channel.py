@@ -1,5 +1,5 @@
-"""Webhooks: the door brings what programs post, signed or with the token; what is said to them is
-posted under a key, so that what comes twice can be known."""
+"""Webhooks: programs post messages, signed or with a token; answers are posted to them with an
+idempotency key."""
 
 import asyncio
 import base64
@@ -17,19 +17,27 @@ from hermes_agent.core.errors import HermesError, TooMuch
 from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import ChannelContext, SendError, Settings
-from hermes_agent.gateway.channels.shared import MAX_BYTES, clean, log, retry_after, said
+from hermes_agent.gateway.channels.shared import (
+    MAX_BYTES,
+    ProbeWords,
+    check_status,
+    clean,
+    log,
+    request,
+    without_voice,
+)
 from hermes_agent.host.http_listener import SHORTEST_TOKEN, TookTooLong, body_within, knows
 
 ALERTS = ("alertmanager", "grafana", "pagerduty")
 SECONDS = 30.0
 MAX_ID = 200
 MAX_UNKNOWN = 2_000_000
-"""Bytes from somebody of whom only the whole body's signature shows who they are."""
+"""Size limit for callers without a token, who are only known by the signature of the whole body."""
 
 
-def make(settings: Settings, surroundings: ChannelContext) -> "Webhook":
+def make(settings: Settings, context: ChannelContext) -> "Webhook":
     def secret(name: str) -> str:
-        found = surroundings.secret(str(settings[name]))
+        found = context.secret(str(settings[name]))
         if len(found) < SHORTEST_TOKEN:
             hint = f"at least {SHORTEST_TOKEN} characters"
             raise HermesError(f"the secret of channels.webhook.{name} is too short", hint)
@@ -38,30 +46,29 @@ def make(settings: Settings, surroundings: ChannelContext) -> "Webhook":
     if not settings.get("token"):
         raise HermesError("channels.webhook.token is missing", "`hermes gateway setup webhook`")
     alerts = secret("alert_token") if settings.get("alert_token") else ""
-    return Webhook(settings, secret("token"), alerts, surroundings)
+    return Webhook(settings, secret("token"), alerts, context)
 
 
 class Webhook:
     def __init__(
-        self, settings: Settings, token: str, alert_token: str, around: ChannelContext
+        self, settings: Settings, token: str, alert_token: str, context: ChannelContext
     ) -> None:
         self._settings = settings
         self._token = token
         self._alert_token = alert_token
         self._url = str(settings.get("url") or "")
-        self._around = around
-        self._waiting: dict[str, bool] = {}
-        """Words of proofs, and whether they came in."""
+        self._context = context
+        self._probes = ProbeWords()
         self._client = httpx.AsyncClient(timeout=SECONDS)
 
     async def run(self) -> None:
-        """The door brings everything."""
+        """Everything arrives by `called`."""
         await asyncio.Event().wait()
 
     # in
 
     async def called(self, request: Request, rest: str) -> Response:
-        # Who may raise alerts may not speak for people, nor the other way round.
+        # The token for alerts is not valid for messages, nor the other way round.
         token = self._alert_token if rest in ALERTS else self._token
         bearer = bool(token) and knows(request.headers.get("authorization", ""), token)
         signed = _signatures(request)
@@ -76,20 +83,19 @@ class Webhook:
         if not bearer and not _is_signed(signed, body, token):
             return Response(status_code=401)
         if rest == "probe":
-            if (word := body.decode(errors="replace")) in self._waiting:
-                self._waiting[word] = True
+            self._probes.came(body.decode(errors="replace"))
             return Response(status_code=204)
         if rest in ALERTS:
-            arrived = _alert(rest, body, self._around.clock())
+            arrived = _alert(rest, body, self._context.clock())
         elif rest == "in":
             try:
                 arrived = self._arrived(request, body)
             except (ValueError, msgspec.MsgspecError) as error:
-                log.warning("something malformed was posted to the webhook: %s", error)
-                return Response(f"not understood: {error}", 400)
+                log.warning("a malformed message was posted to the webhook: %s", error)
+                return Response(f"bad request: {error}", 400)
         else:
             return Response(status_code=404)
-        await self._around.receive(arrived, "")
+        await self._context.receive(arrived, "")
         return Response(status_code=202)
 
     def _arrived(self, request: Request, body: bytes) -> InboundMessage:
@@ -101,11 +107,10 @@ class Webhook:
 
         sender = found("sender")
         if not sender:
-            raise ValueError("it does not say who wrote")
+            raise ValueError("no sender")
         id = (found("id") or request.headers.get("idempotency-key", ""))[:MAX_ID]
         press = posted.get("press")
-        files = [_file(one) for one in posted.get("files") or ()]
-        voice = tuple(one for one in files if one.type.startswith("audio/"))
+        files, voice = without_voice(_file(one) for one in posted.get("files") or ())
         thread = posted.get("thread", "")
         return InboundMessage(
             f"{sender}/{id}" if id else secrets.token_hex(16),
@@ -113,17 +118,17 @@ class Webhook:
             Person(sender, found("name"), vouched=False),
             clean(str(press)) if press else found("text"),
             "press" if press else "message",
-            files=tuple(one for one in files if one not in voice),
+            files=files,
             voice=voice,
             reply_to=str(posted.get("reply_to") or ""),
-            time=self._around.clock(),
+            time=self._context.clock(),
         )
 
     # out
 
     async def send(self, outgoing: OutboundMessage, key: str) -> str:
         if outgoing.edit:
-            raise SendError("a webhook cannot change what was posted", again=False)
+            raise SendError("a webhook cannot edit messages", again=False)
         if not self._url:
             hint = "`hermes config set channels.webhook.url ADDRESS`"
             raise SendError("channels.webhook.url is not set", hint, again=False)
@@ -137,17 +142,7 @@ class Webhook:
             ],
         })  # fmt: skip
         answer = await self._post(self._url, body, key)
-        status = answer.status_code
-        if status == 429 or status == 503:
-            raise SendError(f"the webhook answered {status}", after=retry_after(answer.headers))
-        if status in (401, 403):
-            raise SendError(
-                f"the webhook answered {status}", "see who may post there", channel=True
-            )
-        if status >= 500:
-            raise SendError(f"the webhook answered {status}", doubtful=True)
-        if status >= 300:
-            raise SendError(f"the webhook answered {status}", again=False)
+        check_status("the webhook", answer, "check who may post there")
         return _receipt(answer.content) or key
 
     async def _post(self, url: str, body: bytes, key: str) -> httpx.Response:
@@ -156,32 +151,25 @@ class Webhook:
             "Idempotency-Key": key,
             "X-Hub-Signature-256": f"sha256={_signature(body, self._token)}",
         }
-        try:
-            return await self._client.post(url, content=body, headers=headers)
-        except (httpx.ConnectError, httpx.InvalidURL) as error:
-            raise SendError(f"the webhook is not reached: {said(error)}", channel=True) from None
-        except httpx.HTTPError as error:
-            raise SendError(f"the webhook did not answer: {said(error)}", doubtful=True) from None
+        return await request(
+            self._client, "the webhook", "POST", url, content=body, headers=headers
+        )
 
     async def typing(self, _chat: Chat) -> None:
-        """There is no such thing."""
+        """Webhooks have none."""
 
     async def probe(self) -> None:
-        """Something is posted to our own door, as others do it."""
-        if not self._around.listen:
+        """Posts to our own listener, as others do."""
+        if not self._context.listen:
             raise HermesError(
-                "nobody can call: gateway.listen is not set",
+                "nobody can reach the webhook: gateway.listen is not set",
                 "`hermes config set gateway.listen 127.0.0.1:9912`",
             )
         word = secrets.token_hex(8)
-        self._waiting[word] = False
-        address = f"http://{self._around.listen}/channels/webhook/probe"
-        try:
+        address = f"http://{self._context.listen}/channels/webhook/probe"
+        failure = "requests to our own listener do not reach the webhook"
+        async with self._probes.expect(word, 0.0, failure):
             await self._post(address, word.encode(), word)
-        finally:
-            came = self._waiting.pop(word)
-        if not came:
-            raise HermesError("what is posted to our own door does not come in")
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -208,8 +196,7 @@ def _signatures(request: Request) -> str:
 
 
 def _alert(kind: str, body: bytes, now: float) -> InboundMessage:
-    """The same alert, however often it is posted, is told once by the incident's own means; here
-    each posting is one."""
+    """Each POST is one message; incidents themselves deduplicate alerts."""
     id = f"{kind}/{secrets.token_hex(16)}"
     text = body.decode(errors="replace")
     return InboundMessage(id, Chat("webhook", kind), Person(kind, kind), text, "alert", time=now)
@@ -224,7 +211,7 @@ def _at(posted: dict[str, Any], path: str) -> Any:
 
 def _file(given: Any) -> Media:
     if not isinstance(given, dict):
-        raise ValueError("a file is {name, type, data}, its data base64")
+        raise ValueError("a file must be {name, type, data}, with base64 data")
     data = base64.b64decode(str(given.get("data", "")), validate=True)
     kind = str(given.get("type") or "application/octet-stream")
     return Media(kind, data, clean(str(given.get("name") or "")))
