@@ -76,7 +76,7 @@ class Figures(Struct, frozen=True):
 
 
 async def find_candidates(episode: Episode, service: str) -> tuple[RunbookCandidate, ...]:
-    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109 the box has it
+    async def run(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109 the box has it
         try:
             ran = await asyncio.to_thread(
                 episode.box.run, command, check=False, seconds=timeout or POLL_SECONDS
@@ -85,7 +85,7 @@ async def find_candidates(episode: Episode, service: str) -> tuple[RunbookCandid
             return CommandOutcome(None, error.message)
         return CommandOutcome(ran.code, ran.stdout + ran.stderr)
 
-    return await candidates_in(SKILLS, [service], look)
+    return await candidates_in(SKILLS, [service], run)
 
 
 def try_machine(case: Case, folder: Path, *, healthy: bool = False) -> Result:

@@ -44,7 +44,7 @@ def watched(pid: int | str = 0, *, check: str = "true", **more: Any) -> Stabilit
     facts = ServiceFacts("web", find_pid=str(pid), **more.pop("facts", {}))
     given = {
         "checks": [WatchedCheck("web", Check(check))], "facts": {"web": facts},
-        "category": "service-crash", "quotes": (), "look": local_look(ALONE), "ask": local_look(),
+        "category": "service-crash", "quotes": (), "run": local_look(ALONE), "ask": local_look(),
         "sleep": hurried,
     }  # fmt: skip
     return StabilityWatch(**{**given, **more})

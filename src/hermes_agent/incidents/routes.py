@@ -20,7 +20,7 @@ from hermes_agent.core.incidents import (
 from hermes_agent.core.ports import Sessions
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.responses import body_of, reply
-from hermes_agent.incidents.alerts.receive import OutsideSignal, raised_by
+from hermes_agent.incidents.alerts.ingest import OutsideSignal
 
 if TYPE_CHECKING:
     from hermes_agent.incidents.service import IncidentService
@@ -41,8 +41,6 @@ class NewSignal(OutsideSignal, forbid_unknown_fields=True):
     check: WatchedCheck | None = None
 
     def signal(self) -> Signal:
-        from msgspec.structs import replace
-
         made = super().signal()
         return replace(
             made, source=self.source, terminal=self.terminal, policy=self.policy,
@@ -121,7 +119,7 @@ class IncidentApi:
         return reply({"incident": await store.incident(id), "timeline": found})
 
     async def close(self, request: Request) -> Response:
-        from hermes_agent.incidents.notification_sinks import closed_text
+        from hermes_agent.incidents.notifications import closed_text
 
         closing = body_of(await request.body(), Closing)
         why = self._context.redact(closing.why.strip())
@@ -142,19 +140,28 @@ class IncidentApi:
         return reply(closed)
 
     async def report(self, request: Request) -> Response:
-        return await self._incidents.commander.report(request)
+        from hermes_agent.incidents.reports.markdown import markdown
+        from hermes_agent.incidents.reports.report import report
+
+        made = await report(self._incidents.backend, request.path_params["id"])
+        if request.query_params.get("form") == "markdown":
+            text = self._context.redact(markdown(made))
+            return reply({"incident": made.incident, "text": text})
+        return reply(made)
 
     async def outcome(self, request: Request) -> Response:
-        return await self._incidents.commander.outcome(request)
+        from hermes_agent.incidents.reports.closeout import DrillOutcome, drilled
+
+        told = body_of(await request.body(), DrillOutcome)
+        return reply(await drilled(self._incidents.backend, request.path_params["id"], told))
 
     async def signal(self, request: Request) -> Response:
         signal = body_of(await request.body(), NewSignal).signal()
         return reply(await self._incidents.intake.raise_signal(signal), 202)
 
     async def alerts(self, request: Request) -> Response:
-        return await raised_by(
-            self._incidents.intake, request.path_params["kind"], await request.body()
-        )
+        kind, body = request.path_params["kind"], await request.body()
+        return reply({"taken": await self._incidents.intake.raise_alerts(kind, body)}, 202)
 
     async def checks(self, request: Request) -> Response:
         watching = self._incidents.watching

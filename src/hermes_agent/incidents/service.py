@@ -35,7 +35,8 @@ from hermes_agent.learning.service import Learning
 if TYPE_CHECKING:
     from hermes_agent.incidents.alerts.ingest import Intake
     from hermes_agent.incidents.alerts.listener import AlertListener
-    from hermes_agent.incidents.commander_service import CommanderService
+    from hermes_agent.incidents.backend import IncidentBackend
+    from hermes_agent.incidents.commander import Commander
     from hermes_agent.incidents.monitoring.logs import LogReader
     from hermes_agent.incidents.monitoring.runner import CheckRunner
     from hermes_agent.incidents.monitoring.scheduler import CheckOutcome, CheckScheduler
@@ -116,21 +117,20 @@ class IncidentService:
 
     @cached_property
     def notices(self) -> "IncidentNotifications":
-        from hermes_agent.incidents.notification_sinks import (
-            LogChannel,
-            PostChannel,
-            TerminalChannel,
-            WebhookChannel,
+        from hermes_agent.incidents.notifications import (
+            IncidentNotifications,
+            NoticeLog,
+            NoticeWebhook,
         )
-        from hermes_agent.incidents.notifications import IncidentNotifications
 
+        log_file = self._context.home.path / "incidents" / "notices.log"
         return IncidentNotifications(
             self._context.store.incidents,
             {
-                "terminal": TerminalChannel(self._publish),
-                "log": LogChannel(self._context.home.path / "incidents" / "notices.log"),
-                "webhook": WebhookChannel(lambda: self._context.settings.watch.webhook),
-                "post": PostChannel(self._post),
+                "terminal": self._publish,
+                "log": NoticeLog(log_file).send,
+                "webhook": NoticeWebhook(lambda: self._context.settings.watch.webhook).send,
+                "post": self._enqueue,
             },
             notices=self.notices_for,
             clock=self._context.clock,
@@ -168,17 +168,19 @@ class IncidentService:
         return AlertListener(self._context, self.intake)
 
     @cached_property
-    def commander(self) -> "CommanderService":
-        from hermes_agent.incidents.commander_service import CommanderService
+    def backend(self) -> "IncidentBackend":
+        from hermes_agent.incidents.backend import IncidentBackend
 
-        return CommanderService(
-            self._context,
-            self._sessions,
-            self._completions,
-            self._switch_model,
-            self._learning,
+        return IncidentBackend(
+            self._context, self._sessions, self._completions, self._switch_model, self._learning,
             self,
-        )
+        )  # fmt: skip
+
+    @cached_property
+    def commander(self) -> "Commander":
+        from hermes_agent.incidents.commander import Commander
+
+        return Commander(self.backend)
 
     # life
 
@@ -301,18 +303,21 @@ class IncidentService:
         self, incident: Incident, kind: NoticeKind, number: int, text: str
     ) -> Sequence[NewNotice]:
         """A notice for each channel of an incident."""
-        from hermes_agent.incidents.notification_sinks import notices_for
+        from hermes_agent.incidents.notifications import notices_for
 
         settings = self._context.settings.watch
-        return notices_for(incident, kind, text, number, settings.webhook, settings.notify)
+        return notices_for(incident, kind, number, text, settings.webhook, settings.notify)
 
-    async def _post(self, key: str, target: str, text: str) -> None:
-        post = self._outbound
-        await post.send(key, post.chats([target]), text, kind="notice")
+    async def _enqueue(self, notice: Notice, _incident: Incident) -> None:
+        """Put a notice in the gateway's outbox, where its key is there at most once."""
+        from hermes_agent.incidents.notifications import POST, key_of
 
-    def _publish(self, notice: Notice) -> None:
-        told = ev.NoticeIssued(notice.text, "info" if notice.kind == "progress" else "warning")
-        self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), told))
+        chats = self._outbound.chats([notice.channel.removeprefix(f"{POST}:")])
+        await self._outbound.send(f"incident/{key_of(notice)}", chats, notice.text, kind="notice")
+
+    async def _publish(self, notice: Notice, _incident: Incident) -> None:
+        event = ev.NoticeIssued(notice.text, "info" if notice.kind == "progress" else "warning")
+        self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), event))
 
     # how it is
 

@@ -5,9 +5,10 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.errors import HermesError
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.incidents import (
     Incident,
     IncidentStore,
@@ -15,11 +16,12 @@ from hermes_agent.core.incidents import (
     MonitoredService,
     NewNotice,
     NoticeKind,
+    Severity,
     Signal,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.monitoring.topology import named
-from hermes_agent.incidents.notification_sinks import ceased_text, declared_text
+from hermes_agent.incidents.notifications import ceased_text, declared_text
 
 log = logging.getLogger("hermes.incidents")
 
@@ -34,6 +36,28 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\ud800-\udfff]")
 
 Notices = Callable[[Incident, NoticeKind, int, str], Sequence[NewNotice]]
 """What the team is to hear of an incident: kind, number and text, on each of its channels."""
+
+
+class OutsideSignal(Struct, forbid_unknown_fields=True):
+    """What anybody with the token may say is wrong."""
+
+    title: str
+    fingerprint: str = ""
+    service: str = ""
+    severity: Severity = "P2"
+    firing: bool = True
+    detail: str = ""
+    owner: str = ""
+    labels: dict[str, str] = {}
+
+    def signal(self) -> Signal:
+        if not self.title.strip():
+            raise UsageError("the signal has no title", "say in a few words what looks wrong")
+        same = self.fingerprint or sha256(f"{self.title}\0{self.service}".encode()).hexdigest()[:16]
+        return Signal(
+            "person", f"person:{same}", self.title, self.service,
+            self.severity, self.firing, self.detail, 0.0, self.owner, self.labels,
+        )  # fmt: skip
 
 
 class Intake:
@@ -71,6 +95,12 @@ class Intake:
             await self._ceased(taken.incident)
         self._wake()
         return taken
+
+    async def raise_alerts(self, kind: str, body: bytes) -> list[IngestResult]:
+        """Raise the signals of another system's webhook."""
+        from hermes_agent.incidents.alerts.formats import signals_of
+
+        return [await self.raise_signal(signal) for signal in signals_of(kind, body)]
 
     def _clean(self, signal: Signal, service: MonitoredService | None) -> Signal:
         """Without secrets and unseen letters, in bounds, and with its owner."""

@@ -17,9 +17,8 @@ from hermes_agent.host.http_listener import (
     knows,
     token_of,
 )
-from hermes_agent.host.responses import guarded, reply
-from hermes_agent.incidents.alerts.ingest import Intake
-from hermes_agent.incidents.alerts.receive import raised_by, raised_outside
+from hermes_agent.host.responses import body_of, guarded, reply
+from hermes_agent.incidents.alerts.ingest import Intake, OutsideSignal
 
 
 class AlertListener:
@@ -56,13 +55,17 @@ class AlertListener:
 
     async def own(self, request: Request) -> Response:
         body = await self._body(request)
-        return body if isinstance(body, Response) else await raised_outside(self._intake, body)
+        if isinstance(body, Response):
+            return body
+        signal = body_of(body, OutsideSignal).signal()
+        return reply(await self._intake.raise_signal(signal), 202)
 
     async def foreign(self, request: Request) -> Response:
         body = await self._body(request)
         if isinstance(body, Response):
             return body
-        return await raised_by(self._intake, request.path_params["kind"], body)
+        taken = await self._intake.raise_alerts(request.path_params["kind"], body)
+        return reply({"taken": taken}, 202)
 
     async def _body(self, request: Request) -> bytes | Response:
         """The body of somebody who may raise a signal, or why there is none."""

@@ -2,7 +2,7 @@
 
 from hermes_agent.core.incidents import CATEGORIES, TimelineEntry
 from hermes_agent.core.text.format import utc_stamp
-from hermes_agent.incidents.notification_sinks import span
+from hermes_agent.incidents.notifications import span
 from hermes_agent.incidents.reports.report import IncidentReport, ReportedAction
 
 ACTION_CHARS = 240

@@ -3,9 +3,7 @@ anybody's memory of what they did."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
@@ -93,10 +91,10 @@ class _Work(Struct, frozen=True):
     dollars: float | None = None
 
 
-async def report(world: IncidentBackend, id: str) -> IncidentReport:
-    incident = await world.incidents.incident(id)
-    entries = tuple(await world.incidents.timeline(id))
-    work = await _work(world.journal, incident, world.results)
+async def report(backend: IncidentBackend, id: str) -> IncidentReport:
+    incident = await backend.incidents.incident(id)
+    entries = tuple(await backend.incidents.timeline(id))
+    work = await _work(backend.journal, incident, backend.results)
     diagnosis = incident.diagnosis
     needed = [str(entry.data["needed"]) for entry in entries if "needed" in entry.data]
     learned = [str(entry.data.get("skill", "")) for entry in entries if entry.kind == "learned"]
@@ -189,12 +187,6 @@ def _action(call: EvidenceCall) -> ReportedAction:
         call.time, call.shown, call.ok, outcome, call.session, call.number, call.effect,
         call.undo, call.did == "unclear",
     )  # fmt: skip
-
-
-def as_json(made: IncidentReport) -> dict[str, Any]:
-    """As it is kept and sent."""
-    shown: dict[str, Any] = msgspec.to_builtins(made)
-    return shown
 
 
 def needs_report(entries: Sequence[TimelineEntry]) -> bool:

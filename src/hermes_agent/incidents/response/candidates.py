@@ -87,23 +87,23 @@ class Findings(Struct, frozen=True):
 
 
 async def find_candidates(
-    world: IncidentBackend,
+    backend: IncidentBackend,
     incident: Incident,
     skills: Sequence[SkillOption],
-    look: RunCommand,
+    run: RunCommand,
     own: RunCommand,
 ) -> Findings:
-    topology = await world.topology(incident)
+    topology = await backend.topology(incident)
     names = [incident.service, *incident.related, *(one.name for one in topology)]
-    facts = await service_facts(filter(None, names), look)
+    facts = await service_facts(filter(None, names), run)
     chain = dependency_chain([incident.service, *incident.related], topology, facts)
 
     async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
-        opened = await world.runbook(name, f"service={service}", values)
+        opened = await backend.runbook(name, f"service={service}", values)
         return opened.runbook if opened is not None else None
 
     fitting = [one for one in skills if is_about(incident, one.incident)]
-    tried = await try_skills(fitting, chain, facts, open, look, own)
+    tried = await try_skills(fitting, chain, facts, open, run, own)
     return Findings(facts, chain, tried)
 
 
@@ -135,12 +135,12 @@ async def try_skills(
     chain: Mapping[str, int],
     facts: Mapping[str, ServiceFacts],
     open: OpenRunbook,
-    look: RunCommand,
+    run: RunCommand,
     own: RunCommand | None = None,
 ) -> tuple[RunbookCandidate, ...]:
     """Each skill for each service; one whose runbook is the same for all is about the machine.
     `own`: how the checks of skills that ship with Hermes are run."""
-    shared, ours = _Shared(look), _Shared(own or look)
+    shared, ours = _Shared(run), _Shared(own or run)
     tried: list[tuple[RunbookCandidate, Runbook]] = []
     for skill in skills:
         books: dict[str, Runbook] = {}
@@ -181,7 +181,7 @@ async def _try(candidate: RunbookCandidate, book: Runbook, shared: "_Shared") ->
 async def _held(checks: Sequence[Check], shared: "_Shared") -> tuple[int, str]:
     """How many hold, in order, and how the first that does not differs."""
     for number, check in enumerate(checks):
-        if differs := difference(check.expect, await shared.look(check.run, check.timeout)):
+        if differs := difference(check.expect, await shared.run(check.run, check.timeout)):
             return number, f"`{check.run.strip()[:200]}`: {differs}"
     return len(checks), ""
 
@@ -190,13 +190,13 @@ class _Shared:
     """Runs a command once, however many skills ask for it, and those that are asked for at the same
     time together in one shell, side by side."""
 
-    def __init__(self, look: RunCommand) -> None:
-        self._look = look
+    def __init__(self, run: RunCommand) -> None:
+        self._execute = run
         self._seen: dict[Asked, asyncio.Future[CommandOutcome]] = {}
         self._waiting: list[Asked] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def look(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+    async def run(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         asked = (command, timeout or CHECK_SECONDS)
         if asked not in self._seen:
             self._seen[asked] = asyncio.get_running_loop().create_future()
@@ -221,10 +221,10 @@ class _Shared:
     async def _run(self, some: Sequence[Asked]) -> None:
         found: dict[int, CommandOutcome] = {}
         if len(some) > 1:
-            seen = await self._look(together(some), sum(most for _, most in some))
+            seen = await self._execute(together(some), sum(most for _, most in some))
             found = apart(seen.output) if seen.exit is not None else {}
         for number, asked in enumerate(some):  # by itself what was refused or cut with the others
-            seen = found[number] if number in found else await self._look(*asked)
+            seen = found[number] if number in found else await self._execute(*asked)
             self._seen[asked].set_result(seen)
 
 
@@ -254,7 +254,7 @@ def apart(output: str) -> dict[int, CommandOutcome]:
 
 
 async def candidates_in(
-    folder: Path, services: Sequence[str], look: RunCommand
+    folder: Path, services: Sequence[str], run: RunCommand
 ) -> tuple[RunbookCandidate, ...]:
     """Skills as they lie in a folder, tried for these services: the alert's first."""
     from hermes_agent.learning.skills.file import parse
@@ -274,8 +274,8 @@ async def candidates_in(
         text = (folder / name / "runbook.yaml").read_text(encoding="utf-8")
         return load(text, {"service": service}, values).with_define()
 
-    facts = await service_facts(services, look)
+    facts = await service_facts(services, run)
     chain = dependency_chain(
         services[:1], [MonitoredService(services[0], tuple(services[1:]))], facts
     )
-    return await try_skills(known, chain, facts, open, look)
+    return await try_skills(known, chain, facts, open, run)

@@ -92,18 +92,18 @@ class ServiceFacts(Struct, frozen=True, omit_defaults=True):
         }  # fmt: skip
 
 
-async def service_facts(names: Iterable[str], look: RunCommand) -> Mapping[str, ServiceFacts]:
+async def service_facts(names: Iterable[str], run: RunCommand) -> Mapping[str, ServiceFacts]:
     """Facts of these services and of others that the machine's init system lists."""
     wanted = [one for one in dict.fromkeys(names) if SAFE.fullmatch(one)][:SERVICES]
     if not wanted:
         return {}
-    survey = Survey((await look(survey_script(wanted), SURVEY_SECONDS)).output)
+    survey = Survey((await run(survey_script(wanted), SURVEY_SECONDS)).output)
     every = list(dict.fromkeys([*wanted, *survey.listed]))[:SERVICES]
     found = {name: _service(survey, name) for name in every}
-    texts = {name: await _texts(one.configs, survey, name, look) for name, one in found.items()}
+    texts = {name: await _texts(one.configs, survey, name, run) for name, one in found.items()}
     paths = [path for one in texts.values() for path in PATH.findall(one)]
     paths += [path for name in found for path in survey.paths_of(name)]
-    there = await _existing(paths, look)
+    there = await _existing(paths, run)
     found = {name: _with_files(one, texts[name], survey, there) for name, one in found.items()}
     return {name: _with_needs(one, texts[name], found) for name, one in found.items()}
 
@@ -128,25 +128,25 @@ def _service(survey: Survey, name: str) -> ServiceFacts:
     )  # fmt: skip
 
 
-async def _texts(configs: Sequence[str], survey: Survey, name: str, look: RunCommand) -> str:
+async def _texts(configs: Sequence[str], survey: Survey, name: str, run: RunCommand) -> str:
     """The text of its configuration files and of the scripts that start it."""
     scripts = [one for one in survey.paths_of(name) if re.search(r"\.sh$|/run$|bin/", one)]
     paths = [*configs, *scripts][:FILES]
     for some in (paths, [one for one in paths if not _SECRET.search(one)]):
         if not some:
             break
-        seen = await look(f"grep -Ihs -m 400 '' {' '.join(some)}; true", SURVEY_SECONDS)
+        seen = await run(f"grep -Ihs -m 400 '' {' '.join(some)}; true", SURVEY_SECONDS)
         if seen.exit is not None:
             return seen.output
     return ""
 
 
-async def _existing(paths: Sequence[str], look: RunCommand) -> Mapping[str, str]:
+async def _existing(paths: Sequence[str], run: RunCommand) -> Mapping[str, str]:
     """Which of these exist: `file` or `folder`."""
     safe = [one.rstrip("/.,") for one in paths if SAFE.fullmatch(one)]
     if not (safe := list(dict.fromkeys(one for one in safe if one.count("/") > 1))[:300]):
         return {}
-    seen = await look(f"ls -dLp {' '.join(safe)} 2>/dev/null; true", SURVEY_SECONDS)
+    seen = await run(f"ls -dLp {' '.join(safe)} 2>/dev/null; true", SURVEY_SECONDS)
     lines = seen.output.splitlines() if seen.exit is not None else []
     return {one.rstrip("/"): "folder" if one.endswith("/") else "file" for one in lines}
 

@@ -2,17 +2,19 @@
 same as before."""
 
 import re
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
+from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident, TimelineEntry
 from hermes_agent.core.skills import ActivatedSkill
-from hermes_agent.incidents.backend import IncidentBackend
-from hermes_agent.incidents.notification_sinks import resolved_text, span
-from hermes_agent.incidents.response.assistance import Assistance
+from hermes_agent.incidents.backend import IncidentBackend, SkillOption
+from hermes_agent.incidents.notifications import resolved_text
+from hermes_agent.incidents.response.actions import resolution
 from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
-from hermes_agent.incidents.response.context import got_worse
+from hermes_agent.incidents.response.context import got_worse, unstable
 from hermes_agent.incidents.response.evidence import (
     LEAST,
     MAX_COUNT,
@@ -22,9 +24,12 @@ from hermes_agent.incidents.response.evidence import (
 )
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.stability import LASTS
-from hermes_agent.incidents.response.unattended import RUNBOOK, runs_unattended
 from hermes_agent.incidents.response.verification import check_all
+from hermes_agent.models.runbook import RUNBOOK_MODEL
 
+RUNBOOK = "runbook"
+"""The key of the message that starts one, of the note that names it, and of the label by which a
+drill asks for it."""
 _SAID = r"^{what}: (.+)$"
 """How a step of a runbook says what it has found out: `component` or `locus`."""
 SETTLE_SECONDS = 3.0
@@ -32,26 +37,61 @@ SETTLE_SECONDS = 3.0
 _MARK = re.compile(r"\[[^\]\n]*\]")
 
 
+async def runs_unattended(backend: IncidentBackend, skill: SkillOption) -> bool:
+    """Whether a runbook may work without a model: as it stands it has healed a drill by itself, by
+    the word of the hidden checks, the last time too; or a person has called it proven."""
+    if skill.state != "proven":
+        return False
+    mine = [
+        one
+        for one in await backend.knowledge.trials(skill.name)
+        if one.digest == skill.digest and one.model == f"{RUNBOOK_MODEL}{skill.name}"
+    ]
+    if mine and max(mine, key=lambda one: one.time).ok:
+        return True
+    told = [
+        one.by for one in await backend.knowledge.skill_changes(skill.name) if one.what == "proven"
+    ]
+    return told[:1] == ["person"]
+
+
+def begun(entries: Sequence[TimelineEntry]) -> str:
+    """The skill whose runbook was worked through without a model, at least at first."""
+    return next((str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data), "")
+
+
+async def healed_alone(backend: IncidentBackend, incident: Incident, skill: str) -> bool:
+    """Whether its runbook has resolved an incident and no model had a word in it."""
+    if incident.state != "resolved" or incident.skill != skill or incident.ended is None:
+        return False
+    spoken = [
+        one.event.model
+        for one in await backend.journal.events(incident.session)
+        if isinstance(one.event, ev.Replied) and one.time <= incident.ended
+    ]
+    return bool(spoken) and set(spoken) == {f"{RUNBOOK_MODEL}{skill}"}
+
+
 async def first_runbook(
-    world: IncidentBackend, incident: Incident, found: Findings
+    backend: IncidentBackend, incident: Incident, found: Findings
 ) -> ActivatedSkill | None:
     """The one runbook that says that it is for this case and may be worked through without a
     model. Which one was chosen is written down first: a later runtime does not choose again."""
-    entries = await world.incidents.timeline(incident.id)
+    entries = await backend.incidents.timeline(incident.id)
     chosen = next((entry.data for entry in reversed(entries) if RUNBOOK in entry.data), None)
     if chosen is None:
-        one, text = await _choice(world, incident, found)
+        one, text = await _choice(backend, incident, found)
         chosen = {RUNBOOK: one.skill.name if one else "", "service": one.service if one else ""}
-        await world.incidents.change(incident.id, [("note", text, chosen)], (), OPEN)
+        await backend.incidents.change(incident.id, [("note", text, chosen)], (), OPEN)
     if not chosen[RUNBOOK]:
         return None
     service = str(chosen.get("service", "")) or incident.service
     facts = found.facts.get(service, ServiceFacts(service))
-    return await world.runbook(str(chosen[RUNBOOK]), f"service={service}", facts.values)
+    return await backend.runbook(str(chosen[RUNBOOK]), f"service={service}", facts.values)
 
 
 async def _choice(
-    world: IncidentBackend, incident: Incident, found: Findings
+    backend: IncidentBackend, incident: Incident, found: Findings
 ) -> tuple[RunbookCandidate | None, str]:
     """What fits of learned skills, or nothing; and why. Where several fit, somebody must think."""
     fitting = [one for one in found.candidates if one.fits and not one.skill.shipped]
@@ -60,23 +100,23 @@ async def _choice(
         return None, "no proven runbook fits"
     if len(fitting) > 1:
         return None, f"several runbooks fit, so none is worked through alone: {names}"
-    if not await _is_asked_for(world, incident) and not await runs_unattended(
-        world, fitting[0].skill
+    if not await _is_asked_for(backend, incident) and not await runs_unattended(
+        backend, fitting[0].skill
     ):
         return None, f"{names} fits, and its runbook has healed no drill alone yet"
     return fitting[0], f"{names} is worked through without a model"
 
 
-async def _is_asked_for(world: IncidentBackend, incident: Incident) -> bool:
+async def _is_asked_for(backend: IncidentBackend, incident: Incident) -> bool:
     """Whether a drill wants the runbook to do it, which is how it proves itself."""
-    raised = await world.incidents.signals(incident=incident.id)
+    raised = await backend.incidents.signals(incident=incident.id)
     return incident.source == "drill" and any(
         one.source == "drill" and one.labels.get(RUNBOOK, "") == "on" for one in raised
     )
 
 
 async def healed(
-    world: IncidentBackend,
+    backend: IncidentBackend,
     incident: Incident,
     session: str,
     skill: str,
@@ -84,17 +124,17 @@ async def healed(
 ) -> bool:
     """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
     when the checks hold, nothing got worse, and it lasts."""
-    look = partial(world.look, session)
-    seen = await transcript(world.journal, session, world.results, incident.checks)
+    run = partial(backend.run, session)
+    seen = await transcript(backend.journal, session, backend.results, incident.checks)
     if not incident.checks or seen.only_looked:
         return False
-    held = await check_all(incident.checks, look)
+    held = await check_all(incident.checks, run)
     if not all(one.ok for one in held):
-        await world.sleep(SETTLE_SECONDS)
-        held = await check_all(incident.checks, look)
-    if not all(one.ok for one in held) or await got_worse(world, incident, look):
+        await backend.sleep(SETTLE_SECONDS)
+        held = await check_all(incident.checks, run)
+    if not all(one.ok for one in held) or await got_worse(backend, incident, run):
         return False
-    causes = {one.name: one.incident for one in await world.skills()}
+    causes = {one.name: one.incident for one in await backend.skills()}
     category = causes.get(skill) or "unknown"
     diagnosis = Diagnosis(
         _said(seen, "component") or incident.service,
@@ -104,27 +144,24 @@ async def healed(
         evidence=_evidence(seen),
         prevent=(f"see why it comes back: {skill} has healed it again",),
     )
-    watching = Assistance(world, incident.id, session, known)
-    if told := await watching.not_lasting(incident, diagnosis):
-        text = world.redact("; ".join(told))
-        await world.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
+    if told := await unstable(backend, incident, session, diagnosis, known):
+        text = backend.redact("; ".join(told))
+        await backend.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
         return False
-    over = replace(incident, diagnosis=diagnosis, ended=world.clock())
-    took = span(over.seconds or 0.0)
-    text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
-    await world.incidents.change(
+    over = replace(incident, diagnosis=diagnosis, ended=backend.clock())
+    await backend.incidents.change(
         incident.id,
         [
-            ("resolved", text, {"session": session, "skill": skill}),
+            ("resolved", resolution(over), {"session": session, "skill": skill}),
             ("verified", LASTS, {"ok": True}),
         ],
-        world.notices(incident, "resolved", resolved_text(over)),
+        backend.notices(incident, "resolved", resolved_text(over)),
         OPEN,
         state="resolved",
         diagnosis=diagnosis,
         skill=skill,
     )
-    world.wake_notices()
+    backend.wake_notices()
     return True
 
 

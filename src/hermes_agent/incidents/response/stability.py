@@ -59,7 +59,7 @@ class StabilityWatch(Struct, frozen=True):
     facts: Mapping[str, ServiceFacts]
     category: str
     quotes: Sequence[str]
-    look: RunCommand
+    run: RunCommand
     ask: RunCommand
     """How the services themselves are asked."""
     sleep: Callable[[float], Awaitable[None]]
@@ -109,7 +109,7 @@ async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]
     for _ in range(ASKED):
         if ports:
             await given.ask(request_script(ports), None)
-        held = await check_all(given.checks, given.look)
+        held = await check_all(given.checks, given.run)
         if failing := tuple(one for one in held if not one.ok):
             return failing
     await given.sleep(seconds)
@@ -143,7 +143,7 @@ def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
 async def _sample(given: StabilityWatch) -> Sample:
     parts: dict[str, list[list[str]]] = defaultdict(list)
     part = ""
-    for line in (await given.look(sample_script(given.facts), None)).output.splitlines():
+    for line in (await given.run(sample_script(given.facts), None)).output.splitlines():
         if line.startswith("#@"):
             part = line[2:]
         else:
@@ -253,7 +253,7 @@ async def _log_ends(given: StabilityWatch) -> str:
     commands = [one.recent for one in given.facts.values() if one.recent]
     if not commands or not given.quotes:
         return ""
-    seen = await given.look("; ".join(commands), None)
+    seen = await given.run("; ".join(commands), None)
     return seen.output if seen.exit is not None else ""
 
 
@@ -297,14 +297,14 @@ async def _unmade(given: StabilityWatch) -> str:
     if (jobs and not soon) or (not jobs and given.category != "job-missed"):
         return ""
     stat = f"stat -c '%Y %i %n' {' '.join(map(shlex.quote, paths))} 2>/dev/null; true"
-    first = (await given.look(stat, None)).output
+    first = (await given.run(stat, None)).output
     waited = 0.0
     while waited < given.patience:
         await given.sleep(JOB_POLL)
         waited += JOB_POLL
-        if (await given.look(stat, None)).output != first:
+        if (await given.run(stat, None)).output != first:
             return ""
-        if failing := [one.line for one in await check_all(given.checks, given.look) if not one.ok]:
+        if failing := [one.line for one in await check_all(given.checks, given.run) if not one.ok]:
             return f"not for long: {failing[0]}"
     why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
     return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"
@@ -315,7 +315,7 @@ async def _jobs(given: StabilityWatch, paths: Sequence[str]) -> list[str]:
     scripts that they run."""
     tabs = "/etc/crontab /etc/cron.d/* /var/spool/cron/crontabs/* /var/spool/cron/*"
     units = "/etc/systemd/system/*.service /lib/systemd/system/*.service"
-    seen = await given.look(
+    seen = await given.run(
         f"grep -hsE '^[^#]*[*/0-9]' {tabs}; grep -hs '^ExecStart=' {units}; true", None
     )
     lines = seen.output.splitlines()
@@ -323,7 +323,7 @@ async def _jobs(given: StabilityWatch, paths: Sequence[str]) -> list[str]:
     naming: set[str] = set()
     if scripts := list(dict.fromkeys(path for line in lines for path in _PATH.findall(line))):
         named = " ".join(map(shlex.quote, scripts))
-        naming = set((await given.look(f"grep -lsF {words} {named}; true", None)).output.split())
+        naming = set((await given.run(f"grep -lsF {words} {named}; true", None)).output.split())
     return [
         line
         for line in lines

@@ -41,12 +41,12 @@ class CheckResult(Struct, frozen=True):
 
 
 async def check_once(
-    check: WatchedCheck, look: RunCommand, most: float | None = None
+    check: WatchedCheck, run: RunCommand, most: float | None = None
 ) -> CheckResult:
     limit = check.check.timeout
     if most is not None:
         limit = most if limit is None else min(limit, most)
-    seen = await look(check.check.run, limit)
+    seen = await run(check.check.run, limit)
     differs = difference(check.check.expect, seen)
     return CheckResult(
         check.name, not differs, seen.exit, _cut(seen.output), differs,
@@ -55,21 +55,21 @@ async def check_once(
 
 
 async def check_all(
-    checks: Sequence[WatchedCheck], look: RunCommand, most: float | None = None
+    checks: Sequence[WatchedCheck], run: RunCommand, most: float | None = None
 ) -> tuple[CheckResult, ...]:
     """All at once, each for as long as it may take, or `most` seconds."""
-    return tuple(await asyncio.gather(*(check_once(check, look, most) for check in checks)))
+    return tuple(await asyncio.gather(*(check_once(check, run, most) for check in checks)))
 
 
 async def check_twice(
-    checks: Sequence[WatchedCheck], look: RunCommand, sleep: Callable[[float], Awaitable[None]]
+    checks: Sequence[WatchedCheck], run: RunCommand, sleep: Callable[[float], Awaitable[None]]
 ) -> tuple[CheckResult, ...]:
     """What fails at either look fails."""
-    first = await check_all(checks, look)
+    first = await check_all(checks, run)
     if not all(held.ok for held in first):
         return first
     await sleep(APART_SECONDS)
-    return await check_all(checks, look)
+    return await check_all(checks, run)
 
 
 def neighbours(incident: Incident, watched: Sequence[WatchedCheck]) -> tuple[WatchedCheck, ...]:
@@ -82,19 +82,17 @@ def neighbours(incident: Incident, watched: Sequence[WatchedCheck]) -> tuple[Wat
 class Baseline(Struct, frozen=True):
     """How all checks stood when the work began."""
 
-    own: Mapping[str, bool]
-    beside: Mapping[str, bool]
+    own: Mapping[str, bool] = {}
+    beside: Mapping[str, bool] = {}
 
     def worse(self, now: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
         """What held then and does not now."""
         return tuple(held for held in now if not held.ok and self.beside.get(held.name, False))
 
 
-def start_of(entries: Sequence[TimelineEntry]) -> Baseline | None:
-    for entry in entries:
-        if (data := entry.data.get(START)) is not None:
-            return Baseline(data["own"], data["beside"])
-    return None
+def start_of(entries: Sequence[TimelineEntry]) -> Baseline:
+    found = [entry.data[START] for entry in entries if START in entry.data]
+    return Baseline(**found[0]) if found else Baseline()
 
 
 def as_start(own: Sequence[CheckResult], beside: Sequence[CheckResult]) -> Mapping[str, Any]:

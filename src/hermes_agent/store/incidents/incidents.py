@@ -1,7 +1,7 @@
 """Incidents, their timelines, the notices that go with them, and what is known of checks, logs and
 services, as rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -13,11 +13,11 @@ from hermes_agent.core.incidents import (
     OPEN,
     CheckHourStats,
     CheckState,
-    EntryKind,
     Incident,
     IncidentState,
     LogCursor,
     MonitoredService,
+    NewEntry,
     NewNotice,
     Notice,
     TimelineEntry,
@@ -77,7 +77,7 @@ def change(
     db: apsw.Connection,
     id: str,
     now: float,
-    entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]],
+    entries: Sequence[NewEntry],
     notices: Sequence[NewNotice],
     expect: frozenset[IncidentState] | None,
     fields: dict[str, Any],
@@ -99,7 +99,7 @@ def add_entries(
     db: apsw.Connection,
     id: str,
     now: float,
-    entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]],
+    entries: Sequence[NewEntry],
 ) -> None:
     number = number_of(id)
     ask = "select coalesce(max(number), 0) from incident_entries where incident = ?"

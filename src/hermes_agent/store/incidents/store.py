@@ -1,18 +1,18 @@
 """Incidents: `core.incidents.Incidents` in the same database, with the same writer and readers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes_agent.core.incidents import (
     CheckHourStats,
     CheckState,
-    EntryKind,
     Incident,
     IncidentState,
     IncidentStore,
     IngestResult,
     LogCursor,
     MonitoredService,
+    NewEntry,
     NewNotice,
     Notice,
     Signal,
@@ -54,7 +54,7 @@ class StoredIncidents(IncidentStore):
     async def change(
         self,
         id: str,
-        entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]],
+        entries: Sequence[NewEntry],
         notices: Sequence[NewNotice] = (),
         expect: frozenset[IncidentState] | None = None,
         **fields: Any,
