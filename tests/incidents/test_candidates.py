@@ -14,7 +14,7 @@ from hermes_agent.incidents.response.candidates import (
     try_skills,
 )
 from hermes_agent.incidents.response.facts import ServiceFacts
-from tests.support.local_commands import local_look
+from tests.support.local_commands import local_runner
 
 STEP = (RunStep("mend"),)
 CHAIN = {"shop": 0, "store": 1}
@@ -110,7 +110,7 @@ def test_the_chain_is_what_topology_and_configuration_say() -> None:
 
 async def test_commands_run_side_by_side_in_one_shell_each_with_its_own_end() -> None:
     asked = [("echo one; exit 3", 9.0), ("printf 'two\\n\\n'", 9.0), ("sleep 9", 0.2), ("cat", 9.0)]
-    seen = await local_look()(together(asked), None)
+    seen = await local_runner()(together(asked), None)
     assert apart(seen.output) == {
         0: CommandOutcome(3, "one\n"),
         1: CommandOutcome(0, "two\n\n"),

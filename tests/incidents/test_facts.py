@@ -9,7 +9,7 @@ import pytest
 from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
 from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
-from tests.support.local_commands import local_look
+from tests.support.local_commands import local_runner
 
 PROCESSES = """\
 #@stat
@@ -154,7 +154,7 @@ async def test_a_process_of_this_machine_is_found() -> None:
     words = f'exec -a own-name {sys.executable} -c "{program}"'
     made = await asyncio.create_subprocess_exec("bash", "-c", words)
     try:
-        found = await service_facts(["own-name"], local_look())
+        found = await service_facts(["own-name"], local_runner())
     finally:
         made.kill()
         await made.wait()

@@ -49,7 +49,7 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
     )  # fmt: skip
     begin = [LOOK, claim, MEND, act("verify"), resolve(), say("mended")]
     note = {"calls": [call("memory", action="add", text="web fills its disk on Mondays")]}
-    async with response(tmp_path, begin=begin, over=[SKILL, note, DONE]) as h:
+    async with response(tmp_path, quick=False, begin=begin, over=[SKILL, note, DONE]) as h:
         await h.fail()
         found = await h.over()
         assert found.state == "resolved"

@@ -169,13 +169,11 @@ async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         with here.runtime.context.bus.listen() as listener:
             write(tmp_path, "{name: web, run: 'false', after: 1}")
-            heard = await listener.next()
-            assert heard is not None
-            while not (
-                isinstance(heard.event, ev.NoticeIssued) and "declared:" in heard.event.text
-            ):
-                heard = await listener.next()
-                assert heard is not None
+            async with asyncio.timeout(PATIENCE):
+                while heard := await listener.next():
+                    if isinstance(heard.event, ev.NoticeIssued) and "declared:" in heard.event.text:
+                        return
+    raise AssertionError("nobody was told")
 
 
 async def failures(here: House) -> int:
@@ -202,7 +200,7 @@ async def test_nothing_is_declared_again_after_a_restart(tmp_path: Path) -> None
 async def test_a_home_without_checks_makes_nothing_of_it(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         assert not here.runtime.incidents.busy
-        assert "watching" not in vars(here.runtime.incidents)
+        assert "scheduler" not in vars(here.runtime.incidents)
         assert (await runtime_status(here.runtime))["watch"]["checks"] == 0
 
 

@@ -1,7 +1,6 @@
-"""The commander: sees that every incident is worked on until it is resolved, closed or escalated,
-and that what is to be learned from it is kept. All that it knows is in the store and in the
-journal; each message that it sends has a key. So whoever comes after it, after whatever death, goes
-on where it was, and nothing is done twice."""
+"""The commander: has every incident worked on until it is resolved, closed or escalated, then has
+the report and the skill written. All its state is in the store and the journal, and each message
+that it sends has a key: after a crash the next runtime continues, and nothing is done twice."""
 
 import asyncio
 import logging
@@ -40,17 +39,17 @@ from hermes_agent.models.runbook import OPENING
 log = logging.getLogger("hermes.incidents")
 
 POLL_SECONDS = 5.0
-"""How often it is looked for incidents that nobody has told us of."""
+"""How often it checks for incidents without being woken."""
 AGAIN = 3
-"""How often a session that stopped before the end is sent on."""
+"""How often a session that stopped early is told to continue."""
 PATIENCE_SECONDS = 1_800.0
-"""How long one turn may take before people are called."""
+"""How long a turn may take before the incident is escalated."""
 GLANCE_SECONDS = 1.0
-"""How often it is looked whether somebody else has ended an incident."""
+"""How often it checks whether somebody else has ended an incident."""
 BROKEN = 5
-"""After so many unexpected failures in a row people are called."""
+"""After so many unexpected failures in a row the incident is escalated."""
 ENDED = 50
-"""Incidents that ended last and may lack their report."""
+"""How many of the last ended incidents are checked for a missing report."""
 BRIEF = "brief"
 
 
@@ -61,12 +60,11 @@ class Commander:
         self._locks: dict[str, asyncio.Lock] = {}
         self._woken = asyncio.Event()
         self._facts: dict[str, dict[str, ServiceFacts]] = {}
-        """What was found out of the services of incidents; looked up again where it is not here."""
+        """A cache of the facts of services, by incident."""
         self._broken: dict[str, int] = {}
-        """How often in a row the work on an incident broke."""
+        """Failures in a row, by incident."""
         self._reported: set[tuple[str, str]] = set()
-        """Incidents with the state that their report tells of; what was escalated may be resolved
-        later on."""
+        """Incidents and the state in their report; an escalated one may be resolved later."""
 
     def wake(self) -> None:
         self._woken.set()
@@ -87,7 +85,7 @@ class Commander:
         return judged(await incidents.incident(id), await incidents.timeline(id))
 
     async def run(self) -> None:
-        """For as long as the runtime lives."""
+        """Run until cancelled."""
         try:
             while True:
                 self._woken.clear()
@@ -96,7 +94,7 @@ class Commander:
                 except Degraded as trouble:
                     log.warning("incidents wait: %s", trouble.message)
                 except Exception:
-                    log.exception("the commander broke; it goes on")
+                    log.exception("the commander failed; it continues")
                 with suppress(TimeoutError):
                     async with asyncio.timeout(POLL_SECONDS):
                         await self._woken.wait()
@@ -105,7 +103,7 @@ class Commander:
                 task.cancel()
 
     async def _begin_all(self) -> None:
-        """Work on what is open, the worst and oldest first; then on what lacks its report."""
+        """Start work on open incidents, the worst and oldest first, then on missing reports."""
         store = self._backend.incidents
         waiting = sorted(
             await store.incidents(open=True), key=lambda one: (one.severity, one.opened)
@@ -127,12 +125,12 @@ class Commander:
         self._tasks.pop(id, None)
         if not task.cancelled():
             if (error := task.exception()) is not None:
-                log.error("the work on %s broke; it is taken up again", id, exc_info=error)
+                log.error("the work on %s failed; it is tried again", id, exc_info=error)
             else:
                 self.wake()  # there is room for the next
 
     async def _work(self, id: str) -> None:
-        """Once; what nobody expected is tried a few times, and then people hear of it."""
+        """Work on an incident once. After several unexpected failures it is escalated."""
         try:
             await self._work_on(id)
         except (Degraded, Stopping):
@@ -160,7 +158,7 @@ class Commander:
             try:
                 await self._respond(incident)
             except (UsageError, NotFound) as error:
-                # Its terminal, its policy or its session is not there: people must see to it.
+                # Its terminal, its policy or its session does not exist.
                 needed = error.hint or "see to it, or close it"
                 await self._give_up(id, f"it could not be worked on: {error.message}", needed)
         incident = await self._backend.incidents.incident(id)
@@ -189,7 +187,7 @@ class Commander:
                 await following
 
     async def _begin(self, incident: Incident) -> Session:
-        """Open its session, and note how all checks stand before anything is done."""
+        """Open its session, and record the state of all checks before anything changes."""
         session = await self._backend.open(incident)
         run = self._runner(session.id)
         if incident.session != session.id:
@@ -215,7 +213,7 @@ class Commander:
         return partial(self._backend.run, session, source=source)
 
     async def _until_over(self, id: str, session: Session) -> None:
-        """Send what is to be sent next, and wait for its turn, until it is over."""
+        """Send the next message and wait for its turn, until the incident is over."""
         while True:
             incident = await self._backend.incidents.incident(id)
             key = await self._last_key(session.id)
@@ -240,13 +238,13 @@ class Commander:
                 return
 
     async def _is_healed(self, incident: Incident, session: str) -> bool:
-        """Whether the runbook that was worked through has mended it."""
+        """Whether the runbook has fixed it."""
         skill = begun(await self._backend.incidents.timeline(incident.id))
         known = self._facts.setdefault(incident.id, {})
         return await healed(self._backend, incident, session, skill, known)
 
     async def _last_key(self, session: str) -> str:
-        """The key of the last of our messages that a turn has taken."""
+        """The key of the commander's last message that a turn has taken."""
         keys = [
             one.event.key
             for one in await self._backend.journal.events(session)
@@ -255,7 +253,7 @@ class Commander:
         return keys[-1] if keys else ""
 
     async def _send_next(self, incident: Incident, session: Session, key: str) -> bool:
-        """False when all has been said."""
+        """False when there is nothing left to send."""
         run = self._runner(session.id)
         if key in {"", RUNBOOK}:
             found = await findings(self._backend, incident, run, self._runner(session.id, SHIPPED))
@@ -291,7 +289,7 @@ class Commander:
         await self._taken(session.id, key)
 
     async def _taken(self, session: str, key: str) -> None:
-        """Wait until a turn has taken the message: what was sent last is then known."""
+        """Wait until a turn has taken the message, so that `_last_key` finds it."""
         async for recorded in self._backend.events(session):
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return
@@ -307,7 +305,7 @@ class Commander:
         )
 
     async def _end_of(self, incident: Incident, session: str, key: str) -> ev.TurnFinished:
-        """The end of a turn, which a person may bring about by closing the incident."""
+        """Wait for the end of a turn; closing the incident interrupts it."""
         ending = asyncio.create_task(self._backend.end(session, key))
         deadline = self._backend.clock() + PATIENCE_SECONDS
         stopped = False
@@ -332,10 +330,8 @@ class Commander:
         ends = [one for one in entries if one.kind in {"resolved", "escalated", "closed"}]
         return bool(ends) and ends[-1].data.get("session") == session
 
-    # giving up
-
     async def _give_up(self, id: str, why: str, needed: str) -> None:
-        """Nobody here knows further: people must, with what is on the board."""
+        """Escalate with the best hypothesis so far."""
         incident = await self._backend.incidents.incident(id)
         if incident.state not in OPEN:
             return

@@ -1,4 +1,4 @@
-"""The routes of incidents, signals and checks."""
+"""API routes for incidents, signals and checks."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ MAX_COUNT = 1_000
 
 
 class NewSignal(OutsideSignal, forbid_unknown_fields=True):
-    """What the owner of the home may say besides: where to look, and how to see that it is so."""
+    """A signal from the owner of the home, who may also name a terminal, a policy and a check."""
 
     terminal: str = ""
     policy: str = ""
@@ -106,7 +106,7 @@ class IncidentApi:
         )
 
     async def timeline(self, request: Request) -> Response:
-        """What was added after a number; waits for it when it is told to."""
+        """Entries after a number; with `wait`, waits for the first."""
         asked = request.query_params
         id, after = request.path_params["id"], int(asked.get("after", "0"))
         wait = min(max(float(asked.get("wait", "0")), 0.0), MAX_WAIT)
@@ -164,9 +164,9 @@ class IncidentApi:
         return reply({"taken": await self._incidents.intake.raise_alerts(kind, body)}, 202)
 
     async def checks(self, request: Request) -> Response:
-        watching = self._incidents.watching
-        checks = await watching.standings()
-        loaded = watching.loaded
+        scheduler = self._incidents.scheduler
+        checks = await scheduler.statuses()
+        loaded = scheduler.loaded
         return reply(
             {
                 "checks": checks,
@@ -177,6 +177,6 @@ class IncidentApi:
         )
 
     async def run_check(self, request: Request) -> Response:
-        done = await self._incidents.watching.run_check(request.path_params["name"])
+        done = await self._incidents.scheduler.run_check(request.path_params["name"])
         redact = self._context.redact
         return reply(replace(done, detail=redact(done.detail), output=redact(done.output)))

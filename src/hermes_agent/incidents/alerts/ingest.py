@@ -1,4 +1,4 @@
-"""Where signals come in: whatever raised them, they become incidents one way."""
+"""The one entrance for signals, whatever raised them."""
 
 import logging
 import re
@@ -30,16 +30,16 @@ DETAIL = 4_000
 LABELS = 50
 LABEL = 300
 OWNERS = ("owner", "team", "owner_team", "squad")
-"""Labels that say whose it is, the first that is there."""
+"""Labels that name the owner, in order of precedence."""
 
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\ud800-\udfff]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\ud800-\udfff]")
 
 Notices = Callable[[Incident, NoticeKind, int, str], Sequence[NewNotice]]
-"""What the team is to hear of an incident: kind, number and text, on each of its channels."""
+"""Makes a notice of this kind, number and text for each channel of an incident."""
 
 
 class OutsideSignal(Struct, forbid_unknown_fields=True):
-    """What anybody with the token may say is wrong."""
+    """A signal from anybody who has the token."""
 
     title: str
     fingerprint: str = ""
@@ -81,7 +81,7 @@ class Intake:
         self._clock = clock
 
     async def raise_signal(self, signal: Signal) -> IngestResult:
-        """Keep a signal and see that somebody hears of it. Once this returns, it is not lost."""
+        """Store a signal with the notices for it. Once this returns, it is not lost."""
         topology = await self._topology(signal.terminal)
         signal = self._clean(signal, named(topology, signal.service))
 
@@ -103,7 +103,7 @@ class Intake:
         return [await self.raise_signal(signal) for signal in signals_of(kind, body)]
 
     def _clean(self, signal: Signal, service: MonitoredService | None) -> Signal:
-        """Without secrets and unseen letters, in bounds, and with its owner."""
+        """Redacted, without control characters, within limits, and with its owner."""
         labels = dict(list(signal.labels.items())[:LABELS])
         owner = signal.owner or next((labels[key] for key in OWNERS if labels.get(key)), "")
         return replace(
@@ -121,15 +121,15 @@ class Intake:
         return " ".join(self._text(text, 4 * most).split())[:most]
 
     def _text(self, text: str, most: int) -> str:
-        """What is cut is cut in the middle: the beginning and the end say most."""
-        seen = _UNSEEN.sub("", self._redact(text))
+        """Cut in the middle: the beginning and the end say most."""
+        seen = _CONTROLS.sub("", self._redact(text))
         if len(seen) <= most:
             return seen
         half = most // 2 - 10
         return f"{seen[:half]}\n[…]\n{seen[-half:]}"
 
     async def _ceased(self, id: str) -> None:
-        """One that people took over is resolved when nothing of it is left."""
+        """Resolve an escalated incident once none of its signals is firing."""
         incident = await self._store.incident(id)
         if incident.state != "escalated" or await self._store.firing(id):
             return
@@ -144,12 +144,12 @@ class Intake:
                 state="resolved",
                 ended=ended.ended,
             )
-        except HermesError as error:  # somebody was quicker
+        except HermesError as error:  # somebody else changed it first
             log.info("%s: %s", id, error.message)
 
 
 def _bounded(fingerprint: str) -> str:
-    """As it came, for it tells one trouble from another, but no longer than it need be."""
-    if len(fingerprint) <= TITLE and _UNSEEN.search(fingerprint) is None:
+    """Unchanged where it is short and printable; a hash otherwise."""
+    if len(fingerprint) <= TITLE and _CONTROLS.search(fingerprint) is None:
         return fingerprint
     return f"sha256:{sha256(fingerprint.encode(errors='replace')).hexdigest()}"

@@ -1,10 +1,11 @@
-"""What is kept of an incident that is over: the report, a skill, the topology, and what its end
-says of the skills that were used."""
+"""What follows the end of an incident: the report, a skill, the topology, and the record of the
+skills that were used."""
 
 import asyncio
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,21 +29,22 @@ from hermes_agent.incidents.response.context import learns
 from hermes_agent.incidents.response.prompts import aftermath, reminder
 from hermes_agent.incidents.response.runbooks import begun, healed_alone
 from hermes_agent.models.runbook import RUNBOOK_MODEL
+from hermes_agent.store.engine.database import write_durably
 
 ASKED, REMINDED = "aftermath", "aftermath-2"
 """Keys of the messages that ask for a skill."""
 PROVING_RUNS = 2
-"""Drills with a skill that must have been resolved before it counts as proven."""
+"""Drills that must have been resolved with a skill before it counts as proven."""
 NAME_CHARS = 64
 """Of the name of a skill."""
 
 
 class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a drill's hidden checks say of the incident that it raised."""
+    """What a drill's hidden checks found about the incident that it raised."""
 
     resolved: bool
     cause: bool = False
-    """The diagnosis is the truth."""
+    """The diagnosis is right."""
     harm: tuple[str, ...] = ()
     drill: str = ""
     seed: int = 0
@@ -61,12 +63,12 @@ class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def save_report(backend: IncidentBackend, id: str, *, final: bool) -> IncidentReport:
-    """Write the report's files, and make it known to whoever searches. The entry that says so is
-    the last thing that is done for an incident."""
+    """Write the report's files. The final report is also indexed for search, and its timeline
+    entry is the last that an incident gets."""
     made = await report(backend, id)
     text = backend.redact(markdown(made))
     data = backend.redact(msgspec.json.format(msgspec.json.encode(made)).decode())
-    await asyncio.to_thread(_write, backend, id, text, data)
+    await asyncio.to_thread(_write, backend.folder, id, text, data)
     if final:
         await backend.knowledge.save_documents([_doc(made, backend.redact)])
         where = str(backend.folder / f"{id}.md")
@@ -74,16 +76,13 @@ async def save_report(backend: IncidentBackend, id: str, *, final: bool) -> Inci
     return made
 
 
-def _write(backend: IncidentBackend, id: str, text: str, data: str) -> None:
-    backend.folder.mkdir(parents=True, exist_ok=True)
+def _write(folder: Path, id: str, text: str, data: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for ending, content in (("md", text), ("json", data)):
-        path = backend.folder / f"{id}.{ending}"
-        part = path.with_suffix(f".{ending}.part")
-        part.write_text(content, encoding="utf-8")
-        part.replace(path)
+        write_durably(folder / f"{id}.{ending}", content.encode())
 
 
-def _doc(made: IncidentReport, redact: Any) -> Doc:
+def _doc(made: IncidentReport, redact: Callable[[str], str]) -> Doc:
     found = made.diagnosis
     lines = [made.title, made.service]
     if found is not None:
@@ -100,13 +99,13 @@ def _doc(made: IncidentReport, redact: Any) -> Doc:
 
 
 async def learn(backend: IncidentBackend, incident: Incident) -> None:
-    """Have it written down what will be needed again; the entry of the timeline says what was."""
+    """Have the session write a skill, and note on the timeline which."""
     entries = await backend.incidents.timeline(incident.id)
     if any(entry.kind == "learned" for entry in entries):
         return
     ends = [entry.data.get("session") for entry in entries if entry.kind == "resolved"]
     if incident.diagnosis is None or incident.session not in ends:
-        return  # it was not mended, or by people, who were not watched
+        return  # it was not mended, or people mended it unobserved
     if incident.source != "drill":
         await _learn_topology(backend, incident)
     if await learns(backend, incident) and not await _is_learned(backend, incident.skill):
@@ -116,7 +115,7 @@ async def learn(backend: IncidentBackend, incident: Incident) -> None:
 
 
 def learned_name(found: Diagnosis) -> str:
-    """What a skill is called that an incident teaches: after the cause and what it was in."""
+    """The name of the skill that an incident teaches: its cause and its component."""
     component = re.sub(r"[^a-z0-9]+", "-", found.component.lower()).strip("-")
     return f"{found.category}-{component or 'here'}"[:NAME_CHARS].rstrip("-")
 
@@ -137,12 +136,12 @@ async def _have_written(backend: IncidentBackend, incident: Incident) -> str:
 
 
 async def _is_learned(backend: IncidentBackend, skill: str) -> bool:
-    """Whether it came out of earlier work, not with Hermes."""
+    """Whether a skill was learned, not shipped with Hermes."""
     return skill in {one.name for one in await backend.skills() if not one.shipped}
 
 
 async def _written(backend: IncidentBackend, session: str) -> str:
-    """The last skill that was kept in the session."""
+    """The last skill that the session wrote."""
     events = [one.event for one in await backend.journal.events(session)]
     asked = {
         call.id: call for event in events if isinstance(event, ev.Replied) for call in event.calls
@@ -157,7 +156,7 @@ async def _written(backend: IncidentBackend, session: str) -> str:
 
 
 async def _learn_topology(backend: IncidentBackend, incident: Incident) -> None:
-    """Where something else was at fault, the service that was seen to suffer needs it."""
+    """If another service was at fault, the incident's service depends on it."""
     assert incident.diagnosis is not None
     culprit = incident.diagnosis.component
     services = {one.name for one in await backend.topology(incident)}
@@ -170,11 +169,11 @@ async def _learn_topology(backend: IncidentBackend, incident: Incident) -> None:
         )
 
 
-# what its end says of skills
+# the record of skills
 
 
 def judged(incident: Incident, entries: Sequence[TimelineEntry]) -> tuple[Outcome, str]:
-    """What an incident's end says of the skills that were used for it."""
+    """The outcome for the skills that were used in an incident, and why."""
     if any(entry.kind == "escalated" for entry in entries):
         return "bad", "the incident was escalated"
     if incident.state == "resolved":
@@ -185,7 +184,7 @@ def judged(incident: Incident, entries: Sequence[TimelineEntry]) -> tuple[Outcom
 async def judge_uses(
     backend: IncidentBackend, incident: Incident, outcome: Outcome, why: str
 ) -> None:
-    """Skills that were opened here did well, or not: the checks say so, not the session."""
+    """Record the outcome for all skills that the session opened."""
     await backend.settled()
     uses = [one for one in await backend.knowledge.uses() if one.session == incident.session]
     opened = [one for one in uses if one.opened and one.outcome != outcome]
@@ -195,8 +194,8 @@ async def judge_uses(
 
 
 async def drilled(backend: IncidentBackend, id: str, outcome: DrillOutcome) -> dict[str, Any]:
-    """Keep what a drill says of a skill: one trial with it or without it for each incident; and
-    promote the skill when enough of them say so."""
+    """Record a drill's result as a trial with or without a skill, and promote the skill once
+    enough trials support it."""
     incident = await backend.incidents.incident(id)
     entries = await backend.incidents.timeline(id)
     book = begun(entries)
@@ -229,7 +228,7 @@ async def drilled(backend: IncidentBackend, id: str, outcome: DrillOutcome) -> d
 
 
 def _skill_of(incident: Incident, entries: Sequence[TimelineEntry]) -> str:
-    """The skill that came out of it; it went without that one."""
+    """The skill that the incident taught; the trial counts as one without it."""
     for entry in entries:
         if entry.kind == "learned" and entry.data.get("skill"):
             return str(entry.data["skill"])
@@ -255,8 +254,8 @@ def _said(outcome: DrillOutcome) -> str:
 
 
 def _proof(trials: Sequence[Trial], digest: str) -> str:
-    """Why a skill is proven by its drills: resolved with it each time and often enough, in no more
-    steps than without it. Empty where it is not. How it went without counts for every version."""
+    """Why its drills prove a skill: every drill with it was resolved, in no more steps than
+    without it. Empty where they do not. Trials without it count for every version."""
     with_ = [one for one in trials if one.arm == "with" and one.digest == digest]
     without = [one for one in trials if one.arm == "without"]
     if len(with_) < PROVING_RUNS or not all(one.ok for one in with_):

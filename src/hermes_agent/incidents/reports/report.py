@@ -1,5 +1,4 @@
-"""What became of an incident, as one value made from what is written down of it: nothing in it is
-anybody's memory of what they did."""
+"""The report of an incident, built from the timeline and the journal alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.incidents import Diagnosis, Hypothesis, Incident, TimelineEntry
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.text.format import utc_stamp
+from hermes_agent.core.text.format import shortened, utc_stamp
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.evidence import EvidenceCall, IncidentTranscript, transcript
 
@@ -29,7 +28,7 @@ class Pointer(Struct, frozen=True, omit_defaults=True):
 
 
 class ReportedAction(Struct, frozen=True, omit_defaults=True):
-    """Something that was really done, and what came of it."""
+    """An action that was carried out, and its outcome."""
 
     time: float
     what: str
@@ -40,7 +39,7 @@ class ReportedAction(Struct, frozen=True, omit_defaults=True):
     effect: str
     undo: str = ""
     unclear: bool = False
-    """Nobody can tell from its text whether it changed anything."""
+    """Its text does not show whether it changed anything."""
 
 
 class IncidentReport(Struct, frozen=True, omit_defaults=True):
@@ -62,7 +61,7 @@ class IncidentReport(Struct, frozen=True, omit_defaults=True):
     hypotheses: tuple[Hypothesis, ...]
     actions: tuple[ReportedAction, ...]
     refused: tuple[str, ...]
-    """What the gate did not allow."""
+    """What the gate denied."""
     timeline: tuple[TimelineEntry, ...]
     prevent: tuple[str, ...]
     needed: str = ""
@@ -71,9 +70,9 @@ class IncidentReport(Struct, frozen=True, omit_defaults=True):
     children: tuple[str, ...] = ()
     model: str = ""
     skill: str = ""
-    """By which it was healed."""
+    """The skill that healed it."""
     learned: str = ""
-    """The skill that was written down because of it."""
+    """The skill that was written because of it."""
     steps: int = 0
     calls: int = 0
     tokens: int = 0
@@ -81,7 +80,7 @@ class IncidentReport(Struct, frozen=True, omit_defaults=True):
 
 
 class _Work(Struct, frozen=True):
-    """What the journal says of the work."""
+    """What the journal says about the work."""
 
     seen: IncidentTranscript
     refused: tuple[str, ...] = ()
@@ -181,8 +180,7 @@ def _pointers(incident: Incident, seen: IncidentTranscript) -> tuple[Pointer, ..
 
 def _action(call: EvidenceCall) -> ReportedAction:
     lines = [line for line in call.text.splitlines() if line.strip()]
-    outcome = lines[-1].strip() if lines else ""
-    outcome = outcome if len(outcome) <= OUTCOME_CHARS else f"{outcome[: OUTCOME_CHARS - 1]}…"
+    outcome = shortened(lines[-1], OUTCOME_CHARS) if lines else ""
     return ReportedAction(
         call.time, call.shown, call.ok, outcome, call.session, call.number, call.effect,
         call.undo, call.did == "unclear",
@@ -190,7 +188,7 @@ def _action(call: EvidenceCall) -> ReportedAction:
 
 
 def needs_report(entries: Sequence[TimelineEntry]) -> bool:
-    """Whether something came to an end of which no report tells."""
+    """Whether the incident ended (again) after its last report."""
     ends = {"resolved", "escalated", "closed"}
     last = [entry.kind for entry in entries if entry.kind in ends or entry.kind == "report"]
     return last[-1:] != ["report"]

@@ -1,5 +1,4 @@
-"""What is known that may help: skills, the services nearby, incidents like it, and how what runs
-beside it stands."""
+"""Context for an incident: skills, related services, similar incidents, other checks."""
 
 import re
 from collections.abc import Sequence
@@ -25,15 +24,15 @@ from hermes_agent.incidents.response.verification import (
 SKILLS = 20
 EARLIER = 5
 ALIKE = 3
-"""Words that a skill has in common with an incident, to be spoken of."""
+"""Words that a skill must share with an incident to be mentioned."""
 LEARNING = "learning"
 """The label of a drill's signal that says `off` where nothing is to be learned, nor used."""
 _WORD = re.compile(r"\w{3,}")
 
 
 async def learns(backend: IncidentBackend, incident: Incident) -> bool:
-    """Whether a drill leaves it to us to learn from it, and to use what was learned. What others
-    write on their alerts decides nothing here."""
+    """Whether to learn from an incident and to use learned skills. Only a drill's label can turn it
+    off."""
     raised = await backend.incidents.signals(incident=incident.id)
     return all(one.source != "drill" or one.labels.get(LEARNING, "") != "off" for one in raised)
 
@@ -41,7 +40,7 @@ async def learns(backend: IncidentBackend, incident: Incident) -> bool:
 async def got_worse(
     backend: IncidentBackend, incident: Incident, run: RunCommand
 ) -> tuple[CheckResult, ...]:
-    """Checks beside it that held at the start and do not now."""
+    """Other checks on the terminal that held at the start and fail now."""
     start = start_of(await backend.incidents.timeline(incident.id))
     near = neighbours(incident, await backend.watched(incident))
     return start.worse(await check_all(near, run, BESIDE_SECONDS))
@@ -72,9 +71,8 @@ async def unstable(
 async def findings(
     backend: IncidentBackend, incident: Incident, run: RunCommand, shipped: RunCommand
 ) -> Findings:
-    """Facts of the services, and which skills are for this case. Learned skills that are not proven
-    are tried in drills only, which is their proof. `shipped`: how checks of Hermes' own skills are
-    run."""
+    """Facts of the services, and the skills that apply. Learned skills are tried only once proven,
+    except in drills, which prove them. `shipped`: runs checks of the bundled skills."""
     known = await backend.skills()
     if not await learns(backend, incident):
         known = [one for one in known if one.shipped]
@@ -92,7 +90,7 @@ def _of(skill: SkillOption) -> set[str]:
 
 
 async def near(backend: IncidentBackend, incident: Incident) -> Sequence[MonitoredService]:
-    """The service, what it needs, and what needs it, however far."""
+    """The services of an incident, with all that they need and all that need them."""
     services = {one.name: one for one in await backend.topology(incident)}
     wanted = {incident.service, *incident.related}
     grown = True
@@ -107,7 +105,7 @@ async def near(backend: IncidentBackend, incident: Incident) -> Sequence[Monitor
 
 
 async def earlier(backend: IncidentBackend, incident: Incident) -> Sequence[Incident]:
-    """Incidents that were like it, those of its service first."""
+    """Similar incidents, those of the same service first."""
     if not await learns(backend, incident):
         return ()
     docs = await backend.knowledge.find_docs(_words(incident), ["incident"], limit=EARLIER * 3)
@@ -117,9 +115,9 @@ async def earlier(backend: IncidentBackend, incident: Incident) -> Sequence[Inci
             continue
         try:
             one = await backend.incidents.incident(doc.ref)
-        except HermesError:  # the database was restored from before it
+        except HermesError:  # the database was restored from an older backup
             continue
-        # What drills have taught stays among them, and what was real is no help there.
+        # Drills and real incidents do not inform each other.
         if one.diagnosis is not None and (one.source == "drill") == (incident.source == "drill"):
             found.append(one)
     return sorted(found, key=lambda one: one.service != incident.service)[:EARLIER]

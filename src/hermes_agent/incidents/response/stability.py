@@ -7,11 +7,13 @@ import shlex
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from msgspec import Struct
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.response.facts import ServiceFacts
+from hermes_agent.incidents.response.survey import sections
 from hermes_agent.incidents.response.verification import CheckResult, RunCommand, check_all
 
 LASTS = "all checks hold, and nothing was seen that would make them fail again"
@@ -42,14 +44,6 @@ _LOG = re.compile(r"\.log\b|^/var/log/|^/(?:dev|proc|etc|usr|opt|bin)/")
 """What jobs do not make."""
 _OFTEN = re.compile(r"^\s*(?:\*|\*/[12])\s+\*\s+\*\s+\*\s+\*\s")
 """A schedule that is due within the time that is waited."""
-_SAMPLE = r"""
-echo '#@main'; @mains@
-echo '#@stat'; cat /proc/[0-9]*/stat 2>/dev/null | awk '{p = $1; sub(/^.*\) /, ""); print p, $2, $12 + $13, $22 * 4, $1}'
-echo '#@open'; find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c | awk '{split($2, a, "/"); print a[3], $1}'
-echo '#@room'; df -Pk 2>/dev/null | awk 'NR > 1 {print $6, $3, $4}'; echo '#@files'; df -Pi 2>/dev/null | awk 'NR > 1 && $2 > 0 {print $6, $3, $4}'
-echo '#@size'; @sizes@
-echo '#@time'; cut -d ' ' -f 1 /proc/uptime; true
-"""  # noqa: E501
 
 
 class StabilityWatch(Struct, frozen=True):
@@ -137,17 +131,13 @@ def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
     mains = [f'echo "{name} {one.find_pid}"' for name, one in facts.items() if one.find_pid]
     logs = [path for one in facts.values() for path in one.logs]
     sizes = f"stat -c '%s %n' {' '.join(logs)} 2>/dev/null" if logs else ":"
-    return _SAMPLE.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes).strip()
+    script = Path(__file__).with_name("sample.sh").read_text(encoding="utf-8")
+    return script.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes).strip()
 
 
 async def _sample(given: StabilityWatch) -> Sample:
-    parts: dict[str, list[list[str]]] = defaultdict(list)
-    part = ""
-    for line in (await given.run(sample_script(given.facts), None)).output.splitlines():
-        if line.startswith("#@"):
-            part = line[2:]
-        else:
-            parts[part].append(line.split())
+    seen = sections((await given.run(sample_script(given.facts), None)).output)
+    parts = defaultdict(list, {name: [one.split() for one in some] for name, some in seen.items()})
     return Sample(
         {row[0]: int(row[1]) for row in parts["main"] if len(row) == 2 and row[1].isdigit()},
         {

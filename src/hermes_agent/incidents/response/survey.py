@@ -4,7 +4,7 @@ needs sh, /proc and coreutils; what else there is, is used behind `command -v`."
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 Init = Literal["systemd", "supervisord", "runit", "sysv", "container", "process", "unknown"]
@@ -25,37 +25,26 @@ PATH = re.compile(r"(?<![\w.:/~$}{*-])/(?:[\w@%+=.,-]+/?)+")
 _NONE: tuple[str, list[str]] = ("", [])
 _UNITS = "/etc/systemd/system /run/systemd/system /lib/systemd/system /usr/lib/systemd/system"
 
-_SURVEY = r"""
-echo '#@supervisor'; command -v supervisorctl >/dev/null && supervisorctl status 2>/dev/null
-echo '#@program'; grep -HsE '^ *(\[(program|supervisorctl|supervisord)[]:]|command|directory|environment|std(out|err)_logfile)' \
-  /etc/supervisor/conf.d/* /etc/supervisord.d/* /etc/supervisord.conf /etc/supervisor/supervisord.conf
-echo '#@unit'; command -v systemctl >/dev/null && grep -HsE \
-  '^ *(ExecStart|Environment(File)?|Standard(Output|Error)|PIDFile|Requires|Wants|BindsTo|WorkingDirectory) *=' @units@
-echo '#@main'; command -v systemctl >/dev/null && {
-  systemctl show -p Id,LoadState,MainPID '*.service' 2>/dev/null
-  for n in @names@ $(find /etc/systemd/system -maxdepth 1 -type f -name '*.service' -printf '%f '); do
-    echo; systemctl show -p Id,LoadState,MainPID "$n" 2>/dev/null; done; }
-echo '#@cgroup'; grep -HsoE '[^/]+\.service$' /proc/[0-9]*/cgroup
-echo '#@script'; ls -d /etc/init.d/* 2>/dev/null; grep -HsE '^[^#]*/[a-z]' @scripts@
-echo '#@runit'; command -v sv >/dev/null && for n in @names@; do sv status "$n" 2>/dev/null; done
-echo '#@pidfile'; grep -Hs '' /run/*.pid /run/*/*.pid
-echo '#@container'; for c in docker podman; do command -v $c >/dev/null || continue
-  case $c in docker) timeout 5 docker ps -a --format '{{.Names}} {{.State}} docker' 2>/dev/null;;
-  podman) timeout 5 podman ps -a --format '{{.Names}} {{.State}} podman' 2>/dev/null;; esac; done
-echo '#@stat'; cat /proc/[0-9]*/stat 2>/dev/null | awk '{p = $1; sub(/^.*\) /, ""); print p, $2}'
-echo '#@args'; grep -azHs '' /proc/[0-9]*/cmdline | tr '\0' '\n'
-echo '#@listen'; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" {split($2, a, ":"); print $10, a[2]}'
-echo '#@open'; find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 \( -lname 'socket:*' -o -lname '/*log*' \
-  -o -lname '/*.err' -o -lname '/*.out' \) -printf '%h %l\n' 2>/dev/null | sort -u | head -n 3000
-echo '#@place'; ls -dp @places@ 2>/dev/null; true
-"""  # noqa: E501
 _PLACES = (
     "/var/log/{0}.log", "/var/log/{0}/*", "/etc/{0}.*", "/etc/{0}/*", "/etc/{0}/*/*.conf",
     "/etc/default/{0}", "/var/lib/{0}/", "/etc/sv/{0}/run", "/etc/service/{0}/run",
 )  # fmt: skip
 
 
+def sections(text: str) -> dict[str, list[str]]:
+    """The lines of an output, by the `#@name` line above them."""
+    parts: dict[str, list[str]] = defaultdict(list)
+    part = ""
+    for line in text.splitlines():
+        if line.startswith("#@"):
+            part = line[2:]
+        else:
+            parts[part].append(line)
+    return parts
+
+
 def survey_script(names: Sequence[str]) -> str:
+    script = Path(__file__).with_name("survey.sh").read_text(encoding="utf-8")
     folders = _UNITS.split()
     units = " ".join(f"{folder}/{name}.service" for name in names for folder in folders)
     given = {
@@ -64,20 +53,14 @@ def survey_script(names: Sequence[str]) -> str:
         "scripts": " ".join(f"/etc/init.d/{name}" for name in names),
         "places": " ".join(place.format(name) for name in names for place in _PLACES),
     }
-    return re.sub(r"@(\w+)@", lambda found: given[found[1]], _SURVEY).strip()
+    return re.sub(r"@(\w+)@", lambda found: given[found[1]], script).strip()
 
 
 class Survey:
     """What the survey's script printed."""
 
     def __init__(self, text: str) -> None:
-        self._parts: dict[str, list[str]] = defaultdict(list)
-        part = ""
-        for line in text.splitlines():
-            if line.startswith("#@"):
-                part = line[2:]
-            else:
-                self._parts[part].append(line)
+        self._parts = sections(text)
         self._parent = dict(_pairs(self._parts["stat"]))
         self._args: dict[int, list[str]] = defaultdict(list)
         for line in self._parts["args"]:

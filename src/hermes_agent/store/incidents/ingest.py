@@ -1,6 +1,6 @@
 """Taking a signal: the same trouble is one incident, and what is near it belongs to it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -31,6 +31,8 @@ UNCOUNTED = ("person", "drill")
 """Sources that are not held back by a storm, and are none."""
 MANY = "many-signals"
 """The fingerprint of the incident that collects them."""
+
+SIGNAL = "select id, body from signals"
 
 _signal = msgspec.json.Decoder(Signal)
 
@@ -249,17 +251,6 @@ def _facts(signal: Signal) -> dict[str, Any]:
     return {"source": signal.source, "service": signal.service, "detail": signal.detail}
 
 
-def signals(db: apsw.Connection, incident: str, limit: int) -> list[Signal]:
-    """Newest first."""
-    wanted = number_of(incident) if incident else 0
-    ask = "select id, body from signals where ?1 = 0 or incident = ?1 order by last desc, id desc "
-    return [
-        replace(_signal.decode(body), id=id)
-        for id, body in rows(db, ask + "limit ?2", (wanted, limit))
-    ]
-
-
-def firing(db: apsw.Connection, incident: str) -> list[Signal]:
-    ask = "select id, body from signals where incident = ? and firing order by id"
-    found = rows(db, ask, (number_of(incident),))
+def decoded(found: Iterable[tuple[Any, ...]]) -> list[Signal]:
+    """Signals from rows of `SIGNAL`."""
     return [replace(_signal.decode(body), id=id) for id, body in found]
