@@ -44,8 +44,8 @@ def watched(pid: int | str = 0, *, check: str = "true", **more: Any) -> Stabilit
     facts = ServiceFacts("web", find_pid=str(pid), **more.pop("facts", {}))
     given = {
         "checks": [WatchedCheck("web", Check(check))], "facts": {"web": facts},
-        "category": "service-crash", "quotes": (), "run": local_runner(ALONE), "ask": local_runner(),
-        "sleep": hurried,
+        "category": "service-crash", "quotes": (), "run": local_runner(ALONE),
+        "ask": local_runner(), "sleep": hurried,
     }  # fmt: skip
     return StabilityWatch(**{**given, **more})
 
