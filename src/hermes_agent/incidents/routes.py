@@ -152,8 +152,8 @@ class IncidentApi:
     async def outcome(self, request: Request) -> Response:
         from hermes_agent.incidents.reports.closeout import DrillOutcome, drilled
 
-        told = body_of(await request.body(), DrillOutcome)
-        return reply(await drilled(self._incidents.backend, request.path_params["id"], told))
+        outcome = body_of(await request.body(), DrillOutcome)
+        return reply(await drilled(self._incidents.backend, request.path_params["id"], outcome))
 
     async def signal(self, request: Request) -> Response:
         signal = body_of(await request.body(), NewSignal).signal()

@@ -1,5 +1,4 @@
-"""Runbooks that have proven themselves: what heals an incident without a model, where it is the
-same as before."""
+"""Proven runbooks, which fix a known kind of incident without a model."""
 
 import re
 from collections.abc import Sequence
@@ -31,15 +30,15 @@ RUNBOOK = "runbook"
 """The key of the message that starts one, of the note that names it, and of the label by which a
 drill asks for it."""
 _SAID = r"^{what}: (.+)$"
-"""How a step of a runbook says what it has found out: `component` or `locus`."""
+"""How a step of a runbook reports the `component` or the `locus`."""
 SETTLE_SECONDS = 3.0
-"""What was started anew may take so long to answer."""
+"""How long a restarted service may take to answer."""
 _MARK = re.compile(r"\[[^\]\n]*\]")
 
 
 async def runs_unattended(backend: IncidentBackend, skill: SkillOption) -> bool:
-    """Whether a runbook may work without a model: as it stands it has healed a drill by itself, by
-    the word of the hidden checks, the last time too; or a person has called it proven."""
+    """Whether a runbook may run without a model: its current version fixed the last drill alone, as
+    the hidden checks confirmed, or a person marked it proven."""
     if skill.state != "proven":
         return False
     mine = [
@@ -49,19 +48,19 @@ async def runs_unattended(backend: IncidentBackend, skill: SkillOption) -> bool:
     ]
     if mine and max(mine, key=lambda one: one.time).ok:
         return True
-    told = [
+    authors = [
         one.by for one in await backend.knowledge.skill_changes(skill.name) if one.what == "proven"
     ]
-    return told[:1] == ["person"]
+    return authors[:1] == ["person"]
 
 
 def begun(entries: Sequence[TimelineEntry]) -> str:
-    """The skill whose runbook was worked through without a model, at least at first."""
+    """The skill whose runbook was started without a model."""
     return next((str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data), "")
 
 
 async def healed_alone(backend: IncidentBackend, incident: Incident, skill: str) -> bool:
-    """Whether its runbook has resolved an incident and no model had a word in it."""
+    """Whether the runbook resolved the incident without any reply of a model."""
     if incident.state != "resolved" or incident.skill != skill or incident.ended is None:
         return False
     spoken = [
@@ -75,8 +74,8 @@ async def healed_alone(backend: IncidentBackend, incident: Incident, skill: str)
 async def first_runbook(
     backend: IncidentBackend, incident: Incident, found: Findings
 ) -> ActivatedSkill | None:
-    """The one runbook that says that it is for this case and may be worked through without a
-    model. Which one was chosen is written down first: a later runtime does not choose again."""
+    """The one runbook that fits and may run without a model. The choice is recorded first, so that
+    a later runtime does not choose again."""
     entries = await backend.incidents.timeline(incident.id)
     chosen = next((entry.data for entry in reversed(entries) if RUNBOOK in entry.data), None)
     if chosen is None:
@@ -93,7 +92,7 @@ async def first_runbook(
 async def _choice(
     backend: IncidentBackend, incident: Incident, found: Findings
 ) -> tuple[RunbookCandidate | None, str]:
-    """What fits of learned skills, or nothing; and why. Where several fit, somebody must think."""
+    """The only learned skill that fits, or none, and why. If several fit, a model decides."""
     fitting = [one for one in found.candidates if one.fits and not one.skill.shipped]
     names = ", ".join(dict.fromkeys(one.skill.name for one in fitting))
     if not fitting or not incident.checks:
@@ -108,7 +107,7 @@ async def _choice(
 
 
 async def _is_asked_for(backend: IncidentBackend, incident: Incident) -> bool:
-    """Whether a drill wants the runbook to do it, which is how it proves itself."""
+    """Whether a drill asks for the runbook, so that it can prove itself."""
     raised = await backend.incidents.signals(incident=incident.id)
     return incident.source == "drill" and any(
         one.source == "drill" and one.labels.get(RUNBOOK, "") == "on" for one in raised
@@ -122,8 +121,8 @@ async def healed(
     skill: str,
     known: dict[str, ServiceFacts],
 ) -> bool:
-    """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
-    when the checks hold, nothing got worse, and it lasts."""
+    """Resolve the incident if the runbook fixed it: the checks hold, nothing got worse, and it
+    lasts. Returns whether it did."""
     run = partial(backend.run, session)
     seen = await transcript(backend.journal, session, backend.results, incident.checks)
     if not incident.checks or seen.only_looked:
@@ -144,8 +143,8 @@ async def healed(
         evidence=_evidence(seen),
         prevent=(f"see why it comes back: {skill} has healed it again",),
     )
-    if told := await unstable(backend, incident, session, diagnosis, known):
-        text = backend.redact("; ".join(told))
+    if reasons := await unstable(backend, incident, session, diagnosis, known):
+        text = backend.redact("; ".join(reasons))
         await backend.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
         return False
     over = replace(incident, diagnosis=diagnosis, ended=backend.clock())
@@ -166,14 +165,14 @@ async def healed(
 
 
 def _said(seen: IncidentTranscript, what: str) -> str:
-    """Where exactly, or in what, as a runbook's step has found it and says it."""
+    """A value that a step of the runbook printed."""
     pattern = re.compile(_SAID.format(what=what), re.MULTILINE)
     said = [line for call in seen.calls for line in pattern.findall(call.text)]
     return squeezed(said[0]) if said else ""
 
 
 def _evidence(seen: IncidentTranscript) -> tuple[Evidence, ...]:
-    """What the runbook saw before it changed anything, in the words of the systems."""
+    """What the runbook's commands printed before it changed anything."""
     first = seen.changes[0].time if seen.changes else float("inf")
     shown = {
         squeezed(call.text)[:MAX_COUNT]: call.effect
@@ -184,5 +183,5 @@ def _evidence(seen: IncidentTranscript) -> tuple[Evidence, ...]:
 
 
 def _says_something(text: str) -> bool:
-    """Beside how the command ended."""
+    """Whether there is more than the command's exit status."""
     return len(squeezed(text)) >= LEAST and not _MARK.fullmatch(text.strip())

@@ -78,7 +78,7 @@ def _act(act: Operation) -> Did:
     if act.program in CHANGING:
         asks = act.program in ASKING and ASKING_WORDS.search(words)
         return "looked" if asks else "changed"
-    if (told := CHANGING_WORDS.get(act.program)) is not None and told.search(words):
+    if (pattern := CHANGING_WORDS.get(act.program)) and pattern.search(words):
         return "changed"
     allowed = VERBS.get(act.program)
     if allowed and act.verb not in allowed:

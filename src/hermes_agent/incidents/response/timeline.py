@@ -1,5 +1,4 @@
-"""What a session does, as lines of its incident's timeline. An effect has one line, however often
-the journal is read."""
+"""Writes what a session does to its incident's timeline, once for each effect."""
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import OPEN, NewEntry
@@ -11,7 +10,7 @@ LINE_CHARS = 200
 
 
 async def follow(backend: IncidentBackend, id: str, session: str) -> None:
-    """Until it is cancelled."""
+    """Follow a session until cancelled."""
     known = {
         str(entry.data[name])
         for entry in await backend.incidents.timeline(id)
@@ -69,7 +68,7 @@ async def _delegated(backend: IncidentBackend, id: str, call: str, tasks: object
 
 
 async def _acted(backend: IncidentBackend, id: str, done: list[EvidenceCall]) -> None:
-    """What was changed is part of the timeline; the first change makes it `mitigating`."""
+    """Add changes to the timeline; the first one makes the incident `mitigating`."""
     lines: list[NewEntry] = [
         (
             "action",

@@ -27,7 +27,7 @@ def encoded(value: Any) -> str:
 
 
 def number_of(id: str) -> int:
-    """The number of an incident by its id; `NotFound` where it is none."""
+    """The number in an incident's id; `NotFound` if it is not one."""
     digits = id.removeprefix("inc-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 18):
         raise NotFound(f"no incident {id!r}", "`hermes incidents` lists them")
@@ -49,7 +49,7 @@ def incidents(db: apsw.Connection, open: bool | None, limit: int, source: str) -
 
 
 def keep(db: apsw.Connection, new: Incident) -> None:
-    """Write an incident as it is now. What is no incident is not written."""
+    """Update an incident's row, after checking that it can be decoded."""
     body = msgspec.json.encode(new)
     _decoder.decode(body)
     db.execute(
