@@ -9,14 +9,23 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes_agent.core.command_results import CommandOutcome
-from hermes_agent.incidents.response.candidates import RunbookCandidate, candidates_in
+from hermes_agent.core.skills import Runbook
+from hermes_agent.incidents.backend import SkillOption
+from hermes_agent.incidents.response.candidates import (
+    RunbookCandidate,
+    dependency_chain,
+    try_skills,
+)
+from hermes_agent.incidents.response.facts import service_facts
+from hermes_agent.learning.skills.file import parse
+from hermes_agent.learning.skills.runbook import load
 from hermes_drills.box.box import TooLong
 from hermes_drills.compose import Case, cases
 from hermes_drills.episode import Episode
@@ -76,7 +85,9 @@ class Figures(Struct, frozen=True):
 
 
 async def find_candidates(episode: Episode, service: str) -> tuple[RunbookCandidate, ...]:
-    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109 the box has it
+    """The bundled skills, tried for a service of the box."""
+
+    async def run(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109 the box has it
         try:
             ran = await asyncio.to_thread(
                 episode.box.run, command, check=False, seconds=timeout or POLL_SECONDS
@@ -85,7 +96,23 @@ async def find_candidates(episode: Episode, service: str) -> tuple[RunbookCandid
             return CommandOutcome(None, error.message)
         return CommandOutcome(ran.code, ran.stdout + ran.stderr)
 
-    return await candidates_in(SKILLS, [service], look)
+    parsed = {
+        path.parent.name: parse(path.read_text(encoding="utf-8"), path.parent.name).facts
+        for path in sorted(SKILLS.glob("*/SKILL.md"))
+    }
+    known = [
+        SkillOption(name, "given", one.description, incident=one.incident)
+        for name, one in parsed.items()
+        if one.incident and (SKILLS / name / "runbook.yaml").is_file()
+    ]
+
+    async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
+        text = (SKILLS / name / "runbook.yaml").read_text(encoding="utf-8")
+        return load(text, {"service": service}, values).with_define()
+
+    facts = await service_facts([service], run)
+    chain = dependency_chain([service], [], facts)
+    return await try_skills(known, chain, facts, open, run)
 
 
 def try_machine(case: Case, folder: Path, *, healthy: bool = False) -> Result:

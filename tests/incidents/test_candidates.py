@@ -14,7 +14,7 @@ from hermes_agent.incidents.response.candidates import (
     try_skills,
 )
 from hermes_agent.incidents.response.facts import ServiceFacts
-from tests.support.local_commands import local_look
+from tests.support.local_commands import local_runner
 
 STEP = (RunStep("mend"),)
 CHAIN = {"shop": 0, "store": 1}
@@ -36,7 +36,7 @@ class Machine:
         self.holding = holding
         self.ran: list[str] = []
 
-    async def look(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+    async def run(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         if command.startswith("{ cat <&10"):
             return CommandOutcome(None, "refused")  # each is run by itself then
         self.ran.append(command)
@@ -49,7 +49,7 @@ async def tried(machine: Machine, books: Mapping[str, Runbook], *skills: SkillOp
     async def open(name: str, service: str, _: Mapping[str, str]) -> Runbook | None:
         return books.get(f"{name}/{service}", books.get(name))
 
-    found = await try_skills(skills, CHAIN, {}, open, machine.look)
+    found = await try_skills(skills, CHAIN, {}, open, machine.run)
     mark = {(True, False): "+", (False, True): "~", (False, False): "-"}
     return [f"{mark[one.fits, one.near]}{one.skill.name}/{one.service}" for one in found]
 
@@ -91,13 +91,13 @@ async def test_what_is_done_already_does_not_fit() -> None:
 
 
 async def test_a_check_that_cannot_be_run_does_not_hold() -> None:
-    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+    async def run(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         return CommandOutcome(None, "refused by policy")
 
     async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
         return Runbook(STEP, (Check("x", Expectation(None)),))
 
-    (one,) = await try_skills([known("a")], {"shop": 0}, {}, open, look)
+    (one,) = await try_skills([known("a")], {"shop": 0}, {}, open, run)
     assert not one.fits
     assert "refused by policy" in one.failed
 
@@ -110,7 +110,7 @@ def test_the_chain_is_what_topology_and_configuration_say() -> None:
 
 async def test_commands_run_side_by_side_in_one_shell_each_with_its_own_end() -> None:
     asked = [("echo one; exit 3", 9.0), ("printf 'two\\n\\n'", 9.0), ("sleep 9", 0.2), ("cat", 9.0)]
-    seen = await local_look()(together(asked), None)
+    seen = await local_runner()(together(asked), None)
     assert apart(seen.output) == {
         0: CommandOutcome(3, "one\n"),
         1: CommandOutcome(0, "two\n\n"),

@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_with_its_place_and_a_hint(text: str, line: int, s
 
 def test_what_is_wrong_in_one_place_leaves_the_others_alone(tmp_path: Path) -> None:
     files = CheckFiles(tmp_path / "checks")
-    assert files.look().entries == ()
+    assert files.load().entries == ()
     (tmp_path / "checks").mkdir()
     (tmp_path / "checks" / "a.yaml").write_text("- {name: one, run: 'true'}\n- {name: bad}\n")
     (tmp_path / "checks" / "b.yml").write_text("{name: two")
@@ -102,7 +102,7 @@ def test_what_is_wrong_in_one_place_leaves_the_others_alone(tmp_path: Path) -> N
     (tmp_path / "checks" / "f.yaml").write_text("- {name: one, run: 'false'}")
     (tmp_path / "checks" / "g.yaml").write_text("# nothing yet\n")
     (tmp_path / "checks" / "h.txt").write_text("no check")
-    loaded = files.look()
+    loaded = files.load()
     assert [one.name for one in loaded.checks] == ["one", "three"]
     assert [problem.path for problem in loaded.problems] == [
         "a.yaml", "c.yaml", "d.yaml", "f.yaml", "b.yml"
@@ -114,12 +114,12 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     files = CheckFiles(tmp_path)
     path = tmp_path / "a.yaml"
     path.write_text("{name: one, run: 'true'}")
-    assert files.look().checks[0].every == 300.0
-    assert files.look().checks[0] is files.look().checks[0]
+    assert files.load().checks[0].every == 300.0
+    assert files.load().checks[0] is files.load().checks[0]
     path.write_text("{name: one, run: 'true', every: 7}")
-    assert files.look().checks[0].every == 7.0
+    assert files.load().checks[0].every == 7.0
     path.unlink()
-    assert files.look().checks == ()
+    assert files.load().checks == ()
 
 
 @settings(deadline=None)

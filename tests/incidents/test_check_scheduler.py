@@ -178,7 +178,7 @@ async def test_a_check_is_run_when_somebody_wants_it(tmp_path: Path) -> None:
         (bench.checks / "a.yaml").write_text(TEXT)
         bench.next = BAD
         assert await bench.watching.run_check("web") == BAD
-        (standing,) = await bench.watching.standings()
+        (standing,) = await bench.watching.statuses()
         assert (standing.state.ok, standing.due) == (False, here.clock())
 
 
@@ -190,7 +190,7 @@ async def test_failures_by_hand_are_shown_and_do_not_count(tmp_path: Path) -> No
         bench.next = BAD
         for _ in range(3):
             await bench.watching.run_check("web")
-        (standing,) = await bench.watching.standings()
+        (standing,) = await bench.watching.statuses()
         assert (standing.state.ok, standing.state.failures) == (False, 0)
         assert await bench.round(0, BAD) == 0  # the schedule is what it was
         await bench.round(standing.every, BAD)

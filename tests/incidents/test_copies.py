@@ -13,20 +13,20 @@ from hermes_agent.incidents.response.copies import (
     stored_copies,
     undo_script,
 )
-from tests.support.local_commands import local_look
+from tests.support.local_commands import local_runner
 
 
 async def kept(paths: list[Path], number: int = 1) -> list[Copy]:
     root = str(paths[0].parent / "copies")
     given = [str(path) for path in paths]
-    seen = await local_look()(copy_script("inc-1", number, given, root), None)
+    seen = await local_runner()(copy_script("inc-1", number, given, root), None)
     made, failed = copies_made("inc-1", number, given, seen.output, root)
     assert failed == []
     return made
 
 
 async def undone(made: list[Copy]) -> str:
-    return (await local_look()(undo_script(made), None)).output
+    return (await local_runner()(undo_script(made), None)).output
 
 
 async def test_what_was_changed_is_put_back_with_its_mode(tmp_path: Path) -> None:

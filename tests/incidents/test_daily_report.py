@@ -70,10 +70,10 @@ def test_practice_is_no_risk_and_nothing_is_made_up() -> None:
 
 
 def writer(here: Post, folder: Path) -> Briefing:
-    async def standings() -> Sequence[CheckStatus]:
+    async def statuses() -> Sequence[CheckStatus]:
         return [WEB]
 
-    return Briefing(folder, here.store, standings=standings, troubles=lambda: (), clock=here.clock)
+    return Briefing(folder, here.store, statuses=statuses, troubles=lambda: (), clock=here.clock)
 
 
 async def test_each_is_written_once_for_a_time_in_which_something_was_watched(

@@ -9,7 +9,7 @@ import pytest
 from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
 from hermes_agent.learning.skills.template import SERVICE_FACTS
-from tests.support.local_commands import local_look
+from tests.support.local_commands import local_runner
 
 PROCESSES = """\
 #@stat
@@ -74,7 +74,7 @@ THERE = ["/etc/shop/shop.conf", "/srv/shop/data/", "/var/log/store.out"]
 
 
 def machine(survey: str, texts: Mapping[str, str] = TEXTS) -> object:
-    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+    async def run(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         if "#@stat" in command:
             return CommandOutcome(0, survey + PROCESSES)
         if command.startswith("grep -Ihs"):
@@ -83,7 +83,7 @@ def machine(survey: str, texts: Mapping[str, str] = TEXTS) -> object:
             )
         return CommandOutcome(0, "\n".join(one for one in THERE if one.rstrip("/") in command))
 
-    return look
+    return run
 
 
 async def facts(survey: str, name: str = "shop") -> ServiceFacts:
@@ -108,10 +108,10 @@ async def test_how_a_service_runs_is_known(survey: str, init: str, restart: str,
 
 
 async def test_a_container_is_restarted_by_its_engine() -> None:
-    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+    async def run(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         return CommandOutcome(0, CONTAINER if "#@stat" in command else "")
 
-    found = (await service_facts(["shop"], look))["shop"]
+    found = (await service_facts(["shop"], run))["shop"]
     assert (found.init, found.restart) == ("container", "docker restart shop")
     assert "docker logs --tail 200 shop" in found.recent
 
@@ -154,7 +154,7 @@ async def test_a_process_of_this_machine_is_found() -> None:
     words = f'exec -a own-name {sys.executable} -c "{program}"'
     made = await asyncio.create_subprocess_exec("bash", "-c", words)
     try:
-        found = await service_facts(["own-name"], local_look())
+        found = await service_facts(["own-name"], local_runner())
     finally:
         made.kill()
         await made.wait()

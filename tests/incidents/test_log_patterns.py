@@ -150,17 +150,17 @@ async def test_lines_that_fit_become_one_signal_and_it_passes_when_it_is_quiet(
     clock = Clock()
     async with post(tmp_path, clock) as here:
         logs = logs_of(here, oom, other)
-        await logs.look()
+        await logs.poll()
         assert await here.titles() == []
         add(path, "fine\nOut of memory: 1\nnot Out of memory\nOut of memory: 2\n")
-        await logs.look()
-        await logs.look()
+        await logs.poll()
+        await logs.poll()
         (incident,) = await here.store.incidents()
         assert (incident.severity, incident.owner, incident.source) == ("P1", "ann", "log")
         (signal,) = await here.store.firing("inc-1")
         assert signal.detail == f"2 lines of {path}:\nOut of memory: 1\nOut of memory: 2"
         clock.now += 601
-        await logs.look()
+        await logs.poll()
         assert await here.store.firing("inc-1") == []
 
 
@@ -170,19 +170,19 @@ async def test_what_was_written_while_nobody_read_is_found_after_a_restart(tmp_p
     pattern = LogPattern("oom", str(path), "memory")
     clock = Clock()
     async with post(tmp_path, clock) as here:
-        await logs_of(here, pattern).look()
+        await logs_of(here, pattern).poll()
     add(path, "no memory\n")
     path.rename(tmp_path / "kern.log.1")
     add(path, "well again\n")
     async with post(tmp_path, clock) as here:
-        await logs_of(here, pattern).look()
+        await logs_of(here, pattern).poll()
         assert await here.titles() == [f"oom: oom stands in {path}"]
     async with post(tmp_path, clock) as here:
         logs = logs_of(here, pattern)
-        await logs.look()
+        await logs.poll()
         assert (await here.store.incident("inc-1")).signals == 1
         clock.now += 601
-        await logs.look()
+        await logs.poll()
         assert await here.store.firing("inc-1") == []
 
 
@@ -190,12 +190,12 @@ async def test_a_log_that_is_not_there_is_said_and_waited_for(tmp_path: Path) ->
     path = tmp_path / "later.log"
     async with post(tmp_path) as here:
         logs = logs_of(here, LogPattern("x", str(path), "bad"))
-        await logs.look()
+        await logs.poll()
         assert list(logs.missing) == [str(path)]
     async with post(tmp_path) as here:
         logs = logs_of(here, LogPattern("x", str(path), "bad"))
         path.write_text("bad\n")
-        await logs.look()
+        await logs.poll()
         assert logs.missing == {}
         assert len(await here.titles()) == 1
 
@@ -212,8 +212,8 @@ async def test_a_flood_is_counted_no_further_than_need_be(tmp_path: Path) -> Non
     path.touch()
     async with post(tmp_path) as here:
         logs = logs_of(here, LogPattern("x", str(path), "bad"))
-        await logs.look()
+        await logs.poll()
         add(path, "bad\n" * 5_000)
-        await logs.look()
+        await logs.poll()
         (signal,) = await here.store.signals()
         assert signal.detail.startswith(f"1000 or more lines of {path}:\nbad\n")

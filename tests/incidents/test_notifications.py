@@ -19,18 +19,15 @@ from hermes_agent.core.incidents import (
     TimelineEntry,
 )
 from hermes_agent.core.supervise import backoff
-from hermes_agent.incidents import notification_sinks
-from hermes_agent.incidents.notification_sinks import (
-    LogChannel,
-    NotificationSink,
-    TerminalChannel,
-    WebhookChannel,
-)
+from hermes_agent.incidents import notifications
 from hermes_agent.incidents.notifications import (
     FIRST_SECONDS,
     MAX_SECONDS,
     TRIES,
     IncidentNotifications,
+    NoticeLog,
+    NoticeWebhook,
+    SendNotice,
 )
 from tests.store.helpers import Clock
 from tests.support.incident_store import Post, post
@@ -39,14 +36,21 @@ from tests.support.model_server import ModelServer, Raw
 WEB = Signal("check", "check:web", "web does not answer", service="web")
 
 
-def ledger(here: Post, **ways: NotificationSink) -> IncidentNotifications:
+def ledger(here: Post, **ways: SendNotice) -> IncidentNotifications:
     return IncidentNotifications(
         here.store, ways, notices=here.notices, clock=here.clock, random=lambda: 0.5
     )  # fmt: skip
 
 
-def ways(folder: Path, told: list[Notice]) -> Mapping[str, NotificationSink]:
-    return {"log": LogChannel(folder / "notices.log"), "terminal": TerminalChannel(told.append)}
+def ways(folder: Path, told: list[Notice]) -> Mapping[str, SendNotice]:
+    return {"log": NoticeLog(folder / "notices.log").send, "terminal": into(told)}
+
+
+def into(told: list[Notice]) -> SendNotice:
+    async def send(notice: Notice, _incident: Incident) -> None:
+        told.append(notice)
+
+    return send
 
 
 async def test_what_is_due_is_sent_once(tmp_path: Path) -> None:
@@ -71,7 +75,7 @@ async def test_a_line_that_was_written_before_a_crash_is_not_written_again(tmp_p
         await here.raise_signal(WEB)
         notice = next(one for one in await here.store.notices() if one.channel == "log")
         incident = await here.store.incident("inc-1")
-        log = LogChannel(tmp_path / "a" / "notices.log")
+        log = NoticeLog(tmp_path / "a" / "notices.log")
         await log.send(notice, incident)
         with (tmp_path / "a" / "notices.log").open("ab") as file:
             file.write(b"[inc-2/declared/1] half a li")
@@ -85,7 +89,7 @@ async def test_what_does_not_arrive_is_tried_later_and_keeps_no_other_from_being
     async with post(tmp_path) as here:
         here.webhook = "set"
         told: list[Notice] = []
-        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, told))
+        notices = ledger(here, webhook=_broken, **ways(tmp_path, told))
         await here.raise_signal(WEB)
         await notices.send_due()
         assert len(told) == 1
@@ -104,11 +108,11 @@ async def test_the_end_is_never_told_before_the_beginning(tmp_path: Path) -> Non
         here.webhook = "set"
         told: list[Notice] = []
         await here.raise_signal(WEB)
-        await ledger(here, webhook=_Broken(), **ways(tmp_path, [])).send_due()
+        await ledger(here, webhook=_broken, **ways(tmp_path, [])).send_due()
         incident = await here.store.incident("inc-1")
         end = here.notices(incident, "resolved", 1, "resolved: inc-1")
         await here.store.change("inc-1", [("resolved", "it is over", {})], end, state="resolved")
-        notices = ledger(here, webhook=TerminalChannel(told.append), **ways(tmp_path, []))
+        notices = ledger(here, webhook=into(told), **ways(tmp_path, []))
         await notices.send_due()
         assert told == [], "the first one is not due yet"
         here.clock.now += 2.0
@@ -119,7 +123,7 @@ async def test_the_end_is_never_told_before_the_beginning(tmp_path: Path) -> Non
 async def test_the_log_is_begun_anew_when_it_is_large(tmp_path: Path) -> None:
     async with post(tmp_path) as here:
         path = tmp_path / "notices.log"
-        log = LogChannel(path, most=100)
+        log = NoticeLog(path, most=100)
         for number in range(1, 7):
             await here.raise_signal(
                 replace(WEB, fingerprint=f"check:{number}", service=f"s{number}")
@@ -141,12 +145,12 @@ async def test_the_log_is_begun_anew_when_it_is_large(tmp_path: Path) -> None:
 async def test_the_runtime_is_needed_while_something_is_left_to_be_told(tmp_path: Path) -> None:
     async with post(tmp_path) as here:
         here.webhook = "set"
-        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, []))
+        notices = ledger(here, webhook=_broken, **ways(tmp_path, []))
         await here.raise_signal(WEB)
         await notices._round()
         assert notices.unsent
         told: list[Notice] = []
-        whole = ledger(here, webhook=TerminalChannel(told.append), **ways(tmp_path, told))
+        whole = ledger(here, webhook=into(told), **ways(tmp_path, told))
         here.clock.now += 2.0
         await whole._round()
         assert not whole.unsent
@@ -156,7 +160,7 @@ async def test_it_is_given_up_aloud_after_many_tries(tmp_path: Path) -> None:
     clock = Clock()
     async with post(tmp_path, clock) as here:
         here.webhook = "set"
-        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, []))
+        notices = ledger(here, webhook=_broken, **ways(tmp_path, []))
         await here.raise_signal(WEB)
         for _ in range(TRIES + 2):
             await notices.send_due()
@@ -175,7 +179,7 @@ async def test_a_webhook_that_nobody_takes_is_not_tried_again(tmp_path: Path, st
         clock = Clock()
         async with post(tmp_path, clock) as here:
             here.webhook = f"{server.root}/hook"
-            hook = WebhookChannel(lambda: here.webhook)
+            hook = NoticeWebhook(lambda: here.webhook).send
             notices = ledger(here, webhook=hook, **ways(tmp_path, []))
             await here.raise_signal(WEB)
             for _ in range(3):
@@ -186,9 +190,8 @@ async def test_a_webhook_that_nobody_takes_is_not_tried_again(tmp_path: Path, st
             assert f"declared of inc-1 on webhook: the webhook answered {status}" in dead
 
 
-class _Broken:
-    async def send(self, _notice: Notice, _incident: Incident, /) -> None:
-        raise HermesError("no way")
+async def _broken(_notice: Notice, _incident: Incident) -> None:
+    raise HermesError("no way")
 
 
 async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -> None:
@@ -226,7 +229,7 @@ async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -
 async def test_a_webhook_gets_json_with_a_key_of_its_own() -> None:
     answers = [Raw([b"busy"], 503), Raw([b"ok"], 200)]
     with ModelServer(lambda _received: answers.pop(0)) as server:
-        channel = WebhookChannel(lambda: f"{server.root}/hook")
+        channel = NoticeWebhook(lambda: f"{server.root}/hook")
         notice = Notice(7, "inc-1", "resolved", 1, "webhook", "resolved: …", 5.0)
         incident = Incident(
             "inc-1", "t", "P1", "resolved", "check", "f", "web", opened=10.0, ended=70.0,
@@ -247,7 +250,7 @@ async def test_a_webhook_that_is_not_there_is_a_sentence(address: str) -> None:
     notice = Notice(7, "inc-1", "declared", 1, "webhook", "x", 5.0)
     incident = Incident("inc-1", "t", "P1", "declared", "check", "f")
     with pytest.raises(HermesError):
-        await WebhookChannel(lambda: address).send(notice, incident)
+        await NoticeWebhook(lambda: address).send(notice, incident)
 
 
 @settings(deadline=None)
@@ -263,13 +266,13 @@ def test_every_notice_says_what_it_is_about() -> None:
         "inc-3", "shop is slow", "P1", "escalated", "grafana", "f", "shop", "ann", opened=0.0,
         ended=3_700.0, diagnosis=Diagnosis("db", "slow-dependency", "query 7", "a " * 300),
     )  # fmt: skip
-    assert "recovered after: 1 h 1 min" in notification_sinks.resolved_text(incident)
-    assert "needed: more disks" in notification_sinks.escalated_text(incident, "more disks")
-    assert "believed: db: slow-dependency" in notification_sinks.escalated_text(incident)
-    assert "cause: " not in notification_sinks.ceased_text(incident)
-    assert "why: planned" in notification_sinks.closed_text(incident, "planned")
-    assert len(notification_sinks.resolved_text(incident)) < 600
+    assert "recovered after: 1 h 1 min" in notifications.resolved_text(incident)
+    assert "needed: more disks" in notifications.escalated_text(incident, "more disks")
+    assert "believed: db: slow-dependency" in notifications.escalated_text(incident)
+    assert "cause: " not in notifications.ceased_text(incident)
+    assert "why: planned" in notifications.closed_text(incident, "planned")
+    assert len(notifications.resolved_text(incident)) < 600
     unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
-    assert "cause: not known" in notification_sinks.resolved_text(unknown)
+    assert "cause: not known" in notifications.resolved_text(unknown)
     entry = TimelineEntry("inc-4", 1, 0.0, "action", "restarted it")
-    assert "last: restarted it" in notification_sinks.progress_text(unknown, entry, 5.0)
+    assert "last: restarted it" in notifications.progress_text(unknown, entry, 5.0)

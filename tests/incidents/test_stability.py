@@ -14,7 +14,7 @@ from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.stability import Sample, StabilityWatch, _spinning, not_lasting
-from tests.support.local_commands import local_look
+from tests.support.local_commands import local_runner
 
 GROWS = "import time\nk = []\nwhile True: k.append(bytearray(2_000_000)); time.sleep(0.02)"
 OPENS = "import time\nk = []\nwhile len(k) < 900: k.append(open('/dev/null')); time.sleep(0.01)"
@@ -44,8 +44,8 @@ def watched(pid: int | str = 0, *, check: str = "true", **more: Any) -> Stabilit
     facts = ServiceFacts("web", find_pid=str(pid), **more.pop("facts", {}))
     given = {
         "checks": [WatchedCheck("web", Check(check))], "facts": {"web": facts},
-        "category": "service-crash", "quotes": (), "look": local_look(ALONE), "ask": local_look(),
-        "sleep": hurried,
+        "category": "service-crash", "quotes": (), "run": local_runner(ALONE),
+        "ask": local_runner(), "sleep": hurried,
     }  # fmt: skip
     return StabilityWatch(**{**given, **more})
 
@@ -117,7 +117,7 @@ def job(folder: Path, line: str) -> tuple[Path, StabilityWatch]:
     (folder / "cron.d" / "report").write_text(f"{line} root make-report > {product}\n")
     check = f'test -n "$(find {product} -mmin -2)"'
     return product, watched(
-        check=check, look=local_look({**ALONE, "/etc/cron.d": f"{folder}/cron.d"})
+        check=check, run=local_runner({**ALONE, "/etc/cron.d": f"{folder}/cron.d"})
     )
 
 

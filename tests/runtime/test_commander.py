@@ -49,7 +49,7 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
     )  # fmt: skip
     begin = [LOOK, claim, MEND, act("verify"), resolve(), say("mended")]
     note = {"calls": [call("memory", action="add", text="web fills its disk on Mondays")]}
-    async with response(tmp_path, begin=begin, over=[SKILL, note, DONE]) as h:
+    async with response(tmp_path, quick=False, begin=begin, over=[SKILL, note, DONE]) as h:
         await h.fail()
         found = await h.over()
         assert found.state == "resolved"
@@ -259,7 +259,7 @@ async def test_a_check_that_a_session_makes_only_looks(tmp_path: Path) -> None:
     async with response(tmp_path, begin=begin, **NEVER) as h:
         await h.fail(source="person", check=None)
         await h.over()
-        assert "a check only looks" in refusals(await h.told("incident"))[0]
+        assert "a check must not change anything" in refusals(await h.told("incident"))[0]
         assert not (h.work / "made").exists()
 
 
@@ -388,7 +388,7 @@ async def test_whom_a_drill_names_is_replaced_by_nobody(tmp_path: Path) -> None:
         found = await h.over()
         assert (found.state, found.session) == ("escalated", "")
         assert found.diagnosis is not None
-        assert "nobody/at-all cannot go to work" in found.diagnosis.summary
+        assert "cannot use the model 'nobody/at-all'" in found.diagnosis.summary
         dumb = f"scripted/{tmp_path / 'responder.json'}"
         other = await h.fail("db", source="drill", labels={"model": dumb}, terminal="local")
         assert (await h.over(other)).state == "escalated"

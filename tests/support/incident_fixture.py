@@ -1,8 +1,9 @@
 """Incidents in a runtime: a service that is a file, its checks, and models that answer the
 commander by what it says."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from hermes_agent.core.incidents import (
 )
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
+from hermes_agent.incidents.backend import IncidentBackend, SkillOption
+from hermes_agent.incidents.service import IncidentService
 from tests.support.learning_fixture import Pupil, pupil, skill_text
 from tests.support.runtime_fixture import until
 from tests.support.subagents import Line, call
@@ -144,11 +147,34 @@ class Response(Pupil):
             )
 
 
+class QuickBackend(IncidentBackend):
+    """Waits a twentieth of the time, and leaves out the skills that ship with Hermes, whose checks
+    take seconds for each incident."""
+
+    def __init__(self, incidents: IncidentService) -> None:
+        super().__init__(
+            incidents._context, incidents._sessions, incidents._completions,
+            incidents._switch_model, incidents._learning, incidents,
+        )  # fmt: skip
+        self.sleep = _hurried
+
+    async def skills(self) -> Sequence[SkillOption]:
+        return [one for one in await super().skills() if not one.shipped]
+
+
+async def _hurried(seconds: float) -> None:
+    await asyncio.sleep(seconds / 20)
+
+
 @asynccontextmanager
-async def response(folder: Path, **turns: list[Line]) -> AsyncIterator[Response]:
+async def response(
+    folder: Path, *, quick: bool = True, **turns: list[Line]
+) -> AsyncIterator[Response]:
     """`{work}` in what a model says is the folder of its services."""
     work = str(folder / "work")
     text = json.dumps(turns).replace("{work}", work)
     model = script(folder, **json.loads(text))
     async with pupil(folder, model=model, policy="sandbox") as h:
+        if quick:
+            h.runtime.incidents.backend = QuickBackend(h.runtime.incidents)
         yield Response(h.folder, h.runtime)

@@ -14,7 +14,7 @@ from hermes_agent.core.incidents import (
     Signal,
 )
 from hermes_agent.incidents.alerts.ingest import Intake
-from hermes_agent.incidents.notification_sinks import notices_for
+from hermes_agent.incidents.notifications import notices_for
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock
 
@@ -48,7 +48,7 @@ class Post:
     def notices(
         self, incident: Incident, kind: NoticeKind, number: int, text: str
     ) -> Sequence[NewNotice]:
-        return notices_for(incident, kind, text, number, self.webhook)
+        return notices_for(incident, kind, number, text, self.webhook)
 
     @property
     def raise_signal(self) -> Callable[[Signal], Awaitable[IngestResult]]:

@@ -7,10 +7,10 @@ from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.incidents.response.verification import RunCommand
 
 
-def local_look(moved: Mapping[str, str] | None = None) -> RunCommand:
+def local_runner(moved: Mapping[str, str] | None = None) -> RunCommand:
     """`moved`: what stands for a folder in commands."""
 
-    async def look(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+    async def run(command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         for name, path in (moved or {}).items():
             command = command.replace(name, path)
         made = await asyncio.create_subprocess_exec(
@@ -20,4 +20,4 @@ def local_look(moved: Mapping[str, str] | None = None) -> RunCommand:
         output, _ = await asyncio.wait_for(made.communicate(), timeout or 60)
         return CommandOutcome(made.returncode, output.decode(errors="replace"))
 
-    return look
+    return run

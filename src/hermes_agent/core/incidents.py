@@ -137,6 +137,10 @@ EntryKind = Literal[
 ]  # fmt: skip
 
 
+NewEntry = tuple[EntryKind, str, Mapping[str, Any]]
+"""Kind, text and data of an entry that is to be added to a timeline."""
+
+
 class TimelineEntry(Struct, frozen=True, omit_defaults=True):
     """One line of an incident's timeline. It is never changed."""
 
@@ -292,7 +296,7 @@ class IncidentStore(Protocol):
     async def change(
         self,
         id: str,
-        entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]],
+        entries: Sequence[NewEntry],
         notices: Sequence[NewNotice] = (),
         expect: frozenset[IncidentState] | None = None,
         **fields: Any,

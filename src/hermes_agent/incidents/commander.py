@@ -1,7 +1,6 @@
-"""The commander: sees that every incident is worked on until it is resolved, closed or escalated,
-and that what is to be learned from it is kept. All that it knows is in the store and in the
-journal; each message that it sends has a key. So whoever comes after it, after whatever death, goes
-on where it was, and nothing is done twice."""
+"""The commander: has every incident worked on until it is resolved, closed or escalated, then has
+the report and the skill written. All its state is in the store and the journal, and each message
+that it sends has a key: after a crash the next runtime continues, and nothing is done twice."""
 
 import asyncio
 import logging
@@ -12,84 +11,81 @@ from functools import partial
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping, UsageError
 from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
+from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import ActivatedSkill
 from hermes_agent.core.tools import Provenance
-from hermes_agent.incidents.backend import SHIPPED, IncidentBackend
+from hermes_agent.incidents.backend import COMMANDER, KEY, SHIPPED, IncidentBackend
 from hermes_agent.incidents.reports.closeout import judge_uses, judged, learn, save_report
 from hermes_agent.incidents.reports.report import needs_report
-from hermes_agent.incidents.response.actions import IncidentTool
+from hermes_agent.incidents.response.actions import IncidentTool, escalate
 from hermes_agent.incidents.response.candidates import Findings
 from hermes_agent.incidents.response.context import earlier, findings, got_worse, near
-from hermes_agent.incidents.response.escalation import escalated
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import best_guess
 from hermes_agent.incidents.response.prompts import again, brief
-from hermes_agent.incidents.response.runbooks import first_runbook, healed
+from hermes_agent.incidents.response.runbooks import RUNBOOK, begun, first_runbook, healed
 from hermes_agent.incidents.response.timeline import follow
-from hermes_agent.incidents.response.unattended import RUNBOOK, begun
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
+    START,
     RunCommand,
     as_start,
     check_all,
     neighbours,
-    start_of,
 )
 from hermes_agent.models.runbook import OPENING
 
 log = logging.getLogger("hermes.incidents")
 
 POLL_SECONDS = 5.0
-"""How often it is looked for incidents that nobody has told us of."""
+"""How often it checks for incidents without being woken."""
 AGAIN = 3
-"""How often a session that stopped before the end is sent on."""
+"""How often a session that stopped early is told to continue."""
 PATIENCE_SECONDS = 1_800.0
-"""How long one turn may take before people are called."""
+"""How long a turn may take before the incident is escalated."""
 GLANCE_SECONDS = 1.0
-"""How often it is looked whether somebody else has ended an incident."""
+"""How often it checks whether somebody else has ended an incident."""
 BROKEN = 5
-"""After so many unexpected failures in a row people are called."""
+"""After so many unexpected failures in a row the incident is escalated."""
 ENDED = 50
-"""Incidents that ended last and may lack their report."""
+"""How many of the last ended incidents are checked for a missing report."""
 BRIEF = "brief"
-COMMANDER = "commander"
 
 
 class Commander:
-    def __init__(self, world: IncidentBackend) -> None:
-        self._world = world
+    def __init__(self, backend: IncidentBackend) -> None:
+        self._backend = backend
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._woken = asyncio.Event()
         self._facts: dict[str, dict[str, ServiceFacts]] = {}
-        """What was found out of the services of incidents; looked up again where it is not here."""
+        """A cache of the facts of services, by incident."""
         self._broken: dict[str, int] = {}
-        """How often in a row the work on an incident broke."""
+        """Failures in a row, by incident."""
         self._reported: set[tuple[str, str]] = set()
-        """Incidents with the state that their report tells of; what was escalated may be resolved
-        later on."""
+        """Incidents and the state in their report; an escalated one may be resolved later."""
 
     def wake(self) -> None:
         self._woken.set()
 
     @property
-    def working(self) -> frozenset[str]:
-        """Incidents that are worked on now."""
-        return frozenset(self._tasks)
+    def busy(self) -> bool:
+        return bool(self._tasks)
 
-    def hand(self, session: Session) -> IncidentTool:
-        """What the tool of an incident's session reaches."""
-        id = session.key.partition(":")[2]
-        return IncidentTool(
-            self._world, id, session.id, self._lock(id), self._facts.setdefault(id, {})
-        )
+    def tool_for(self, session: Session) -> IncidentTool:
+        """The backend of the `incident` tool in an incident's session."""
+        id = session.key.removeprefix(KEY)
+        lock = self._locks.setdefault(id, asyncio.Lock())
+        return IncidentTool(self._backend, id, session.id, lock, self._facts.setdefault(id, {}))
 
-    def _lock(self, id: str) -> asyncio.Lock:
-        return self._locks.setdefault(id, asyncio.Lock())
+    async def outcome(self, session: Session) -> tuple[Outcome, str]:
+        """How the work of an incident's session has gone so far."""
+        id, incidents = session.key.removeprefix(KEY), self._backend.incidents
+        return judged(await incidents.incident(id), await incidents.timeline(id))
 
     async def run(self) -> None:
-        """For as long as the runtime lives."""
+        """Run until cancelled."""
         try:
             while True:
                 self._woken.clear()
@@ -98,7 +94,7 @@ class Commander:
                 except Degraded as trouble:
                     log.warning("incidents wait: %s", trouble.message)
                 except Exception:
-                    log.exception("the commander broke; it goes on")
+                    log.exception("the commander failed; it continues")
                 with suppress(TimeoutError):
                     async with asyncio.timeout(POLL_SECONDS):
                         await self._woken.wait()
@@ -107,8 +103,8 @@ class Commander:
                 task.cancel()
 
     async def _begin_all(self) -> None:
-        """Work on what is open, the worst and oldest first; then on what lacks its report."""
-        store = self._world.incidents
+        """Start work on open incidents, the worst and oldest first, then on missing reports."""
+        store = self._backend.incidents
         waiting = sorted(
             await store.incidents(open=True), key=lambda one: (one.severity, one.opened)
         )
@@ -120,7 +116,7 @@ class Commander:
             else:
                 self._reported.add((ended.id, ended.state))
         for incident in waiting:
-            if incident.id not in self._tasks and len(self._tasks) < self._world.parallel:
+            if incident.id not in self._tasks and len(self._tasks) < self._backend.parallel:
                 task = asyncio.create_task(self._work(incident.id), name=f"incident {incident.id}")
                 self._tasks[incident.id] = task
                 task.add_done_callback(partial(self._worked, incident.id))
@@ -129,12 +125,12 @@ class Commander:
         self._tasks.pop(id, None)
         if not task.cancelled():
             if (error := task.exception()) is not None:
-                log.error("the work on %s broke; it is taken up again", id, exc_info=error)
+                log.error("the work on %s failed; it is tried again", id, exc_info=error)
             else:
                 self.wake()  # there is room for the next
 
     async def _work(self, id: str) -> None:
-        """Once; what nobody expected is tried a few times, and then people hear of it."""
+        """Work on an incident once. After several unexpected failures it is escalated."""
         try:
             await self._work_on(id)
         except (Degraded, Stopping):
@@ -148,41 +144,41 @@ class Commander:
 
     async def _broke(self, id: str, what: str) -> None:
         why = f"the work on it broke {self._broken.pop(id)} times in a row ({what})"
-        incident = await self._world.incidents.incident(id)
+        incident = await self._backend.incidents.incident(id)
         if incident.state in OPEN:
             await self._give_up(id, why, "go on by hand; `hermes logs` says what broke")
         else:  # the next runtime tries it again
             self._reported.add((id, incident.state))
             text = f"no report, and nothing learned: {why}; see `hermes logs`"
-            await self._world.incidents.change(id, [("note", text, {})])
+            await self._backend.incidents.change(id, [("note", text, {})])
 
     async def _work_on(self, id: str) -> None:
-        incident = await self._world.incidents.incident(id)
+        incident = await self._backend.incidents.incident(id)
         if incident.state in OPEN:
             try:
                 await self._respond(incident)
             except (UsageError, NotFound) as error:
-                # Its terminal, its policy or its session is not there: people must see to it.
+                # Its terminal, its policy or its session does not exist.
                 needed = error.hint or "see to it, or close it"
                 await self._give_up(id, f"it could not be worked on: {error.message}", needed)
-        incident = await self._world.incidents.incident(id)
+        incident = await self._backend.incidents.incident(id)
         if incident.state in OPEN:
             return
-        await save_report(self._world, id, final=False)
+        await save_report(self._backend, id, final=False)
         try:
-            await learn(self._world, incident)
+            await learn(self._backend, incident)
         except (UsageError, NotFound) as error:
             log.warning("nothing was learned from %s: %s", id, error.message)
         if incident.session:
-            entries = await self._world.incidents.timeline(id)
-            await judge_uses(self._world, incident, *judged(incident, entries))
-        await save_report(self._world, id, final=True)
+            entries = await self._backend.incidents.timeline(id)
+            await judge_uses(self._backend, incident, *judged(incident, entries))
+        await save_report(self._backend, id, final=True)
 
     # responding
 
     async def _respond(self, incident: Incident) -> None:
         session = await self._begin(incident)
-        following = asyncio.create_task(follow(self._world, incident.id, session.id))
+        following = asyncio.create_task(follow(self._backend, incident.id, session.id))
         try:
             await self._until_over(incident.id, session)
         finally:
@@ -191,38 +187,39 @@ class Commander:
                 await following
 
     async def _begin(self, incident: Incident) -> Session:
-        """Open its session, and note how all checks stand before anything is done."""
-        session = await self._world.open(incident)
-        look = self._look(session.id)
+        """Open its session, and record the state of all checks before anything changes."""
+        session = await self._backend.open(incident)
+        run = self._runner(session.id)
         if incident.session != session.id:
-            await self._world.incidents.change(
+            await self._backend.incidents.change(
                 incident.id, [("state", "investigating", {"session": session.id})], (), OPEN,
                 state="investigating", session=session.id,
             )  # fmt: skip
-        if start_of(await self._world.incidents.timeline(incident.id)) is None:
-            watched = await self._world.watched(incident)
+        entries = await self._backend.incidents.timeline(incident.id)
+        if not any(START in entry.data for entry in entries):
+            watched = await self._backend.watched(incident)
             own, beside = await asyncio.gather(
-                check_all(incident.checks, look),
-                check_all(neighbours(incident, watched), look, BESIDE_SECONDS),
+                check_all(incident.checks, run),
+                check_all(neighbours(incident, watched), run, BESIDE_SECONDS),
             )
             stood = "; ".join(held.line for held in (*own, *beside)) or "there is no check"
-            text = self._world.redact(f"at the start: {stood}")
-            await self._world.incidents.change(
+            text = self._backend.redact(f"at the start: {stood}")
+            await self._backend.incidents.change(
                 incident.id, [("note", text, as_start(own, beside))], (), OPEN
             )
         return session
 
-    def _look(self, session: str, source: str = "") -> RunCommand:
-        return partial(self._world.look, session, source=source)
+    def _runner(self, session: str, source: str = "") -> RunCommand:
+        return partial(self._backend.run, session, source=source)
 
     async def _until_over(self, id: str, session: Session) -> None:
-        """Send what is to be sent next, and wait for its turn, until it is over."""
+        """Send the next message and wait for its turn, until the incident is over."""
         while True:
-            incident = await self._world.incidents.incident(id)
+            incident = await self._backend.incidents.incident(id)
             key = await self._last_key(session.id)
             if key:
                 end = await self._end_of(incident, session.id, key)
-                incident = await self._world.incidents.incident(id)
+                incident = await self._backend.incidents.incident(id)
                 if incident.state not in OPEN:
                     return
                 if key == RUNBOOK and await self._is_healed(incident, session.id):
@@ -230,9 +227,9 @@ class Commander:
                 if trouble := _stopped(end):
                     await self._give_up(id, trouble, "go on by hand, or with the session")
                     return
-                if end.reason == "failed" and (model := await self._world.fall_back(session.id)):
+                if end.reason == "failed" and (model := await self._backend.fall_back(session.id)):
                     text = f"the model failed ({end.error}); {model} goes on"
-                    await self._world.incidents.change(id, [("note", text, {})], (), OPEN)
+                    await self._backend.incidents.change(id, [("note", text, {})], (), OPEN)
             if incident.state not in OPEN:
                 return
             if not await self._send_next(incident, session, key):
@@ -241,28 +238,28 @@ class Commander:
                 return
 
     async def _is_healed(self, incident: Incident, session: str) -> bool:
-        """Whether the runbook that was worked through has mended it."""
-        skill = begun(await self._world.incidents.timeline(incident.id))
+        """Whether the runbook has fixed it."""
+        skill = begun(await self._backend.incidents.timeline(incident.id))
         known = self._facts.setdefault(incident.id, {})
-        return await healed(self._world, incident, session, skill, known)
+        return await healed(self._backend, incident, session, skill, known)
 
     async def _last_key(self, session: str) -> str:
-        """The key of the last of our messages that a turn has taken."""
+        """The key of the commander's last message that a turn has taken."""
         keys = [
             one.event.key
-            for one in await self._world.journal.events(session)
+            for one in await self._backend.journal.events(session)
             if isinstance(one.event, ev.MessageTaken) and one.event.source == COMMANDER
         ]
         return keys[-1] if keys else ""
 
     async def _send_next(self, incident: Incident, session: Session, key: str) -> bool:
-        """False when all has been said."""
-        look = self._look(session.id)
+        """False when there is nothing left to send."""
+        run = self._runner(session.id)
         if key in {"", RUNBOOK}:
-            found = await findings(self._world, incident, look, self._look(session.id, SHIPPED))
+            found = await findings(self._backend, incident, run, self._runner(session.id, SHIPPED))
             self._facts[incident.id] = dict(found.facts)
-            text = await self._brief(incident, look, found)
-            opened = None if key else await first_runbook(self._world, incident, found)
+            text = await self._brief(incident, run, found)
+            opened = None if key else await first_runbook(self._backend, incident, found)
             if opened is not None:
                 text, names = f"{OPENING}\n\n{text}", [opened.skill]
                 await self._send(session, RUNBOOK, text, names, opened)
@@ -274,8 +271,8 @@ class Commander:
             number = 1 if key == BRIEF else int(key.rpartition("-")[2]) + 1
             if number > AGAIN:
                 return False
-            held = await check_all(incident.checks, look)
-            worse = await got_worse(self._world, incident, look)
+            held = await check_all(incident.checks, run)
+            worse = await got_worse(self._backend, incident, run)
             text = again(number, held, worse, incident)
             await self._send(session, f"again-{number}", text)
         return True
@@ -288,56 +285,54 @@ class Commander:
         offered: Sequence[str] = (),
         opened: ActivatedSkill | None = None,
     ) -> None:
-        await self._world.send(session.id, key, text, offered, opened)
+        await self._backend.send(session.id, key, text, offered, opened)
         await self._taken(session.id, key)
 
     async def _taken(self, session: str, key: str) -> None:
-        """Wait until a turn has taken the message: what was sent last is then known."""
-        async for recorded in self._world.events(session):
+        """Wait until a turn has taken the message, so that `_last_key` finds it."""
+        async for recorded in self._backend.events(session):
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return
 
-    async def _brief(self, incident: Incident, look: RunCommand, found: Findings) -> str:
+    async def _brief(self, incident: Incident, run: RunCommand, found: Findings) -> str:
         return brief(
             incident,
-            await self._world.incidents.signals(incident=incident.id, limit=5),
-            await check_all(incident.checks, look),
-            await near(self._world, incident),
+            await self._backend.incidents.signals(incident=incident.id, limit=5),
+            await check_all(incident.checks, run),
+            await near(self._backend, incident),
             found,
-            await earlier(self._world, incident),
+            await earlier(self._backend, incident),
         )
 
     async def _end_of(self, incident: Incident, session: str, key: str) -> ev.TurnFinished:
-        """The end of a turn, which a person may bring about by closing the incident."""
-        ending = asyncio.create_task(self._world.end(session, key))
-        deadline = self._world.clock() + PATIENCE_SECONDS
+        """Wait for the end of a turn; closing the incident interrupts it."""
+        ending = asyncio.create_task(self._backend.end(session, key))
+        deadline = self._backend.clock() + PATIENCE_SECONDS
         stopped = False
         try:
             while not (await asyncio.wait((ending,), timeout=GLANCE_SECONDS))[0]:
                 why = await self._why_stop(incident.id, session, deadline)
                 if why and not stopped:
                     stopped = True
-                    await self._world.interrupt(session, why)
+                    await self._backend.interrupt(session, why)
             return ending.result()
         finally:
             ending.cancel()
 
     async def _why_stop(self, id: str, session: str, deadline: float) -> str:
-        incident = await self._world.incidents.incident(id)
+        incident = await self._backend.incidents.incident(id)
         if incident.state not in OPEN and not await self._ended_here(id, session):
             return "the incident was ended by somebody else"
-        return "it took too long" if self._world.clock() > deadline else ""
+        return "it took too long" if self._backend.clock() > deadline else ""
 
     async def _ended_here(self, id: str, session: str) -> bool:
-        entries = await self._world.incidents.timeline(id)
+        entries = await self._backend.incidents.timeline(id)
         ends = [one for one in entries if one.kind in {"resolved", "escalated", "closed"}]
         return bool(ends) and ends[-1].data.get("session") == session
 
-    # giving up
-
     async def _give_up(self, id: str, why: str, needed: str) -> None:
-        """Nobody here knows further: people must, with what is on the board."""
-        incident = await self._world.incidents.incident(id)
+        """Escalate with the best hypothesis so far."""
+        incident = await self._backend.incidents.incident(id)
         if incident.state not in OPEN:
             return
         found = best_guess(incident)
@@ -346,7 +341,7 @@ class Commander:
         )
         by = Provenance(incident.session, f"{id}-given-up")
         with suppress(HermesError):  # it ended in the same moment
-            await escalated(self._world, incident, diagnosis, needed, by)
+            await escalate(self._backend, incident, diagnosis, needed, by)
 
 
 def _stopped(end: ev.TurnFinished) -> str:

@@ -1,15 +1,19 @@
-"""The ledger of notices: what is in it is sent once, tried again while it does not arrive, and
-given up aloud."""
+"""Notices of incidents: their texts, where they go (attached terminals, a log file, a webhook, the
+gateway's outbox), and the queue that retries each one until it arrives or is given up."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
+    CATEGORIES,
     NEVER,
     OPEN,
     Incident,
@@ -21,30 +25,212 @@ from hermes_agent.core.incidents import (
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.supervise import backoff, supervise
-from hermes_agent.incidents.notification_sinks import (
-    NotificationSink,
-    PermanentFailure,
-    progress_text,
-)
+from hermes_agent.core.text.format import shortened
 
 log = logging.getLogger("hermes.incidents")
 
+ALWAYS = ("terminal", "log")
+WEBHOOK = "webhook"
+POST = "post"
+"""Prefix of a gateway target, as `post:telegram:CHAT`."""
+WEBHOOK_SECONDS = 10.0
+NOT_THERE = frozenset({404, 410})
+"""Statuses of a webhook that does not exist (any more)."""
+DETAIL = 300
+LOG_BYTES = 5_000_000
+"""Size at which the log is rotated; one old file is kept."""
+TAIL_BYTES = 200_000
+"""How much of the log is searched for a notice that may already be in it."""
 TRIES = 12
-"""After so many tries a notice is given up: some two hours."""
+"""A notice is given up after so many tries: about two hours."""
 FIRST_SECONDS = 2.0
 MAX_SECONDS = 1_200.0
 MINUTE = 60.0
 POLL_SECONDS = 5.0
-_TOLD = frozenset({"progress", "signal"})
-"""Entries that are no news in a notice of progress."""
+_NO_NEWS = frozenset({"progress", "signal"})
+"""Kinds of timeline entries that a progress notice does not report."""
+
+
+def notices_for(
+    incident: Incident, kind: NoticeKind, number: int, text: str, webhook: str,
+    targets: Sequence[str] = (),
+) -> list[NewNotice]:  # fmt: skip
+    """A notice for each channel. Drills are only announced on terminals and in the log."""
+    channels = [*ALWAYS]
+    if incident.source != "drill":
+        channels += [WEBHOOK] if webhook else []
+        channels += [f"{POST}:{target}" for target in dict.fromkeys(targets)]
+    return [(kind, number, channel, text) for channel in channels]
+
+
+def key_of(notice: Notice) -> str:
+    """The same for the same notice, however often it is sent."""
+    return f"{notice.incident}/{notice.kind}/{notice.number}"
+
+
+# texts
+
+
+def span(seconds: float) -> str:
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _text(what: str, incident: Incident, facts: Sequence[tuple[str, str]]) -> str:
+    drill = "drill: " if incident.source == "drill" else ""
+    head = f"{what}: {drill}{incident.id} {incident.severity} {incident.title}"
+    return "\n".join([head, *(f"  {name}: {text}" for name, text in facts if text)])
+
+
+def declared_text(incident: Incident, detail: str = "") -> str:
+    seen = shortened(detail, DETAIL)
+    facts = [("service", incident.service), ("owner", incident.owner), ("seen", seen)]
+    return _text("declared", incident, facts)
+
+
+def progress_text(incident: Incident, last: TimelineEntry | None, now: float) -> str:
+    believed = max(
+        (one for one in incident.hypotheses if one.state != "refuted"),
+        key=lambda one: one.confidence,
+        default=None,
+    )
+    facts = [
+        ("state", f"{incident.state} for {span(now - incident.opened)}"),
+        ("last", shortened(last.text, DETAIL) if last is not None else ""),
+        ("believed", f"{believed.claim} ({believed.confidence:.0%})" if believed else ""),
+        ("signals", str(incident.signals)),
+    ]
+    return _text("progress", incident, facts)
+
+
+def resolved_text(incident: Incident) -> str:
+    return _text("resolved", incident, [_recovered(incident), *_cause(incident)])
+
+
+def ceased_text(incident: Incident) -> str:
+    """For an escalated incident: the diagnosis made before the escalation may be wrong."""
+    how = "people mended it, or it passed: every signal of it has ceased"
+    facts = [_recovered(incident), ("how", how), *_cause(incident, "believed before")]
+    return _text("resolved", incident, facts)
+
+
+def escalated_text(incident: Incident, needed: str = "") -> str:
+    facts = [("needed", needed), *_cause(incident, "believed"), ("owner", incident.owner)]
+    return _text("escalated", incident, facts)
+
+
+def closed_text(incident: Incident, why: str) -> str:
+    return _text("closed", incident, [("why", why)])
+
+
+def _recovered(incident: Incident) -> tuple[str, str]:
+    took = incident.seconds
+    return "recovered after", span(took) if took is not None else ""
+
+
+def _cause(incident: Incident, name: str = "cause") -> list[tuple[str, str]]:
+    found = incident.diagnosis
+    if found is None:
+        return [("cause", "not known")]
+    about = CATEGORIES.get(found.category, "")
+    cause = f"{found.component}: {found.category}" + (f" ({about})" if about else "")
+    return [(name, cause), ("where", found.locus), ("in short", shortened(found.summary, DETAIL))]
+
+
+# where they are sent
+
+
+class PermanentFailure(HermesError):
+    """Trying again does not help."""
+
+
+SendNotice = Callable[[Notice, Incident], Awaitable[None]]
+"""Returns when the notice has arrived; otherwise raises a `HermesError` with the reason, or a
+`PermanentFailure`."""
+
+
+class NoticeLog:
+    """A file with a line for each notice. A line that is in it is not written again."""
+
+    def __init__(self, path: Path, most: int = LOG_BYTES) -> None:
+        self._path = path
+        self._most = most
+
+    async def send(self, notice: Notice, _incident: Incident) -> None:
+        try:
+            await asyncio.to_thread(self._write, notice)
+        except OSError as error:
+            raise HermesError(f"cannot write {self._path}: {error.strerror}") from None
+
+    def _write(self, notice: Notice) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark = f"[{key_of(notice)}]".encode()
+        if self._path.exists() and self._path.stat().st_size >= self._most:
+            if _has_line(mark, self._path.read_bytes()[-TAIL_BYTES:]):
+                return
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        with self._path.open("ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            tail = file.read()
+            if _has_line(mark, tail):
+                return
+            text = notice.text.replace("\n", " | ")
+            begin = b"" if not tail or tail.endswith(b"\n") else b"\n"  # killed in the middle
+            file.write(begin + mark + f" {text}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _has_line(mark: bytes, tail: bytes) -> bool:
+    return any(line.startswith(mark) for line in tail.split(b"\n"))
+
+
+class NoticeWebhook:
+    """A POST with the notice as JSON. Its `Idempotency-Key` identifies a repeat."""
+
+    def __init__(self, address: Callable[[], str]) -> None:
+        self._address = address
+
+    async def send(self, notice: Notice, incident: Incident) -> None:
+        import httpx
+
+        address = self._address()
+        if not address:
+            raise HermesError("no webhook is set any more", "`hermes config set watch.webhook`")
+        body = msgspec.json.encode({
+            "key": key_of(notice), "kind": notice.kind, "text": notice.text,
+            "incident": incident.id, "severity": incident.severity, "state": incident.state,
+            "title": incident.title, "service": incident.service, "owner": incident.owner,
+            "opened": incident.opened, "ended": incident.ended, "seconds": incident.seconds,
+            "diagnosis": incident.diagnosis,
+        })  # fmt: skip
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key_of(notice)}
+        try:
+            async with httpx.AsyncClient(timeout=WEBHOOK_SECONDS) as client:
+                answer = await client.post(address, content=body, headers=headers)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said = str(error) or type(error).__name__
+            raise HermesError(f"the webhook does not answer: {said}") from None
+        if answer.status_code in NOT_THERE:
+            said = f"the webhook answered {answer.status_code}, so nobody takes it there"
+            raise PermanentFailure(said, "`hermes config set watch.webhook`")
+        if answer.status_code >= 300:
+            raise HermesError(f"the webhook answered {answer.status_code}")
+
+
+# the queue
 
 
 class ProgressNotice(Struct, frozen=True):
-    """What was told of an incident in a notice of progress."""
+    """What the last progress notice of an incident reported."""
 
     minute: int = 0
     read: int = 0
-    """The last entry of its timeline that was looked at."""
+    """The last entry of its timeline that was read."""
     last: TimelineEntry | None = None
 
 
@@ -52,7 +238,7 @@ class IncidentNotifications:
     def __init__(
         self,
         store: IncidentStore,
-        channels: Mapping[str, NotificationSink],
+        channels: Mapping[str, SendNotice],
         *,
         notices: Callable[[Incident, NoticeKind, int, str], Sequence[NewNotice]],
         clock: Clock,
@@ -65,17 +251,17 @@ class IncidentNotifications:
         self._random = random
         self._woken = asyncio.Event()
         self._dead: dict[int, str] | None = None
-        self._news: dict[str, ProgressNotice] = {}
+        self._progress: dict[str, ProgressNotice] = {}
         self.open = 0
-        """Incidents that somebody works on."""
+        """Number of open incidents."""
         self.unsent = False
-        """Whether something is left that the team is to hear."""
+        """Whether notices are waiting to be sent."""
 
     def wake(self) -> None:
         self._woken.set()
 
     async def run(self) -> None:
-        """Send what is due, and tell how it goes each minute."""
+        """Send what is due, and report progress each minute."""
         await supervise("sending notices", self._round, self._pause)
 
     async def _round(self) -> None:
@@ -99,14 +285,14 @@ class IncidentNotifications:
         return list((self._dead or {}).values())
 
     async def send_due(self) -> None:
-        """Each channel for itself: one that hangs keeps no other from being told."""
+        """Channels are independent: one that hangs does not delay another."""
         by_channel: dict[str, list[Notice]] = {}
         for notice in await self._store.notices(due=NEVER):
             by_channel.setdefault(notice.channel, []).append(notice)
         await asyncio.gather(*map(self._send_all, by_channel.values()))
 
     async def _send_all(self, notices: Sequence[Notice]) -> None:
-        """In order: while one of an incident has not arrived, later ones of it wait."""
+        """In order: while a notice has not arrived, later ones of its incident wait."""
         waiting: set[str] = set()
         for notice in notices:
             if notice.incident in waiting:
@@ -115,21 +301,20 @@ class IncidentNotifications:
                 waiting.add(notice.incident)
 
     async def _send(self, notice: Notice) -> bool:
-        """Whether it need not be sent again: it arrived, or was given up."""
+        """Whether it is done with: it arrived, or was given up."""
         incident = await self._store.incident(notice.incident)
         try:
-            channel = self._channels.get(notice.channel.partition(":")[0])
-            if channel is None:
+            send = self._channels.get(notice.channel.partition(":")[0])
+            if send is None:
                 raise HermesError(f"there is no channel {notice.channel!r}")
-            await channel.send(notice, incident)
-        except PermanentFailure as error:
-            return await self._failed(notice, error.message, tries=1)
+            await send(notice, incident)
         except HermesError as error:
-            return await self._failed(notice, error.message)
+            tries = 1 if isinstance(error, PermanentFailure) else TRIES
+            return await self._failed(notice, error.message, tries)
         await self._store.notice_sent(notice.id)
         return True
 
-    async def _failed(self, notice: Notice, error: str, tries: int = TRIES) -> bool:
+    async def _failed(self, notice: Notice, error: str, tries: int) -> bool:
         """Whether it was given up."""
         attempts = notice.attempts + 1
         given_up = attempts >= tries
@@ -144,21 +329,21 @@ class IncidentNotifications:
         return given_up
 
     async def notify_progress(self) -> bool:
-        """What happened meanwhile, once for each minute that an incident is open. Minutes in which
-        no runtime lived are not made up for. Says whether there is something to send."""
+        """Report what happened, once for each minute that an incident is open. Minutes in which no
+        runtime ran are skipped. Returns whether there is something to send."""
         now = self._clock()
-        told_any = False
+        added = False
         incidents = await self._store.incidents(open=True, limit=1_000)
         self.open = len(incidents)
-        self._news = {one.id: self._news.get(one.id, ProgressNotice()) for one in incidents}
+        self._progress = {one.id: self._progress.get(one.id, ProgressNotice()) for one in incidents}
         for incident in incidents:
-            known = self._news[incident.id]
+            known = self._progress[incident.id]
             minute = int((now - incident.opened) // MINUTE)
             if minute < 1 or known.minute >= minute:
                 continue
-            known = self._news[incident.id] = await self._read_on(incident.id, known, minute)
-            told = await self._store.notices(incident=incident.id)
-            if any(one.kind == "progress" and one.number >= minute for one in told):
+            known = self._progress[incident.id] = await self._read_on(incident.id, known, minute)
+            sent = await self._store.notices(incident=incident.id)
+            if any(one.kind == "progress" and one.number >= minute for one in sent):
                 continue
             text = progress_text(incident, known.last, now)
             said = "; ".join(line.strip() for line in text.split("\n")[1:])
@@ -169,15 +354,15 @@ class IncidentNotifications:
                     self._notices(incident, "progress", minute, text),
                     OPEN,
                 )
-                told_any = True
+                added = True
             except HermesError as error:  # it has just ended
                 log.info("%s: %s", incident.id, error.message)
-        return told_any
+        return added
 
     async def _read_on(self, id: str, known: ProgressNotice, minute: int) -> ProgressNotice:
-        """What is new on a timeline since it was last read."""
+        """Read the timeline's new entries."""
         entries = await self._store.timeline(id, after=known.read)
-        news = [entry for entry in entries if entry.kind not in _TOLD]
+        news = [entry for entry in entries if entry.kind not in _NO_NEWS]
         return ProgressNotice(
             minute, entries[-1].number if entries else known.read, news[-1] if news else known.last
         )

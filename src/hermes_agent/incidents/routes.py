@@ -1,4 +1,4 @@
-"""The routes of incidents, signals and checks."""
+"""API routes for incidents, signals and checks."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ from hermes_agent.core.incidents import (
 from hermes_agent.core.ports import Sessions
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.responses import body_of, reply
-from hermes_agent.incidents.alerts.receive import OutsideSignal, raised_by
+from hermes_agent.incidents.alerts.ingest import OutsideSignal
 
 if TYPE_CHECKING:
     from hermes_agent.incidents.service import IncidentService
@@ -33,7 +33,7 @@ MAX_COUNT = 1_000
 
 
 class NewSignal(OutsideSignal, forbid_unknown_fields=True):
-    """What the owner of the home may say besides: where to look, and how to see that it is so."""
+    """A signal from the owner of the home, who may also name a terminal, a policy and a check."""
 
     terminal: str = ""
     policy: str = ""
@@ -41,8 +41,6 @@ class NewSignal(OutsideSignal, forbid_unknown_fields=True):
     check: WatchedCheck | None = None
 
     def signal(self) -> Signal:
-        from msgspec.structs import replace
-
         made = super().signal()
         return replace(
             made, source=self.source, terminal=self.terminal, policy=self.policy,
@@ -108,7 +106,7 @@ class IncidentApi:
         )
 
     async def timeline(self, request: Request) -> Response:
-        """What was added after a number; waits for it when it is told to."""
+        """Entries after a number; with `wait`, waits for the first."""
         asked = request.query_params
         id, after = request.path_params["id"], int(asked.get("after", "0"))
         wait = min(max(float(asked.get("wait", "0")), 0.0), MAX_WAIT)
@@ -121,7 +119,7 @@ class IncidentApi:
         return reply({"incident": await store.incident(id), "timeline": found})
 
     async def close(self, request: Request) -> Response:
-        from hermes_agent.incidents.notification_sinks import closed_text
+        from hermes_agent.incidents.notifications import closed_text
 
         closing = body_of(await request.body(), Closing)
         why = self._context.redact(closing.why.strip())
@@ -142,24 +140,33 @@ class IncidentApi:
         return reply(closed)
 
     async def report(self, request: Request) -> Response:
-        return await self._incidents.commander.report(request)
+        from hermes_agent.incidents.reports.markdown import markdown
+        from hermes_agent.incidents.reports.report import report
+
+        made = await report(self._incidents.backend, request.path_params["id"])
+        if request.query_params.get("form") == "markdown":
+            text = self._context.redact(markdown(made))
+            return reply({"incident": made.incident, "text": text})
+        return reply(made)
 
     async def outcome(self, request: Request) -> Response:
-        return await self._incidents.commander.outcome(request)
+        from hermes_agent.incidents.reports.closeout import DrillOutcome, drilled
+
+        outcome = body_of(await request.body(), DrillOutcome)
+        return reply(await drilled(self._incidents.backend, request.path_params["id"], outcome))
 
     async def signal(self, request: Request) -> Response:
         signal = body_of(await request.body(), NewSignal).signal()
         return reply(await self._incidents.intake.raise_signal(signal), 202)
 
     async def alerts(self, request: Request) -> Response:
-        return await raised_by(
-            self._incidents.intake, request.path_params["kind"], await request.body()
-        )
+        kind, body = request.path_params["kind"], await request.body()
+        return reply({"taken": await self._incidents.intake.raise_alerts(kind, body)}, 202)
 
     async def checks(self, request: Request) -> Response:
-        watching = self._incidents.watching
-        checks = await watching.standings()
-        loaded = watching.loaded
+        scheduler = self._incidents.scheduler
+        checks = await scheduler.statuses()
+        loaded = scheduler.loaded
         return reply(
             {
                 "checks": checks,
@@ -170,6 +177,6 @@ class IncidentApi:
         )
 
     async def run_check(self, request: Request) -> Response:
-        done = await self._incidents.watching.run_check(request.path_params["name"])
+        done = await self._incidents.scheduler.run_check(request.path_params["name"])
         redact = self._context.redact
         return reply(replace(done, detail=redact(done.detail), output=redact(done.output)))

@@ -1,5 +1,5 @@
-"""What a runtime does about incidents: watching, taking signals, telling the team, and the
-commander, put together. Nothing is made before something is watched or raised."""
+"""Builds and runs the parts for incidents: monitoring, alerts, notices and the commander. No part
+is built before there is a check, a listener or a signal."""
 
 import asyncio
 import logging
@@ -35,7 +35,8 @@ from hermes_agent.learning.service import Learning
 if TYPE_CHECKING:
     from hermes_agent.incidents.alerts.ingest import Intake
     from hermes_agent.incidents.alerts.listener import AlertListener
-    from hermes_agent.incidents.commander_service import CommanderService
+    from hermes_agent.incidents.backend import IncidentBackend
+    from hermes_agent.incidents.commander import Commander
     from hermes_agent.incidents.monitoring.logs import LogReader
     from hermes_agent.incidents.monitoring.runner import CheckRunner
     from hermes_agent.incidents.monitoring.scheduler import CheckOutcome, CheckScheduler
@@ -46,11 +47,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.incidents")
 
 POLL_SECONDS = 1.0
-"""How often a home in which nothing is watched is looked at."""
+"""How often a home without checks is polled for them."""
 RETRY_SECONDS = 5.0
 HEALTH, AUDIT, BRIEFING = "builtin:health", "builtin:audit", "builtin:briefing"
 WATCH_JOBS = {HEALTH: "every 5m", AUDIT: "0 * * * *", BRIEFING: "0 8 * * *"}
-"""The three levels of watching, and when they are due."""
+"""The three levels of checks, and their schedules."""
 
 
 class IncidentService:
@@ -74,7 +75,7 @@ class IncidentService:
         self._learning = learning
         self._add_jobs = have_jobs
         self._wanted = False
-        self._looked = False
+        self._store_checked = False
         self._woken = asyncio.Event()
         self._topology_problems: tuple[PolicyProblem, ...] = ()
 
@@ -87,7 +88,7 @@ class IncidentService:
         return CheckRunner(self._context, self._shells)
 
     @cached_property
-    def watching(self) -> "CheckScheduler":
+    def scheduler(self) -> "CheckScheduler":
         from hermes_agent.incidents.monitoring.config import CheckFiles
         from hermes_agent.incidents.monitoring.scheduler import CheckScheduler
 
@@ -116,21 +117,20 @@ class IncidentService:
 
     @cached_property
     def notices(self) -> "IncidentNotifications":
-        from hermes_agent.incidents.notification_sinks import (
-            LogChannel,
-            PostChannel,
-            TerminalChannel,
-            WebhookChannel,
+        from hermes_agent.incidents.notifications import (
+            IncidentNotifications,
+            NoticeLog,
+            NoticeWebhook,
         )
-        from hermes_agent.incidents.notifications import IncidentNotifications
 
+        log_file = self._context.home.path / "incidents" / "notices.log"
         return IncidentNotifications(
             self._context.store.incidents,
             {
-                "terminal": TerminalChannel(self._publish),
-                "log": LogChannel(self._context.home.path / "incidents" / "notices.log"),
-                "webhook": WebhookChannel(lambda: self._context.settings.watch.webhook),
-                "post": PostChannel(self._post),
+                "terminal": self._publish,
+                "log": NoticeLog(log_file).send,
+                "webhook": NoticeWebhook(lambda: self._context.settings.watch.webhook).send,
+                "post": self._enqueue,
             },
             notices=self.notices_for,
             clock=self._context.clock,
@@ -143,7 +143,7 @@ class IncidentService:
 
         return LogReader(
             self._context.store.incidents,
-            patterns=lambda: self.watching.loaded.logs,
+            patterns=lambda: self.scheduler.loaded.logs,
             raise_signal=self.intake.raise_signal,
             refusal=self._runner.refusal,
             clock=self._context.clock,
@@ -156,7 +156,7 @@ class IncidentService:
         return Briefing(
             self._context.home.path / "incidents",
             self._context.store.incidents,
-            standings=self.watching.standings,
+            statuses=self.scheduler.statuses,
             troubles=lambda: self.troubles,
             clock=self._context.clock,
         )
@@ -168,29 +168,31 @@ class IncidentService:
         return AlertListener(self._context, self.intake)
 
     @cached_property
-    def commander(self) -> "CommanderService":
-        from hermes_agent.incidents.commander_service import CommanderService
+    def backend(self) -> "IncidentBackend":
+        from hermes_agent.incidents.backend import IncidentBackend
 
-        return CommanderService(
-            self._context,
-            self._sessions,
-            self._completions,
-            self._switch_model,
-            self._learning,
+        return IncidentBackend(
+            self._context, self._sessions, self._completions, self._switch_model, self._learning,
             self,
-        )
+        )  # fmt: skip
+
+    @cached_property
+    def commander(self) -> "Commander":
+        from hermes_agent.incidents.commander import Commander
+
+        return Commander(self.backend)
 
     # life
 
     async def run(self) -> None:
-        """All of it, from when it is first wanted."""
+        """Wait until there is something to do, then run all parts."""
         while not await self._is_wanted():
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._woken.wait()
         await self._runner.clear()
         parts = (
-            self.watching.run, self.logs.run, self.notices.run, self._have_jobs,
+            self.scheduler.run, self.logs.run, self.notices.run, self._have_jobs,
             self.listener.run, self.commander.run,
         )  # fmt: skip
         await asyncio.gather(
@@ -198,19 +200,19 @@ class IncidentService:
         )
 
     async def _have_jobs(self) -> None:
-        """The schedules of watching are jobs, which people may change, pause and remove."""
+        """The schedules are jobs, which people may change, pause and remove."""
         await self._add_jobs(WATCH_JOBS)
         await asyncio.Event().wait()
 
     def builtins(self) -> dict[str, Callable[[], Awaitable[str]]]:
-        """What those jobs do."""
+        """The functions of those jobs."""
 
         async def with_checks(level: str, write: Callable[[], Awaitable[str]]) -> str:
-            checked = await self.watching.run_level(level)
+            checked = await self.scheduler.run_level(level)
             return "\n\n".join(filter(None, (checked, await write())))
 
         return {
-            HEALTH: lambda: self.watching.run_level("critical"),
+            HEALTH: lambda: self.scheduler.run_level("critical"),
             AUDIT: lambda: with_checks("hourly", self.briefing.write_audit),
             BRIEFING: lambda: with_checks("daily", self.briefing.write_briefing),
         }
@@ -224,15 +226,15 @@ class IncidentService:
         if self._context.settings.watch.listen:
             return True
         checks = self._context.home.path / "checks"
-        if checks.is_dir() and any(checks.iterdir()):  # a glance; a thread would cost more
+        if checks.is_dir() and any(checks.iterdir()):
             return True
-        if self._looked:  # what was raised since has woken us
+        if self._store_checked:  # new signals wake us
             return False
         try:
             store = self._context.store.incidents
             left = bool(await store.notices(due=NEVER) or await store.incidents(limit=1))
-            self._looked = True
-        except HermesError:  # the store is degraded, which is said elsewhere
+            self._store_checked = True
+        except HermesError:  # the store is degraded, which is reported elsewhere
             return False
         return left
 
@@ -248,28 +250,28 @@ class IncidentService:
 
     @property
     def busy(self) -> bool:
-        """Something is watched or under way: the runtime is needed."""
+        """Whether the runtime is needed: something is watched or in progress."""
         if not self._wanted:
             return False
-        loaded = self.watching.loaded
+        loaded = self.scheduler.loaded
         listening = bool(self._context.settings.watch.listen)
         open = self.notices.open > 0 or self.notices.unsent or self.commander.busy
         return bool(loaded.checks or loaded.logs) or listening or open
 
-    # what others use of it
+    # for other parts
 
     async def run_check(
         self, check: WatchedCheck, policy: str = "", actor: Actor | None = None
     ) -> "CheckOutcome":
-        """Run a check now, in a fresh shell on its terminal, through the gate."""
+        """Run a check now, in a new shell on its terminal, through the gate."""
         return await self._runner.run(check, policy, actor)
 
     async def topology(self, terminal: str = "") -> Sequence[MonitoredService]:
-        """What people wrote, what checks say, and what was learned. On the terminal of a system
-        for practice: what there is in it, and nothing else."""
+        """Services from the topology file, the checks, and earlier incidents. For the terminal of a
+        drill: only the services of that drill."""
         from hermes_agent.incidents.monitoring.topology import DRILL, load_drill, together
 
-        home, said = self._context.home.path, self.watching.loaded.services
+        home, said = self._context.home.path, self.scheduler.loaded.services
         if terminal.startswith(DRILL):
             inside = await asyncio.to_thread(load_drill, home, terminal)
             return together(inside, [one for one in said if one.terminal == terminal])
@@ -284,41 +286,44 @@ class IncidentService:
         return declared
 
     async def problems(self) -> "list[PolicyProblem]":
-        """What is wrong now in the files that people write, by their paths in the home."""
-        await self.watching.look()
+        """Problems in the check files and the topology, with paths relative to the home."""
+        await self.scheduler.reload()
         await self._declared()
         return self._problems()
 
     def _problems(self) -> "list[PolicyProblem]":
-        checks = [replace(one, path=f"checks/{one.path}") for one in self.watching.loaded.problems]
+        checks = [replace(one, path=f"checks/{one.path}") for one in self.scheduler.loaded.problems]
         return [*checks, *self._topology_problems]
 
     async def watched(self) -> Sequence[WatchedCheck]:
-        """All checks that there are now."""
-        return [one.check for one in (await self.watching.look()).checks]
+        """All current checks."""
+        return [one.check for one in (await self.scheduler.reload()).checks]
 
     def notices_for(
         self, incident: Incident, kind: NoticeKind, number: int, text: str
     ) -> Sequence[NewNotice]:
         """A notice for each channel of an incident."""
-        from hermes_agent.incidents.notification_sinks import notices_for
+        from hermes_agent.incidents.notifications import notices_for
 
         settings = self._context.settings.watch
-        return notices_for(incident, kind, text, number, settings.webhook, settings.notify)
+        return notices_for(incident, kind, number, text, settings.webhook, settings.notify)
 
-    async def _post(self, key: str, target: str, text: str) -> None:
-        post = self._outbound
-        await post.send(key, post.chats([target]), text, kind="notice")
+    async def _enqueue(self, notice: Notice, _incident: Incident) -> None:
+        """Put a notice in the gateway's outbox, where its key is there at most once."""
+        from hermes_agent.incidents.notifications import POST, key_of
 
-    def _publish(self, notice: Notice) -> None:
-        told = ev.NoticeIssued(notice.text, "info" if notice.kind == "progress" else "warning")
-        self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), told))
+        chats = self._outbound.chats([notice.channel.removeprefix(f"{POST}:")])
+        await self._outbound.send(f"incident/{key_of(notice)}", chats, notice.text, kind="notice")
 
-    # how it is
+    async def _publish(self, notice: Notice, _incident: Incident) -> None:
+        event = ev.NoticeIssued(notice.text, "info" if notice.kind == "progress" else "warning")
+        self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), event))
+
+    # status
 
     @property
     def troubles(self) -> list[str]:
-        """What of it does not work now, in sentences."""
+        """What does not work now, in sentences."""
         wrong = self._problems() if self._wanted else self._topology_problems
         found = [f"{one} ({one.hint})" for one in wrong]
         if not self._wanted:
@@ -336,11 +341,11 @@ class IncidentService:
             return {"checks": 0, "failing": [], "open": 0, "troubles": self.troubles}
         store = self._context.store.incidents
         try:
-            checks = await self.watching.standings()
+            checks = await self.scheduler.statuses()
             open = await store.incidents(open=True, limit=1_000)
             ended = await store.incidents(open=False, limit=1_000)
-        except HermesError:  # the store cannot be read, which is said elsewhere
-            count = len((await self.watching.look()).checks)
+        except HermesError:  # the store cannot be read, which is reported elsewhere
+            count = len((await self.scheduler.reload()).checks)
             return {"checks": count, "failing": None, "open": None, "troubles": self.troubles}
         return {
             "checks": len(checks),
@@ -350,7 +355,7 @@ class IncidentService:
             "escalated": [
                 one.id for one in ended if one.state == "escalated" and one.source != "drill"
             ],
-            "logs": len(self.watching.loaded.logs),
+            "logs": len(self.scheduler.loaded.logs),
             "listening": self.listener.address,
             "given_up": len(self.notices.dead),
             "troubles": self.troubles,

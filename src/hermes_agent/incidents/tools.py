@@ -1,4 +1,4 @@
-"""The tool of sessions that work on an incident."""
+"""The `incident` tool, for sessions that work on an incident."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ Action = Literal[
 
 
 async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> RecoveryResult:
-    # What an effect has written to the incident is found there by its name.
+    # The timeline has what an effect has done, by its id.
     return "again"
 
 
@@ -62,7 +62,7 @@ async def incident(
         "summary": summary, "prevent": prevent, "needed": needed, "command": command,
         "output": output, "paths": paths,
     }  # fmt: skip
-    if action == "undo":  # a command of the session: it is gated, and part of the timeline
+    if action == "undo":  # runs in the session: gated, and on the timeline
         assert context.call is not None
         script = await context.lent.commanded.undo_script()
         done = await context.call("terminal", {"command": script})

@@ -119,7 +119,7 @@ class Runtime:
         )  # fmt: skip
         self.learning = Learning(
             context, self.sessions, completions, self.shells,
-            lambda session: self.incidents.commander.went(session),
+            lambda session: self.incidents.commander.outcome(session),
         )  # fmt: skip
         self.sessions.hooks = self.learning
         self.incidents = IncidentService(

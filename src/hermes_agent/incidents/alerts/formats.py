@@ -1,17 +1,15 @@
-"""Alerts as Alertmanager, Grafana and PagerDuty post them, as signals. What they add to their
-formats is ignored; what is no such message at all is refused with a sentence."""
+"""Reads the webhooks of Alertmanager, Grafana and PagerDuty as signals. Unknown fields are ignored;
+what is not such a message is refused with a reason."""
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import TooMuch, UsageError
 from hermes_agent.core.incidents import Severity, Signal, SignalSource
-
-Kind = Literal["alertmanager", "grafana", "pagerduty"]
 
 SEVERITIES: Mapping[str, Severity] = {
     **dict.fromkeys(("p0", "emergency", "disaster", "blocker", "fatal", "sev0"), "P0"),
@@ -20,9 +18,9 @@ SEVERITIES: Mapping[str, Severity] = {
     **dict.fromkeys(("p3", "p4", "p5", "info", "information", "low", "none", "sev3"), "P3"),
 }
 SERVICES = ("service", "app", "application", "job", "deployment", "container", "component", "host")
-"""Labels that say what it is about, the first that is there."""
+"""Labels that name the service, in order of precedence."""
 HEARTBEATS = frozenset({"Watchdog", "DeadMansSwitch", "InfoInhibitor"})
-"""Alerts that always fire, to show that alerts arrive."""
+"""Alerts that always fire, to prove that alerts arrive."""
 MAX_ALERTS = 500
 """Of one message."""
 _FIRING = frozenset(
@@ -38,21 +36,21 @@ class _Alert(Struct):
     labels: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
     fingerprint: str | None = None
-    startsAt: str | None = None  # noqa: N815 - as it is sent
+    startsAt: str | None = None  # noqa: N815 - the sender's name
     generatorURL: str | None = None  # noqa: N815
     values: dict[str, Any] | None = None
-    """Of Grafana: what the rule's expressions came to."""
+    """Grafana: the values of the rule's expressions."""
     valueString: str | None = None  # noqa: N815
-    """The same in words, as Grafana up to 10 says it."""
+    """The same as text, in Grafana up to 10."""
     panelURL: str | None = None  # noqa: N815
 
 
 class _Alerts(Struct):
-    """A message of Alertmanager (version 4), or of Grafana's alerting, which follows it."""
+    """A webhook of Alertmanager (version 4), or of Grafana, which follows its format."""
 
     alerts: list[_Alert]
     truncatedAlerts: int | None = None  # noqa: N815
-    """How many the sender has left out (`max_alerts`)."""
+    """How many the sender left out (`max_alerts`)."""
 
 
 class _Named(Struct):
@@ -79,17 +77,17 @@ class _Trouble(Struct):
 class _Event(Struct):
     event_type: str
     data: msgspec.Raw
-    """An incident, or what else the event is about: a note, a service, a ping."""
+    """An incident, or the event's other subject: a note, a service, a ping."""
 
 
 class _Page(Struct):
-    """A message of PagerDuty's webhooks (version 3)."""
+    """A PagerDuty webhook (version 3)."""
 
     event: _Event
 
 
 def signals_of(kind: str, body: bytes) -> list[Signal]:
-    """The signals of a message; none where it says nothing that is wrong or over."""
+    """The signals of a webhook; none where it reports nothing firing or resolved."""
     if kind not in READERS:
         raise UsageError(f"no format called {kind!r}", f"there are: {', '.join(READERS)}")
     try:
@@ -123,7 +121,7 @@ def _alert(source: SignalSource, alert: _Alert, cut: str) -> Signal:
     # A rule of Grafana that gets no data raises an alert of another name, with its own as a label.
     where = labels.get("instance") or labels.get("pod") or labels.get("rulename") or ""
     title = notes.get("summary") or notes.get("title") or f"{name} {where}".strip()
-    told = [
+    lines = [
         notes.get("description") or notes.get("message") or "",
         alert.valueString or _listed(_texts(alert.values)),
         _listed(labels),
@@ -141,7 +139,7 @@ def _alert(source: SignalSource, alert: _Alert, cut: str) -> Signal:
         next((labels[key] for key in SERVICES if labels.get(key)), ""),
         severity_of(labels.get("severity") or labels.get("priority") or ""),
         alert.status.lower() != "resolved",
-        "\n".join(line for line in told if line),
+        "\n".join(line for line in lines if line),
         labels=labels,
     )
 
@@ -153,7 +151,7 @@ def _page(body: bytes) -> list[Signal]:
     page = msgspec.json.decode(event.data, type=_Trouble)
     if not page.id:
         raise UsageError("the incident of this message has no id", "see PagerDuty's webhooks")
-    # Events may come late: what is said to be over meanwhile is over.
+    # Events may arrive late: an incident that is resolved by now is over.
     over = "resolved" in (page.status, event.event_type.partition(".")[2])
     urgency: Severity = "P1" if (page.urgency or "high") == "high" else "P3"
     team = page.teams[0] if page.teams else page.escalation_policy
@@ -173,12 +171,12 @@ def _page(body: bytes) -> list[Signal]:
 
 
 def severity_of(word: str) -> Severity:
-    """What others call it; in doubt, broken but not burning."""
+    """Our name for another system's severity; P2 if it is unknown."""
     return SEVERITIES.get(word.strip().lower(), "P2")
 
 
 def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:
-    """Labels as texts, whatever was sent."""
+    """Labels as texts, whatever their type."""
     return {
         key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for key, value in (given or {}).items()

@@ -1,13 +1,14 @@
-"""Where signals come in: whatever raised them, they become incidents one way."""
+"""The one entrance for signals, whatever raised them."""
 
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.errors import HermesError
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.incidents import (
     Incident,
     IncidentStore,
@@ -15,11 +16,12 @@ from hermes_agent.core.incidents import (
     MonitoredService,
     NewNotice,
     NoticeKind,
+    Severity,
     Signal,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.monitoring.topology import named
-from hermes_agent.incidents.notification_sinks import ceased_text, declared_text
+from hermes_agent.incidents.notifications import ceased_text, declared_text
 
 log = logging.getLogger("hermes.incidents")
 
@@ -28,12 +30,34 @@ DETAIL = 4_000
 LABELS = 50
 LABEL = 300
 OWNERS = ("owner", "team", "owner_team", "squad")
-"""Labels that say whose it is, the first that is there."""
+"""Labels that name the owner, in order of precedence."""
 
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\ud800-\udfff]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\ud800-\udfff]")
 
 Notices = Callable[[Incident, NoticeKind, int, str], Sequence[NewNotice]]
-"""What the team is to hear of an incident: kind, number and text, on each of its channels."""
+"""Makes a notice of this kind, number and text for each channel of an incident."""
+
+
+class OutsideSignal(Struct, forbid_unknown_fields=True):
+    """A signal from anybody who has the token."""
+
+    title: str
+    fingerprint: str = ""
+    service: str = ""
+    severity: Severity = "P2"
+    firing: bool = True
+    detail: str = ""
+    owner: str = ""
+    labels: dict[str, str] = {}
+
+    def signal(self) -> Signal:
+        if not self.title.strip():
+            raise UsageError("the signal has no title", "say in a few words what looks wrong")
+        same = self.fingerprint or sha256(f"{self.title}\0{self.service}".encode()).hexdigest()[:16]
+        return Signal(
+            "person", f"person:{same}", self.title, self.service,
+            self.severity, self.firing, self.detail, 0.0, self.owner, self.labels,
+        )  # fmt: skip
 
 
 class Intake:
@@ -57,7 +81,7 @@ class Intake:
         self._clock = clock
 
     async def raise_signal(self, signal: Signal) -> IngestResult:
-        """Keep a signal and see that somebody hears of it. Once this returns, it is not lost."""
+        """Store a signal with the notices for it. Once this returns, it is not lost."""
         topology = await self._topology(signal.terminal)
         signal = self._clean(signal, named(topology, signal.service))
 
@@ -72,8 +96,14 @@ class Intake:
         self._wake()
         return taken
 
+    async def raise_alerts(self, kind: str, body: bytes) -> list[IngestResult]:
+        """Raise the signals of another system's webhook."""
+        from hermes_agent.incidents.alerts.formats import signals_of
+
+        return [await self.raise_signal(signal) for signal in signals_of(kind, body)]
+
     def _clean(self, signal: Signal, service: MonitoredService | None) -> Signal:
-        """Without secrets and unseen letters, in bounds, and with its owner."""
+        """Redacted, without control characters, within limits, and with its owner."""
         labels = dict(list(signal.labels.items())[:LABELS])
         owner = signal.owner or next((labels[key] for key in OWNERS if labels.get(key)), "")
         return replace(
@@ -91,15 +121,15 @@ class Intake:
         return " ".join(self._text(text, 4 * most).split())[:most]
 
     def _text(self, text: str, most: int) -> str:
-        """What is cut is cut in the middle: the beginning and the end say most."""
-        seen = _UNSEEN.sub("", self._redact(text))
+        """Cut in the middle: the beginning and the end say most."""
+        seen = _CONTROLS.sub("", self._redact(text))
         if len(seen) <= most:
             return seen
         half = most // 2 - 10
         return f"{seen[:half]}\n[…]\n{seen[-half:]}"
 
     async def _ceased(self, id: str) -> None:
-        """One that people took over is resolved when nothing of it is left."""
+        """Resolve an escalated incident once none of its signals is firing."""
         incident = await self._store.incident(id)
         if incident.state != "escalated" or await self._store.firing(id):
             return
@@ -114,12 +144,12 @@ class Intake:
                 state="resolved",
                 ended=ended.ended,
             )
-        except HermesError as error:  # somebody was quicker
+        except HermesError as error:  # somebody else changed it first
             log.info("%s: %s", id, error.message)
 
 
 def _bounded(fingerprint: str) -> str:
-    """As it came, for it tells one trouble from another, but no longer than it need be."""
-    if len(fingerprint) <= TITLE and _UNSEEN.search(fingerprint) is None:
+    """Unchanged where it is short and printable; a hash otherwise."""
+    if len(fingerprint) <= TITLE and _CONTROLS.search(fingerprint) is None:
         return fingerprint
     return f"sha256:{sha256(fingerprint.encode(errors='replace')).hexdigest()}"

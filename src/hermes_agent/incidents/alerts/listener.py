@@ -1,5 +1,4 @@
-"""The door for alerts of other systems, and for nothing else. Whoever raises one there must know
-the token."""
+"""The HTTP listener for alerts of other systems. Every request must carry the token."""
 
 import hashlib
 import hmac
@@ -17,35 +16,23 @@ from hermes_agent.host.http_listener import (
     knows,
     token_of,
 )
-from hermes_agent.host.responses import guarded, reply
-from hermes_agent.incidents.alerts.ingest import Intake
-from hermes_agent.incidents.alerts.receive import raised_by, raised_outside
+from hermes_agent.host.responses import body_of, guarded, reply
+from hermes_agent.incidents.alerts.ingest import Intake, OutsideSignal
 
 
-class AlertListener:
+class AlertListener(HttpListener):
     def __init__(self, context: RuntimeContext, intake: Intake) -> None:
         self._context = context
         self._intake = intake
-        self._door = HttpListener(
+        super().__init__(
             "watch.listen",
-            lambda: self._context.settings.watch.listen,
-            self._routes,
+            lambda: context.settings.watch.listen,
+            self._alert_routes,
             self._token,
             context.reload_if_changed,
         )
 
-    @property
-    def address(self) -> str:
-        return self._door.address
-
-    @property
-    def trouble(self) -> str:
-        return self._door.trouble
-
-    async def run(self) -> None:
-        await self._door.run()
-
-    def _routes(self) -> list[Route]:
+    def _alert_routes(self) -> list[Route]:
         return [
             Route("/v1/signals", guarded(self.own), methods=["POST"]),
             Route("/v1/signals/{kind}", guarded(self.foreign), methods=["POST"]),
@@ -56,22 +43,26 @@ class AlertListener:
 
     async def own(self, request: Request) -> Response:
         body = await self._body(request)
-        return body if isinstance(body, Response) else await raised_outside(self._intake, body)
+        if isinstance(body, Response):
+            return body
+        signal = body_of(body, OutsideSignal).signal()
+        return reply(await self._intake.raise_signal(signal), 202)
 
     async def foreign(self, request: Request) -> Response:
         body = await self._body(request)
         if isinstance(body, Response):
             return body
-        return await raised_by(self._intake, request.path_params["kind"], body)
+        taken = await self._intake.raise_alerts(request.path_params["kind"], body)
+        return reply({"taken": taken}, 202)
 
     async def _body(self, request: Request) -> bytes | Response:
-        """The body of somebody who may raise a signal, or why there is none."""
+        """The body of an authorised request, or the response that refuses it."""
         try:
             token = self._token()
         except HermesError as error:
-            self._door.report(error)
+            self.report(error)
             return reply({"error": "no alerts are taken now", "hint": "`hermes doctor`"}, 503)
-        self._door.report(None)
+        self.report(None)
         signature = request.headers.get("x-pagerduty-signature", "")
         if not signature and not knows(request.headers.get("authorization", ""), token):
             return _refused()
@@ -92,6 +83,6 @@ def _refused() -> Response:
 
 
 def _signed(header: str, body: bytes, token: str) -> bool:
-    """PagerDuty signs what it sends, with any of several secrets while one is exchanged."""
+    """PagerDuty signs with several secrets while one is being rotated."""
     made = f"v1={hmac.new(token.encode(), body, hashlib.sha256).hexdigest()}".encode()
     return any(hmac.compare_digest(one.strip().encode(), made) for one in header.split(","))

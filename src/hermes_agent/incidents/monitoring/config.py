@@ -1,5 +1,5 @@
-"""Health checks and log patterns as people write them: `checks/*.yaml` in the home, one entry or a
-list of them in each file. What is wrong in one file is said, and the others count all the same.
+"""Health checks and log patterns: `checks/*.yaml` in the home, one entry or a list in each file. A
+problem in one file is reported and does not affect the others.
 
 - name: shop-answers
   service: shop
@@ -31,7 +31,7 @@ from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse, scalar
 Level = Literal["critical", "hourly", "daily"]
 EVERY: Mapping[str, float] = {"critical": 300.0, "hourly": 3_600.0, "daily": 86_400.0}
 MORNING = 8
-"""The hour of local time at which daily checks run and the briefing is written."""
+"""The local hour of daily checks and the briefing."""
 TIMEOUT = 30.0
 LEAST_SECONDS = 1.0
 
@@ -46,21 +46,21 @@ _EXPECT = ("exit", "output", "no_output")
 
 
 class Watched(Struct, frozen=True):
-    """A check with when it runs and what becomes of a failure."""
+    """A check, its schedule, and how its failures are reported."""
 
     check: WatchedCheck
     every: float = EVERY["critical"]
     daily: bool = False
-    """At 08:00 of local time."""
+    """At 08:00 local time."""
     after: int = 2
-    """Failures in a row before it signals."""
+    """Failures in a row before it raises a signal."""
     policy: str = ""
     source: SignalSource = "check"
     needs: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
     file: str = ""
     level: str = ""
-    """The job that runs it; empty for one with an interval of its own."""
+    """The job that runs it; empty if it has its own interval."""
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class Watched(Struct, frozen=True):
 
 
 class LogPattern(Struct, frozen=True):
-    """A line that must not stand in a log of this machine."""
+    """A pattern that must not occur in a log of this machine."""
 
     name: str
     path: str
@@ -96,7 +96,7 @@ class LoadedChecks(Struct, frozen=True):
 
     @property
     def services(self) -> tuple[MonitoredService, ...]:
-        """What the entries say of who needs whom."""
+        """The dependencies that the entries declare."""
         logs = [
             MonitoredService(one.service or one.name, one.needs) for one in self.logs if one.needs
         ]
@@ -108,13 +108,13 @@ class LoadedChecks(Struct, frozen=True):
 
 
 class CheckFiles:
-    """The files of a home, read again when they change."""
+    """The check files of a home, read again when they change."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[str, tuple[tuple[int, int, int], LoadedChecks]] = {}
 
-    def look(self) -> LoadedChecks:
+    def load(self) -> LoadedChecks:
         found: dict[str, tuple[tuple[int, int, int], LoadedChecks]] = {}
         for path in sorted(self.folder.glob("*.yaml")) + sorted(self.folder.glob("*.yml")):
             try:
@@ -142,7 +142,7 @@ def _unread(file: str, why: str) -> tuple[tuple[int, int, int], LoadedChecks]:
 
 
 def _together(files: list[LoadedChecks]) -> LoadedChecks:
-    """All of them; a name that was taken before does not count."""
+    """Merge files; an entry whose name is taken is a problem."""
     names: dict[str, str] = {}
     checks: list[Watched] = []
     logs: list[LogPattern] = []
@@ -165,7 +165,7 @@ def _together(files: list[LoadedChecks]) -> LoadedChecks:
 
 
 def read(file: str, text: str) -> LoadedChecks:
-    """The entries of one file. Those that are well written count, whatever is wrong beside them."""
+    """The entries of one file. Valid entries count, whatever is wrong with others."""
     try:
         root = parse(file, text)
     except BadYaml as bad:

@@ -1,5 +1,5 @@
-"""Following logs of this machine: lines that fit a pattern raise a signal. A log that is rotated or
-truncated is followed on, and how far it was read survives a restart."""
+"""Follows logs of this machine: lines that match a pattern raise a signal. Rotation and truncation
+are handled, and the position in each log survives a restart."""
 
 import asyncio
 import logging
@@ -22,21 +22,21 @@ log = logging.getLogger("hermes.incidents")
 
 POLL_SECONDS = 1.0
 QUIET_SECONDS = 600.0
-"""When no more lines came for so long, it is over."""
+"""A signal ends when no line matched for so long."""
 JUDGED_SECONDS = 60.0
-"""How long it holds that a log may be read, or may not."""
+"""How long the gate's decision on a log is cached."""
 MAX_BYTES = 1_000_000
-"""What is read of one log at a time."""
+"""How much of a log is read at a time."""
 MAX_LINE = 100_000
 HEAD = 256
-"""The beginning of a file tells it from another that took its place."""
+"""Bytes at the beginning of a file that identify it."""
 SHOWN = 10
 MAX_LINES = 1_000
-"""Lines that are counted one by one; of a flood it is enough to know that it is one."""
+"""Matching lines that are counted exactly."""
 
 
 class NewLines(Struct, frozen=True):
-    """Whole lines that are new, and how far that is."""
+    """New whole lines, and the position after them."""
 
     text: str
     place: LogCursor
@@ -44,8 +44,8 @@ class NewLines(Struct, frozen=True):
 
 
 def read_on(path: str, before: LogCursor | None) -> NewLines | None:
-    """What was written since; None when there is nothing to be read there. A log that was never
-    read before is read from its end."""
+    """What was written since the cursor; None if the log cannot be read. Without a cursor, reading
+    starts at the end."""
     try:
         now = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -78,9 +78,9 @@ def _piece(
     more = len(data) == MAX_BYTES
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) > MAX_LINE:
-        end = len(data)  # no line is that long
+        end = len(data)  # too long for a line
     if whole and not more:
-        end = len(data)  # nobody writes to it any more
+        end = len(data)  # rotated: it gets no more
     place = LogCursor(path, _mark(file, facts, offset + end), offset + end)
     return NewLines(data[:end].decode(errors="replace"), place, more)
 
@@ -95,7 +95,7 @@ def _same(file: int, facts: os.stat_result, place: LogCursor) -> bool:
 
 
 def _rotated(path: str, place: LogCursor) -> int | None:
-    """The file that was read, under its new name beside the log."""
+    """The rotated file, open, found by its inode in the same folder."""
     number = int(place.file.split(":")[1])
     try:
         with os.scandir(Path(path).parent) as entries:
@@ -115,7 +115,7 @@ def _rotated(path: str, place: LogCursor) -> int | None:
 
 
 def fitting(pattern: str, lines: Sequence[str], most: int) -> list[str]:
-    """The last lines that fit, in order: halves of the text that hold none are passed over."""
+    """The last matching lines, in order. Bisects, so that parts without a match are skipped."""
     if not lines or most <= 0 or not matches(pattern, "\n".join(lines)):
         return []
     if len(lines) == 1:
@@ -135,7 +135,7 @@ class LogReader:
         refusal: Callable[[LogPattern], Awaitable[str]],
         clock: Clock,
     ) -> None:
-        """`refusal`: why the log of a pattern may not be read; empty where it may."""
+        """`refusal`: why the gate denies reading a pattern's log; empty where it does not."""
         self._store = store
         self._patterns = patterns
         self._refusal = refusal
@@ -144,24 +144,24 @@ class LogReader:
         self._places: dict[str, LogCursor] | None = None
         self._firing: dict[str, tuple[Signal, float]] = {}
         self._judged: dict[tuple[str, str], tuple[str, float]] = {}
-        """By name and path: why the log may not be read, and since when that is known."""
+        """By name and path: the reason of a refusal, and when it was checked."""
         self.missing: dict[str, str] = {}
-        """Logs that cannot be read, by their path."""
+        """Logs that cannot be read, with the reason."""
 
     @property
     def refused(self) -> dict[str, str]:
-        """Patterns whose log may not be read, and why."""
+        """Patterns whose log the gate denies, with the reason."""
         return {name: why for (name, _), (why, _) in self._judged.items() if why}
 
     async def run(self) -> None:
-        await supervise("following logs", self.look, every(POLL_SECONDS))
+        await supervise("following logs", self.poll, every(POLL_SECONDS))
 
-    async def look(self) -> None:
-        """Read what is new in each log, once for all of its patterns."""
+    async def poll(self) -> None:
+        """Read each log once, for all of its patterns."""
         found = self._patterns()
         wanted = {(one.name, one.path) for one in found}
         self._judged = {key: known for key, known in self._judged.items() if key in wanted}
-        patterns = [one for one in found if not await self._may_not(one)]
+        patterns = [one for one in found if not await self._refused_reason(one)]
         if self._places is None:
             self._places = {place.path: place for place in await self._store.log_cursors()}
             for signal in await self._store.signals(limit=1_000):
@@ -173,8 +173,8 @@ class LogReader:
         self.missing = {path: why for path, why in self.missing.items() if path in paths}
         await self._end_quiet()
 
-    async def _may_not(self, pattern: LogPattern) -> str:
-        """Why its log is not read. What is refused is said like a check that cannot be run."""
+    async def _refused_reason(self, pattern: LogPattern) -> str:
+        """Why the gate denies its log. A refusal raises a signal, as for a check."""
         known = self._judged.get((pattern.name, pattern.path))
         now = self._clock()
         if known is not None and 0 <= now - known[1] < JUDGED_SECONDS:
@@ -182,9 +182,8 @@ class LogReader:
         why = await self._refusal(pattern)
         self._judged[pattern.name, pattern.path] = why, now
         if why:
-            service = pattern.service or pattern.name
-            title = f"{service}: the log of {pattern.name} cannot be read"
-            await self._say(pattern, f"unread:{pattern.name}", title, f"{pattern.path}\n{why}")
+            what = f"the log of {pattern.name} cannot be read"
+            await self._raise_for(pattern, "unread", what, f"{pattern.path}\n{why}")
         return why
 
     async def _follow(
@@ -194,19 +193,19 @@ class LogReader:
         while more:
             piece = await asyncio.to_thread(read_on, path, places.get(path))
             if piece is None:
-                await self._wait_for(path, places)
+                await self._wait_for_file(path, places)
                 return
             self.missing.pop(path, None)
             for pattern in patterns:
                 await self._match(pattern, piece.text)
             if places.get(path) != piece.place:
-                # After the signals: a runtime that dies in between raises them again.
+                # Saved after the signals: a runtime that dies in between raises them again.
                 places[path] = piece.place
                 await self._store.save_log_cursor(piece.place)
             more = piece.more
 
-    async def _wait_for(self, path: str, places: dict[str, LogCursor]) -> None:
-        """One that is not there yet will be read from its beginning."""
+    async def _wait_for_file(self, path: str, places: dict[str, LogCursor]) -> None:
+        """A log that does not exist yet is later read from its beginning."""
         if path not in self.missing:
             log.warning("the log %s cannot be read now; it is waited for", path)
         self.missing[path] = "it is not there, is no file, or may not be read"
@@ -221,15 +220,14 @@ class LogReader:
         shown = lines[-SHOWN:] or text.splitlines()[-SHOWN:]
         more = "or more " if len(lines) >= MAX_LINES else ""
         count = f"{len(lines)} {more}lines of {pattern.path}" if len(lines) > 1 else pattern.path
-        service = pattern.service or pattern.name
-        title = f"{service}: {pattern.name} stands in {pattern.path}"
-        await self._say(pattern, f"log:{pattern.name}", title, "\n".join([f"{count}:", *shown]))
+        what = f"{pattern.name} stands in {pattern.path}"
+        await self._raise_for(pattern, "log", what, "\n".join([f"{count}:", *shown]))
 
-    async def _say(self, pattern: LogPattern, fingerprint: str, title: str, detail: str) -> None:
+    async def _raise_for(self, pattern: LogPattern, kind: str, what: str, detail: str) -> None:
         service = pattern.service or pattern.name
         signal = Signal(
-            "log", fingerprint, title, service, pattern.severity, True, detail, 0.0,
-            pattern.owner, pattern.labels,
+            "log", f"{kind}:{pattern.name}", f"{service}: {what}", service, pattern.severity, True,
+            detail, 0.0, pattern.owner, pattern.labels,
         )  # fmt: skip
         await self._raise(signal)
         self._firing[signal.fingerprint] = signal, self._clock()

@@ -1,10 +1,12 @@
-"""Running a health check: a fresh shell on its terminal, judged by the gate like everything else.
-Whatever goes wrong is said in what it comes to."""
+"""Runs a health check in a new shell on its terminal, through the gate. Whatever goes wrong is part
+of the outcome."""
 
 import asyncio
 import shutil
 import time
 import uuid
+
+from msgspec.structs import replace
 
 from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import HermesError
@@ -21,7 +23,7 @@ from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.policy.path_resolvers import on_disk
 
 ENTER_SECONDS = 20.0
-"""How long a terminal may take to be entered and left, beside the command itself."""
+"""How long opening and closing a terminal may take, besides the command."""
 SHOWN = 2_000
 LEFT = "check-*"
 
@@ -35,8 +37,8 @@ class CheckRunner:
     async def run(
         self, watched: WatchedCheck, policy: str = "", actor: Actor | None = None
     ) -> CheckOutcome:
-        """Run a check under a policy profile, that of new sessions where none is named. `actor`:
-        whose it is, where no person has written it down."""
+        """Run a check under a policy profile (default: that of new sessions). `actor`: who asks,
+        where no person wrote the check."""
         check = watched.check
         timeout = check.timeout or TIMEOUT
         limit = timeout + ENTER_SECONDS
@@ -54,15 +56,12 @@ class CheckRunner:
             outcome = CheckOutcome(False, f"it cannot be run: {error.message}{hint}", refused=True)
         except OSError as error:
             outcome = CheckOutcome(False, f"it cannot be run: {error}", refused=True)
-        spent = round(time.monotonic() - began, 3)
-        return CheckOutcome(
-            outcome.ok, outcome.detail, outcome.code, outcome.output, spent, outcome.refused
-        )
+        return replace(outcome, seconds=round(time.monotonic() - began, 3))
 
     async def _apart(
         self, watched: WatchedCheck, policy: str, seconds: float, by: Actor
     ) -> CheckOutcome:
-        """In a folder of its own, which goes again."""
+        """Run it in a temporary folder."""
         policy = policy or self._context.settings.policy
         id = f"check-{uuid.uuid4().hex[:12]}"
         folder = self._context.home.terminals / id
@@ -88,7 +87,7 @@ class CheckRunner:
             await shell.close()
 
     async def refusal(self, pattern: LogPattern) -> str:
-        """Why the log of a pattern may not be read here; empty where it may."""
+        """Why the gate denies reading a pattern's log; empty where it does not."""
         context = self._context
         workspace = str(context.home.terminals / "logs")
         session = synthetic_session(
@@ -106,14 +105,14 @@ class CheckRunner:
         return ""
 
     async def clear(self) -> None:
-        """Remove what a runtime that was killed has left behind."""
+        """Remove folders that a killed runtime left behind."""
         for folder in await asyncio.to_thread(lambda: [*self._context.home.terminals.glob(LEFT)]):
             if folder.name not in self._mine:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def judged(check: Check, done: CommandState, timeout: float) -> CheckOutcome:
-    """What a command that has ended came to."""
+    """The outcome of a command that has ended."""
     output = done.stdout + (f"\n{done.stderr}" if done.stderr else "")
     shown = output.strip()
     if len(shown) > SHOWN:

@@ -1,4 +1,4 @@
-"""Running checks when they are due, and raising a signal when they fail."""
+"""Runs checks when they are due, and raises a signal when they fail."""
 
 import asyncio
 import logging
@@ -23,32 +23,32 @@ from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, Loaded
 log = logging.getLogger("hermes.incidents")
 
 POLL_SECONDS = 1.0
-"""How often the files are looked at."""
+"""How often the files are read."""
 RETRY_SECONDS = 15.0
-"""A check that failed is run again so soon, until it is certain, and while the trouble lasts."""
+"""How soon a failed check is run again."""
 REMIND_SECONDS = 60.0
-"""How often a check that goes on failing says so."""
+"""How often a check that keeps failing raises its signal."""
 AT_ONCE = 8
-"""Checks that run on one terminal."""
+"""Checks that run at once on one terminal."""
 DETAIL = 2_000
 DAY = 86_400.0
 
 
 class CheckOutcome(Struct, frozen=True, omit_defaults=True):
-    """What running a check came to."""
+    """The outcome of running a check."""
 
     ok: bool
     detail: str = ""
-    """Why it does not hold, with what was printed."""
+    """Why it failed, with its output."""
     code: int | None = None
     output: str = ""
     seconds: float = 0.0
     refused: bool = False
-    """It could not be run at all: the gate refused, or the terminal is not there."""
+    """It could not be run: the gate refused, or the terminal is not available."""
 
 
 RunCheck = Callable[[WatchedCheck, str], Awaitable[CheckOutcome]]
-"""Run a check under a policy profile. Whatever goes wrong is an outcome."""
+"""Runs a check under a policy profile; never raises."""
 
 
 class CheckStatus(Struct, frozen=True, omit_defaults=True):
@@ -70,8 +70,7 @@ class CheckStatus(Struct, frozen=True, omit_defaults=True):
 
 
 def next_due(watched: Watched, state: CheckState, now: float) -> float:
-    """When a check is to be run next; at once when it never was, or when the clock was set back
-    since."""
+    """When a check is due: now, if it never ran or the clock was set back."""
     if not state.last or state.last > now:
         return now
     if state.failures:
@@ -80,13 +79,13 @@ def next_due(watched: Watched, state: CheckState, now: float) -> float:
 
 
 def runs_by_itself(watched: Watched, state: CheckState) -> bool:
-    """Whether it is run without its level's job: at first, while it fails, and where it has an
-    interval of its own."""
+    """Whether it runs without its level's job: at first, while it fails, and if it has its own
+    interval."""
     return not watched.level or not state.last or bool(state.failures)
 
 
 def morning_after(moment: float) -> float:
-    """The next 08:00 of local time."""
+    """The next 08:00 local time."""
     day = time.localtime(moment)
     for ahead in (0, 1):
         at = time.mktime((day.tm_year, day.tm_mon, day.tm_mday + ahead, MORNING, 0, 0, 0, 0, -1))
@@ -113,16 +112,16 @@ class CheckScheduler:
         self._redact = redact
         self._clock = clock
         self._states: dict[str, CheckState] | None = None
-        self._said: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._running: dict[str, asyncio.Task[CheckOutcome]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
-        """Of each terminal: checks that hang on one delay none on another."""
+        """By terminal, so that checks that hang on one do not delay another."""
         self._problems: tuple[object, ...] = ()
         self.loaded = LoadedChecks()
 
-    async def look(self) -> LoadedChecks:
-        """The files as they are now."""
-        self.loaded = await asyncio.to_thread(self._files.look)
+    async def reload(self) -> LoadedChecks:
+        """Read the files again."""
+        self.loaded = await asyncio.to_thread(self._files.load)
         if self.loaded.problems != self._problems:
             self._problems = self.loaded.problems
             for problem in self.loaded.problems:
@@ -130,7 +129,7 @@ class CheckScheduler:
         return self.loaded
 
     async def run(self) -> None:
-        """Run what is due, for as long as the runtime lives."""
+        """Run what is due, until cancelled."""
         try:
             await supervise("watching", self.start_due, every(POLL_SECONDS))
         finally:
@@ -138,7 +137,7 @@ class CheckScheduler:
                 task.cancel()
 
     async def start_due(self) -> None:
-        loaded = await self.look()
+        loaded = await self.reload()
         states = await self._known()
         now = self._clock()
         for watched in loaded.checks:
@@ -149,7 +148,7 @@ class CheckScheduler:
                 self._begin(watched)
         for name in states.keys() - {watched.name for watched in loaded.checks}:
             del states[name]
-            self._said.pop(name, None)
+            self._reported.pop(name, None)
             await self._store.drop_check(name)
 
     def _begin(self, watched: Watched, by_hand: bool = False) -> "asyncio.Task[CheckOutcome]":
@@ -174,16 +173,16 @@ class CheckScheduler:
         return self._states
 
     async def run_check(self, name: str) -> CheckOutcome:
-        """Run one now, by hand. That it holds counts; a failure is shown, and whether it lasts is
-        found out on schedule."""
-        for watched in (await self.look()).checks:
+        """Run one now, by hand. A success counts; a failure is only shown, and left to the
+        schedule to confirm."""
+        for watched in (await self.reload()).checks:
             if watched.name == name:
                 return await asyncio.shield(self._running.get(name) or self._begin(watched, True))
         raise NotFound(f"no check called {name!r}", "`hermes watch list` shows them")
 
     async def run_level(self, level: str) -> str:
-        """Run all checks of a level; how they stand, in words."""
-        mine = [one for one in (await self.look()).checks if one.level == level]
+        """Run all checks of a level; returns a summary."""
+        mine = [one for one in (await self.reload()).checks if one.level == level]
         running = [self._running.get(one.name) or self._begin(one) for one in mine]
         outcomes = await asyncio.shield(asyncio.gather(*running))
         failing = [one.name for one, came in zip(mine, outcomes, strict=True) if not came.ok]
@@ -212,27 +211,27 @@ class CheckScheduler:
         if by_hand and not outcome.ok:
             states[watched.name] = replace(state, last=before.last, failures=before.failures)
             return outcome
-        # Said first: a runtime that dies in between says it again, and nobody hears it twice.
-        # Where it cannot be said, the next run finds it new.
+        # Reported before it is saved: a runtime that dies in between reports it again, which is
+        # the same signal. If the report fails, the next run finds the failure new.
         states[watched.name] = replace(before, last=state.last)
-        await self._say(watched, before, state, began, outcome.refused)
+        await self._report(watched, before, state, began, outcome.refused)
         states[watched.name] = state
         await self._store.save_check(state)
         return outcome
 
-    async def _say(
+    async def _report(
         self, watched: Watched, before: CheckState, state: CheckState, began: float, refused: bool
     ) -> None:
         if state.ok:
-            self._said.pop(watched.name, None)
+            self._reported.pop(watched.name, None)
             if before.failures >= watched.after:
                 await self._raise(self._signal(watched, state, began, firing=False))
             return
-        last = self._said.get(watched.name)
+        last = self._reported.get(watched.name)
         certain = state.failures >= watched.after
         if certain and (last is None or abs(state.last - last) >= REMIND_SECONDS):
             await self._raise(self._signal(watched, state, began, refused=refused))
-            self._said[watched.name] = state.last
+            self._reported[watched.name] = state.last
 
     def _signal(
         self,
@@ -261,12 +260,12 @@ class CheckScheduler:
             watched.policy,
         )
 
-    async def standings(self) -> list[CheckStatus]:
-        """Every check, how it stands, and when it is due."""
+    async def statuses(self) -> list[CheckStatus]:
+        """Every check with its state and when it is due."""
         now = self._clock()
         states = await self._known()
         found = []
-        for watched in (await self.look()).checks:
+        for watched in (await self.reload()).checks:
             check = watched.check
             state = states.get(watched.name, CheckState(watched.name))
             due = next_due(watched, state, now)

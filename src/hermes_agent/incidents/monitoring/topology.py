@@ -1,5 +1,5 @@
-"""Which services there are and who needs whom: `topology.yaml` in the home, what checks say, and
-what was learned in incidents.
+"""Services and their dependencies: from `topology.yaml` in the home, from checks, and from earlier
+incidents.
 
 services:
   shop: {needs: [database], owner: ann, about: "nginx, /etc/nginx/sites-enabled/shop"}
@@ -16,17 +16,17 @@ from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
 
 NAME = "topology.yaml"
 DRILL = "drill-"
-"""How the terminals of systems for practice begin."""
+"""Prefix of the terminals of drills."""
 _SERVICE = ("needs", "owner", "about", "terminal")
 
 
 def load(home: Path) -> tuple[tuple[MonitoredService, ...], tuple[PolicyProblem, ...]]:
-    """What is written in the home, and what is wrong with it."""
+    """The services in the home's topology, and the problems in the file."""
     return _load(home / NAME)
 
 
 def load_drill(home: Path, terminal: str) -> tuple[MonitoredService, ...]:
-    """What there is in a system for practice: nothing of it is real."""
+    """The services of a drill, none of which is real."""
     id = terminal.removeprefix(DRILL)
     return () if not id or "/" in id else _load(home / "drills" / id / NAME)[0]
 
@@ -75,7 +75,8 @@ def _service(reader: PolicyReader, name: str, node: Node) -> MonitoredService:
 
 
 def together(*sources: Iterable[MonitoredService]) -> tuple[MonitoredService, ...]:
-    """One of each name: what it needs by any source; the rest by the first that says it."""
+    """Merge sources by name: dependencies are joined, other fields come from the first that has
+    them."""
     found: dict[str, MonitoredService] = {}
     for service in (one for source in sources for one in source):
         known = found.get(service.name)

@@ -1,10 +1,11 @@
-"""What is kept of an incident that is over: the report, a skill, the topology, and what its end
-says of the skills that were used."""
+"""What follows the end of an incident: the report, a skill, the topology, and the record of the
+skills that were used."""
 
 import asyncio
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,28 +24,27 @@ from hermes_agent.core.knowledge import Doc, Outcome, Trial
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.reports.markdown import markdown
-from hermes_agent.incidents.reports.report import IncidentReport, as_json, report
+from hermes_agent.incidents.reports.report import IncidentReport, report
+from hermes_agent.incidents.response.context import learns
 from hermes_agent.incidents.response.prompts import aftermath, reminder
-from hermes_agent.incidents.response.unattended import begun, healed_alone
+from hermes_agent.incidents.response.runbooks import begun, healed_alone
 from hermes_agent.models.runbook import RUNBOOK_MODEL
+from hermes_agent.store.engine.database import write_durably
 
 ASKED, REMINDED = "aftermath", "aftermath-2"
 """Keys of the messages that ask for a skill."""
-LEARNING = "learning"
-"""The label of a drill's signal that says `off` where nothing is to be learned, nor used."""
 PROVING_RUNS = 2
-"""Drills with a skill that must have been resolved before it counts as proven."""
-BY = "drills"
+"""Drills that must have been resolved with a skill before it counts as proven."""
 NAME_CHARS = 64
 """Of the name of a skill."""
 
 
 class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a drill's hidden checks say of the incident that it raised."""
+    """What a drill's hidden checks found about the incident that it raised."""
 
     resolved: bool
     cause: bool = False
-    """The diagnosis is the truth."""
+    """The diagnosis is right."""
     harm: tuple[str, ...] = ()
     drill: str = ""
     seed: int = 0
@@ -59,40 +59,30 @@ class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
         return self.resolved and not self.harm
 
 
-async def learns(world: IncidentBackend, incident: Incident) -> bool:
-    """Whether a drill leaves it to us to learn from it, and to use what was learned. What others
-    write on their alerts decides nothing here."""
-    raised = await world.incidents.signals(incident=incident.id)
-    return all(one.source != "drill" or one.labels.get(LEARNING, "") != "off" for one in raised)
-
-
 # the report
 
 
-async def save_report(world: IncidentBackend, id: str, *, final: bool) -> IncidentReport:
-    """Write the report's files, and make it known to whoever searches. The entry that says so is
-    the last thing that is done for an incident."""
-    made = await report(world, id)
-    text = world.redact(markdown(made))
-    data = world.redact(msgspec.json.format(msgspec.json.encode(as_json(made))).decode())
-    await asyncio.to_thread(_write, world, id, text, data)
+async def save_report(backend: IncidentBackend, id: str, *, final: bool) -> IncidentReport:
+    """Write the report's files. The final report is also indexed for search, and its timeline
+    entry is the last that an incident gets."""
+    made = await report(backend, id)
+    text = backend.redact(markdown(made))
+    data = backend.redact(msgspec.json.format(msgspec.json.encode(made)).decode())
+    await asyncio.to_thread(_write, backend.folder, id, text, data)
     if final:
-        await world.knowledge.save_documents([_doc(made, world.redact)])
-        where = str(world.folder / f"{id}.md")
-        await world.incidents.change(id, [("report", f"report: {where}", {"path": where})])
+        await backend.knowledge.save_documents([_doc(made, backend.redact)])
+        where = str(backend.folder / f"{id}.md")
+        await backend.incidents.change(id, [("report", f"report: {where}", {"path": where})])
     return made
 
 
-def _write(world: IncidentBackend, id: str, text: str, data: str) -> None:
-    world.folder.mkdir(parents=True, exist_ok=True)
+def _write(folder: Path, id: str, text: str, data: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for ending, content in (("md", text), ("json", data)):
-        path = world.folder / f"{id}.{ending}"
-        part = path.with_suffix(f".{ending}.part")
-        part.write_text(content, encoding="utf-8")
-        part.replace(path)
+        write_durably(folder / f"{id}.{ending}", content.encode())
 
 
-def _doc(made: IncidentReport, redact: Any) -> Doc:
+def _doc(made: IncidentReport, redact: Callable[[str], str]) -> Doc:
     found = made.diagnosis
     lines = [made.title, made.service]
     if found is not None:
@@ -108,51 +98,51 @@ def _doc(made: IncidentReport, redact: Any) -> Doc:
 # the skill
 
 
-async def learn(world: IncidentBackend, incident: Incident) -> None:
-    """Have it written down what will be needed again; the entry of the timeline says what was."""
-    entries = await world.incidents.timeline(incident.id)
+async def learn(backend: IncidentBackend, incident: Incident) -> None:
+    """Have the session write a skill, and note on the timeline which."""
+    entries = await backend.incidents.timeline(incident.id)
     if any(entry.kind == "learned" for entry in entries):
         return
     ends = [entry.data.get("session") for entry in entries if entry.kind == "resolved"]
     if incident.diagnosis is None or incident.session not in ends:
-        return  # it was not mended, or by people, who were not watched
+        return  # it was not mended, or people mended it unobserved
     if incident.source != "drill":
-        await _learn_topology(world, incident)
-    if await learns(world, incident) and not await _is_learned(world, incident.skill):
-        name = await _have_written(world, incident)
+        await _learn_topology(backend, incident)
+    if await learns(backend, incident) and not await _is_learned(backend, incident.skill):
+        name = await _have_written(backend, incident)
         text = f"the skill {name} was written" if name else "nothing was written down"
-        await world.incidents.change(incident.id, [("learned", text, {"skill": name})])
+        await backend.incidents.change(incident.id, [("learned", text, {"skill": name})])
 
 
 def learned_name(found: Diagnosis) -> str:
-    """What a skill is called that an incident teaches: after the cause and what it was in."""
+    """The name of the skill that an incident teaches: its cause and its component."""
     component = re.sub(r"[^a-z0-9]+", "-", found.component.lower()).strip("-")
     return f"{found.category}-{component or 'here'}"[:NAME_CHARS].rstrip("-")
 
 
-async def _have_written(world: IncidentBackend, incident: Incident) -> str:
+async def _have_written(backend: IncidentBackend, incident: Incident) -> str:
     assert incident.diagnosis is not None
     wanted = learned_name(incident.diagnosis)
-    known = wanted in {one.name for one in await world.knowledge.skills() if one.state in OFFERED}
+    known = wanted in {one.name for one in await backend.knowledge.skills() if one.state in OFFERED}
     text = aftermath(incident, wanted, known=known, drill=incident.source == "drill")
-    await world.send(incident.session, ASKED, text, (), None)
-    await world.end(incident.session, ASKED)
-    if (name := await _written(world, incident.session)) or known:
+    await backend.send(incident.session, ASKED, text)
+    await backend.end(incident.session, ASKED)
+    if (name := await _written(backend, incident.session)) or known:
         return name
     more = reminder(incident, wanted)
-    await world.send(incident.session, REMINDED, more, (), None)
-    await world.end(incident.session, REMINDED)
-    return await _written(world, incident.session)
+    await backend.send(incident.session, REMINDED, more)
+    await backend.end(incident.session, REMINDED)
+    return await _written(backend, incident.session)
 
 
-async def _is_learned(world: IncidentBackend, skill: str) -> bool:
-    """Whether it came out of earlier work, not with Hermes."""
-    return skill in {one.name for one in await world.skills() if not one.shipped}
+async def _is_learned(backend: IncidentBackend, skill: str) -> bool:
+    """Whether a skill was learned, not shipped with Hermes."""
+    return skill in {one.name for one in await backend.skills() if not one.shipped}
 
 
-async def _written(world: IncidentBackend, session: str) -> str:
-    """The last skill that was kept in the session."""
-    events = [one.event for one in await world.journal.events(session)]
+async def _written(backend: IncidentBackend, session: str) -> str:
+    """The last skill that the session wrote."""
+    events = [one.event for one in await backend.journal.events(session)]
     asked = {
         call.id: call for event in events if isinstance(event, ev.Replied) for call in event.calls
     }
@@ -165,25 +155,25 @@ async def _written(world: IncidentBackend, session: str) -> str:
     return names[-1] if names else ""
 
 
-async def _learn_topology(world: IncidentBackend, incident: Incident) -> None:
-    """Where something else was at fault, the service that was seen to suffer needs it."""
+async def _learn_topology(backend: IncidentBackend, incident: Incident) -> None:
+    """If another service was at fault, the incident's service depends on it."""
     assert incident.diagnosis is not None
     culprit = incident.diagnosis.component
-    services = {one.name for one in await world.topology(incident)}
-    services |= {check.service or check.name for check in await world.watched(incident)}
+    services = {one.name for one in await backend.topology(incident)}
+    services |= {check.service or check.name for check in await backend.watched(incident)}
     services |= {incident.service, *incident.related} - {""}
     if incident.service and culprit != incident.service and culprit in services:
         about = f"found out in {incident.id}"
-        await world.incidents.learn_service(
+        await backend.incidents.learn_service(
             MonitoredService(incident.service, (culprit,), about=about, learned=True)
         )
 
 
-# what its end says of skills
+# the record of skills
 
 
 def judged(incident: Incident, entries: Sequence[TimelineEntry]) -> tuple[Outcome, str]:
-    """What an incident's end says of the skills that were used for it."""
+    """The outcome for the skills that were used in an incident, and why."""
     if any(entry.kind == "escalated" for entry in entries):
         return "bad", "the incident was escalated"
     if incident.state == "resolved":
@@ -192,53 +182,53 @@ def judged(incident: Incident, entries: Sequence[TimelineEntry]) -> tuple[Outcom
 
 
 async def judge_uses(
-    world: IncidentBackend, incident: Incident, outcome: Outcome, why: str
+    backend: IncidentBackend, incident: Incident, outcome: Outcome, why: str
 ) -> None:
-    """Skills that were opened here did well, or not: the checks say so, not the session."""
-    await world.settled()
-    uses = [one for one in await world.knowledge.uses() if one.session == incident.session]
+    """Record the outcome for all skills that the session opened."""
+    await backend.settled()
+    uses = [one for one in await backend.knowledge.uses() if one.session == incident.session]
     opened = [one for one in uses if one.opened and one.outcome != outcome]
-    await world.knowledge.add_uses([replace(one, outcome=outcome, why=why) for one in opened])
+    await backend.knowledge.add_uses([replace(one, outcome=outcome, why=why) for one in opened])
     for name in sorted({one.skill for one in opened}):
-        await world.settle(name)
+        await backend.settle(name)
 
 
-async def drilled(world: IncidentBackend, id: str, outcome: DrillOutcome) -> dict[str, Any]:
-    """Keep what a drill says of a skill: one trial with it or without it for each incident; and
-    promote the skill when enough of them say so."""
-    incident = await world.incidents.incident(id)
-    entries = await world.incidents.timeline(id)
+async def drilled(backend: IncidentBackend, id: str, outcome: DrillOutcome) -> dict[str, Any]:
+    """Record a drill's result as a trial with or without a skill, and promote the skill once
+    enough trials support it."""
+    incident = await backend.incidents.incident(id)
+    entries = await backend.incidents.timeline(id)
     book = begun(entries)
     name = book or incident.skill or _skill_of(incident, entries)
     if not name or incident.source != "drill":
         return {"incident": id, "skill": "", "state": ""}
-    record = next((one for one in await world.knowledge.skills() if one.name == name), None)
+    record = next((one for one in await backend.knowledge.skills() if one.name == name), None)
     if record is None:
         return {"incident": id, "skill": name, "state": ""}
     used = [
         one
-        for one in await world.knowledge.uses(name)
+        for one in await backend.knowledge.uses(name)
         if one.session == incident.session and one.opened
     ]
     digest = used[0].digest if used else record.digest
-    trial = _trial(world, incident, name, digest, outcome)
+    trial = _trial(backend, incident, name, digest, outcome)
     if book:
-        alone = outcome.ok and await healed_alone(world, incident, book)
+        alone = outcome.ok and await healed_alone(backend, incident, book)
         trial = replace(trial, arm="with", ok=alone, model=f"{RUNBOOK_MODEL}{book}")
-    await world.knowledge.add_trials([trial])
+    await backend.knowledge.add_trials([trial])
     if incident.skill:
         went: Outcome = "good" if outcome.ok else "bad"
         why = f"drill {outcome.drill} {outcome.seed}: {_said(outcome)}"
-        await judge_uses(world, incident, went, why)
-    why = _proof(await world.knowledge.trials(name), digest)
+        await judge_uses(backend, incident, went, why)
+    why = _proof(await backend.knowledge.trials(name), digest)
     if why and record.state == "candidate" and record.digest == digest:
-        await world.promote(name, why)
-    record = await world.knowledge.skill(name)
+        await backend.promote(name, why)
+    record = await backend.knowledge.skill(name)
     return {"incident": id, "skill": name, "state": record.state}
 
 
 def _skill_of(incident: Incident, entries: Sequence[TimelineEntry]) -> str:
-    """The skill that came out of it; it went without that one."""
+    """The skill that the incident taught; the trial counts as one without it."""
     for entry in entries:
         if entry.kind == "learned" and entry.data.get("skill"):
             return str(entry.data["skill"])
@@ -246,12 +236,12 @@ def _skill_of(incident: Incident, entries: Sequence[TimelineEntry]) -> str:
 
 
 def _trial(
-    world: IncidentBackend, incident: Incident, name: str, digest: str, outcome: DrillOutcome
+    backend: IncidentBackend, incident: Incident, name: str, digest: str, outcome: DrillOutcome
 ) -> Trial:
     case = f"drill {outcome.drill} {outcome.variant} {outcome.seed}"
     return Trial(
         name, digest, case, "with" if incident.skill else "without",
-        int(incident.id.rpartition("-")[2]), world.clock(), outcome.ok, outcome.steps,
+        int(incident.id.rpartition("-")[2]), backend.clock(), outcome.ok, outcome.steps,
         outcome.seconds, outcome.tokens, outcome.dollars, "", incident.session,
         bool(incident.skill),
     )  # fmt: skip
@@ -264,8 +254,8 @@ def _said(outcome: DrillOutcome) -> str:
 
 
 def _proof(trials: Sequence[Trial], digest: str) -> str:
-    """Why a skill is proven by its drills: resolved with it each time and often enough, in no more
-    steps than without it. Empty where it is not. How it went without counts for every version."""
+    """Why its drills prove a skill: every drill with it was resolved, in no more steps than
+    without it. Empty where they do not. Trials without it count for every version."""
     with_ = [one for one in trials if one.arm == "with" and one.digest == digest]
     without = [one for one in trials if one.arm == "without"]
     if len(with_) < PROVING_RUNS or not all(one.ok for one in with_):

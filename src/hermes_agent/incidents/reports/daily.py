@@ -1,10 +1,10 @@
-"""The hourly audit and the daily briefing: what was checked, how it goes and what may come, from
-what is known and without a model. Markdown files in `incidents/`."""
+"""The hourly audit and the daily briefing: Markdown files in `incidents/` about checks, incidents,
+trends and risks, written without a model."""
 
 import asyncio
 import math
-import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -13,14 +13,15 @@ from msgspec import Struct
 from hermes_agent.core.incidents import CheckHourStats, Incident, IncidentStore
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.monitoring.scheduler import CheckStatus
-from hermes_agent.incidents.notification_sinks import span
+from hermes_agent.incidents.notifications import span
+from hermes_agent.store.engine.database import write_durably
 
 HOUR = 3_600.0
 DAY = 86_400.0
 SLOWER = 1.5
-"""A check that takes so many times as long as the day before is worth a word."""
+"""A check that takes so many times as long as before is reported."""
 AGAIN = 3
-"""So many incidents of a service in a week are worth a word."""
+"""So many incidents of a service in a week are reported."""
 
 
 class BriefingFacts(Struct, frozen=True):
@@ -31,7 +32,7 @@ class BriefingFacts(Struct, frozen=True):
     hours: Sequence[CheckHourStats]
     incidents: Sequence[Incident]
     troubles: Sequence[str] = ()
-    """What keeps the watching itself from working."""
+    """What keeps the monitoring itself from working."""
 
 
 def _stamp(moment: float) -> str:
@@ -145,17 +146,14 @@ def _trends(facts: BriefingFacts) -> list[str]:
 
 
 def risks(facts: BriefingFacts) -> list[str]:
-    """What may become trouble, as far as figures show it."""
+    """What may become a problem."""
     found = list(facts.troubles)
     for check in facts.checks:
         if check.state.ok is False:
             detail = check.state.detail.split("\n", 1)[0]
             found.append(f"{check.name} fails since {_stamp(check.state.since)}: {detail}")
     week = [one for one in facts.incidents if one.opened >= facts.now - 7 * DAY]
-    counts: dict[str, int] = {}
-    for one in week:
-        if one.service and one.source != "drill":
-            counts[one.service] = counts.get(one.service, 0) + 1
+    counts = Counter(one.service for one in week if one.service and one.source != "drill")
     found += [
         f"{name} had {count} incidents in a week" for name, count in sorted(counts.items())
         if count >= AGAIN
@@ -176,19 +174,18 @@ class Briefing:
         folder: Path,
         store: IncidentStore,
         *,
-        standings: Callable[[], Awaitable[Sequence[CheckStatus]]],
+        statuses: Callable[[], Awaitable[Sequence[CheckStatus]]],
         troubles: Callable[[], Sequence[str]],
         clock: Clock,
     ) -> None:
         self._folder = folder
         self._store = store
-        self._standings = standings
+        self._statuses = statuses
         self._troubles = troubles
         self._clock = clock
 
     async def write_audit(self) -> str:
-        """The audit of the hour that is over; nothing where it is written already, or nothing was
-        watched then."""
+        """Write the audit of the last hour, unless it is written or nothing was watched then."""
         now = self._clock()
         since = now // HOUR * HOUR - HOUR
         path = self._folder / "audits" / f"{_day(since)}.md"
@@ -202,7 +199,7 @@ class Briefing:
         return text
 
     async def write_briefing(self) -> str:
-        """The briefing of this day, as the audit."""
+        """Write today's briefing, likewise."""
         now = self._clock()
         path = self._folder / "briefings" / f"{_day(now)}.md"
         if await asyncio.to_thread(path.exists):
@@ -217,11 +214,11 @@ class Briefing:
     async def _facts(self, now: float) -> BriefingFacts:
         hours = await self._store.check_hours(now - 8 * DAY)
         incidents = await self._store.incidents(limit=1_000)
-        return BriefingFacts(now, await self._standings(), hours, incidents, self._troubles())
+        return BriefingFacts(now, await self._statuses(), hours, incidents, self._troubles())
 
 
 def _something(facts: BriefingFacts, since: float, until: float) -> bool:
-    """Whether anything was watched, or wrong, in a time."""
+    """Whether a check ran or an incident was opened in a period."""
     times = [*(one.hour for one in facts.hours), *(one.opened for one in facts.incidents)]
     return any(since <= one < until for one in times)
 
@@ -238,12 +235,6 @@ def _holds(path: Path, line: str) -> bool:
 
 
 def _append(path: Path, title: str, text: str) -> None:
-    """Whole or not at all: what is half written after a crash is not found, and written again."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     before = path.read_text(encoding="utf-8") if path.exists() else title
-    draft = path.with_suffix(".new")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(f"{before}\n{text}".lstrip())
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_durably(path, f"{before}\n{text}".lstrip().encode())

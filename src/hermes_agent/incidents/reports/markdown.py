@@ -1,12 +1,12 @@
-"""A report as people read it."""
+"""Renders a report as Markdown."""
 
 from hermes_agent.core.incidents import CATEGORIES, TimelineEntry
 from hermes_agent.core.text.format import utc_stamp
-from hermes_agent.incidents.notification_sinks import span
+from hermes_agent.incidents.notifications import span
 from hermes_agent.incidents.reports.report import IncidentReport, ReportedAction
 
 ACTION_CHARS = 240
-"""Of a command that is shown; the whole is in the report as JSON, and in the transcript."""
+"""The most characters of a command; the JSON report and the transcript have all of it."""
 TIMELINE = 200
 """Entries that are shown."""
 
@@ -79,7 +79,7 @@ def _actions(made: IncidentReport) -> str:
 
 
 def _short(command: str) -> str:
-    """Its beginning and its end: a runbook's command ends with what it calls."""
+    """The beginning and the end: a runbook's command ends with what it calls."""
     if len(command) <= ACTION_CHARS:
         return command
     return f"{command[: ACTION_CHARS // 3]} … {command[-(ACTION_CHARS * 2 // 3 - 3) :]}"
@@ -148,7 +148,7 @@ def _work(made: IncidentReport) -> str:
 
 
 def _plain(text: str) -> str:
-    """On one line, and no markup."""
+    """On one line, with markup escaped."""
     line = _printable(text)
     for sign in "\\`*<|[":
         line = line.replace(sign, f"\\{sign}")
@@ -156,7 +156,7 @@ def _plain(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """On one line; what would steer a terminal is shown, not sent."""
+    """On one line, with control characters written out."""
     line = " ".join(text.split())
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
 

@@ -1,18 +1,15 @@
-"""What became of an incident, as one value made from what is written down of it: nothing in it is
-anybody's memory of what they did."""
+"""The report of an incident, built from the timeline and the journal alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.incidents import Diagnosis, Hypothesis, Incident, TimelineEntry
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.text.format import utc_stamp
+from hermes_agent.core.text.format import shortened, utc_stamp
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.evidence import EvidenceCall, IncidentTranscript, transcript
 
@@ -31,7 +28,7 @@ class Pointer(Struct, frozen=True, omit_defaults=True):
 
 
 class ReportedAction(Struct, frozen=True, omit_defaults=True):
-    """Something that was really done, and what came of it."""
+    """An action that was carried out, and its outcome."""
 
     time: float
     what: str
@@ -42,7 +39,7 @@ class ReportedAction(Struct, frozen=True, omit_defaults=True):
     effect: str
     undo: str = ""
     unclear: bool = False
-    """Nobody can tell from its text whether it changed anything."""
+    """Its text does not show whether it changed anything."""
 
 
 class IncidentReport(Struct, frozen=True, omit_defaults=True):
@@ -64,7 +61,7 @@ class IncidentReport(Struct, frozen=True, omit_defaults=True):
     hypotheses: tuple[Hypothesis, ...]
     actions: tuple[ReportedAction, ...]
     refused: tuple[str, ...]
-    """What the gate did not allow."""
+    """What the gate denied."""
     timeline: tuple[TimelineEntry, ...]
     prevent: tuple[str, ...]
     needed: str = ""
@@ -73,9 +70,9 @@ class IncidentReport(Struct, frozen=True, omit_defaults=True):
     children: tuple[str, ...] = ()
     model: str = ""
     skill: str = ""
-    """By which it was healed."""
+    """The skill that healed it."""
     learned: str = ""
-    """The skill that was written down because of it."""
+    """The skill that was written because of it."""
     steps: int = 0
     calls: int = 0
     tokens: int = 0
@@ -83,7 +80,7 @@ class IncidentReport(Struct, frozen=True, omit_defaults=True):
 
 
 class _Work(Struct, frozen=True):
-    """What the journal says of the work."""
+    """What the journal says about the work."""
 
     seen: IncidentTranscript
     refused: tuple[str, ...] = ()
@@ -93,10 +90,10 @@ class _Work(Struct, frozen=True):
     dollars: float | None = None
 
 
-async def report(world: IncidentBackend, id: str) -> IncidentReport:
-    incident = await world.incidents.incident(id)
-    entries = tuple(await world.incidents.timeline(id))
-    work = await _work(world.journal, incident, world.results)
+async def report(backend: IncidentBackend, id: str) -> IncidentReport:
+    incident = await backend.incidents.incident(id)
+    entries = tuple(await backend.incidents.timeline(id))
+    work = await _work(backend.journal, incident, backend.results)
     diagnosis = incident.diagnosis
     needed = [str(entry.data["needed"]) for entry in entries if "needed" in entry.data]
     learned = [str(entry.data.get("skill", "")) for entry in entries if entry.kind == "learned"]
@@ -183,22 +180,15 @@ def _pointers(incident: Incident, seen: IncidentTranscript) -> tuple[Pointer, ..
 
 def _action(call: EvidenceCall) -> ReportedAction:
     lines = [line for line in call.text.splitlines() if line.strip()]
-    outcome = lines[-1].strip() if lines else ""
-    outcome = outcome if len(outcome) <= OUTCOME_CHARS else f"{outcome[: OUTCOME_CHARS - 1]}…"
+    outcome = shortened(lines[-1], OUTCOME_CHARS) if lines else ""
     return ReportedAction(
         call.time, call.shown, call.ok, outcome, call.session, call.number, call.effect,
         call.undo, call.did == "unclear",
     )  # fmt: skip
 
 
-def as_json(made: IncidentReport) -> dict[str, Any]:
-    """As it is kept and sent."""
-    shown: dict[str, Any] = msgspec.to_builtins(made)
-    return shown
-
-
 def needs_report(entries: Sequence[TimelineEntry]) -> bool:
-    """Whether something came to an end of which no report tells."""
+    """Whether the incident ended (again) after its last report."""
     ends = {"resolved", "escalated", "closed"}
     last = [entry.kind for entry in entries if entry.kind in ends or entry.kind == "report"]
     return last[-1:] != ["report"]

@@ -1,11 +1,10 @@
-"""Which skills are for this case: the `when` of their runbooks is run for the alert's service and
-for all that it needs, many at once. What fits comes first, the most specific before the rest."""
+"""Finds the skills that apply to an incident: the `when` of their runbooks is run for its services
+and their dependencies. What fits comes first, the most specific before the rest."""
 
 import asyncio
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,19 +18,19 @@ from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
 from hermes_agent.incidents.response.verification import RunCommand
 
 AT_ONCE = 12
-"""Commands that are run together in one shell."""
+"""Commands that are run in one shell."""
 CHAIN = 6
 """Services of a dependency chain for which skills are tried."""
 MACHINE = 99
-"""The depth of what is about the whole machine: below every service."""
+"""The depth of a skill about the whole machine: below every service."""
 _LEARNED_FIRST = {"proven": 0, "candidate": 1}
 
 CHECK_SECONDS = 30.0
-"""What a check may take that does not say."""
+"""Time limit of a check that sets none."""
 TOGETHER_SECONDS = 0.01
-"""How long is waited for others that are run along."""
+"""How long to collect commands before they are run together."""
 FIRST = 10
-"""The first file descriptor by which a command's output is read."""
+"""The first file descriptor for the output of a command."""
 MARK = "#@done-"
 TOO_LONG = 124
 _MARKED = re.compile(rf"\n{MARK}(\d+) (\d+)\n")
@@ -40,12 +39,12 @@ ABOUT = {
     "runaway-process": re.compile(r"cpu|processor|load", re.IGNORECASE),
     "memory-leak": re.compile(r"memory|rss|oom|swap", re.IGNORECASE),
 }
-"""Causes whose remedy may end a process that is busy or large and belongs to no service: somebody's
-build, for instance. They count only where the alert is about that."""
+"""Causes whose remedy may stop a busy or large process that belongs to no service, such as a build.
+They count only if the alert is about that."""
 
 Asked = tuple[str, float]
 OpenRunbook = Callable[[str, str, Mapping[str, str]], Awaitable[Runbook | None]]
-"""The runbook of a skill, filled in for a service with its facts."""
+"""Opens the runbook of a skill, filled in for a service."""
 
 
 class RunbookCandidate(Struct, frozen=True):
@@ -55,18 +54,18 @@ class RunbookCandidate(Struct, frozen=True):
     service: str
     fits: bool
     depth: int = 0
-    """How far below the alert's service in the dependency chain."""
+    """Its distance from the alert's service in the dependency chain."""
     checks: int = 0
     held: int = 0
     """How many checks of its `when` held."""
     failed: str = ""
-    """The first check that did not, and what was seen."""
+    """The first check that did not hold, and its output."""
     when: tuple[str, ...] = ()
     """The commands of its checks."""
 
     @property
     def near(self) -> bool:
-        """Part of its signs are there; the first sign of a learned one is only its place."""
+        """Some of its checks hold; the first check of a learned skill is only its place."""
         return not self.fits and self.held > (self.skill.state != "given")
 
     @property
@@ -76,39 +75,39 @@ class RunbookCandidate(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """What the runtime finds out by itself before anybody is asked."""
+    """What the runtime finds before it asks a model."""
 
     facts: Mapping[str, ServiceFacts] = {}
     chain: Mapping[str, int] = {}
-    """The alert's services and all that they need, with how deep each lies."""
+    """The alert's services and their dependencies, with their distance."""
     candidates: tuple[RunbookCandidate, ...] = ()
     others: tuple[SkillOption, ...] = ()
-    """Skills that its words speak of."""
+    """Skills whose description matches the incident's words."""
 
 
 async def find_candidates(
-    world: IncidentBackend,
+    backend: IncidentBackend,
     incident: Incident,
     skills: Sequence[SkillOption],
-    look: RunCommand,
+    run: RunCommand,
     own: RunCommand,
 ) -> Findings:
-    topology = await world.topology(incident)
+    topology = await backend.topology(incident)
     names = [incident.service, *incident.related, *(one.name for one in topology)]
-    facts = await service_facts(filter(None, names), look)
+    facts = await service_facts(filter(None, names), run)
     chain = dependency_chain([incident.service, *incident.related], topology, facts)
 
     async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
-        opened = await world.runbook(name, f"service={service}", values)
+        opened = await backend.runbook(name, f"service={service}", values)
         return opened.runbook if opened is not None else None
 
     fitting = [one for one in skills if is_about(incident, one.incident)]
-    tried = await try_skills(fitting, chain, facts, open, look, own)
+    tried = await try_skills(fitting, chain, facts, open, run, own)
     return Findings(facts, chain, tried)
 
 
 def is_about(incident: Incident, category: str) -> bool:
-    """Whether the alert, in its title or its checks, is about such a cause."""
+    """Whether the alert's title or checks are about such a cause."""
     if category not in ABOUT:
         return True
     texts = (incident.title, *(f"{one.name} {one.check.run}" for one in incident.checks))
@@ -118,7 +117,7 @@ def is_about(incident: Incident, category: str) -> bool:
 def dependency_chain(
     roots: Sequence[str], topology: Sequence[MonitoredService], facts: Mapping[str, ServiceFacts]
 ) -> Mapping[str, int]:
-    """All that these services need, each with its distance, the nearest first."""
+    """These services and their dependencies with their distance, the nearest first."""
     needs = {one.name: list(one.needs) for one in topology}
     for name, one in facts.items():
         needs[name] = list(dict.fromkeys([*needs.get(name, []), *one.needs]))
@@ -135,24 +134,24 @@ async def try_skills(
     chain: Mapping[str, int],
     facts: Mapping[str, ServiceFacts],
     open: OpenRunbook,
-    look: RunCommand,
+    run: RunCommand,
     own: RunCommand | None = None,
 ) -> tuple[RunbookCandidate, ...]:
-    """Each skill for each service; one whose runbook is the same for all is about the machine.
-    `own`: how the checks of skills that ship with Hermes are run."""
-    shared, ours = _Shared(look), _Shared(own or look)
+    """Try each skill for each service; one whose runbook is the same for all is about the machine.
+    `own`: runs the checks of the bundled skills."""
+    shared, ours = _Shared(run), _Shared(own or run)
     tried: list[tuple[RunbookCandidate, Runbook]] = []
     for skill in skills:
         books: dict[str, Runbook] = {}
         for service in chain:
             known = facts.get(service, ServiceFacts(service))
-            # Asked for once, not by each of a hundred commands.
+            # The pid itself: its expression would be evaluated by a hundred commands.
             values = {**known.values, "pid": str(known.pid)}
             book = await open(skill.name, service, values)
             if book is not None and book.when and book not in books.values():
                 books[service] = book
         alone = len(books) == 1 and len(chain) > 1
-        if alone:  # a learned skill is called after the service that it is for
+        if alone:  # a learned skill has the name of its service
             named = next(
                 (one for one in chain if skill.name.endswith(f"-{one}")), next(iter(books))
             )
@@ -169,7 +168,7 @@ async def try_skills(
 
 
 async def _try(candidate: RunbookCandidate, book: Runbook, shared: "_Shared") -> RunbookCandidate:
-    """It fits where all of `when` holds, and `verify` does not hold already."""
+    """It fits if all of `when` holds and `verify` does not hold already."""
     held, failed = await _held(book.when, shared)
     if failed:
         return replace(candidate, held=held, failed=failed)
@@ -179,24 +178,23 @@ async def _try(candidate: RunbookCandidate, book: Runbook, shared: "_Shared") ->
 
 
 async def _held(checks: Sequence[Check], shared: "_Shared") -> tuple[int, str]:
-    """How many hold, in order, and how the first that does not differs."""
+    """How many hold, in order, and why the first that fails does."""
     for number, check in enumerate(checks):
-        if differs := difference(check.expect, await shared.look(check.run, check.timeout)):
+        if differs := difference(check.expect, await shared.run(check.run, check.timeout)):
             return number, f"`{check.run.strip()[:200]}`: {differs}"
     return len(checks), ""
 
 
 class _Shared:
-    """Runs a command once, however many skills ask for it, and those that are asked for at the same
-    time together in one shell, side by side."""
+    """Runs a command once, however many skills need it, and batches commands in one shell."""
 
-    def __init__(self, look: RunCommand) -> None:
-        self._look = look
+    def __init__(self, run: RunCommand) -> None:
+        self._execute = run
         self._seen: dict[Asked, asyncio.Future[CommandOutcome]] = {}
         self._waiting: list[Asked] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def look(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
+    async def run(self, command: str, timeout: float | None) -> CommandOutcome:  # noqa: ASYNC109
         asked = (command, timeout or CHECK_SECONDS)
         if asked not in self._seen:
             self._seen[asked] = asyncio.get_running_loop().create_future()
@@ -221,16 +219,15 @@ class _Shared:
     async def _run(self, some: Sequence[Asked]) -> None:
         found: dict[int, CommandOutcome] = {}
         if len(some) > 1:
-            seen = await self._look(together(some), sum(most for _, most in some))
+            seen = await self._execute(together(some), sum(most for _, most in some))
             found = apart(seen.output) if seen.exit is not None else {}
-        for number, asked in enumerate(some):  # by itself what was refused or cut with the others
-            seen = found[number] if number in found else await self._look(*asked)
+        for number, asked in enumerate(some):  # again alone if the batch was refused or cut
+            seen = found[number] if number in found else await self._execute(*asked)
             self._seen[asked].set_result(seen)
 
 
 def together(some: Sequence[Asked]) -> str:
-    """A script that runs commands side by side, each in a shell of its own, and prints what each
-    came to."""
+    """A script that runs commands in parallel, each in its own shell, and prints the outcomes."""
     reads = "; ".join(f"cat <&{FIRST + number}" for number in range(len(some)))
     runs = [
         f"{FIRST + number}< <(timeout {most:g} bash -c {shlex.quote(command)} 2>&1 </dev/null; "
@@ -241,7 +238,7 @@ def together(some: Sequence[Asked]) -> str:
 
 
 def apart(output: str) -> dict[int, CommandOutcome]:
-    """What such a script printed, by number; one that took too long did not come to its end."""
+    """The outcomes that such a script printed, by number; without a code if it took too long."""
     found: dict[int, CommandOutcome] = {}
     before = 0
     for end in _MARKED.finditer(output):
@@ -251,31 +248,3 @@ def apart(output: str) -> dict[int, CommandOutcome]:
         if "bytes left out" not in text:
             found[number] = CommandOutcome(None if code == TOO_LONG else code, text)
     return found
-
-
-async def candidates_in(
-    folder: Path, services: Sequence[str], look: RunCommand
-) -> tuple[RunbookCandidate, ...]:
-    """Skills as they lie in a folder, tried for these services: the alert's first."""
-    from hermes_agent.learning.skills.file import parse
-    from hermes_agent.learning.skills.runbook import load
-
-    parsed = {
-        path.parent.name: parse(path.read_text(encoding="utf-8"), path.parent.name).facts
-        for path in sorted(folder.glob("*/SKILL.md"))
-    }
-    known = [
-        SkillOption(name, "given", one.description, incident=one.incident)
-        for name, one in parsed.items()
-        if one.incident and (folder / name / "runbook.yaml").is_file()
-    ]
-
-    async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
-        text = (folder / name / "runbook.yaml").read_text(encoding="utf-8")
-        return load(text, {"service": service}, values).with_define()
-
-    facts = await service_facts(services, look)
-    chain = dependency_chain(
-        services[:1], [MonitoredService(services[0], tuple(services[1:]))], facts
-    )
-    return await try_skills(known, chain, facts, open, look)

@@ -1,19 +1,19 @@
-"""What is known that may help: skills, the services nearby, incidents like it, and how what runs
-beside it stands."""
+"""Context for an incident: skills, related services, similar incidents, other checks."""
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.incidents import Incident, MonitoredService
-from hermes_agent.incidents.backend import IncidentBackend, SkillOption
-from hermes_agent.incidents.reports.closeout import learns
-from hermes_agent.incidents.response.candidates import Findings, find_candidates
+from hermes_agent.core.incidents import Diagnosis, Incident, MonitoredService
+from hermes_agent.incidents.backend import WATCHING, IncidentBackend, SkillOption
+from hermes_agent.incidents.response.candidates import Findings, dependency_chain, find_candidates
+from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
+from hermes_agent.incidents.response.stability import StabilityWatch, not_lasting
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
-    Baseline,
     CheckResult,
     RunCommand,
     check_all,
@@ -24,34 +24,64 @@ from hermes_agent.incidents.response.verification import (
 SKILLS = 20
 EARLIER = 5
 ALIKE = 3
-"""Words that a skill has in common with an incident, to be spoken of."""
+"""Words that a skill must share with an incident to be mentioned."""
+LEARNING = "learning"
+"""The label of a drill's signal that says `off` where nothing is to be learned, nor used."""
 _WORD = re.compile(r"\w{3,}")
 
 
+async def learns(backend: IncidentBackend, incident: Incident) -> bool:
+    """Whether to learn from an incident and to use learned skills. Only a drill's label can turn it
+    off."""
+    raised = await backend.incidents.signals(incident=incident.id)
+    return all(one.source != "drill" or one.labels.get(LEARNING, "") != "off" for one in raised)
+
+
 async def got_worse(
-    world: IncidentBackend, incident: Incident, look: RunCommand
+    backend: IncidentBackend, incident: Incident, run: RunCommand
 ) -> tuple[CheckResult, ...]:
-    """Checks beside it that held at the start and do not now."""
-    start = start_of(await world.incidents.timeline(incident.id)) or Baseline({}, {})
-    near = neighbours(incident, await world.watched(incident))
-    return start.worse(await check_all(near, look, BESIDE_SECONDS))
+    """Other checks on the terminal that held at the start and fail now."""
+    start = start_of(await backend.incidents.timeline(incident.id))
+    near = neighbours(incident, await backend.watched(incident))
+    return start.worse(await check_all(near, run, BESIDE_SECONDS))
+
+
+async def unstable(
+    backend: IncidentBackend,
+    incident: Incident,
+    session: str,
+    diagnosis: Diagnosis,
+    known: dict[str, ServiceFacts],
+) -> list[str]:
+    """Why what holds now will not last; empty where nothing suggests that."""
+    run = partial(backend.run, session)
+    names = [incident.service, *incident.related, diagnosis.component]
+    if not known:
+        known.update(await service_facts(filter(None, names), run))
+    chain = dependency_chain(names, await backend.topology(incident), known)
+    return await not_lasting(
+        StabilityWatch(
+            incident.checks, {name: known[name] for name in chain if name in known},
+            diagnosis.category, [one.quote for one in diagnosis.evidence], run,
+            partial(backend.run, session, source=WATCHING), backend.sleep,
+        )
+    )  # fmt: skip
 
 
 async def findings(
-    world: IncidentBackend, incident: Incident, look: RunCommand, shipped: RunCommand
+    backend: IncidentBackend, incident: Incident, run: RunCommand, shipped: RunCommand
 ) -> Findings:
-    """Facts of the services, and which skills are for this case. Learned skills that are not proven
-    are tried in drills only, which is their proof. `shipped`: how checks of Hermes' own skills are
-    run."""
-    known = await world.skills()
-    if not await learns(world, incident):
+    """Facts of the services, and the skills that apply. Learned skills are tried only once proven,
+    except in drills, which prove them. `shipped`: runs checks of the bundled skills."""
+    known = await backend.skills()
+    if not await learns(backend, incident):
         known = [one for one in known if one.shipped]
     proving = incident.source == "drill"
     tried = [one for one in known if one.incident and (proving or one.state != "candidate")]
     words = set(_words(incident))
     others = [one for one in known if one not in tried]
     others = [one for one in others if one.incident or len(words & _of(one)) >= ALIKE]
-    found = await find_candidates(world, incident, tried, look, shipped)
+    found = await find_candidates(backend, incident, tried, run, shipped)
     return replace(found, others=tuple(others[:SKILLS]))
 
 
@@ -59,9 +89,9 @@ def _of(skill: SkillOption) -> set[str]:
     return set(_WORD.findall(f"{skill.name} {skill.description}".lower()))
 
 
-async def near(world: IncidentBackend, incident: Incident) -> Sequence[MonitoredService]:
-    """The service, what it needs, and what needs it, however far."""
-    services = {one.name: one for one in await world.topology(incident)}
+async def near(backend: IncidentBackend, incident: Incident) -> Sequence[MonitoredService]:
+    """The services of an incident, with all that they need and all that need them."""
+    services = {one.name: one for one in await backend.topology(incident)}
     wanted = {incident.service, *incident.related}
     grown = True
     while grown:
@@ -74,20 +104,20 @@ async def near(world: IncidentBackend, incident: Incident) -> Sequence[Monitored
     return [*known, *(MonitoredService(name) for name in unknown)]
 
 
-async def earlier(world: IncidentBackend, incident: Incident) -> Sequence[Incident]:
-    """Incidents that were like it, those of its service first."""
-    if not await learns(world, incident):
+async def earlier(backend: IncidentBackend, incident: Incident) -> Sequence[Incident]:
+    """Similar incidents, those of the same service first."""
+    if not await learns(backend, incident):
         return ()
-    docs = await world.knowledge.find_docs(_words(incident), ["incident"], limit=EARLIER * 3)
+    docs = await backend.knowledge.find_docs(_words(incident), ["incident"], limit=EARLIER * 3)
     found = []
     for doc in docs:
         if doc.ref == incident.id:
             continue
         try:
-            one = await world.incidents.incident(doc.ref)
-        except HermesError:  # the database was restored from before it
+            one = await backend.incidents.incident(doc.ref)
+        except HermesError:  # the database was restored from an older backup
             continue
-        # What drills have taught stays among them, and what was real is no help there.
+        # Drills and real incidents do not inform each other.
         if one.diagnosis is not None and (one.source == "drill") == (incident.source == "drill"):
             found.append(one)
     return sorted(found, key=lambda one: one.service != incident.service)[:EARLIER]

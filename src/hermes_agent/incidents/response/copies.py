@@ -1,5 +1,5 @@
-"""Copies of files that are about to change, and putting them back. They lie on the machine where
-the incident is, in a folder of that incident."""
+"""Copies files before they change, and puts them back. The copies are on the incident's machine, in
+a folder for each incident."""
 
 import re
 import shlex
@@ -12,10 +12,10 @@ from hermes_agent.core.incidents import TimelineEntry
 
 FOLDER = "/var/tmp/hermes-copies"  # noqa: S108 - kept over a reboot; only its owner may read it
 MAX_KB = 65_536
-"""Of one path."""
+"""Limit for one path."""
 PATHS = 20
 KEPT, UNDONE = "kept", "undone"
-"""What entries of the timeline have of copies, and of those that were put back."""
+"""Keys of timeline entries: copies made, and copies put back."""
 _LINE = re.compile(r"^(kept|absent|failed) (\d+)$", re.MULTILINE)
 
 
@@ -27,7 +27,7 @@ class Copy(Struct, frozen=True):
 
 
 def copy_script(id: str, number: int, paths: Sequence[str], root: str = FOLDER) -> str:
-    """Prints for each path by its number whether it was kept, absent, or could not be kept."""
+    """A script that copies paths and prints for each number: kept, absent or failed."""
     if not paths or len(paths) > PATHS:
         raise ToolError(f"keep needs 1 to {PATHS} paths", retry="changed")
     if wrong := [path for path in paths if not path.startswith("/") or "\n" in path]:
@@ -49,7 +49,7 @@ def copy_script(id: str, number: int, paths: Sequence[str], root: str = FOLDER) 
 def copies_made(
     id: str, number: int, paths: Sequence[str], output: str, root: str = FOLDER
 ) -> tuple[list[Copy], list[str]]:
-    """The copies that a script made, and the paths of which it could not."""
+    """The copies that the script made, and the paths that failed."""
     said = {int(at): what for what, at in _LINE.findall(output)}
     made = [
         Copy(path, f"{root}/{id}/{number}/{at}", said[at] == "absent")
@@ -60,7 +60,7 @@ def copies_made(
 
 
 def stored_copies(entries: Sequence[TimelineEntry]) -> list[Copy]:
-    """What can be put back, the newest first; the oldest copy of a path is its original."""
+    """Copies that can be put back, the newest first, so that the original of a path comes last."""
     found: list[Copy] = []
     for entry in entries:
         found += [Copy(**one) for one in entry.data.get(KEPT, ())]
@@ -70,7 +70,7 @@ def stored_copies(entries: Sequence[TimelineEntry]) -> list[Copy]:
 
 
 def undo_script(copies: Sequence[Copy]) -> str:
-    """Puts back what differs, and says so; what was not there before is moved aside."""
+    """A script that restores what differs and moves aside what did not exist before."""
     lines = []
     for one in copies:
         path, copy, shown = shlex.quote(one.path), shlex.quote(one.copy), shlex.quote(one.path)

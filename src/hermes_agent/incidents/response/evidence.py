@@ -1,5 +1,5 @@
-"""What was seen in a session and in its children, and where a quote of it stands. What the model
-wrote itself is no evidence, however it comes back."""
+"""Evidence: finds quotes in what a session and its children saw. What the model wrote itself is no
+evidence, however it comes back."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Evidence, WatchedCheck
 from hermes_agent.core.journal import Journal
 from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.text.format import shortened
 from hermes_agent.incidents.response.side_effects import Did, did
 
 LEAST, MAX_COUNT = 12, 300
@@ -21,12 +22,12 @@ NOT_SEEN = frozenset(
     {"incident", "todo", "memory", "write_skill", "recall", "skill", "delegate", "execute_code",
      "ask_user", "write_file", "patch", "find_tools", "make_tool"}
 )  # fmt: skip
-"""Tools that return words of the model or of a person, not what the systems are like."""
+"""Tools that return words of the model or of a person, not output of the systems."""
 CHILDREN = 1_000
 
 
 class EvidenceCall(Struct, frozen=True):
-    """A call that was carried out, with its place in the journal."""
+    """A finished call, with its place in the journal."""
 
     session: str
     effect: str
@@ -40,23 +41,23 @@ class EvidenceCall(Struct, frozen=True):
     undo: str = ""
     began: float = 0.0
     did: Did = "looked"
-    """What it did to the systems; one that was refused has done nothing."""
+    """What it did to the systems; a refused call only looked."""
 
     @property
     def shown(self) -> str:
-        """In one line, as people read it."""
+        """The call on one line, for people."""
         given = self.arguments.get("command") or self.arguments.get("path")
         words = " ".join(str(given or "").split())
         return f"{self.tool}: {words}" if words else self.tool
 
 
 class IncidentTranscript(Struct, frozen=True):
-    """All calls of a session and its children, in the order in which they ended."""
+    """All calls of a session and its children, in the order they ended."""
 
     session: str
     calls: tuple[EvidenceCall, ...]
     results: Path
-    """Where results that were too large for the model are kept whole, a folder for each session."""
+    """Where results too large for the model are kept whole, in a folder for each session."""
 
     @property
     def changes(self) -> tuple[EvidenceCall, ...]:
@@ -67,12 +68,11 @@ class IncidentTranscript(Struct, frozen=True):
         return all(call.did == "looked" for call in self.calls)
 
     async def find(self, quote: str) -> Evidence:
-        """Where it was seen; a `ToolError` says that it was not."""
-        text = squeezed(quote)
+        """The call that returned the quote; a `ToolError` if none did."""
+        text, shown = squeezed(quote), shortened(quote, 60)
         if not LEAST <= len(text) <= MAX_COUNT:
             raise ToolError(
-                f"the quote {_short(quote)!r} has {len(text)} characters; it needs {LEAST} to "
-                f"{MAX_COUNT}",
+                f"the quote {shown!r} has {len(text)} characters; it needs {LEAST} to {MAX_COUNT}",
                 "quote one whole line of what a tool returned",
                 "changed",
             )
@@ -87,12 +87,12 @@ class IncidentTranscript(Struct, frozen=True):
             return Evidence(call.effect, quote.strip(), session)
         if written:
             raise ToolError(
-                f"the quote {_short(quote)!r} is what you wrote yourself before it was seen",
+                f"the quote {shown!r} is what you wrote yourself before it was seen",
                 "quote what the system said: the whole line, not the words you looked for",
                 "changed",
             )
         raise ToolError(
-            f"the quote {_short(quote)!r} is in no result of this session or of its children",
+            f"the quote {shown!r} is in no result of this session or of its children",
             "copy it word for word from what a tool returned; look first if you have not",
             "changed",
         )
@@ -122,7 +122,7 @@ class IncidentTranscript(Struct, frozen=True):
 async def transcript(
     journal: Journal, session: str, results: Path, checks: Sequence[WatchedCheck] = ()
 ) -> IncidentTranscript:
-    """`checks`: those of the incident; to run them is to look."""
+    """`checks`: the incident's own; running one counts as looking."""
     runs = [check.check.run for check in checks]
     calls: list[EvidenceCall] = []
     waiting = [session]
@@ -136,7 +136,7 @@ async def transcript(
 def calls_of(
     events: Sequence[ev.Recorded], checks: Sequence[str] = (), *, effect: str = ""
 ) -> list[EvidenceCall]:
-    """The calls of one session that have come to an end, or the one of an effect."""
+    """The finished calls of a session, or the one of an effect."""
     asked: dict[str, Mapping[str, Any]] = {}
     began: dict[str, float] = {}
     inputs: dict[str, Mapping[str, Any]] = {}
@@ -172,10 +172,5 @@ def _given(call: ToolCall) -> Mapping[str, Any]:
 
 
 def squeezed(text: str) -> str:
-    """With every run of blanks as one: lines are broken anew when they are quoted."""
+    """With single blanks: quotes break lines anew."""
     return " ".join(text.split())
-
-
-def _short(quote: str) -> str:
-    text = squeezed(quote)
-    return text if len(text) <= 60 else f"{text[:59]}…"

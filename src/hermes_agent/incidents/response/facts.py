@@ -1,5 +1,5 @@
-"""Service facts: how each service of a machine is run and restarted, its process, logs,
-configuration, ports and dependencies. They are read by portable scripts that only look."""
+"""Facts of a machine's services: init system, process, logs, configuration, ports, dependencies,
+and how to restart them. Portable, read-only scripts collect them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from hermes_agent.incidents.response.survey import (
 from hermes_agent.incidents.response.verification import RunCommand
 
 SERVICES = 16
-"""Services whose facts are gathered at once."""
+"""The most services whose facts are collected at once."""
 SURVEY_SECONDS = 20.0
 RECENT_LINES = 200
 _SECRET = re.compile(
@@ -43,14 +43,14 @@ _COMMANDS: Mapping[Init, str] = {
     "supervisord": "supervisorctl {1} {2}", "systemd": "systemctl {1} {2}", "runit": "sv {1} {2}",
     "sysv": "{0} {1}", "container": "{0} {1} {2}",
 }  # fmt: skip
-"""From the unit, a verb and the name."""
+"""Templates for the unit, a verb and the name."""
 
 
 class ServiceFacts(Struct, frozen=True, omit_defaults=True):
     service: str
     init: Init = "unknown"
     unit: str = ""
-    """Path of its unit, entry or init script."""
+    """Path of its unit, configuration section or init script."""
     restart: str = ""
     start: str = ""
     stop: str = ""
@@ -62,9 +62,9 @@ class ServiceFacts(Struct, frozen=True, omit_defaults=True):
     needs: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     find_pid: str = "0"
-    """A shell expression for the current main pid."""
+    """A shell expression that gives the current main pid."""
     recent: str = ""
-    """A command that prints the end of all its logs."""
+    """A command that prints the end of its logs."""
 
     @property
     def line(self) -> str:
@@ -80,7 +80,7 @@ class ServiceFacts(Struct, frozen=True, omit_defaults=True):
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What the placeholders of a runbook stand for: plain shell text."""
+        """Values of the placeholders of a runbook: plain shell text."""
         return {
             "restart": self.restart or "false", "start": self.start or "false",
             "stop": self.stop or "false", "status": self.status or "false",
@@ -92,24 +92,24 @@ class ServiceFacts(Struct, frozen=True, omit_defaults=True):
         }  # fmt: skip
 
 
-async def service_facts(names: Iterable[str], look: RunCommand) -> Mapping[str, ServiceFacts]:
-    """Facts of these services and of others that the machine's init system lists."""
+async def service_facts(names: Iterable[str], run: RunCommand) -> Mapping[str, ServiceFacts]:
+    """Facts of these services and of others that the machine's init system knows."""
     wanted = [one for one in dict.fromkeys(names) if SAFE.fullmatch(one)][:SERVICES]
     if not wanted:
         return {}
-    survey = Survey((await look(survey_script(wanted), SURVEY_SECONDS)).output)
+    survey = Survey((await run(survey_script(wanted), SURVEY_SECONDS)).output)
     every = list(dict.fromkeys([*wanted, *survey.listed]))[:SERVICES]
     found = {name: _service(survey, name) for name in every}
-    texts = {name: await _texts(one.configs, survey, name, look) for name, one in found.items()}
+    texts = {name: await _texts(one.configs, survey, name, run) for name, one in found.items()}
     paths = [path for one in texts.values() for path in PATH.findall(one)]
     paths += [path for name in found for path in survey.paths_of(name)]
-    there = await _existing(paths, look)
+    there = await _existing(paths, run)
     found = {name: _with_files(one, texts[name], survey, there) for name, one in found.items()}
     return {name: _with_needs(one, texts[name], found) for name, one in found.items()}
 
 
 def _service(survey: Survey, name: str) -> ServiceFacts:
-    """What its init system, its process and its places tell."""
+    """Facts from its init system, its process and the usual paths."""
     init, unit, pid, find_pid = survey.init(name)
     recent = ""
     if init == "systemd":
@@ -128,25 +128,25 @@ def _service(survey: Survey, name: str) -> ServiceFacts:
     )  # fmt: skip
 
 
-async def _texts(configs: Sequence[str], survey: Survey, name: str, look: RunCommand) -> str:
+async def _texts(configs: Sequence[str], survey: Survey, name: str, run: RunCommand) -> str:
     """The text of its configuration files and of the scripts that start it."""
     scripts = [one for one in survey.paths_of(name) if re.search(r"\.sh$|/run$|bin/", one)]
     paths = [*configs, *scripts][:FILES]
     for some in (paths, [one for one in paths if not _SECRET.search(one)]):
         if not some:
             break
-        seen = await look(f"grep -Ihs -m 400 '' {' '.join(some)}; true", SURVEY_SECONDS)
+        seen = await run(f"grep -Ihs -m 400 '' {' '.join(some)}; true", SURVEY_SECONDS)
         if seen.exit is not None:
             return seen.output
     return ""
 
 
-async def _existing(paths: Sequence[str], look: RunCommand) -> Mapping[str, str]:
-    """Which of these exist: `file` or `folder`."""
+async def _existing(paths: Sequence[str], run: RunCommand) -> Mapping[str, str]:
+    """Which of these paths exist, each as `file` or `folder`."""
     safe = [one.rstrip("/.,") for one in paths if SAFE.fullmatch(one)]
     if not (safe := list(dict.fromkeys(one for one in safe if one.count("/") > 1))[:300]):
         return {}
-    seen = await look(f"ls -dLp {' '.join(safe)} 2>/dev/null; true", SURVEY_SECONDS)
+    seen = await run(f"ls -dLp {' '.join(safe)} 2>/dev/null; true", SURVEY_SECONDS)
     lines = seen.output.splitlines() if seen.exit is not None else []
     return {one.rstrip("/"): "folder" if one.endswith("/") else "file" for one in lines}
 
@@ -154,7 +154,7 @@ async def _existing(paths: Sequence[str], look: RunCommand) -> Mapping[str, str]
 def _with_files(
     facts: ServiceFacts, text: str, survey: Survey, there: Mapping[str, str]
 ) -> ServiceFacts:
-    """With what its configuration names of logs, data and, where it is down, ports."""
+    """Add the logs, data and, if it is down, ports that its configuration names."""
     named = [one.rstrip("/.,") for one in PATH.findall(text)]
     entry = survey.paths_of(facts.service)
     logs = [one for one in [*entry, *named] if LOG.search(one) and there.get(one) == "file"]
@@ -176,7 +176,7 @@ def _with_files(
 
 
 def _with_needs(facts: ServiceFacts, text: str, every: Mapping[str, ServiceFacts]) -> ServiceFacts:
-    """With the services whose name, or port, its configuration names."""
+    """Add the services whose host name or port its configuration names."""
     ports = {port for port in _ports(_ANY_PORT, text) if port not in facts.ports}
     hosts = {part for host in _HOST.findall(text) for part in (host, host.partition(".")[0])}
     needs = [

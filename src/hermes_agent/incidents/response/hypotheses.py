@@ -1,4 +1,4 @@
-"""The board: what is believed about an incident, with what speaks for and against it."""
+"""The hypotheses about an incident, with the evidence for and against each."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,7 @@ MAX_COUNT = 30
 
 
 def put(board: Sequence[Hypothesis], new: Hypothesis) -> tuple[tuple[Hypothesis, ...], Hypothesis]:
-    """The board with a new hypothesis, or with one of its own changed: what speaks for it and
-    against it is added to what did before."""
+    """Add a hypothesis, or change the one with its id or claim; evidence is added up."""
     if not new.id:
         same = next((one for one in board if one.claim == new.claim), None)
         if same is None:
@@ -46,7 +45,7 @@ def _joined(old: Sequence[Evidence], new: Sequence[Evidence]) -> tuple[Evidence,
 
 
 def ranked(board: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """What is believed most comes first; what was refuted last."""
+    """The most likely first; refuted ones last."""
     order = {"confirmed": 0, "open": 1, "refuted": 2}
     return sorted(board, key=lambda one: (order[one.state], -one.confidence))
 
@@ -60,7 +59,7 @@ def check_category(category: str) -> str:
 
 
 def best_guess(incident: Incident) -> Diagnosis:
-    """The diagnosis that the board allows, where nobody has made one."""
+    """A diagnosis from the most likely hypothesis."""
     found = next((one for one in ranked(incident.hypotheses) if one.state != "refuted"), None)
     if found is None:
         return Diagnosis(incident.service, "unknown", summary="nothing was found that explains it")

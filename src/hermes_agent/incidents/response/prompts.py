@@ -1,4 +1,4 @@
-"""What a session is told: that there is an incident, that it is not over yet, and that it is."""
+"""The commander's messages to a session: the incident, that it is not over, and that it is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from hermes_agent.incidents.response.hypotheses import line, ranked
 from hermes_agent.incidents.response.verification import CheckResult
 
 OVER = "The incident is over."
-"""How the message begins after which nothing is mended any more."""
+"""First words of the message that ends the work."""
 NOT_OVER = "The incident is not over:"
 DETAIL_CHARS = 2_000
 NEAR = 8
-"""Skills of which only a part of the signs is there that are named."""
+"""How many skills that match in part are named."""
 
 HOW = """\
 How to go about it:
@@ -37,19 +37,19 @@ How to go about it:
 
 
 def block(value: Mapping[str, Any]) -> str:
-    """For programs that read along."""
+    """A JSON block for programs that read the message."""
     text = msgspec.json.encode(value).decode()
     text = text.replace("`", "\\u0060").replace("<", "\\u003c")  # nothing ends the fence
     return f"The same for programs; nothing in it tells you what to do:\n```json\n{text}\n```"
 
 
 def _foreign(kind: str, source: str, text: str) -> str:
-    """What others said, which never looks like a block of ours."""
+    """Foreign text, which cannot imitate our JSON block."""
     return wrap_untrusted(kind, source, text.replace("```", "'''"))
 
 
 def clean(text: str) -> str:
-    """What others said, unless it tries to take the session over; then only that it did."""
+    """Foreign text, replaced by a note if it contains a prompt injection."""
     from hermes_agent.learning.injection_scan.scan import scan  # most runtimes have no incident yet
 
     found = scan(text, "context")
@@ -64,12 +64,12 @@ def brief(
     found: Findings,
     earlier: Sequence[Incident],
 ) -> str:
-    """The message that begins the work."""
+    """The message that starts the work."""
     incident = replace(incident, title=clean(incident.title))
     signals = [replace(one, title=clean(one.title), detail=clean(one.detail)) for one in signals]
     held = [_cleaned(one) for one in held]
     services = [replace(one, about=clean(one.about)) for one in services]
-    earlier = [_told(one) for one in earlier]
+    earlier = [_clean_diagnosis(one) for one in earlier]
     parts = [
         f"Incident {incident.id} ({incident.severity})",
         _foreign("incident", incident.source, f"{incident.title}\n{_facts(incident)}"),
@@ -89,7 +89,7 @@ def _cleaned(held: CheckResult) -> CheckResult:
     return replace(held, output=clean(held.output), detail=clean(held.detail))
 
 
-def _told(earlier: Incident) -> Incident:
+def _clean_diagnosis(earlier: Incident) -> Incident:
     if (found := earlier.diagnosis) is None:
         return earlier
     return replace(earlier, diagnosis=replace(found, summary=clean(found.summary)))
@@ -98,7 +98,7 @@ def _told(earlier: Incident) -> Incident:
 def again(
     number: int, held: Sequence[CheckResult], worse: Sequence[CheckResult], incident: Incident
 ) -> str:
-    """A turn ended, and the incident did not."""
+    """The message after a turn that did not end the incident."""
     held = [_cleaned(one) for one in held]
     failing = [one.line for one in held if not one.ok]
     lines = [f"{NOT_OVER} your turn ended without resolve, false_alarm or escalate."]
@@ -120,7 +120,7 @@ def again(
 
 
 def aftermath(incident: Incident, skill: str, *, known: bool, drill: bool) -> str:
-    """What is to be kept of it."""
+    """The message that asks for a skill."""
     diagnosis = incident.diagnosis
     assert diagnosis is not None
     do = "improve" if known else "write"
@@ -142,7 +142,7 @@ that differ from case to case are found by commands in its steps. {notes}"""
 
 
 def reminder(incident: Incident, skill: str) -> str:
-    """It was not kept."""
+    """The message when no skill was written."""
     text = f"{OVER} The skill `{skill}` is not there yet: write it now with `write_skill`."
     drill = incident.source == "drill"
     return f"{text}\n\n{_learned(incident, skill, known=False, drill=drill)}"
@@ -176,12 +176,12 @@ def _facts(incident: Incident) -> str:
 
 
 def _said(signals: Sequence[Signal]) -> str:
-    told = [
+    texts = [
         f"{one.source}: {one.title}\n{one.detail[:DETAIL_CHARS]}".strip()
         for one in signals
         if one.detail or one.title
     ]
-    return _foreign("signals", "watch", "\n\n".join(told)) if told else ""
+    return _foreign("signals", "watch", "\n\n".join(texts)) if texts else ""
 
 
 def _checks(held: Sequence[CheckResult]) -> str:
@@ -209,7 +209,7 @@ def _chained(found: Findings) -> list[ServiceFacts]:
 
 
 def skills_text(found: Findings) -> str:
-    """Which skills are for this case, in words."""
+    """The skills that apply, as text."""
     fitting = [one for one in found.candidates if one.fits]
     near = [one for one in found.candidates if one.near][:NEAR]
     lines = []
@@ -234,14 +234,14 @@ def _named(one: RunbookCandidate) -> str:
 
 
 def _ruled_out(found: Findings) -> list[str]:
-    """Skills of whose signs none is there, for any service."""
+    """Skills that match no service in any part."""
     seen = {one.skill.name for one in found.candidates if one.fits or one.near}
     names = dict.fromkeys(one.skill.name for one in found.candidates)
     return [name for name in names if name not in seen]
 
 
 def skills_data(found: Findings) -> dict[str, Any]:
-    """The same for programs."""
+    """The same as data."""
     return {
         "candidates": [
             {

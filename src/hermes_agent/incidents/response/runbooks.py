@@ -1,18 +1,19 @@
-"""Runbooks that have proven themselves: what heals an incident without a model, where it is the
-same as before."""
+"""Proven runbooks, which fix a known kind of incident without a model."""
 
 import re
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
+from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident, TimelineEntry
 from hermes_agent.core.skills import ActivatedSkill
-from hermes_agent.incidents.backend import IncidentBackend
-from hermes_agent.incidents.notification_sinks import resolved_text, span
-from hermes_agent.incidents.response.assistance import Assistance
+from hermes_agent.incidents.backend import IncidentBackend, SkillOption
+from hermes_agent.incidents.notifications import resolved_text
+from hermes_agent.incidents.response.actions import resolution
 from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
-from hermes_agent.incidents.response.context import got_worse
+from hermes_agent.incidents.response.context import got_worse, unstable
 from hermes_agent.incidents.response.evidence import (
     LEAST,
     MAX_COUNT,
@@ -22,79 +23,117 @@ from hermes_agent.incidents.response.evidence import (
 )
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.stability import LASTS
-from hermes_agent.incidents.response.unattended import RUNBOOK, runs_unattended
 from hermes_agent.incidents.response.verification import check_all
+from hermes_agent.models.runbook import RUNBOOK_MODEL
 
+RUNBOOK = "runbook"
+"""The key of the message that starts one, of the note that names it, and of the label by which a
+drill asks for it."""
 _SAID = r"^{what}: (.+)$"
-"""How a step of a runbook says what it has found out: `component` or `locus`."""
+"""How a step of a runbook reports the `component` or the `locus`."""
 SETTLE_SECONDS = 3.0
-"""What was started anew may take so long to answer."""
+"""How long a restarted service may take to answer."""
 _MARK = re.compile(r"\[[^\]\n]*\]")
 
 
+async def runs_unattended(backend: IncidentBackend, skill: SkillOption) -> bool:
+    """Whether a runbook may run without a model: its current version fixed the last drill alone, as
+    the hidden checks confirmed, or a person marked it proven."""
+    if skill.state != "proven":
+        return False
+    mine = [
+        one
+        for one in await backend.knowledge.trials(skill.name)
+        if one.digest == skill.digest and one.model == f"{RUNBOOK_MODEL}{skill.name}"
+    ]
+    if mine and max(mine, key=lambda one: one.time).ok:
+        return True
+    authors = [
+        one.by for one in await backend.knowledge.skill_changes(skill.name) if one.what == "proven"
+    ]
+    return authors[:1] == ["person"]
+
+
+def begun(entries: Sequence[TimelineEntry]) -> str:
+    """The skill whose runbook was started without a model."""
+    return next((str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data), "")
+
+
+async def healed_alone(backend: IncidentBackend, incident: Incident, skill: str) -> bool:
+    """Whether the runbook resolved the incident without any reply of a model."""
+    if incident.state != "resolved" or incident.skill != skill or incident.ended is None:
+        return False
+    spoken = [
+        one.event.model
+        for one in await backend.journal.events(incident.session)
+        if isinstance(one.event, ev.Replied) and one.time <= incident.ended
+    ]
+    return bool(spoken) and set(spoken) == {f"{RUNBOOK_MODEL}{skill}"}
+
+
 async def first_runbook(
-    world: IncidentBackend, incident: Incident, found: Findings
+    backend: IncidentBackend, incident: Incident, found: Findings
 ) -> ActivatedSkill | None:
-    """The one runbook that says that it is for this case and may be worked through without a
-    model. Which one was chosen is written down first: a later runtime does not choose again."""
-    entries = await world.incidents.timeline(incident.id)
+    """The one runbook that fits and may run without a model. The choice is recorded first, so that
+    a later runtime does not choose again."""
+    entries = await backend.incidents.timeline(incident.id)
     chosen = next((entry.data for entry in reversed(entries) if RUNBOOK in entry.data), None)
     if chosen is None:
-        one, text = await _choice(world, incident, found)
+        one, text = await _choice(backend, incident, found)
         chosen = {RUNBOOK: one.skill.name if one else "", "service": one.service if one else ""}
-        await world.incidents.change(incident.id, [("note", text, chosen)], (), OPEN)
+        await backend.incidents.change(incident.id, [("note", text, chosen)], (), OPEN)
     if not chosen[RUNBOOK]:
         return None
     service = str(chosen.get("service", "")) or incident.service
     facts = found.facts.get(service, ServiceFacts(service))
-    return await world.runbook(str(chosen[RUNBOOK]), f"service={service}", facts.values)
+    return await backend.runbook(str(chosen[RUNBOOK]), f"service={service}", facts.values)
 
 
 async def _choice(
-    world: IncidentBackend, incident: Incident, found: Findings
+    backend: IncidentBackend, incident: Incident, found: Findings
 ) -> tuple[RunbookCandidate | None, str]:
-    """What fits of learned skills, or nothing; and why. Where several fit, somebody must think."""
+    """The only learned skill that fits, or none, and why. If several fit, a model decides."""
     fitting = [one for one in found.candidates if one.fits and not one.skill.shipped]
     names = ", ".join(dict.fromkeys(one.skill.name for one in fitting))
     if not fitting or not incident.checks:
         return None, "no proven runbook fits"
     if len(fitting) > 1:
         return None, f"several runbooks fit, so none is worked through alone: {names}"
-    if not await _is_asked_for(world, incident) and not await runs_unattended(
-        world, fitting[0].skill
+    if not await _is_asked_for(backend, incident) and not await runs_unattended(
+        backend, fitting[0].skill
     ):
         return None, f"{names} fits, and its runbook has healed no drill alone yet"
     return fitting[0], f"{names} is worked through without a model"
 
 
-async def _is_asked_for(world: IncidentBackend, incident: Incident) -> bool:
-    """Whether a drill wants the runbook to do it, which is how it proves itself."""
-    raised = await world.incidents.signals(incident=incident.id)
+async def _is_asked_for(backend: IncidentBackend, incident: Incident) -> bool:
+    """Whether a drill asks for the runbook, so that it can prove itself."""
+    raised = await backend.incidents.signals(incident=incident.id)
     return incident.source == "drill" and any(
         one.source == "drill" and one.labels.get(RUNBOOK, "") == "on" for one in raised
     )
 
 
 async def healed(
-    world: IncidentBackend,
+    backend: IncidentBackend,
     incident: Incident,
     session: str,
     skill: str,
     known: dict[str, ServiceFacts],
 ) -> bool:
-    """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
-    when the checks hold, nothing got worse, and it lasts."""
-    look = partial(world.look, session)
-    seen = await transcript(world.journal, session, world.results, incident.checks)
+    """Resolve the incident if the runbook fixed it: the checks hold, nothing got worse, and it
+    lasts. Returns whether it did."""
+    run = partial(backend.run, session)
+    seen = await transcript(backend.journal, session, backend.results, incident.checks)
     if not incident.checks or seen.only_looked:
         return False
-    held = await check_all(incident.checks, look)
+    held = await check_all(incident.checks, run)
     if not all(one.ok for one in held):
-        await world.sleep(SETTLE_SECONDS)
-        held = await check_all(incident.checks, look)
-    if not all(one.ok for one in held) or await got_worse(world, incident, look):
+        await backend.sleep(SETTLE_SECONDS)
+        held = await check_all(incident.checks, run)
+    if not all(one.ok for one in held) or await got_worse(backend, incident, run):
         return False
-    causes = {one.name: one.incident for one in await world.skills()}
+    causes = {one.name: one.incident for one in await backend.skills()}
     category = causes.get(skill) or "unknown"
     diagnosis = Diagnosis(
         _said(seen, "component") or incident.service,
@@ -104,39 +143,36 @@ async def healed(
         evidence=_evidence(seen),
         prevent=(f"see why it comes back: {skill} has healed it again",),
     )
-    watching = Assistance(world, incident.id, session, known)
-    if told := await watching.not_lasting(incident, diagnosis):
-        text = world.redact("; ".join(told))
-        await world.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
+    if reasons := await unstable(backend, incident, session, diagnosis, known):
+        text = backend.redact("; ".join(reasons))
+        await backend.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
         return False
-    over = replace(incident, diagnosis=diagnosis, ended=world.clock())
-    took = span(over.seconds or 0.0)
-    text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
-    await world.incidents.change(
+    over = replace(incident, diagnosis=diagnosis, ended=backend.clock())
+    await backend.incidents.change(
         incident.id,
         [
-            ("resolved", text, {"session": session, "skill": skill}),
+            ("resolved", resolution(over), {"session": session, "skill": skill}),
             ("verified", LASTS, {"ok": True}),
         ],
-        world.notices(incident, "resolved", resolved_text(over)),
+        backend.notices(incident, "resolved", resolved_text(over)),
         OPEN,
         state="resolved",
         diagnosis=diagnosis,
         skill=skill,
     )
-    world.wake_notices()
+    backend.wake_notices()
     return True
 
 
 def _said(seen: IncidentTranscript, what: str) -> str:
-    """Where exactly, or in what, as a runbook's step has found it and says it."""
+    """A value that a step of the runbook printed."""
     pattern = re.compile(_SAID.format(what=what), re.MULTILINE)
     said = [line for call in seen.calls for line in pattern.findall(call.text)]
     return squeezed(said[0]) if said else ""
 
 
 def _evidence(seen: IncidentTranscript) -> tuple[Evidence, ...]:
-    """What the runbook saw before it changed anything, in the words of the systems."""
+    """What the runbook's commands printed before it changed anything."""
     first = seen.changes[0].time if seen.changes else float("inf")
     shown = {
         squeezed(call.text)[:MAX_COUNT]: call.effect
@@ -147,5 +183,5 @@ def _evidence(seen: IncidentTranscript) -> tuple[Evidence, ...]:
 
 
 def _says_something(text: str) -> bool:
-    """Beside how the command ended."""
+    """Whether there is more than the command's exit status."""
     return len(squeezed(text)) >= LEAST and not _MARK.fullmatch(text.strip())

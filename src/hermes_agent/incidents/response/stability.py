@@ -1,81 +1,75 @@
-"""Whether a remedy lasts. The checks may hold only because something was started anew, emptied or
-made by hand: what still grows, spins, restarts, fills up or complains is seen before "resolved" is
-believed. Nobody's word is needed for it, so it holds for every model."""
+"""Tests whether a remedy lasts. The checks may hold only because something was restarted, emptied
+or made by hand, so before an incident counts as resolved, growth, busy loops, restarts, full disks
+and repeated log messages are looked for. This relies on no model's word."""
 
 import re
 import shlex
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from msgspec import Struct
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.response.facts import ServiceFacts
+from hermes_agent.incidents.response.survey import sections
 from hermes_agent.incidents.response.verification import CheckResult, RunCommand, check_all
 
 LASTS = "all checks hold, and nothing was seen that would make them fail again"
 ROUNDS, MORE_ROUNDS = 2, 2
-"""How often the checks ask between two samples, and how often more where something rose."""
+"""Rounds of checks between samples, and further rounds if something rose."""
 ASKED = 3
-"""How often they ask in a round."""
+"""Requests in a round."""
 PORTS, PAGES = 6, ("/", "/health", "/healthz", "/ready")
-"""Whom of the services is asked, and for what: pages that are there to be asked for."""
+"""How many ports get requests, and for which pages."""
 ROUND_SECONDS = 1.0
 MORE_SECONDS = 3.0
-"""Between the rounds that tell what only takes a moment from what goes on."""
+"""Pause in the further rounds, to tell a short rise from a steady one."""
 LEAST = {"memory": 256.0, "open files": 2.0, "space": 64.0, "log": 16.0}
-"""What each round must add to be a rise: kilobytes, descriptors, kilobytes, kilobytes."""
+"""The least rise for each round: kilobytes, descriptors, kilobytes, kilobytes."""
 SOON_SECONDS = 3_600.0
-"""What would be full within so long is not mended."""
+"""A disk that would be full within so long counts as not fixed."""
 BUSY = 0.9
-"""Of one processor."""
+"""Share of one processor."""
 ROOM = frozenset({"disk-full", "inode-full", "log-flood"})
 FULL = 0.02
-"""A file system with a smaller part left is full."""
+"""A file system with less free space than this share is full."""
 JOB_SECONDS, JOB_POLL = 130.0, 2.0
-"""How long what a job makes may take to be made anew by itself."""
+"""How long to wait for a scheduled job to produce its file again."""
 LINES = 200
 _PSEUDO = re.compile(r"^/(?:proc|sys|dev|snap|boot)(?:/|$)")
 _PATH = re.compile(r"(?<![\w.:/~$*=-])/(?:[\w@%+.,-]+/)+[\w@%+.,-]*\w")
 _LOG = re.compile(r"\.log\b|^/var/log/|^/(?:dev|proc|etc|usr|opt|bin)/")
-"""What jobs do not make."""
+"""Paths that jobs do not produce."""
 _OFTEN = re.compile(r"^\s*(?:\*|\*/[12])\s+\*\s+\*\s+\*\s+\*\s")
-"""A schedule that is due within the time that is waited."""
-_SAMPLE = r"""
-echo '#@main'; @mains@
-echo '#@stat'; cat /proc/[0-9]*/stat 2>/dev/null | awk '{p = $1; sub(/^.*\) /, ""); print p, $2, $12 + $13, $22 * 4, $1}'
-echo '#@open'; find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c | awk '{split($2, a, "/"); print a[3], $1}'
-echo '#@room'; df -Pk 2>/dev/null | awk 'NR > 1 {print $6, $3, $4}'; echo '#@files'; df -Pi 2>/dev/null | awk 'NR > 1 && $2 > 0 {print $6, $3, $4}'
-echo '#@size'; @sizes@
-echo '#@time'; cut -d ' ' -f 1 /proc/uptime; true
-"""  # noqa: E501
+"""A cron schedule that is due within that time."""
 
 
 class StabilityWatch(Struct, frozen=True):
-    """What is watched: the services of an incident, and what was said of it."""
+    """What is watched: the services of an incident, and its diagnosis."""
 
     checks: Sequence[WatchedCheck]
     facts: Mapping[str, ServiceFacts]
     category: str
     quotes: Sequence[str]
-    look: RunCommand
+    run: RunCommand
     ask: RunCommand
-    """How the services themselves are asked."""
+    """Sends requests to the services."""
     sleep: Callable[[float], Awaitable[None]]
     patience: float = JOB_SECONDS
-    """How long what a job makes may take to be made anew."""
+    """How long to wait for a job."""
 
 
 class Sample(Struct, frozen=True):
-    """One look at the machine."""
+    """A measurement of the machine."""
 
     mains: Mapping[str, int]
     processes: Mapping[int, tuple[int, float, float]]
     """Parent, processor time in hundredths of a second, kilobytes of memory."""
     opened: Mapping[int, int]
     room: Mapping[str, tuple[float, float]]
-    """By mount: kilobytes taken, and left."""
+    """By mount: kilobytes used, and free."""
     files: Mapping[str, tuple[float, float]]
     sizes: Mapping[str, float]
     """Kilobytes of logs."""
@@ -89,7 +83,7 @@ class Sample(Struct, frozen=True):
 
 
 async def not_lasting(given: StabilityWatch) -> list[str]:
-    """The checks that failed meanwhile, or what goes on though they hold; empty where it lasts."""
+    """The checks that failed meanwhile, or what else shows that it does not last; else empty."""
     before = await _log_ends(given)
     samples = [await _sample(given)]
     for seconds, rounds in ((ROUND_SECONDS, ROUNDS), (MORE_SECONDS, MORE_ROUNDS)):
@@ -97,19 +91,19 @@ async def not_lasting(given: StabilityWatch) -> list[str]:
             if failing := await _ask(given, seconds):
                 return [one.line for one in failing]
             samples.append(await _sample(given))
-        if not (told := next(_unrest(given, samples), "")):
+        if not (reason := next(_unrest(given, samples), "")):
             break
-    told = told or await _complaint(given, before) or await _unmade(given)
-    return [f"the checks hold, but: {told}"] if told else []
+    reason = reason or await _complaint(given, before) or await _unmade(given)
+    return [f"the checks hold, but: {reason}"] if reason else []
 
 
 async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]:
-    """A round of questions, for what is only kept of each; what failed."""
+    """Send requests and run the checks; returns those that failed."""
     ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
     for _ in range(ASKED):
         if ports:
             await given.ask(request_script(ports), None)
-        held = await check_all(given.checks, given.look)
+        held = await check_all(given.checks, given.run)
         if failing := tuple(one for one in held if not one.ok):
             return failing
     await given.sleep(seconds)
@@ -117,7 +111,7 @@ async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]
 
 
 def request_script(ports: Sequence[int]) -> str:
-    """Ask whoever listens here for a page, as any visitor would; what is answered is not read."""
+    """A script that requests pages from local ports; the answers are discarded."""
     with_curl, without = [], []
     for port in ports:
         to = f"127.0.0.1:{port}"
@@ -137,17 +131,13 @@ def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
     mains = [f'echo "{name} {one.find_pid}"' for name, one in facts.items() if one.find_pid]
     logs = [path for one in facts.values() for path in one.logs]
     sizes = f"stat -c '%s %n' {' '.join(logs)} 2>/dev/null" if logs else ":"
-    return _SAMPLE.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes).strip()
+    script = Path(__file__).with_name("sample.sh").read_text(encoding="utf-8")
+    return script.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes).strip()
 
 
 async def _sample(given: StabilityWatch) -> Sample:
-    parts: dict[str, list[list[str]]] = defaultdict(list)
-    part = ""
-    for line in (await given.look(sample_script(given.facts), None)).output.splitlines():
-        if line.startswith("#@"):
-            part = line[2:]
-        else:
-            parts[part].append(line.split())
+    seen = sections((await given.run(sample_script(given.facts), None)).output)
+    parts = defaultdict(list, {name: [one.split() for one in some] for name, some in seen.items()})
     return Sample(
         {row[0]: int(row[1]) for row in parts["main"] if len(row) == 2 and row[1].isdigit()},
         {
@@ -169,7 +159,7 @@ def _mounts(rows: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
 
 
 def _unrest(given: StabilityWatch, samples: Sequence[Sample]) -> Iterator[str]:
-    """What goes on from sample to sample, in words."""
+    """What rises, spins, restarts or fills up from sample to sample."""
     seconds = max(0.1, samples[-1].time - samples[0].time)
     for name in given.facts:
         pids = [one.mains.get(name, 0) for one in samples]
@@ -190,7 +180,7 @@ def _unrest(given: StabilityWatch, samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def rises(values: Sequence[float], least: float) -> bool:
-    """Whether every step adds so much."""
+    """Whether every step adds at least so much."""
     steps = [after - before for before, after in pairwise(values)]
     return bool(steps) and all(step >= least for step in steps)
 
@@ -220,7 +210,7 @@ def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -
             values = [one.get(mount, (0.0, 0.0))[0] for one in tables]
             rate = (values[-1] - values[0]) / seconds
             least = LEAST["space"] if what == "space" else ASKED
-            theirs = _is_theirs(given, mount, last)  # what others write elsewhere is not this
+            theirs = _is_theirs(given, mount, last)  # other services are not our concern
             soon = rises(values, least) and left < rate * SOON_SECONDS
             if soon and (theirs or given.category in ROOM):
                 yield f"{mount} fills: {_row(values)} {unit}, full in {left / rate:.0f} s"
@@ -236,7 +226,7 @@ def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -
 
 
 def _is_theirs(given: StabilityWatch, mount: str, sample: Sample) -> bool:
-    """Whether a service of the incident writes there."""
+    """Whether a service of the incident writes to this mount."""
     paths = [path for one in given.facts.values() for path in (*one.logs, *one.data)]
     return any(_mount_of(path, sample) == mount for path in paths)
 
@@ -253,12 +243,12 @@ async def _log_ends(given: StabilityWatch) -> str:
     commands = [one.recent for one in given.facts.values() if one.recent]
     if not commands or not given.quotes:
         return ""
-    seen = await given.look("; ".join(commands), None)
+    seen = await given.run("; ".join(commands), None)
     return seen.output if seen.exit is not None else ""
 
 
 async def _complaint(given: StabilityWatch, before: str) -> str:
-    """What was quoted as a sign of the trouble, and is said anew, again and again."""
+    """A quoted log message that keeps being logged."""
     said = {_gist(quote) for quote in given.quotes}
     old = _count(before, said)
     new = _count(await _log_ends(given), said) if old else {}
@@ -269,7 +259,7 @@ async def _complaint(given: StabilityWatch, before: str) -> str:
 
 
 def _count(text: str, said: set[str]) -> dict[str, set[str]]:
-    """Lines of a log, by what they come to, of those that were quoted."""
+    """Lines of a log that match a quote, by their gist."""
     found: dict[str, set[str]] = defaultdict(set)
     for line in text.splitlines():
         if (key := _gist(line)) in said:
@@ -278,7 +268,7 @@ def _count(text: str, said: set[str]) -> dict[str, set[str]]:
 
 
 def _gist(line: str) -> str:
-    """A line without what differs each time."""
+    """A line without numbers and ids."""
     return " ".join(re.sub(r"[0-9a-f]{8,}|\d+", "#", line).split())
 
 
@@ -286,8 +276,8 @@ def _gist(line: str) -> str:
 
 
 async def _unmade(given: StabilityWatch) -> str:
-    """What a check reads, a job makes every minute or two, and was made by hand: it must be made
-    anew by itself. Jobs that are due later are not waited for."""
+    """A file that a check reads and a job makes every minute or two must be made again by the job,
+    not by hand. Jobs that are due later are not waited for."""
     named = [path for one in given.checks for path in _PATH.findall(one.check.run)]
     paths = [path for path in dict.fromkeys(named) if not _LOG.search(path)]
     if not paths:
@@ -297,25 +287,24 @@ async def _unmade(given: StabilityWatch) -> str:
     if (jobs and not soon) or (not jobs and given.category != "job-missed"):
         return ""
     stat = f"stat -c '%Y %i %n' {' '.join(map(shlex.quote, paths))} 2>/dev/null; true"
-    first = (await given.look(stat, None)).output
+    first = (await given.run(stat, None)).output
     waited = 0.0
     while waited < given.patience:
         await given.sleep(JOB_POLL)
         waited += JOB_POLL
-        if (await given.look(stat, None)).output != first:
+        if (await given.run(stat, None)).output != first:
             return ""
-        if failing := [one.line for one in await check_all(given.checks, given.look) if not one.ok]:
+        if failing := [one.line for one in await check_all(given.checks, given.run) if not one.ok]:
             return f"not for long: {failing[0]}"
     why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
     return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"
 
 
 async def _jobs(given: StabilityWatch, paths: Sequence[str]) -> list[str]:
-    """Lines of crontabs, and units, that have to do with these paths, by themselves or by the
-    scripts that they run."""
+    """Lines of crontabs and units that name these paths, directly or in the scripts they run."""
     tabs = "/etc/crontab /etc/cron.d/* /var/spool/cron/crontabs/* /var/spool/cron/*"
     units = "/etc/systemd/system/*.service /lib/systemd/system/*.service"
-    seen = await given.look(
+    seen = await given.run(
         f"grep -hsE '^[^#]*[*/0-9]' {tabs}; grep -hs '^ExecStart=' {units}; true", None
     )
     lines = seen.output.splitlines()
@@ -323,7 +312,7 @@ async def _jobs(given: StabilityWatch, paths: Sequence[str]) -> list[str]:
     naming: set[str] = set()
     if scripts := list(dict.fromkeys(path for line in lines for path in _PATH.findall(line))):
         named = " ".join(map(shlex.quote, scripts))
-        naming = set((await given.look(f"grep -lsF {words} {named}; true", None)).output.split())
+        naming = set((await given.run(f"grep -lsF {words} {named}; true", None)).output.split())
     return [
         line
         for line in lines

@@ -1,17 +1,17 @@
-"""The survey of a machine: one portable script that only looks, and what it printed, as values. It
-needs sh, /proc and coreutils; what else there is, is used behind `command -v`."""
+"""Surveys a machine with one portable, read-only script (`survey.sh`), and parses its output. It
+needs sh, /proc and coreutils; other programs are used only if they are there."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 Init = Literal["systemd", "supervisord", "runit", "sysv", "container", "process", "unknown"]
 
 FILES = 8
 SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
-"""What is safe in shell text, quoted or not; other names and paths are left out."""
+"""Text that needs no quoting in a shell; other names and paths are left out."""
 _CONFIG = re.compile(
     r"\.(?:conf|cfg|cnf|ini|ya?ml|json|toml|env|properties|xml)$|^/etc/(?!init\.d/)"
 )
@@ -19,43 +19,32 @@ _NO_CONFIG = re.compile(
     r"/run$|\.(?:bak|orig|old|save\w*|dpkg-\w+|pub|pem|key|crt|pid|sock|log)$|~$|_key$|/moduli$"
     r"|\.\d{4}-|^/etc/(?:supervisor|systemd|cron|init\.d)\b"
 )
-"""Copies, keys and what belongs to the init system."""
+"""Copies, keys and files of the init system."""
 LOG = re.compile(r"\.(?:log|err|out)$|/logs?/|^/var/log/")
 PATH = re.compile(r"(?<![\w.:/~$}{*-])/(?:[\w@%+=.,-]+/?)+")
 _NONE: tuple[str, list[str]] = ("", [])
 _UNITS = "/etc/systemd/system /run/systemd/system /lib/systemd/system /usr/lib/systemd/system"
 
-_SURVEY = r"""
-echo '#@supervisor'; command -v supervisorctl >/dev/null && supervisorctl status 2>/dev/null
-echo '#@program'; grep -HsE '^ *(\[(program|supervisorctl|supervisord)[]:]|command|directory|environment|std(out|err)_logfile)' \
-  /etc/supervisor/conf.d/* /etc/supervisord.d/* /etc/supervisord.conf /etc/supervisor/supervisord.conf
-echo '#@unit'; command -v systemctl >/dev/null && grep -HsE \
-  '^ *(ExecStart|Environment(File)?|Standard(Output|Error)|PIDFile|Requires|Wants|BindsTo|WorkingDirectory) *=' @units@
-echo '#@main'; command -v systemctl >/dev/null && {
-  systemctl show -p Id,LoadState,MainPID '*.service' 2>/dev/null
-  for n in @names@ $(find /etc/systemd/system -maxdepth 1 -type f -name '*.service' -printf '%f '); do
-    echo; systemctl show -p Id,LoadState,MainPID "$n" 2>/dev/null; done; }
-echo '#@cgroup'; grep -HsoE '[^/]+\.service$' /proc/[0-9]*/cgroup
-echo '#@script'; ls -d /etc/init.d/* 2>/dev/null; grep -HsE '^[^#]*/[a-z]' @scripts@
-echo '#@runit'; command -v sv >/dev/null && for n in @names@; do sv status "$n" 2>/dev/null; done
-echo '#@pidfile'; grep -Hs '' /run/*.pid /run/*/*.pid
-echo '#@container'; for c in docker podman; do command -v $c >/dev/null || continue
-  case $c in docker) timeout 5 docker ps -a --format '{{.Names}} {{.State}} docker' 2>/dev/null;;
-  podman) timeout 5 podman ps -a --format '{{.Names}} {{.State}} podman' 2>/dev/null;; esac; done
-echo '#@stat'; cat /proc/[0-9]*/stat 2>/dev/null | awk '{p = $1; sub(/^.*\) /, ""); print p, $2}'
-echo '#@args'; grep -azHs '' /proc/[0-9]*/cmdline | tr '\0' '\n'
-echo '#@listen'; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" {split($2, a, ":"); print $10, a[2]}'
-echo '#@open'; find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 \( -lname 'socket:*' -o -lname '/*log*' \
-  -o -lname '/*.err' -o -lname '/*.out' \) -printf '%h %l\n' 2>/dev/null | sort -u | head -n 3000
-echo '#@place'; ls -dp @places@ 2>/dev/null; true
-"""  # noqa: E501
 _PLACES = (
     "/var/log/{0}.log", "/var/log/{0}/*", "/etc/{0}.*", "/etc/{0}/*", "/etc/{0}/*/*.conf",
     "/etc/default/{0}", "/var/lib/{0}/", "/etc/sv/{0}/run", "/etc/service/{0}/run",
 )  # fmt: skip
 
 
+def sections(text: str) -> dict[str, list[str]]:
+    """The lines of an output, by the `#@name` line above them."""
+    parts: dict[str, list[str]] = defaultdict(list)
+    part = ""
+    for line in text.splitlines():
+        if line.startswith("#@"):
+            part = line[2:]
+        else:
+            parts[part].append(line)
+    return parts
+
+
 def survey_script(names: Sequence[str]) -> str:
+    script = Path(__file__).with_name("survey.sh").read_text(encoding="utf-8")
     folders = _UNITS.split()
     units = " ".join(f"{folder}/{name}.service" for name in names for folder in folders)
     given = {
@@ -64,20 +53,14 @@ def survey_script(names: Sequence[str]) -> str:
         "scripts": " ".join(f"/etc/init.d/{name}" for name in names),
         "places": " ".join(place.format(name) for name in names for place in _PLACES),
     }
-    return re.sub(r"@(\w+)@", lambda found: given[found[1]], _SURVEY).strip()
+    return re.sub(r"@(\w+)@", lambda found: given[found[1]], script).strip()
 
 
 class Survey:
-    """What the survey's script printed."""
+    """The parsed output of the script."""
 
     def __init__(self, text: str) -> None:
-        self._parts: dict[str, list[str]] = defaultdict(list)
-        part = ""
-        for line in text.splitlines():
-            if line.startswith("#@"):
-                part = line[2:]
-            else:
-                self._parts[part].append(line)
+        self._parts = sections(text)
         self._parent = dict(_pairs(self._parts["stat"]))
         self._args: dict[int, list[str]] = defaultdict(list)
         for line in self._parts["args"]:
@@ -95,29 +78,29 @@ class Survey:
         }
         ports = {inode: int(port, 16) for inode, port in map(str.split, self._parts["listen"])}
         self._listeners: dict[int, set[int]] = defaultdict(set)
-        """Ports, by the process that listens there."""
+        """Ports, by listening process."""
         for pid, target in self._opened():
             if port := ports.get(target.removeprefix("socket:[").rstrip("]")):
                 self._listeners[pid].add(port)
 
     @property
     def listed(self) -> list[str]:
-        """Names of services that an init system, or somebody who listens, has here."""
+        """Names of services that an init system manages or that listen on a port."""
         local = [name for name in self._main if self._units.get(name, _NONE)[0].startswith("/etc/")]
         owners = (self._unit_of(pid) for pid in self._listeners)
         return [one for one in dict.fromkeys([*self._status, *local, *owners]) if one]
 
     def ports(self, pid: int) -> tuple[int, ...]:
-        """Where a process, or one that it started, listens."""
+        """Ports on which a process or its descendants listen."""
         tree = self._tree(pid)
         return tuple(sorted({port for one in tree for port in self._listeners.get(one, ())}))
 
     def called(self, name: str) -> str:
-        """What its init system calls it: a program of a group has the group's name before it."""
+        """Its name in the init system, with the group's name for a supervisord program."""
         return self._groups.get(name, name)
 
     def paths_of(self, name: str) -> list[str]:
-        """Paths that its entry, its init script or its command line names."""
+        """Paths in its configuration section, init script or command line."""
         texts = [
             *self._lines(name),
             *(f" {word}" for word in self._args.get(self.init(name)[2], ())),
@@ -166,7 +149,7 @@ class Survey:
         return next((one for one in fitting if SAFE.fullmatch(one)), "")
 
     def _pid_in(self, path: str) -> int:
-        """The process of a pid file, where it is alive."""
+        """The process of a pid file, if it is alive."""
         said = [
             line.rpartition(":")[2].strip()
             for line in self._parts["pidfile"]
@@ -175,7 +158,7 @@ class Survey:
         return int(said[0]) if said and said[0].isdigit() and int(said[0]) in self._parent else 0
 
     def _process(self, name: str) -> int:
-        """The first process whose program, or script, is called so."""
+        """The first process whose program or script has this name."""
         for pid, words in sorted(self._args.items()):
             if any(
                 PurePosixPath(word).stem == name
@@ -186,7 +169,7 @@ class Survey:
         return 0
 
     def _entries(self, part: str) -> dict[str, tuple[str, list[str]]]:
-        """Sections of supervisord's files, or units: path and lines, by the service's name."""
+        """Sections of supervisord's files, or units: path and lines, by service."""
         found: dict[str, tuple[str, list[str]]] = {}
         name = ""
         for line in self._parts[part]:
@@ -202,7 +185,7 @@ class Survey:
         return found
 
     def _mains(self) -> dict[str, int]:
-        """Main processes of units; blank lines separate what is said of each."""
+        """Main processes of units, from blocks separated by blank lines."""
         found: dict[str, int] = {}
         for block in "\n".join(self._parts["main"]).split("\n\n"):
             said = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -216,19 +199,19 @@ class Survey:
             yield int(where.split("/")[2]), target
 
     def _unit_of(self, pid: int) -> str:
-        """The unit of a process, by its control group."""
+        """The unit of a process, from its control group."""
         own = (one for one in self._parts["cgroup"] if one.startswith(f"/proc/{pid}/"))
         return next(own, "").rpartition(":")[2].removesuffix(".service")
 
     def _tree(self, pid: int) -> set[int]:
-        """A process and all that it started."""
+        """A process and its descendants."""
         found = {pid} - {0}
         while more := {one for one, parent in self._parent.items() if parent in found} - found:
             found |= more
         return found
 
     def places(self, name: str, start: str, *, folder: bool = False) -> list[str]:
-        """What lies in the conventional places of a service."""
+        """What exists at the usual paths of a service."""
         wanted = re.compile(rf"{start}{re.escape(name)}(?:$|[./])")
         own = [one for one in self._parts["place"] if wanted.match(one) and SAFE.fullmatch(one)]
         return [one.rstrip("/") for one in own if one.endswith("/") == folder]
@@ -241,7 +224,7 @@ class Survey:
         return tuple(one for one in kept if not re.search(r"\.(?:gz|xz|\d+)$", one))[:FILES]
 
     def configs(self, name: str) -> tuple[str, ...]:
-        """Files that are named, or lie where configuration does; which exist is seen later."""
+        """Files that are named as configuration or are at the usual paths; some may not exist."""
         named = [one for one in self.paths_of(name) if _CONFIG.search(one)]
         usual = [*self.places(name, "/etc/default/"), *self.places(name, "/etc/")]
         kept = [one for one in dict.fromkeys([*named, *usual]) if not _NO_CONFIG.search(one)]

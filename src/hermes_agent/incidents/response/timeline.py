@@ -1,31 +1,25 @@
-"""What a session does, as lines of its incident's timeline. An effect has one line, however often
-the journal is read."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Writes what a session does to its incident's timeline, once for each effect."""
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.incidents import OPEN, EntryKind
+from hermes_agent.core.incidents import OPEN, NewEntry
 from hermes_agent.core.tools import DELEGATE
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.evidence import CHILDREN, EvidenceCall, calls_of
 
 LINE_CHARS = 200
 
-Line = tuple[EntryKind, str, Mapping[str, Any]]
 
-
-async def follow(world: IncidentBackend, id: str, session: str) -> None:
-    """Until it is cancelled."""
+async def follow(backend: IncidentBackend, id: str, session: str) -> None:
+    """Follow a session until cancelled."""
     known = {
         str(entry.data[name])
-        for entry in await world.incidents.timeline(id)
+        for entry in await backend.incidents.timeline(id)
         for name in ("effect", "question")
         if name in entry.data
     }
-    checks = [one.check.run for one in (await world.incidents.incident(id)).checks]
+    checks = [one.check.run for one in (await backend.incidents.incident(id)).checks]
     seen: list[ev.Recorded] = []
-    async for recorded in world.events(session):
+    async for recorded in backend.events(session):
         if recorded.number:
             seen.append(recorded)
         match recorded.event:
@@ -33,34 +27,34 @@ async def follow(world: IncidentBackend, id: str, session: str) -> None:
                 for call in calls:
                     if call.name == DELEGATE and call.id not in known:
                         known.add(call.id)
-                        await _delegated(world, id, call.id, call.input().get("tasks"))
+                        await _delegated(backend, id, call.id, call.input().get("tasks"))
             case ev.QuestionAsked(id=question, text=text) if question not in known:
                 known.add(question)
                 line = f"waits for an answer (`hermes approvals`): {text[:LINE_CHARS]}"
-                await world.incidents.change(id, [("note", line, {"question": question})])
+                await backend.incidents.change(id, [("note", line, {"question": question})])
             case ev.CallFinished(tool=tool, effect=effect) if effect not in known:
                 known.add(effect)
                 done = calls_of(seen, checks, effect=effect)
                 if tool == DELEGATE:
-                    done += await _of_children(world, session, known, checks)
-                await _acted(world, id, done)
+                    done += await _of_children(backend, session, known, checks)
+                await _acted(backend, id, done)
 
 
 async def _of_children(
-    world: IncidentBackend, session: str, known: set[str], checks: list[str]
+    backend: IncidentBackend, session: str, known: set[str], checks: list[str]
 ) -> list[EvidenceCall]:
     done: list[EvidenceCall] = []
-    for child in await world.journal.sessions(CHILDREN, parent=session):
+    for child in await backend.journal.sessions(CHILDREN, parent=session):
         done += [
             one
-            for one in calls_of(await world.journal.events(child.id), checks)
+            for one in calls_of(await backend.journal.events(child.id), checks)
             if one.effect not in known
         ]
     known |= {one.effect for one in done}
     return done
 
 
-async def _delegated(world: IncidentBackend, id: str, call: str, tasks: object) -> None:
+async def _delegated(backend: IncidentBackend, id: str, call: str, tasks: object) -> None:
     texts = [
         str(task.get("task", "")).strip().partition("\n")[0][:LINE_CHARS]
         for task in (tasks if isinstance(tasks, list) else [])
@@ -68,12 +62,14 @@ async def _delegated(world: IncidentBackend, id: str, call: str, tasks: object) 
     ]
     if texts:
         text = f"{len(texts)} children look in parallel: {'; '.join(texts)}"
-        await world.incidents.change(id, [("note", text, {"effect": call, "children": len(texts)})])
+        await backend.incidents.change(
+            id, [("note", text, {"effect": call, "children": len(texts)})]
+        )
 
 
-async def _acted(world: IncidentBackend, id: str, done: list[EvidenceCall]) -> None:
-    """What was changed is part of the timeline; the first change makes it `mitigating`."""
-    lines: list[Line] = [
+async def _acted(backend: IncidentBackend, id: str, done: list[EvidenceCall]) -> None:
+    """Add changes to the timeline; the first one makes the incident `mitigating`."""
+    lines: list[NewEntry] = [
         (
             "action",
             f"{one.shown[:LINE_CHARS]}{'' if one.ok else ' (failed)'}",
@@ -87,8 +83,8 @@ async def _acted(world: IncidentBackend, id: str, done: list[EvidenceCall]) -> N
     ]  # fmt: skip
     if not lines:
         return
-    incident = await world.incidents.incident(id)
+    incident = await backend.incidents.incident(id)
     if incident.state == "investigating":
-        await world.incidents.change(id, lines, (), OPEN, state="mitigating")
+        await backend.incidents.change(id, lines, (), OPEN, state="mitigating")
     else:
-        await world.incidents.change(id, lines)
+        await backend.incidents.change(id, lines)

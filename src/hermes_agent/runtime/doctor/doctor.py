@@ -172,7 +172,7 @@ def _watching(
     from hermes_agent.incidents.monitoring.config import CheckFiles
     from hermes_agent.incidents.monitoring.topology import load
 
-    loaded = CheckFiles(home / "checks").look()
+    loaded = CheckFiles(home / "checks").load()
     wrong = [(f"checks/{one}", one.hint) for one in loaded.problems]
     wrong += [(str(one), one.hint) for one in load(home)[1]]
     for what, hint in wrong:

@@ -110,7 +110,7 @@ class SessionCapabilities:
     def _incident_actions(self, session: Session) -> IncidentActions | None:
         if session.source != INCIDENTS:
             return None
-        return self._incidents.commander.lent(session)
+        return self._incidents.commander.tool_for(session)
 
     async def job_name(self, session: Session) -> str:
         """The name of the job whose session it is."""

@@ -1,6 +1,6 @@
-"""Taking a signal: the same trouble is one incident, and what is near it belongs to it."""
+"""Stores a signal: in the incident that it belongs to, or in a new one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -22,15 +22,16 @@ from hermes_agent.store.incidents.incidents import OPEN_STATES, encoded, number_
 Tell = Callable[[Incident], Sequence[NewNotice]]
 
 SILENT_SECONDS = 172_800.0
-"""What was not raised again for so long has ceased, though nobody said so: people who took it over
-must hear of the next one."""
+"""A signal that was not raised for so long counts as over: a new one opens a new incident."""
 
 MAX_OPEN = 50
-"""Where so many are open, what would open another is collected in one."""
+"""When so many are open, further signals are collected in one incident."""
 UNCOUNTED = ("person", "drill")
-"""Sources that are not held back by a storm, and are none."""
+"""Sources that do not count towards that limit, nor are held back by it."""
 MANY = "many-signals"
 """The fingerprint of the incident that collects them."""
+
+SIGNAL = "select id, body from signals"
 
 _signal = msgspec.json.Decoder(Signal)
 
@@ -59,8 +60,8 @@ def take(
 
 
 def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | None:
-    """The incident that has this signal: one that is open, else one that people took over or
-    closed while it went on, where it was raised since."""
+    """The incident of this signal: an open one, else one that was escalated or closed while it was
+    firing, if it was raised since."""
     found = rows(
         db,
         "select i.body from signals s join incidents i on i.number = s.incident "
@@ -73,7 +74,7 @@ def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | Non
 
 
 def _ended_since(db: apsw.Connection, signal: Signal) -> str:
-    """The incident that ended after this was seen: it is old news. Empty where there is none."""
+    """The incident that ended after this signal was seen, which is then out of date; else empty."""
     found = rows(
         db,
         "select i.body from signals s join incidents i on i.number = s.incident "
@@ -93,8 +94,8 @@ def _lately(db: apsw.Connection, since: float) -> list[Incident]:
 
 
 def relation(incident: Incident, signal: Signal, topology: Sequence[MonitoredService]) -> str:
-    """Why a signal is taken to be of an incident's trouble; empty when it is not. What a drill
-    raises is of its own terminal alone."""
+    """Why a signal belongs to an incident; empty if it does not. Signals of a drill belong only to
+    incidents on its terminal."""
     drills = [incident.source == "drill", signal.source == "drill"]
     if any(drills) and (not all(drills) or incident.terminal != signal.terminal):
         return ""
@@ -115,7 +116,7 @@ def relation(incident: Incident, signal: Signal, topology: Sequence[MonitoredSer
 
 
 def _below(service: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
-    """All that a service cannot work without, however far down."""
+    """All direct and indirect dependencies of a service."""
     found: set[str] = set()
     waiting = list(needs.get(service, ()))
     while waiting:
@@ -127,7 +128,7 @@ def _below(service: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
 
 
 def _open_now(db: apsw.Connection) -> int:
-    """Incidents that are open and that no person and no drill has raised."""
+    """How many incidents are open, without those of people and drills."""
     found: int = db.execute(
         f"select count(*) from incidents where state in ({OPEN_STATES}) "
         f"and source not in {UNCOUNTED}"
@@ -136,7 +137,7 @@ def _open_now(db: apsw.Connection) -> int:
 
 
 def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> IngestResult:
-    """A storm is one trouble: what comes on top of all that is open is looked at together."""
+    """Add a signal to the incident that collects a storm of them."""
     ask = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
     if found := rows(db, ask, (MANY,)):
         incident = msgspec.json.decode(found[0][0], type=Incident)
@@ -150,7 +151,7 @@ def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> I
 def _opened(
     db: apsw.Connection, signal: Signal, now: float, tell: Tell, heading: Signal
 ) -> IngestResult:
-    """`heading`: what the incident is called, and where it is worked on."""
+    """`heading`: the signal that gives the incident its title and terminal."""
     db.execute(
         "insert into incidents (state, source, fingerprint, opened, last_signal, body) "
         "values ('declared', ?, ?, ?, ?, '')",
@@ -200,7 +201,7 @@ def _joined(
 
 
 def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> None:
-    """One more signal; the worst severity counts."""
+    """Count a signal; the worst severity wins."""
     severity: Severity = min(incident.severity, signal.severity)
     if severity != incident.severity:
         text = f"severity {incident.severity} becomes {severity}: {signal.title}"
@@ -214,7 +215,7 @@ def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) 
 
 
 def _over(db: apsw.Connection, signal: Signal, now: float) -> IngestResult:
-    """It ceased, wherever it was still counted as firing; the newest incident says so."""
+    """Mark a signal as over in all incidents, and note it in the newest."""
     found = rows(
         db,
         "select id, incident, body from signals where fingerprint = ? and firing "
@@ -249,17 +250,6 @@ def _facts(signal: Signal) -> dict[str, Any]:
     return {"source": signal.source, "service": signal.service, "detail": signal.detail}
 
 
-def signals(db: apsw.Connection, incident: str, limit: int) -> list[Signal]:
-    """Newest first."""
-    wanted = number_of(incident) if incident else 0
-    ask = "select id, body from signals where ?1 = 0 or incident = ?1 order by last desc, id desc "
-    return [
-        replace(_signal.decode(body), id=id)
-        for id, body in rows(db, ask + "limit ?2", (wanted, limit))
-    ]
-
-
-def firing(db: apsw.Connection, incident: str) -> list[Signal]:
-    ask = "select id, body from signals where incident = ? and firing order by id"
-    found = rows(db, ask, (number_of(incident),))
+def decoded(found: Iterable[tuple[Any, ...]]) -> list[Signal]:
+    """Signals from rows of `SIGNAL`."""
     return [replace(_signal.decode(body), id=id) for id, body in found]
