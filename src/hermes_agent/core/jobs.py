@@ -238,7 +238,7 @@ class JobStore(Protocol):
         the same state only the oldest so many, so that one that waits for ever hides no other."""
         ...
 
-    async def claim(self, run: int, now: float) -> Run | None:
+    async def claim(self, id: int, now: float) -> Run | None:
         """Take a run that is `due` for this runtime (its fence); None when it is not due any more.
         The same transaction sees to it that no other run of the job is claimed or running unless
         `overlap` is `parallel`."""
@@ -263,14 +263,11 @@ class JobStore(Protocol):
         """Those of one job, or of the next `count` jobs after one, in order."""
         ...
 
-    async def slots(self, job: str, since: float, until: float) -> Sequence[float]:
-        """Slots with a row, by schedule, in `since < slot <= until`, in order: for the checker."""
-        ...
-
     async def all_slots(
         self, first: str, last: str, since: float, until: float
     ) -> Mapping[str, Sequence[float]]:
-        """The same, of all jobs from one to another."""
+        """Slots with a row, in `since < slot <= until`, in order, of all jobs from `first` to
+        `last`: for the consistency check."""
         ...
 
     async def tidy(self, keep: int) -> int:

@@ -2,32 +2,42 @@
 by its hash, and the column says which."""
 
 import hashlib
+import os
 import zlib
+from functools import cache
 from pathlib import Path
 
 import apsw
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.store.engine.database import rows, write_durably
 from hermes_agent.store.health import RESTORE
 
 LARGE = 64 * 1024
 SMALL = 100
 _REFERENCE = "blob:"
-# Pieces that most bodies have in common, the commonest last. It is part of the file format: a
-# database written with these bytes is read with these bytes.
-_COMMON = (
-    b'{"kind":"compacted","first":1,"last":,"summary":""{"kind":"call_judged","effect":"","action":'
-    b'"allow","reason":"","rule":""}{"kind":"question_asked","id":"","purpose":"approval","text":"",'
-    b'"expires":17,"effect":"","choices":["yes","no"]}{"kind":"turn_finished","turn":1,"reason":"done","err'
-    b'or":"","hint":"","steps":{"kind":"model_requested","step":1,"model":"openai/","messages":,"di'
-    b'gest":"}{"kind":"message_taken","key":"","text":"","source":"cli","interactive":false}{"kind"'
-    b':"call_intended","effect":"","call_id":"","attempt":1,"note":{}}{"kind":"call_finished","effe'
-    b'ct":"","call_id":"call_","tool":"terminal","text":"\\n","ok":true,"seconds":0.0,"data":{}}{"ki'
-    b'nd":"replied","step":1,"text":"","calls":[{"id":"call_","name":"terminal","arguments":"{\\"comm'
-    b'and\\":\\"\\"}"}],"usage":{"input":,"output":,"cached":0},"stop":"calls","model":"","cost":null,'
-    b'"seconds":0.0}],"usage":{"input":0,"output":0,"cached":0},"stop":"end"'
-)
+
+
+@cache
+def _dictionary() -> bytes:
+    """What most stored texts have in common, the most common last. It is part of the file format:
+    a database written with these bytes can only be read with them."""
+    lines = Path(__file__).with_name("schema").joinpath("dictionary.jsonl").read_bytes()
+    return b"".join(lines.splitlines())
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """The whole file or none of it, and on the disk before this returns."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 class BlobStore:
@@ -42,7 +52,7 @@ class BlobStore:
         if len(data) <= SMALL:
             return data.decode()
         if len(data) <= LARGE:
-            packer = zlib.compressobj(wbits=-15, zdict=_COMMON)
+            packer = zlib.compressobj(wbits=-15, zdict=_dictionary())
             return packer.compress(data) + packer.flush()
         digest = hashlib.sha256(data).hexdigest()
         path = self.path(digest)
@@ -58,7 +68,7 @@ class BlobStore:
 
     def unpack(self, column: str | bytes) -> str | bytes:
         if isinstance(column, bytes):
-            return zlib.decompressobj(wbits=-15, zdict=_COMMON).decompress(column)
+            return zlib.decompressobj(wbits=-15, zdict=_dictionary()).decompress(column)
         if not column.startswith(_REFERENCE):
             return column
         digest = column.removeprefix(_REFERENCE)
@@ -82,11 +92,15 @@ class BlobStore:
 
     def sweep(self, db: apsw.Connection) -> None:
         """Remove the files noted by `release`, unless somebody has come to use one since."""
-        for (digest,) in rows(db, "select hash from unused_blobs"):
+        for digest in _digests(db, "select hash from unused_blobs"):
             if db.execute("select 1 from blobs where hash = ?", (digest,)).fetchone() is None:
                 self.path(digest).unlink(missing_ok=True)
             db.execute("delete from unused_blobs where hash = ?", (digest,))
 
     def missing(self, db: apsw.Connection) -> list[str]:
-        digests = rows(db, "select distinct hash from blobs")
-        return [digest for (digest,) in digests if not self.path(digest).exists()]
+        digests = _digests(db, "select distinct hash from blobs")
+        return [digest for digest in digests if not self.path(digest).exists()]
+
+
+def _digests(db: apsw.Connection, sql: str) -> list[str]:
+    return [str(digest) for (digest,) in db.execute(sql).fetchall()]

@@ -6,7 +6,8 @@ import apsw
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.store.engine.database import DATABASE, connect_reader, rows
+from hermes_agent.store.engine.connection import StoreContext
+from hermes_agent.store.engine.database import DATABASE, connect_reader
 
 
 class Waiting(Struct, frozen=True):
@@ -30,11 +31,11 @@ def waiting_jobs(home: Path) -> Waiting | None:
     if not (home / DATABASE).exists():
         return None
     try:
-        db = connect_reader(home)
+        db = connect_reader(StoreContext(home))
     except (HermesError, apsw.Error, OSError):
         return None
     try:
-        ((active, paused, next),) = rows(db, _JOBS)
+        ((active, paused, next),) = db.rows(_JOBS)
     except apsw.Error:
         return None
     finally:

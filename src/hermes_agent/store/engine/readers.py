@@ -10,6 +10,7 @@ from typing import TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.health import Closed, StoreHealth, trouble_of
 
 T = TypeVar("T")
@@ -17,17 +18,17 @@ T = TypeVar("T")
 
 class Readers:
     def __init__(
-        self, connect: Callable[[], apsw.Connection], condition: StoreHealth, count: int
+        self, connect: Callable[[], Connection], condition: StoreHealth, count: int
     ) -> None:
         self._connect = connect
         self._condition = condition
         self._threads = ThreadPoolExecutor(count, "hermes-reader")
         self._lock = threading.Lock()
-        self._free: list[tuple[int, apsw.Connection]] = []
+        self._free: list[tuple[int, Connection]] = []
         self._generation = 0
         self._closed = False
 
-    async def do(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def do(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on one consistent view of the database."""
         if self._closed:
             raise Closed
@@ -47,7 +48,7 @@ class Readers:
         await asyncio.to_thread(self._threads.shutdown)
         self.renew()
 
-    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+    def _read(self, work: Callable[[Connection], T]) -> T:
         try:
             with self._borrowed() as db:
                 db.execute("begin")
@@ -64,7 +65,7 @@ class Readers:
             raise trouble from error
 
     @contextmanager
-    def _borrowed(self) -> Iterator[apsw.Connection]:
+    def _borrowed(self) -> Iterator[Connection]:
         with self._lock:
             generation, db = self._free.pop() if self._free else (self._generation, None)
         if db is None:

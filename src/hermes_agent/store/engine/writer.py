@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.health import RESTORE, Closed, Damaged, StoreHealth, trouble_of
 
 T = TypeVar("T")
@@ -22,13 +23,16 @@ GROUP = 256
 CHECKPOINT_PAGES = 400
 IDLE_SECONDS = 0.25
 STEP_SECONDS = 0.02
+SHRINK_PAGES = 256
+MAX_FREE_SHARE = 0.03
+"""Of the file's pages; more are given back to the file system when the writer is idle."""
 TIDY_EVERY = 16
 
 
 @dataclass(frozen=True)
 class _Write:
     name: str
-    work: Callable[[apsw.Connection], Any]
+    work: Callable[[Connection], Any]
     future: asyncio.Future[Any]
 
 
@@ -46,9 +50,9 @@ class Writer:
     def __init__(
         self,
         path: Path,
-        connect: Callable[[], apsw.Connection],
+        connect: Callable[[], Connection],
         condition: StoreHealth,
-        tidy: Callable[[apsw.Connection], bool],
+        tidy: Callable[[Connection], bool],
         hook: Hook | None,
     ) -> None:
         self._path = path
@@ -57,7 +61,7 @@ class Writer:
         self._tidy = tidy
         self._hook = hook
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._db: apsw.Connection | None = None
+        self._db: Connection | None = None
         self._file: tuple[int, int] = (0, 0)
         self._journal_pages = 0
         self._checkpointed_at = 0
@@ -65,7 +69,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="hermes-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, name: str, work: Callable[[apsw.Connection], T]) -> T:
+    async def do(self, name: str, work: Callable[[Connection], T]) -> T:
         """Run `work` in the writer's transaction and return when it is on the disk."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._closed:
@@ -87,7 +91,7 @@ class Writer:
             try:
                 first = self._queue.get(timeout=pause if untidy else None)
             except queue.Empty:
-                untidy = self._keep_tidy()
+                untidy = self._keep_tidy() or self._shrink()
                 if not untidy:
                     self._checkpoint(1)
                 pause = STEP_SECONDS
@@ -158,7 +162,7 @@ class Writer:
             return [_Outcome(write, error=error) for write in group]
         return outcomes
 
-    def _ready(self) -> apsw.Connection:
+    def _ready(self) -> Connection:
         self._condition.refuse_if_damaged()
         if self._db is None:
             self._db = self._connect()
@@ -215,8 +219,23 @@ class Writer:
         self._checkpoint(CHECKPOINT_PAGES)
         return more
 
+    def _shrink(self) -> bool:
+        """Give some free pages back; whether there are more."""
+        if self._db is None:
+            return False
+        free, pages = self._db.pragma("freelist_count"), self._db.pragma("page_count")
+        if free <= SHRINK_PAGES or free <= pages * MAX_FREE_SHARE:
+            return False
+        try:
+            self._db.execute(f"pragma incremental_vacuum({SHRINK_PAGES})").fetchall()
+        except apsw.Error as error:
+            self._condition.ill(trouble_of(error) or Degraded(f"vacuum: {error}"))
+            return False
+        self._checkpoint(CHECKPOINT_PAGES)
+        return self._db.pragma("freelist_count") < free
 
-def _attempt(db: apsw.Connection, write: _Write) -> _Outcome:
+
+def _attempt(db: Connection, write: _Write) -> _Outcome:
     db.execute("savepoint one")
     try:
         value = write.work(db)

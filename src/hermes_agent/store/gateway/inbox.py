@@ -3,15 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.gateway import ArrivedState, Chat, InboundMessage, InboxEntry, Person
-from hermes_agent.core.pseudonyms import PseudonymHasher
-from hermes_agent.store.blobs import BlobStore
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.gateway import media
 
 _arrived = msgspec.json.Decoder(InboundMessage)
@@ -26,18 +23,11 @@ def owner_of(number: int) -> int:
     return -2 * number
 
 
-def add_inbound(
-    db: apsw.Connection,
-    bodies: BlobStore,
-    ids: PseudonymHasher,
-    arrived: InboundMessage,
-    mark: str,
-    now: float,
-) -> InboxEntry | None:
+def add_inbound(db: Connection, arrived: InboundMessage, mark: str = "") -> InboxEntry | None:
     channel = arrived.chat.channel
     if mark:
         save_cursor(db, channel, mark)
-    digest = ids(channel, arrived.id)
+    digest, now = db.context.pseudonyms(channel, arrived.id), db.now()
     known = db.execute(
         "select 1 from gateway_inbox where channel = ? and hash = ?", (channel, digest)
     ).fetchone()
@@ -49,27 +39,25 @@ def add_inbound(
     )
     number = db.last_insert_rowid()
     owner = owner_of(number)
-    media.put(db, bodies, owner, {"file": arrived.files, "voice": arrived.voice})
+    media.put(db, owner, {"file": arrived.files, "voice": arrived.voice})
     bare = msgspec.json.encode(replace(arrived, files=(), voice=()))
     db.execute(
         "update gateway_inbox set body = ? where number = ?",
-        (bodies.pack(db, owner, bare), number),
+        (db.blobs.pack(db, owner, bare), number),
     )
     return InboxEntry(number, arrived, "new", now)
 
 
-def mark(db: apsw.Connection, channel: str) -> str:
-    found = rows(db, "select mark from gateway_cursors where channel = ?", (channel,))
+def mark(db: Connection, channel: str) -> str:
+    found = db.rows("select mark from gateway_cursors where channel = ?", (channel,))
     return str(found[0][0]) if found else ""
 
 
-def save_cursor(db: apsw.Connection, channel: str, mark: str) -> None:
+def save_cursor(db: Connection, channel: str, mark: str) -> None:
     db.execute("insert or replace into gateway_cursors values (?, ?)", (channel, mark))
 
 
-def new(
-    db: apsw.Connection, bodies: BlobStore, limit: int, after: int
-) -> tuple[Sequence[InboxEntry], Mapping[int, str]]:
+def new(db: Connection, limit: int, after: int) -> tuple[Sequence[InboxEntry], Mapping[int, str]]:
     """And why others cannot be read, by their numbers."""
     ask = (
         f"select {_COLUMNS} from gateway_inbox where state = 'new' and number > ? "
@@ -80,7 +68,7 @@ def new(
     size = 0
     for row in db.execute(ask, (after, limit)):
         try:
-            kept = _kept(db, bodies, row, whole=True)
+            kept = _kept(db, row, whole=True)
         except HermesError as error:
             lost[row[0]] = error.message
             continue
@@ -91,7 +79,7 @@ def new(
     return found, lost
 
 
-def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
+def give_up_inbound(db: Connection, lost: Mapping[int, str]) -> None:
     for number, why in lost.items():
         db.execute(
             "update gateway_inbox set state = 'dead', why = ? where number = ? and state = 'new'",
@@ -99,61 +87,58 @@ def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
         )
 
 
-def dead_letters(db: apsw.Connection, bodies: BlobStore, limit: int) -> Sequence[InboxEntry]:
+def dead_letters(db: Connection, limit: int = 100) -> Sequence[InboxEntry]:
     ask = f"select {_COLUMNS} from gateway_inbox where state = 'dead' order by number desc limit ?"
-    return [_shown(db, bodies, row) for row in rows(db, ask, (limit,))]
+    return [_shown(db, row) for row in db.rows(ask, (limit,))]
 
 
-def _shown(db: apsw.Connection, bodies: BlobStore, row: tuple[Any, ...]) -> InboxEntry:
+def _shown(db: Connection, row: tuple[Any, ...]) -> InboxEntry:
     try:
-        return _kept(db, bodies, row, whole=False)
+        return _kept(db, row, whole=False)
     except HermesError as error:
         number, channel, state, kept, tries, why, _ = row
         arrived = InboundMessage("", Chat(channel, ""), Person(""), f"({error.message})")
         return InboxEntry(number, arrived, state, kept, tries, why)
 
 
-def _kept(db: apsw.Connection, bodies: BlobStore, row: tuple[Any, ...], whole: bool) -> InboxEntry:
+def _kept(db: Connection, row: tuple[Any, ...], whole: bool) -> InboxEntry:
     number, _, state, kept, tries, why, body = row
-    arrived = _arrived.decode(bodies.unpack(body))
-    found = media.get(db, bodies, owner_of(number), whole)
+    arrived = _arrived.decode(db.blobs.unpack(body))
+    found = media.get(db, owner_of(number), whole)
     if found:
         files, voice = found.get("file", ()), found.get("voice", ())
         arrived = replace(arrived, files=tuple(files), voice=tuple(voice))
     return InboxEntry(number, arrived, state, kept, tries, why)
 
 
-def dealt(
-    db: apsw.Connection, bodies: BlobStore, number: int, state: ArrivedState, why: str
-) -> bool:
+def dealt(db: Connection, number: int, state: ArrivedState, why: str) -> bool:
     """What is ignored is not kept but for its hash, and of those only the latest. Says whether
     files are left to be swept."""
-    found = rows(
-        db,
+    found = db.rows(
         "update gateway_inbox set state = ?, why = ? where number = ? returning channel",
         (state, why, number),
     )
     if state != "ignored" or not found:
         return False
-    _drop(db, bodies, number)
+    _drop(db, number)
     db.execute(
         "delete from gateway_inbox where number <= (select number from gateway_inbox "
         "where channel = ?1 and state = 'ignored' order by number desc limit 1 offset ?2) "
         "and channel = ?1 and state = 'ignored'",
         (found[0][0], MAX_IGNORED),
     )
-    return bool(rows(db, "select 1 from unused_blobs limit 1"))
+    return bool(db.rows("select 1 from unused_blobs limit 1"))
 
 
-def _drop(db: apsw.Connection, bodies: BlobStore, number: int) -> None:
-    media.drop(db, bodies, owner_of(number))
+def _drop(db: Connection, number: int) -> None:
+    media.drop(db, owner_of(number))
     db.execute("update gateway_inbox set body = null where number = ?", (number,))
 
 
-def drop(db: apsw.Connection, bodies: BlobStore, number: int) -> None:
-    if not rows(db, "select 1 from gateway_inbox where number = ? and state = 'dead'", (number,)):
+def drop_dead_letter(db: Connection, number: int) -> None:
+    if not db.rows("select 1 from gateway_inbox where number = ? and state = 'dead'", (number,)):
         raise not_aside(number)
-    dealt(db, bodies, number, "ignored", "dropped")
+    dealt(db, number, "ignored", "dropped")
 
 
 def not_aside(number: int) -> NotFound:
@@ -162,35 +147,32 @@ def not_aside(number: int) -> NotFound:
     )
 
 
-def failed(db: apsw.Connection, number: int, why: str) -> int:
-    found = rows(
-        db,
+def failed_to_deal(db: Connection, number: int, why: str) -> int:
+    found = db.rows(
         "update gateway_inbox set tries = tries + 1, why = ? where number = ? returning tries",
         (why, number),
     )
     return int(found[0][0]) if found else 0
 
 
-def again(db: apsw.Connection, bodies: BlobStore, number: int) -> InboxEntry:
-    found = rows(
-        db,
+def retry_dead_letter(db: Connection, number: int) -> InboxEntry:
+    found = db.rows(
         "update gateway_inbox set state = 'new', tries = 0 "
         f"where number = ? and state = 'dead' returning {_COLUMNS}",
         (number,),
     )
     if not found:
         raise not_aside(number)
-    return _kept(db, bodies, found[0], whole=True)
+    return _kept(db, found[0], whole=True)
 
 
-def tidy(db: apsw.Connection, bodies: BlobStore, before: float) -> int:
-    found = rows(
-        db,
+def tidy_inbox(db: Connection, before: float) -> int:
+    found = db.rows(
         "select number from gateway_inbox "
         "where body is not null and kept < ? and state in ('done', 'ignored')",
         (before,),
     )
     for (number,) in found:
-        _drop(db, bodies, number)
+        _drop(db, number)
         db.execute("update gateway_inbox set why = '' where number = ?", (number,))
     return len(found)

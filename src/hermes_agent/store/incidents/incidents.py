@@ -4,7 +4,6 @@ services, as rows."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from hermes_agent.core.errors import HermesError, NotFound
@@ -22,7 +21,7 @@ from hermes_agent.core.incidents import (
     Notice,
     TimelineEntry,
 )
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
 HOUR = 3_600.0
 KEPT_HOURS = 90 * 24
@@ -49,21 +48,23 @@ def number_of(id: str) -> int:
     return int(digits)
 
 
-def incident(db: apsw.Connection, id: str) -> Incident:
-    found = rows(db, "select body from incidents where number = ?", (number_of(id),))
+def incident(db: Connection, id: str) -> Incident:
+    found = db.rows("select body from incidents where number = ?", (number_of(id),))
     if not found:
         raise NotFound(f"no incident {id!r}", "`hermes incidents` lists them")
     return _decoder.decode(found[0][0])
 
 
-def incidents(db: apsw.Connection, open: bool | None, limit: int, source: str) -> list[Incident]:
+def incidents(
+    db: Connection, *, open: bool | None = None, limit: int = 50, source: str = ""
+) -> list[Incident]:
     wanted = "1" if open is None else f"state {'' if open else 'not '}in ({OPEN_STATES})"
     ask = f"select body from incidents where {wanted} and (?1 = '' or source = ?1) "
-    found = rows(db, ask + "order by number desc limit ?2", (source, limit))
+    found = db.rows(ask + "order by number desc limit ?2", (source, limit))
     return [_decoder.decode(body) for (body,) in found]
 
 
-def keep(db: apsw.Connection, new: Incident) -> None:
+def save(db: Connection, new: Incident) -> None:
     """Write an incident as it is now. What is no incident is not written."""
     body = msgspec.json.encode(new)
     _decoder.decode(body)
@@ -73,33 +74,30 @@ def keep(db: apsw.Connection, new: Incident) -> None:
     )
 
 
-def change(
-    db: apsw.Connection,
+def change_incident(
+    db: Connection,
+    /,
     id: str,
-    now: float,
     entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]],
-    notices: Sequence[NewNotice],
-    expect: frozenset[IncidentState] | None,
-    fields: dict[str, Any],
+    notices: Sequence[NewNotice] = (),
+    expect: frozenset[IncidentState] | None = None,
+    **fields: Any,
 ) -> Incident:
-    before = incident(db, id)
+    before, now = incident(db, id), db.now()
     if expect is not None and before.state not in expect:
         wanted = " or ".join(sorted(expect))
         raise HermesError(f"incident {id} is {before.state}, not {wanted}", "look at it again")
     if fields.get("state") in ("resolved", "closed") and before.ended is None:
         fields.setdefault("ended", now)
     after = msgspec.structs.replace(before, **{"changed": now, **fields})
-    keep(db, after)
+    save(db, after)
     add_entries(db, id, now, entries)
     add_notices(db, id, now, notices)
     return after
 
 
 def add_entries(
-    db: apsw.Connection,
-    id: str,
-    now: float,
-    entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]],
+    db: Connection, id: str, now: float, entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]]
 ) -> None:
     number = number_of(id)
     ask = "select coalesce(max(number), 0) from incident_entries where incident = ?"
@@ -111,10 +109,9 @@ def add_entries(
         )
 
 
-def timeline(db: apsw.Connection, id: str, after: int) -> list[TimelineEntry]:
+def timeline(db: Connection, id: str, after: int = 0) -> list[TimelineEntry]:
     incident(db, id)
-    found = rows(
-        db,
+    found = db.rows(
         "select number, time, kind, text, data from incident_entries "
         "where incident = ? and number > ? order by number",
         (number_of(id), after),
@@ -125,7 +122,7 @@ def timeline(db: apsw.Connection, id: str, after: int) -> list[TimelineEntry]:
     ]
 
 
-def add_notices(db: apsw.Connection, id: str, now: float, notices: Sequence[NewNotice]) -> None:
+def add_notices(db: Connection, id: str, now: float, notices: Sequence[NewNotice]) -> None:
     for kind, number, channel, text in notices:
         db.execute(
             "insert or ignore into incident_notices "
@@ -134,7 +131,7 @@ def add_notices(db: apsw.Connection, id: str, now: float, notices: Sequence[NewN
         )
 
 
-def notices(db: apsw.Connection, incident: str, due: float | None) -> list[Notice]:
+def notices(db: Connection, *, incident: str = "", due: float | None = None) -> list[Notice]:
     """What was given up is never due."""
     wanted, values = ["1"], []
     if incident:
@@ -144,18 +141,18 @@ def notices(db: apsw.Connection, incident: str, due: float | None) -> list[Notic
         wanted.append("sent is null and due <= ?")
         values.append(min(due, NEVER - 1))
     ask = f"{_NOTICE} where {' and '.join(wanted)} order by id"
-    return [Notice(*row) for row in rows(db, ask, values)]
+    return [Notice(*row) for row in db.rows(ask, values)]
 
 
-def notice_sent(db: apsw.Connection, id: int, now: float) -> None:
+def notice_sent(db: Connection, id: int) -> None:
     db.execute(
         "update incident_notices set sent = ?, attempts = attempts + 1, error = '' "
         "where id = ? and sent is null",
-        (now, id),
+        (db.now(), id),
     )
 
 
-def notice_failed(db: apsw.Connection, id: int, error: str, due: float) -> None:
+def notice_failed(db: Connection, id: int, error: str, due: float) -> None:
     db.execute(
         "update incident_notices set attempts = attempts + 1, error = ?, due = ? "
         "where id = ? and sent is null",
@@ -163,15 +160,15 @@ def notice_failed(db: apsw.Connection, id: int, error: str, due: float) -> None:
     )
 
 
-def check_states(db: apsw.Connection) -> list[CheckState]:
+def check_states(db: Connection) -> list[CheckState]:
     ask = "select name, ok, since, last, failures, detail, seconds from checks order by name"
     return [
         CheckState(row[0], None if row[1] is None else bool(row[1]), *row[2:])
-        for row in rows(db, ask)
+        for row in db.rows(ask)
     ]
 
 
-def save_check(db: apsw.Connection, state: CheckState) -> None:
+def save_check(db: Connection, state: CheckState) -> None:
     db.execute(
         "insert or replace into checks values (?, ?, ?, ?, ?, ?, ?)",
         (
@@ -192,39 +189,41 @@ def save_check(db: apsw.Connection, state: CheckState) -> None:
     )
 
 
-def check_hours(db: apsw.Connection, since: float) -> list[CheckHourStats]:
+def drop_check(db: Connection, name: str) -> None:
+    db.execute("delete from checks where name = ?", (name,))
+
+
+def check_hours(db: Connection, since: float) -> list[CheckHourStats]:
     ask = "select name, hour, runs, failures, seconds from check_hours "
-    found = rows(db, ask + "where hour >= ? order by name, hour", (since // HOUR * HOUR,))
+    found = db.rows(ask + "where hour >= ? order by name, hour", (since // HOUR * HOUR,))
     return [CheckHourStats(*row) for row in found]
 
 
-def log_cursors(db: apsw.Connection) -> list[LogCursor]:
-    return [LogCursor(*row) for row in rows(db, "select path, file, offset from log_cursors")]
+def log_cursors(db: Connection) -> list[LogCursor]:
+    return [LogCursor(*row) for row in db.rows("select path, file, offset from log_cursors")]
 
 
-def save_log_cursor(db: apsw.Connection, place: LogCursor) -> None:
+def save_log_cursor(db: Connection, place: LogCursor) -> None:
     db.execute(
         "insert or replace into log_cursors values (?, ?, ?)",
         (place.path, place.file, place.offset),
     )
 
 
-def services(db: apsw.Connection) -> list[MonitoredService]:
-    return [
-        _service.decode(body) for (body,) in rows(db, "select body from services order by name")
-    ]
+def services(db: Connection) -> list[MonitoredService]:
+    return [_service.decode(body) for (body,) in db.rows("select body from services order by name")]
 
 
-def learn_service(db: apsw.Connection, new: MonitoredService) -> None:
+def learn_service(db: Connection, service: MonitoredService) -> None:
     """What is said of it now counts; what it needs is added to what was known."""
-    found = rows(db, "select body from services where name = ?", (new.name,))
-    before = _service.decode(found[0][0]) if found else MonitoredService(new.name)
-    kept = MonitoredService(
-        new.name,
-        tuple(dict.fromkeys((*before.needs, *new.needs))),
-        new.owner or before.owner,
-        new.about or before.about,
-        new.terminal or before.terminal,
+    found = db.rows("select body from services where name = ?", (service.name,))
+    before = _service.decode(found[0][0]) if found else MonitoredService(service.name)
+    merged = MonitoredService(
+        service.name,
+        tuple(dict.fromkeys((*before.needs, *service.needs))),
+        service.owner or before.owner,
+        service.about or before.about,
+        service.terminal or before.terminal,
         True,
     )
-    db.execute("insert or replace into services values (?, ?)", (new.name, encoded(kept)))
+    db.execute("insert or replace into services values (?, ?)", (service.name, encoded(merged)))

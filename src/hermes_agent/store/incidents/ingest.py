@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
@@ -15,7 +14,7 @@ from hermes_agent.core.incidents import (
     Severity,
     Signal,
 )
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.incidents import incidents
 from hermes_agent.store.incidents.incidents import OPEN_STATES, encoded, number_of
 
@@ -35,14 +34,14 @@ MANY = "many-signals"
 _signal = msgspec.json.Decoder(Signal)
 
 
-def take(
-    db: apsw.Connection,
+def take_signal(
+    db: Connection,
     signal: Signal,
-    now: float,
     window: float,
     topology: Sequence[MonitoredService],
-    tell: Tell,
+    tell: Tell = lambda _incident: (),
 ) -> IngestResult:
+    now = db.now()
     signal = replace(signal, at=signal.at or now)
     if not signal.firing:
         return _over(db, signal, now)
@@ -58,11 +57,10 @@ def take(
     return _opened(db, signal, now, tell, signal)
 
 
-def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | None:
+def _same(db: Connection, fingerprint: str, since: float) -> Incident | None:
     """The incident that has this signal: one that is open, else one that people took over or
     closed while it went on, where it was raised since."""
-    found = rows(
-        db,
+    found = db.rows(
         "select i.body from signals s join incidents i on i.number = s.incident "
         f"where s.fingerprint = ? and (i.state in ({OPEN_STATES}) "
         "or (i.state in ('escalated', 'closed') and s.firing and s.last >= ?)) "
@@ -72,10 +70,9 @@ def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | Non
     return msgspec.json.decode(found[0][0], type=Incident) if found else None
 
 
-def _ended_since(db: apsw.Connection, signal: Signal) -> str:
+def _ended_since(db: Connection, signal: Signal) -> str:
     """The incident that ended after this was seen: it is old news. Empty where there is none."""
-    found = rows(
-        db,
+    found = db.rows(
         "select i.body from signals s join incidents i on i.number = s.incident "
         "where s.fingerprint = ? order by i.number desc limit 1",
         (signal.fingerprint,),
@@ -84,11 +81,11 @@ def _ended_since(db: apsw.Connection, signal: Signal) -> str:
     return last.id if last and last.ended is not None and signal.at < last.ended else ""
 
 
-def _lately(db: apsw.Connection, since: float) -> list[Incident]:
+def _lately(db: Connection, since: float) -> list[Incident]:
     ask = f"select body from incidents where state in ({OPEN_STATES}) and last_signal >= ? "
     return [
         msgspec.json.decode(body, type=Incident)
-        for (body,) in rows(db, ask + "order by number desc", (since,))
+        for (body,) in db.rows(ask + "order by number desc", (since,))
     ]
 
 
@@ -126,7 +123,7 @@ def _below(service: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
     return found
 
 
-def _open_now(db: apsw.Connection) -> int:
+def _open_now(db: Connection) -> int:
     """Incidents that are open and that no person and no drill has raised."""
     found: int = db.execute(
         f"select count(*) from incidents where state in ({OPEN_STATES}) "
@@ -135,10 +132,10 @@ def _open_now(db: apsw.Connection) -> int:
     return found
 
 
-def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> IngestResult:
+def _collected(db: Connection, signal: Signal, now: float, tell: Tell) -> IngestResult:
     """A storm is one trouble: what comes on top of all that is open is looked at together."""
     ask = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
-    if found := rows(db, ask, (MANY,)):
+    if found := db.rows(ask, (MANY,)):
         incident = msgspec.json.decode(found[0][0], type=Incident)
         return _joined(db, incident, signal, now, f"{MAX_OPEN} or more are open")
     heading = Signal(
@@ -148,7 +145,7 @@ def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> I
 
 
 def _opened(
-    db: apsw.Connection, signal: Signal, now: float, tell: Tell, heading: Signal
+    db: Connection, signal: Signal, now: float, tell: Tell, heading: Signal
 ) -> IngestResult:
     """`heading`: what the incident is called, and where it is worked on."""
     db.execute(
@@ -162,21 +159,20 @@ def _opened(
         terminal=heading.terminal, policy=heading.policy,
         checks=(heading.check,) if heading.check is not None else (),
     )  # fmt: skip
-    incidents.keep(db, incident)
-    id = _keep(db, incident, signal, now)
+    incidents.save(db, incident)
+    id = _save(db, incident, signal, now)
     text = f"{incident.severity} {incident.title}"
     incidents.add_entries(db, incident.id, now, [("declared", text, _facts(signal))])
     incidents.add_notices(db, incident.id, now, tell(incident))
     return IngestResult(id, incident.id, True)
 
 
-def _again(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> IngestResult:
-    before = rows(
-        db,
+def _again(db: Connection, incident: Incident, signal: Signal, now: float) -> IngestResult:
+    before = db.rows(
         "select firing from signals where incident = ? and fingerprint = ?",
         (number_of(incident.id), signal.fingerprint),
     )
-    id = _keep(db, incident, signal, now)
+    id = _save(db, incident, signal, now)
     if not before[0][0]:
         text = f"again: {signal.title}"
         incidents.add_entries(db, incident.id, now, [("signal", text, _facts(signal))])
@@ -185,9 +181,9 @@ def _again(db: apsw.Connection, incident: Incident, signal: Signal, now: float) 
 
 
 def _joined(
-    db: apsw.Connection, incident: Incident, signal: Signal, now: float, why: str
+    db: Connection, incident: Incident, signal: Signal, now: float, why: str
 ) -> IngestResult:
-    id = _keep(db, incident, signal, now)
+    id = _save(db, incident, signal, now)
     text = f"also: {signal.title} ({why})"
     incidents.add_entries(db, incident.id, now, [("signal", text, _facts(signal))])
     known = (incident.service, *incident.related)
@@ -199,13 +195,13 @@ def _joined(
     return IngestResult(id, incident.id, False)
 
 
-def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> None:
+def _count(db: Connection, incident: Incident, signal: Signal, now: float) -> None:
     """One more signal; the worst severity counts."""
     severity: Severity = min(incident.severity, signal.severity)
     if severity != incident.severity:
         text = f"severity {incident.severity} becomes {severity}: {signal.title}"
         incidents.add_entries(db, incident.id, now, [("note", text, {})])
-    incidents.keep(
+    incidents.save(
         db, replace(incident, signals=incident.signals + 1, severity=severity, changed=now)
     )
     db.execute(
@@ -213,10 +209,9 @@ def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) 
     )
 
 
-def _over(db: apsw.Connection, signal: Signal, now: float) -> IngestResult:
+def _over(db: Connection, signal: Signal, now: float) -> IngestResult:
     """It ceased, wherever it was still counted as firing; the newest incident says so."""
-    found = rows(
-        db,
+    found = db.rows(
         "select id, incident, body from signals where fingerprint = ? and firing "
         "order by incident desc",
         (signal.fingerprint,),
@@ -235,7 +230,7 @@ def _over(db: apsw.Connection, signal: Signal, now: float) -> IngestResult:
     return IngestResult(id, incident, False, repeated=True)
 
 
-def _keep(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> int:
+def _save(db: Connection, incident: Incident, signal: Signal, now: float) -> int:
     found: int = db.execute(
         "insert into signals (incident, fingerprint, firing, first, last, count, body) "
         "values (?, ?, 1, ?, ?, 1, ?) on conflict (incident, fingerprint) do update set "
@@ -249,17 +244,17 @@ def _facts(signal: Signal) -> dict[str, Any]:
     return {"source": signal.source, "service": signal.service, "detail": signal.detail}
 
 
-def signals(db: apsw.Connection, incident: str, limit: int) -> list[Signal]:
+def signals(db: Connection, *, incident: str = "", limit: int = 100) -> list[Signal]:
     """Newest first."""
     wanted = number_of(incident) if incident else 0
     ask = "select id, body from signals where ?1 = 0 or incident = ?1 order by last desc, id desc "
     return [
         replace(_signal.decode(body), id=id)
-        for id, body in rows(db, ask + "limit ?2", (wanted, limit))
+        for id, body in db.rows(ask + "limit ?2", (wanted, limit))
     ]
 
 
-def firing(db: apsw.Connection, incident: str) -> list[Signal]:
+def firing(db: Connection, incident: str) -> list[Signal]:
     ask = "select id, body from signals where incident = ? and firing order by id"
-    found = rows(db, ask, (number_of(incident),))
+    found = db.rows(ask, (number_of(incident),))
     return [replace(_signal.decode(body), id=id) for id, body in found]

@@ -4,12 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.jobs import Job, JobSpan, JobSpec, JobState, Outdated, Schedule
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
 _specs = msgspec.json.Decoder(JobSpec)
 _schedules = msgspec.json.Decoder(Schedule)
@@ -36,11 +35,11 @@ def _of(row: tuple[Any, ...]) -> Job:
     return Job(f"job-{number}", _specs.decode(spec), _schedules.decode(schedule), *rest)
 
 
-def _jobs(db: apsw.Connection, rest: str, values: Sequence[Any] = ()) -> list[Job]:
-    return [_of(row) for row in rows(db, _JOB + rest, values)]
+def _jobs(db: Connection, rest: str, values: Sequence[Any] = ()) -> list[Job]:
+    return [_of(row) for row in db.rows(_JOB + rest, values)]
 
 
-def job(db: apsw.Connection, reference: str) -> Job:
+def job(db: Connection, reference: str) -> Job:
     """By id or by name; a removed one by its name only when no other has it."""
     if (number := number_of(reference)) is not None:
         found = _jobs(db, "where number = ?", (number,))
@@ -55,13 +54,13 @@ def job(db: apsw.Connection, reference: str) -> Job:
     return found[0]
 
 
-def jobs(db: apsw.Connection, state: JobState | None, limit: int) -> list[Job]:
+def jobs(db: Connection, *, state: JobState | None = None, limit: int = 1_000) -> list[Job]:
     wanted = "state <> 'removed'" if state is None else "state = ?2"
     values = (limit,) if state is None else (limit, state)
     return _jobs(db, f"where {wanted} order by number desc limit ?1", values)[::-1]
 
 
-def due(db: apsw.Connection, now: float, limit: int) -> list[Job]:
+def due(db: Connection, now: float, limit: int = 1_000) -> list[Job]:
     return _jobs(
         db,
         "where state = 'active' and next is not null and next <= ? order by next limit ?",
@@ -69,25 +68,20 @@ def due(db: apsw.Connection, now: float, limit: int) -> list[Job]:
     )
 
 
-def first(db: apsw.Connection) -> float | None:
+def first(db: Connection) -> float | None:
     ask = "select min(next) from jobs where state = 'active' and next is not null"
     found: float | None = db.execute(ask).get
     return found
 
 
-def add(
-    db: apsw.Connection,
-    spec: JobSpec,
-    schedule: Schedule,
-    by: str,
-    origin: str,
-    next: float | None,
-    key: str,
-    now: float,
-) -> Job:
-    if key and (known := rows(db, "select number from jobs where key = ?", (key,))):
+def add_job(
+    db: Connection, spec: JobSpec, schedule: Schedule, by: str, origin: str, next: float | None,
+    key: str = "",
+) -> Job:  # fmt: skip
+    if key and (known := db.rows("select number from jobs where key = ?", (key,))):
         return job(db, f"job-{known[0][0]}")
     refuse_name(db, spec.name, 0)
+    now = db.now()
     begin = _beginning(now, next)
     db.execute(
         "insert into jobs (key, name, state, spec, schedule, created, by, origin, planned, next) "
@@ -99,12 +93,12 @@ def add(
     return job(db, f"job-{number}")
 
 
-def refuse_name(db: apsw.Connection, name: str, number: int) -> None:
+def refuse_name(db: Connection, name: str, number: int) -> None:
     """A name means one job, and looks like no id."""
     if number_of(name) is not None:
         raise UsageError(f"{name!r} is the id of a job, not a name", "choose another name")
     ask = "select number from jobs where name = ? and name <> '' and state <> 'removed'"
-    if name and (taken := [one for (one,) in rows(db, ask, (name,)) if one != number]):
+    if name and (taken := [one for (one,) in db.rows(ask, (name,)) if one != number]):
         raise UsageError(
             f"job-{taken[0]} is called {name!r} already",
             f"choose another name, or change that one: `hermes task edit {name}`",
@@ -116,21 +110,21 @@ def _beginning(now: float, next: float | None) -> float:
     return now if next is None or next > now else math.nextafter(next, -math.inf)
 
 
-def _begin_span(db: apsw.Connection, number: int, schedule: Schedule, begin: float) -> None:
+def _begin_span(db: Connection, number: int, schedule: Schedule, begin: float) -> None:
     db.execute(
         "insert into job_spans (job, begin, schedule) values (?, ?, ?)",
         (number, begin, encoded(schedule)),
     )
 
 
-def end_span(db: apsw.Connection, number: int, now: float) -> None:
+def end_span(db: Connection, number: int, now: float) -> None:
     db.execute(
         "update job_spans set end = max(begin, ?) where job = ? and end is null", (now, number)
     )
 
 
 def change(
-    db: apsw.Connection,
+    db: Connection,
     before: Job,
     spec: JobSpec | None,
     schedule: Schedule | None,
@@ -167,7 +161,7 @@ def change(
 
 
 def _turn(
-    db: apsw.Connection, number: int, before: Job, after: Job, next: float | None, now: float
+    db: Connection, number: int, before: Job, after: Job, next: float | None, now: float
 ) -> Job:
     """End the span of what held and begin that of what holds, if anything."""
     if before.state == "active":
@@ -179,7 +173,7 @@ def _turn(
     return msgspec.structs.replace(after, planned=begin, next=next)
 
 
-def spans(db: apsw.Connection, job: str, after: str, count: int) -> list[JobSpan]:
+def spans(db: Connection, job: str = "", *, after: str = "", count: int = 1_000) -> list[JobSpan]:
     wanted, values = "job = ?", [number_of(job)]
     if not job:
         wanted = "job in (select distinct job from job_spans where job > ? order by job limit ?)"
@@ -187,5 +181,5 @@ def spans(db: apsw.Connection, job: str, after: str, count: int) -> list[JobSpan
     ask = f"select job, schedule, begin, end from job_spans where {wanted} order by job, begin, id"
     return [
         JobSpan(f"job-{number}", _schedules.decode(schedule), begin, end)
-        for number, schedule, begin, end in rows(db, ask, values)
+        for number, schedule, begin, end in db.rows(ask, values)
     ]
