@@ -23,7 +23,7 @@ GROUP = 256
 CHECKPOINT_PAGES = 400
 IDLE_SECONDS = 0.25
 STEP_SECONDS = 0.02
-SHRINK_PAGES = 256
+SHRINK_PAGES = 128
 MAX_FREE_SHARE = 0.03
 """Of the file's pages; more are given back to the file system when the writer is idle."""
 TIDY_EVERY = 16
@@ -223,7 +223,7 @@ class Writer:
         """Give some free pages back; whether there are more."""
         if self._db is None:
             return False
-        free, pages = self._db.pragma("freelist_count"), self._db.pragma("page_count")
+        free, pages = int(self._db.pragma("freelist_count")), int(self._db.pragma("page_count"))
         if free <= SHRINK_PAGES or free <= pages * MAX_FREE_SHARE:
             return False
         try:
@@ -232,7 +232,7 @@ class Writer:
             self._condition.ill(trouble_of(error) or Degraded(f"vacuum: {error}"))
             return False
         self._checkpoint(CHECKPOINT_PAGES)
-        return self._db.pragma("freelist_count") < free
+        return int(self._db.pragma("freelist_count")) < free
 
 
 def _attempt(db: Connection, write: _Write) -> _Outcome:
