@@ -10,16 +10,16 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.command_results import CommandOutcome
 from hermes_agent.core.incidents import (
     Incident,
-    IncidentStore,
     MonitoredService,
     NewNotice,
     NoticeKind,
     WatchedCheck,
 )
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import ActivatedSkill, SkillState
+from hermes_agent.store.incidents.store import IncidentStore
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 SHIPPED, COPIES, WATCHING = "shipped-skill", "incident-copies", "incident-watch"
 """Sources of commands: checks of skills that ship with Hermes, copies before a change, and requests

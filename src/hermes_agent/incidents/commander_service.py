@@ -18,14 +18,13 @@ from hermes_agent.core.errors import HermesError, Stopping, UsageError
 from hermes_agent.core.incidents import (
     INCIDENTS,
     Incident,
-    IncidentStore,
     MonitoredService,
     NewNotice,
     NoticeKind,
     WatchedCheck,
 )
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import KnowledgeStore, Outcome
+from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.ports import Sessions, SwitchModel
 from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.skills import ActivatedSkill, Check, Expectation, RecallResult
@@ -38,6 +37,8 @@ from hermes_agent.incidents.reports.closeout import BY, DrillOutcome, drilled, j
 from hermes_agent.incidents.reports.markdown import markdown
 from hermes_agent.incidents.reports.report import as_json, report
 from hermes_agent.learning.service import Learning
+from hermes_agent.store.incidents.store import IncidentStore
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 if TYPE_CHECKING:
     from hermes_agent.incidents.response.actions import IncidentTool

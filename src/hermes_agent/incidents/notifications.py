@@ -13,7 +13,6 @@ from hermes_agent.core.incidents import (
     NEVER,
     OPEN,
     Incident,
-    IncidentStore,
     NewNotice,
     Notice,
     NoticeKind,
@@ -26,6 +25,7 @@ from hermes_agent.incidents.notification_sinks import (
     PermanentFailure,
     progress_text,
 )
+from hermes_agent.store.incidents.store import IncidentStore
 
 log = logging.getLogger("hermes.incidents")
 

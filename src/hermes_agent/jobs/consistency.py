@@ -9,9 +9,10 @@ from itertools import groupby
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.jobs import JobSpan, JobStore
+from hermes_agent.core.jobs import JobSpan
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import slots
+from hermes_agent.store.jobs.store import JobStore
 
 PATIENCE = 60.0
 """Seconds after which a slot without a row is amiss."""

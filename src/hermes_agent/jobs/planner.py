@@ -8,10 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.jobs import Job, JobSpec, JobState, JobStore, NewRun, Outdated, Schedule
+from hermes_agent.core.jobs import Job, JobSpec, JobState, NewRun, Outdated, Schedule
 from hermes_agent.core.protocols import Clock
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import next_slot, slots
+from hermes_agent.store.jobs.store import JobStore
 
 MAX_CAUGHT_UP = 100
 """Of the slots nobody was there for, `all` runs the newest so many; the others are missed."""

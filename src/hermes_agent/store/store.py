@@ -6,11 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.gateway import GatewayStore
-from hermes_agent.core.incidents import IncidentStore
-from hermes_agent.core.jobs import JobStore
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Health
 from hermes_agent.store import maintenance
@@ -19,15 +15,15 @@ from hermes_agent.store.engine.database import DATABASE, connect_reader, connect
 from hermes_agent.store.engine.operations import Engine, StorePart, read, read_only, write
 from hermes_agent.store.engine.readers import Readers
 from hermes_agent.store.engine.writer import Hook, Writer
-from hermes_agent.store.gateway.store import SqliteGatewayStore
+from hermes_agent.store.gateway.store import GatewayStore
 from hermes_agent.store.health import StoreHealth
-from hermes_agent.store.incidents.store import SqliteIncidentStore
-from hermes_agent.store.jobs.store import SqliteJobStore
+from hermes_agent.store.incidents.store import IncidentStore
+from hermes_agent.store.jobs.store import JobStore
 from hermes_agent.store.journal import append as append_rows
 from hermes_agent.store.journal import audit as audit_rows
 from hermes_agent.store.journal import commands, queries
 from hermes_agent.store.journal import costs as cost_rows
-from hermes_agent.store.knowledge.store import SqliteKnowledgeStore
+from hermes_agent.store.knowledge.store import KnowledgeStore
 from hermes_agent.store.search import index
 
 READERS = 3
@@ -41,10 +37,10 @@ class Store(StorePart, Journal):
         self._condition = StoreHealth()
         self._hook = hook
         super().__init__(Engine(Readers(self._connect_reader, self._condition, READERS)))
-        self.knowledge: KnowledgeStore = SqliteKnowledgeStore(self._engine)
-        self.incidents: IncidentStore = SqliteIncidentStore(self._engine)
-        self.jobs: JobStore = SqliteJobStore(self._engine)
-        self.gateway: GatewayStore = SqliteGatewayStore(self._engine)
+        self.knowledge = KnowledgeStore(self._engine)
+        self.incidents = IncidentStore(self._engine)
+        self.jobs = JobStore(self._engine)
+        self.gateway = GatewayStore(self._engine)
 
     @classmethod
     async def open(

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from hermes_agent.core.errors import Degraded, HermesError, Stopping
-from hermes_agent.core.gateway import ArrivedState, GatewayStore, InboundMessage, InboxEntry
+from hermes_agent.core.gateway import ArrivedState, InboundMessage, InboxEntry
 from hermes_agent.core.supervise import backoff, first_of, is_ending
+from hermes_agent.store.gateway.store import GatewayStore
 
 log = logging.getLogger("hermes.gateway")
 

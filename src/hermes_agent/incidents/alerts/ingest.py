@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
     Incident,
-    IncidentStore,
     IngestResult,
     MonitoredService,
     NewNotice,
@@ -20,6 +19,7 @@ from hermes_agent.core.incidents import (
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.monitoring.topology import named
 from hermes_agent.incidents.notification_sinks import ceased_text, declared_text
+from hermes_agent.store.incidents.store import IncidentStore
 
 log = logging.getLogger("hermes.incidents")
 

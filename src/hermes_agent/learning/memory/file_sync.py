@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.knowledge import KnowledgeStore, View
+from hermes_agent.core.knowledge import View
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.files import (
@@ -31,6 +31,7 @@ from hermes_agent.learning.memory.merge import (
     merge,
 )
 from hermes_agent.learning.memory.text import entries, page
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 LOCK_SECONDS = 30.0
 LOCK_PAUSE, LONG_PAUSE = 0.001, 0.005

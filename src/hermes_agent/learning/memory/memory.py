@@ -10,21 +10,14 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.knowledge import (
-    Author,
-    Doc,
-    KnowledgeStore,
-    Note,
-    NoteChange,
-    NoteEdit,
-    View,
-)
+from hermes_agent.core.knowledge import Author, Doc, Note, NoteChange, NoteEdit, View
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.file_sync import FileSync
 from hermes_agent.learning.memory.files import FILES, VIEWS
 from hermes_agent.learning.memory.log import difference, taking_back
 from hermes_agent.learning.memory.text import alike, clean, entry, near, page, plain
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 T = TypeVar("T")
 ALL = 1_000_000

@@ -10,7 +10,6 @@ from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
 from hermes_agent.core.knowledge import (
     Author,
     BackgroundTask,
-    KnowledgeStore,
     Note,
     NoteEdit,
     Proposal,
@@ -42,6 +41,7 @@ from hermes_agent.learning.review.triggers import Trigger
 from hermes_agent.learning.skills.file import parse, widens
 from hermes_agent.learning.skills.folder import MAIN, main_file
 from hermes_agent.learning.structured_output import Ask, ask_for
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 
 class MemoryReader(Protocol):

@@ -8,7 +8,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.knowledge import Author, KnowledgeStore, SkillRecord, SkillVersion
+from hermes_agent.core.knowledge import Author, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.core.tools import OpenedSkill
@@ -25,6 +25,7 @@ from hermes_agent.learning.skills.frontmatter import plain_name
 from hermes_agent.learning.skills.prompt_index import MAX_TOKENS, SkillIndexEntry, index
 from hermes_agent.learning.skills.rendering import ComparedWords, SkillLine, SkillPage, likeness
 from hermes_agent.learning.skills.sync import SkillFolderSync, standing
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 DUPLICATE = 0.8
 NEAR, NEAREST = 0.2, 5

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.knowledge import Author, Doc, KnowledgeStore, SkillRecord, SkillVersion
+from hermes_agent.core.knowledge import Author, Doc, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.pseudonyms import private_folder
 from hermes_agent.core.skills import OFFERED, SkillState
@@ -26,6 +26,7 @@ from hermes_agent.learning.skills.scanner import (
     read_index,
     write_index,
 )
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 REMOVED = "removed by hand"
 KEPT_SECONDS, KEPT = 60.0, 16

@@ -50,6 +50,7 @@ def drop_identity(db: Connection, channel: str, hash: str) -> bool:
 
 
 def stranger(db: Connection, channel: str, hash: str) -> None:
+    """Count somebody who is not known; whoever is let in is none any more."""
     db.execute(
         "insert or ignore into gateway_strangers select ?1, ?2 "
         "where (select count(*) from gateway_strangers where channel = ?1) < ?3",
@@ -58,6 +59,7 @@ def stranger(db: Connection, channel: str, hash: str) -> None:
 
 
 def strangers(db: Connection) -> Mapping[str, int]:
+    """How many there were, by channel, up to a bound."""
     return dict(db.rows("select channel, count(*) from gateway_strangers group by channel"))
 
 
@@ -73,6 +75,8 @@ def save_pairing(db: Connection, pairing: Pairing) -> None:
 def redeem_pairing(
     db: Connection, channel: str, code: str, now: float, let_in: Callable[[Pairing], Identity]
 ) -> Pairing | None:
+    """The pairing of that code, which is gone then, with whom it lets in kept at once; None
+    when there is none or it is over."""
     db.execute("delete from gateway_pairings where expires <= ?", (now,))
     digest = db.context.pseudonyms("code", channel, code)
     found = db.rows("delete from gateway_pairings where hash = ? returning body", (digest,))
@@ -98,6 +102,7 @@ def binding(db: Connection, key: str) -> ChatBinding | None:
 
 
 def bindings(db: Connection, *, behind: bool = False) -> Sequence[ChatBinding]:
+    """All, or those whose session's journal has gone on since."""
     ask = f"select {_BOND} from gateway_bindings b "
     if behind:
         ask += "join sessions s on s.id = b.session where s.last > b.told "
@@ -111,6 +116,8 @@ def binding_of(db: Connection, session: str) -> ChatBinding | None:
 
 
 def save_binding(db: Connection, binding: ChatBinding) -> None:
+    """A session has one chat: from now on this. A chat that turns to another session still
+    hears how the one before ends."""
     ask = f"select {_BOND} from gateway_bindings b where key = ? and session <> ?"
     for before in _bonds(db.rows(ask, (binding.key, binding.session))):
         _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))

@@ -24,6 +24,8 @@ def owner_of(number: int) -> int:
 
 
 def add_inbound(db: Connection, arrived: InboundMessage, mark: str = "") -> InboxEntry | None:
+    """Keep it; None when its channel brought the same id before. `mark` is how far the channel
+    has read (an offset, a token), kept with it."""
     channel = arrived.chat.channel
     if mark:
         save_cursor(db, channel, mark)
@@ -88,6 +90,7 @@ def give_up_inbound(db: Connection, lost: Mapping[int, str]) -> None:
 
 
 def dead_letters(db: Connection, limit: int = 100) -> Sequence[InboxEntry]:
+    """Those that are `dead`, newest first, their files without content."""
     ask = f"select {_COLUMNS} from gateway_inbox where state = 'dead' order by number desc limit ?"
     return [_shown(db, row) for row in db.rows(ask, (limit,))]
 
@@ -148,6 +151,7 @@ def not_aside(number: int) -> NotFound:
 
 
 def failed_to_deal(db: Connection, number: int, why: str) -> int:
+    """Count a try; says how many there were."""
     found = db.rows(
         "update gateway_inbox set tries = tries + 1, why = ? where number = ? returning tries",
         (why, number),
@@ -156,6 +160,7 @@ def failed_to_deal(db: Connection, number: int, why: str) -> int:
 
 
 def retry_dead_letter(db: Connection, number: int) -> InboxEntry:
+    """Make one that was set aside new again."""
     found = db.rows(
         "update gateway_inbox set state = 'new', tries = 0 "
         f"where number = ? and state = 'dead' returning {_COLUMNS}",

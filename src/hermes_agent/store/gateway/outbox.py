@@ -54,12 +54,15 @@ def owner_of(id: int) -> int:
 
 
 def enqueue(db: Connection, *deliveries: NewDelivery) -> list[OutboxEntry]:
+    """Keys that are there already stay as they are and are given back."""
     return [_enqueue(db, one) for one in deliveries]
 
 
 def tell(
     db: Connection, binding: ChatBinding, told: int, *deliveries: NewDelivery
 ) -> list[OutboxEntry]:
+    """Write what a bond's journal says, and how far it was told, at once. A chat that has
+    turned to another session meanwhile has been told nothing of that one."""
     db.execute(
         "update gateway_bindings set told = max(told, ?) where session = ?",
         (told, binding.session),
@@ -144,6 +147,8 @@ def _made(row: tuple[Any, ...], key: str, outgoing: OutboundMessage) -> OutboxEn
 
 
 def sending(db: Connection, id: int, attempts: int, doubtful: bool = False) -> bool:
+    """An attempt begins. False when it was sent, or tried, since it was seen with so many
+    attempts. `doubtful`: the attempt before may have arrived."""
     db.execute(
         "update gateway_outbox set attempts = attempts + 1, doubtful = max(doubtful, ?), "
         "unsure = coalesce(unsure, iif(state = 'sending', tried, null)), tried = ?, "
@@ -154,6 +159,7 @@ def sending(db: Connection, id: int, attempts: int, doubtful: bool = False) -> b
 
 
 def partly_sent(db: Connection, id: int, part: int) -> None:
+    """So many messages of a long one are there; the next is due."""
     db.execute(
         "update gateway_outbox set state = 'waiting', part = ?, attempts = 0, error = '', "
         "unsure = null where id = ?",
@@ -172,6 +178,8 @@ def not_sent(
     db: Connection, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True,
     unsure: bool = False,
 ) -> None:  # fmt: skip
+    """An attempt failed; without `due` it is given up (`dead`). One that is not counted was no
+    fault of the message. `unsure`: it may have arrived all the same."""
     state = "dead" if due is None else "waiting"
     db.execute(
         f"update gateway_outbox set state = ?, error = ?, due = coalesce(?, due), "
@@ -185,6 +193,8 @@ def deliveries(
     db: Connection, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
     limit: int = 100,
 ) -> list[OutboxEntry]:  # fmt: skip
+    """Newest first, their files without content; `key` is the beginning of one. What is lost
+    on the disk has no chat, and says so in its text."""
     wanted, values = ["body is not null"], []
     for column, value in (("channel", channel), ("state", state)):
         if value:
@@ -199,6 +209,7 @@ def deliveries(
 
 
 def again(db: Connection, id: int, now: float) -> OutboxEntry:
+    """Try one that was given up once more."""
     found = db.rows(
         "update gateway_outbox set state = 'waiting', attempts = 0, due = ? "
         f"where id = ? and state = 'dead' returning {_COLUMNS}",

@@ -1,14 +1,14 @@
-"""The SQLite implementation of `core.gateway.GatewayStore`."""
+"""The inbox, the outbox, identities and bindings of the gateway: a part of the store."""
 
 from collections.abc import Sequence
 
-from hermes_agent.core.gateway import ArrivedState, GatewayStore, InboxEntry, OutboxEntry
+from hermes_agent.core.gateway import ArrivedState, InboxEntry, OutboxEntry
 from hermes_agent.store.engine.operations import StorePart, read, write
 from hermes_agent.store.gateway import identities as identity_rows
 from hermes_agent.store.gateway import inbox, outbox
 
 
-class SqliteGatewayStore(StorePart, GatewayStore):
+class GatewayStore(StorePart):
     add_inbound = write(inbox.add_inbound)
     mark = read(inbox.mark)
     save_cursor = write(inbox.save_cursor)
@@ -50,6 +50,8 @@ class SqliteGatewayStore(StorePart, GatewayStore):
     _tidy = write(outbox.tidy_gateway)
 
     async def new(self, limit: int = 100, after: int = 0) -> Sequence[InboxEntry]:
+        """Not yet dealt with, in the order of arrival, after a number; fewer where they are
+        large. What is lost on the disk is set aside, with the reason."""
         while True:
             found, lost = await self._new(limit, after)
             if not lost:
@@ -61,10 +63,14 @@ class SqliteGatewayStore(StorePart, GatewayStore):
             await self._engine.sweep()
 
     async def drop_dead_letter(self, number: int) -> None:
+        """Nobody wants it any more: nothing is kept of it but its hash."""
         await self._drop_dead_letter(number)
         await self._engine.sweep()
 
     async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[OutboxEntry]:
+        """The first unsent of each chat, when its time has come: order per chat is kept. What was
+        `sending` when the runtime died comes again, doubtful. What is lost on the disk is given
+        up, with the reason."""
         while True:
             found, lost = await self._due(channel, now, limit)
             if not lost:
@@ -72,10 +78,14 @@ class SqliteGatewayStore(StorePart, GatewayStore):
             await self._due_lost(lost)
 
     async def drop(self, id: int) -> None:
+        """Nobody wants it any more, be it given up or waiting: nothing is kept of it but its
+        hash."""
         await self._drop(id)
         await self._engine.sweep()
 
     async def tidy(self, before: float) -> int:
+        """What was dealt with or sent before then goes, but for the ids that keep it from coming
+        twice (which are hashes); says how many rows went."""
         count = await self._tidy(before)
         await self._engine.sweep()
         return count

@@ -58,6 +58,7 @@ def incident(db: Connection, id: str) -> Incident:
 def incidents(
     db: Connection, *, open: bool | None = None, limit: int = 50, source: str = ""
 ) -> list[Incident]:
+    """Newest first."""
     wanted = "1" if open is None else f"state {'' if open else 'not '}in ({OPEN_STATES})"
     ask = f"select body from incidents where {wanted} and (?1 = '' or source = ?1) "
     found = db.rows(ask + "order by number desc limit ?2", (source, limit))
@@ -83,6 +84,10 @@ def change_incident(
     expect: frozenset[IncidentState] | None = None,
     **fields: Any,
 ) -> Incident:
+    """Change fields of an incident, with the entries of its timeline and the notices that go
+    with it, all or nothing. A notice that is there already stays as it is. The end of one that
+    becomes `resolved` or `closed` is now, where `ended` is not given. Where `expect` is given
+    and the incident is in no such state, nothing is done and a `HermesError` says so."""
     before, now = incident(db, id), db.now()
     if expect is not None and before.state not in expect:
         wanted = " or ".join(sorted(expect))
@@ -132,7 +137,7 @@ def add_notices(db: Connection, id: str, now: float, notices: Sequence[NewNotice
 
 
 def notices(db: Connection, *, incident: str = "", due: float | None = None) -> list[Notice]:
-    """What was given up is never due."""
+    """All of them, or those not sent that are due by then, oldest first."""
     wanted, values = ["1"], []
     if incident:
         wanted.append("incident = ?")
@@ -169,6 +174,7 @@ def check_states(db: Connection) -> list[CheckState]:
 
 
 def save_check(db: Connection, state: CheckState) -> None:
+    """After a run; its hour counts it."""
     db.execute(
         "insert or replace into checks values (?, ?, ?, ?, ?, ?, ?)",
         (
@@ -190,6 +196,7 @@ def save_check(db: Connection, state: CheckState) -> None:
 
 
 def drop_check(db: Connection, name: str) -> None:
+    """Its file is gone. What it came to stays known."""
     db.execute("delete from checks where name = ?", (name,))
 
 
@@ -211,11 +218,12 @@ def save_log_cursor(db: Connection, place: LogCursor) -> None:
 
 
 def services(db: Connection) -> list[MonitoredService]:
+    """What was learned of the topology."""
     return [_service.decode(body) for (body,) in db.rows("select body from services order by name")]
 
 
 def learn_service(db: Connection, service: MonitoredService) -> None:
-    """What is said of it now counts; what it needs is added to what was known."""
+    """Add it, or what it needs beside what was known."""
     found = db.rows("select body from services where name = ?", (service.name,))
     before = _service.decode(found[0][0]) if found else MonitoredService(service.name)
     merged = MonitoredService(

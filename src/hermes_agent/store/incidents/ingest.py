@@ -41,6 +41,14 @@ def take_signal(
     topology: Sequence[MonitoredService],
     tell: Tell = lambda _incident: (),
 ) -> IngestResult:
+    """Keep a signal. It joins the open incident with its fingerprint, else one that was
+    escalated or closed and since when it has not ceased (nor been silent for two days), else
+    an open one whose service is
+    near in the topology and that had a signal in the last `window` seconds, else it opens one
+    (`declared`, with its timeline entry and the notices that `tell` wants for it) or, where
+    very many are open, joins the one that collects the rest. One that is over changes
+    what is still firing, and opens nothing; so does one that was seen (`at`)
+    before its incident ended."""
     now = db.now()
     signal = replace(signal, at=signal.at or now)
     if not signal.firing:
@@ -255,6 +263,7 @@ def signals(db: Connection, *, incident: str = "", limit: int = 100) -> list[Sig
 
 
 def firing(db: Connection, incident: str) -> list[Signal]:
+    """Signals of an incident that nobody has said are over, the last of each fingerprint."""
     ask = "select id, body from signals where incident = ? and firing order by id"
     found = db.rows(ask, (number_of(incident),))
     return [replace(_signal.decode(body), id=id) for id, body in found]

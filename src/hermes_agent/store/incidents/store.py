@@ -1,12 +1,11 @@
-"""The SQLite implementation of `core.incidents.IncidentStore`."""
+"""Incidents, signals, notices, checks and services: a part of the store."""
 
-from hermes_agent.core.incidents import IncidentStore
 from hermes_agent.store.engine.operations import StorePart, read, write
 from hermes_agent.store.incidents import incidents as incident_rows
 from hermes_agent.store.incidents import ingest
 
 
-class SqliteIncidentStore(StorePart, IncidentStore):
+class IncidentStore(StorePart):
     take = write(ingest.take_signal)
     incident = read(incident_rows.incident)
     incidents = read(incident_rows.incidents)

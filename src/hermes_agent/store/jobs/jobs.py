@@ -40,7 +40,7 @@ def _jobs(db: Connection, rest: str, values: Sequence[Any] = ()) -> list[Job]:
 
 
 def job(db: Connection, reference: str) -> Job:
-    """By id or by name; a removed one by its name only when no other has it."""
+    """By id or by name; `NotFound` with a hint otherwise."""
     if (number := number_of(reference)) is not None:
         found = _jobs(db, "where number = ?", (number,))
     else:
@@ -55,12 +55,14 @@ def job(db: Connection, reference: str) -> Job:
 
 
 def jobs(db: Connection, *, state: JobState | None = None, limit: int = 1_000) -> list[Job]:
+    """Newest last; those that were removed only when they are asked for."""
     wanted = "state <> 'removed'" if state is None else "state = ?2"
     values = (limit,) if state is None else (limit, state)
     return _jobs(db, f"where {wanted} order by number desc limit ?1", values)[::-1]
 
 
 def due(db: Connection, now: float, limit: int = 1_000) -> list[Job]:
+    """Active jobs whose `next` has come, the earliest first."""
     return _jobs(
         db,
         "where state = 'active' and next is not null and next <= ? order by next limit ?",
@@ -69,6 +71,7 @@ def due(db: Connection, now: float, limit: int = 1_000) -> list[Job]:
 
 
 def first(db: Connection) -> float | None:
+    """When the next job is due."""
     ask = "select min(next) from jobs where state = 'active' and next is not null"
     found: float | None = db.execute(ask).get
     return found
@@ -78,6 +81,8 @@ def add_job(
     db: Connection, spec: JobSpec, schedule: Schedule, by: str, origin: str, next: float | None,
     key: str = "",
 ) -> Job:  # fmt: skip
+    """A new job, active, planned up to now, with its first span. The same `key` adds it once
+    and gives the same job again."""
     if key and (known := db.rows("select number from jobs where key = ?", (key,))):
         return job(db, f"job-{known[0][0]}")
     refuse_name(db, spec.name, 0)
@@ -174,6 +179,7 @@ def _turn(
 
 
 def spans(db: Connection, job: str = "", *, after: str = "", count: int = 1_000) -> list[JobSpan]:
+    """Those of one job, or of the next `count` jobs after one, in order."""
     wanted, values = "job = ?", [number_of(job)]
     if not job:
         wanted = "job in (select distinct job from job_spans where job > ? order by job limit ?)"

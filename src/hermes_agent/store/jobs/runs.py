@@ -58,6 +58,7 @@ def runs(
     db: Connection, *, job: str = "", states: frozenset[RunState] | None = None, limit: int = 50,
     since: float | None = None,
 ) -> list[Run]:  # fmt: skip
+    """Newest slot first."""
     wanted, values = ["1"], list[Any]()
     if job:
         wanted.append("r.job = ?")
@@ -73,6 +74,8 @@ def runs(
 
 
 def open_runs(db: Connection, limit: int = 1_000, each: int | None = None) -> list[Run]:
+    """Runs that have not ended, the oldest slot first. `each`: of those of a job that are in
+    the same state only the oldest so many, so that one that waits for ever hides no other."""
     rest, values = f"where r.state in {OPEN_STATES} ", list[Any]()
     if each is not None:
         rest += (
@@ -87,6 +90,8 @@ def open_runs(db: Connection, limit: int = 1_000, each: int | None = None) -> li
 def all_slots(
     db: Connection, first: str, last: str, since: float, until: float
 ) -> dict[str, list[float]]:
+    """Slots with a row, in `since < slot <= until`, in order, of all jobs from `first` to
+    `last`: for the consistency check."""
     ask = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
     numbers = jobs.number_of(first), jobs.number_of(last)
     found: dict[str, list[float]] = {}
@@ -106,6 +111,9 @@ def _reason(db: Connection, text: str) -> int | None:
 def plan(
     db: Connection, job: Job, runs: Sequence[NewRun], until: float, next: float | None
 ) -> bool:
+    """Write the rows of all slots up to `until` and move `planned` there, at once. False, and
+    nothing done, when somebody planned or changed the job meanwhile. A `once` job whose slot
+    is planned is `done` when its run has ended."""
     number, now = jobs.number_of(job.id), db.now()
     db.execute(
         "update jobs set planned = ?, next = ? "
@@ -141,6 +149,7 @@ def _finish(db: Connection, job: Job, now: float) -> None:
 
 
 def ask(db: Connection, job: str, now: float) -> Run:
+    """A run by hand."""
     wanted = jobs.job(db, job)
     if wanted.state == "removed":
         raise UsageError(f"{wanted.id} was removed", "add it again: `hermes task add`")
@@ -155,6 +164,9 @@ def ask(db: Connection, job: str, now: float) -> Run:
 
 
 def claim(db: Connection, id: int, now: float) -> Run | None:
+    """Take a run that is `due` for this runtime (its fence); None when it is not due any more.
+    The same transaction sees to it that no other run of the job is claimed or running unless
+    `overlap` is `parallel`."""
     wanted = _runs(db, "where r.id = ? and r.state = 'due'", (id,))
     if not wanted:
         return None
@@ -175,6 +187,8 @@ def change_run(
     db: Connection, /, id: int, expect: frozenset[RunState], *, state: RunState | None = None,
     **fields: object,
 ) -> Run | None:  # fmt: skip
+    """Change fields of a run that is in one of those states and claimed by this runtime (or by
+    nobody); None otherwise. Ending one counts the job's failures and ends a `once` job."""
     before, now = run(db, id), db.now()
     if before.state not in expect or before.fence not in (0, db.context.fence):
         return None
@@ -218,6 +232,11 @@ def change_job(
     db: Connection, id: str, version: int, *, spec: JobSpec | None = None,
     schedule: Schedule | None = None, state: JobState | None = None, next: float | None = None,
 ) -> Job:  # fmt: skip
+    """Change a job that is still at `version`; its span ends and another begins where the
+    schedule or its being active changes, and `next` counts only then. What was planned stays;
+    slots not yet begun of a removed job are missed, with the reason. `Outdated` where somebody
+    changed it meanwhile, or where it is due and must be planned first: an edit loses no slot
+    (`work.planning.change_job` sees to that)."""
     before, now = jobs.job(db, id), db.now()
     if before.version != version:
         raise Outdated(f"{id} was changed meanwhile", "look at it again")
@@ -236,6 +255,8 @@ def _miss_unbegun(db: Connection, job: str, reason: str, now: float) -> None:
 
 
 def claim_unfinished_runs(db: Connection) -> list[Run]:
+    """Runs that an earlier runtime claimed, parked ones among them, now with this one's fence,
+    to be gone on with."""
     fence = db.context.fence
     begun = "state in ('claimed', 'running', 'parked')"
     found = _runs(db, f"where r.{begun} and r.fence <> ? order by r.slot, r.id", (fence,))
@@ -244,8 +265,9 @@ def claim_unfinished_runs(db: Connection) -> list[Run]:
 
 
 def rewind(db: Connection, now: float, tolerance: float) -> list[Job]:
-    """Take back what was planned for a time that is still to come and was never begun. What an
-    earlier schedule of the job asked for stays as it was decided."""
+    """After the clock was set back: active jobs that are planned more than `tolerance` seconds
+    beyond `now` are planned anew from `now` on. Rows of slots to come go where nobody began
+    them; the others stay, so that no slot is run twice."""
     ahead = db.rows(
         "select number from jobs where state = 'active' and planned > ?", (now + tolerance,)
     )

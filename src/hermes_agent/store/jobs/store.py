@@ -1,12 +1,11 @@
-"""The SQLite implementation of `core.jobs.JobStore`."""
+"""Jobs and their runs: a part of the store."""
 
-from hermes_agent.core.jobs import JobStore
 from hermes_agent.store.engine.operations import StorePart, read, write
 from hermes_agent.store.jobs import jobs as job_rows
 from hermes_agent.store.jobs import runs as run_rows
 
 
-class SqliteJobStore(StorePart, JobStore):
+class JobStore(StorePart):
     add = write(job_rows.add_job)
     job = read(job_rows.job)
     jobs = read(job_rows.jobs)
@@ -27,6 +26,8 @@ class SqliteJobStore(StorePart, JobStore):
     _tidy_some = write(run_rows.tidy_runs)
 
     async def tidy(self, keep: int) -> int:
+        """Rows of ended runs beyond the newest `keep` of each job go, and the spans before them;
+        says how many."""
         gone = 0
         while some := await self._tidy_some(max(1, keep)):
             gone += some

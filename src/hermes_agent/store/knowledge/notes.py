@@ -17,6 +17,7 @@ def _notes(db: Connection, rest: str, values: Sequence[int] = ()) -> list[Note]:
 
 
 def notes(db: Connection, *, removed: bool = False) -> list[Note]:
+    """All of them, oldest first; those that were removed only when asked for."""
     return _notes(db, "order by id" if removed else "where not removed order by id")
 
 
@@ -36,6 +37,8 @@ def edit_notes(
     model: str = "",
     undoes: int = 0,
 ) -> list[Note]:
+    """Make the edits as one batch; the notes as they are then. Editing what is not there
+    raises `NotFound`, and nothing is changed."""
     batch = _Batch(db, by, source, model, undoes)
     return [batch.make(edit) for edit in edits]
 
@@ -119,6 +122,7 @@ def _author_of(known: Note) -> tuple[str, str, str]:
 
 
 def note_changes(db: Connection, limit: int = 100, *, note: int = 0) -> list[NoteChange]:
+    """The newest first."""
     found = db.rows(
         "select batch, time, by, source, note, view, before, after, undoes from note_changes "
         "where ?1 = 0 or note = ?1 order by id desc limit ?2",

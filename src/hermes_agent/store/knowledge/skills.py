@@ -28,6 +28,7 @@ def skills(db: Connection) -> list[SkillRecord]:
 
 
 def skill(db: Connection, name: str) -> SkillRecord:
+    """`NotFound` with near names when there is none."""
     found = db.rows(_SKILL + "where name = ?", (name,))
     if found:
         return SkillRecord(*found[0])
@@ -79,6 +80,9 @@ def save_version(
     good: bool = False,
     pending: bool = False,
 ) -> SkillVersion:
+    """The folder as it is now becomes the current version. The same digest as the current one
+    changes nothing. A `pending` one is kept beside the current version of a skill that is
+    there, whose state and version stay: what works is not replaced before it is proven."""
     new = SkillVersion(name, 0, digest, db.now(), by, model, why, good)
     return _save_pending(db, new, files) if pending else _save_current(db, new, files, state)
 
@@ -136,6 +140,7 @@ def set_skill(
     version: int = 0,
     good: bool | None = None,
 ) -> SkillRecord:
+    """Another state, and another version when one is named; `good` marks that version."""
     before, now = skill(db, name), db.now()
     chosen = _version(db, name, version or before.version)
     if good is not None:
@@ -163,6 +168,7 @@ def skill_changes(db: Connection, name: str) -> list[SkillChange]:
 
 
 def add_uses(db: Connection, uses: Sequence[SkillUse]) -> None:
+    """Once for each skill and turn; a later outcome replaces an earlier one."""
     for use in uses:
         db.execute(
             "insert into skill_uses (skill, digest, session, turn, time, opened, outcome, steps, "
@@ -176,6 +182,7 @@ def add_uses(db: Connection, uses: Sequence[SkillUse]) -> None:
 
 
 def uses(db: Connection, skill: str = "", limit: int = 1000) -> list[SkillUse]:
+    """The newest first."""
     found = db.rows(
         "select skill, digest, session, turn, time, opened, outcome, steps, seconds, tokens, "
         "dollars, model, why from skill_uses where ?1 = '' or skill = ?1 "

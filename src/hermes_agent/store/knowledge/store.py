@@ -1,13 +1,12 @@
-"""The SQLite implementation of `core.knowledge.KnowledgeStore`."""
+"""Notes, documents, skills, proposals and background tasks: a part of the store."""
 
-from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.store.engine.operations import StorePart, read, write
 from hermes_agent.store.knowledge import documents, tasks
 from hermes_agent.store.knowledge import notes as note_rows
 from hermes_agent.store.knowledge import skills as skill_rows
 
 
-class SqliteKnowledgeStore(StorePart, KnowledgeStore):
+class KnowledgeStore(StorePart):
     notes = read(note_rows.notes)
     edit_notes = write(note_rows.edit_notes)
     note_changes = read(note_rows.note_changes)
@@ -52,4 +51,5 @@ class SqliteKnowledgeStore(StorePart, KnowledgeStore):
     _add_to_counter = write(tasks.add_to_counter)
 
     async def count(self, name: str, add: int = 0) -> int:
+        """A counter by name, after adding."""
         return await (self._add_to_counter(name, add) if add else self._counter(name))

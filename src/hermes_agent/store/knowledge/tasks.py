@@ -50,6 +50,7 @@ def proposals(db: Connection, *, state: str = "open") -> list[Proposal]:
 
 
 def decide_proposal(db: Connection, id: int, state: str, by: str) -> Proposal:
+    """Once: one that is decided already raises `UsageError`."""
     if state not in _DECISIONS:
         raise UsageError(f"a proposal cannot become {state!r}", f"one of: {', '.join(_DECISIONS)}")
     before = _proposal(db, id)
@@ -63,10 +64,12 @@ def decide_proposal(db: Connection, id: int, state: str, by: str) -> Proposal:
 
 
 def reopen_proposal(db: Connection, id: int) -> None:
+    """What was accepted could not be done: it waits for a person's word again."""
     db.execute("update proposals set state = 'open', by = '' where id = ?", (id,))
 
 
 def want(db: Connection, chore: BackgroundTask) -> bool:
+    """Keep work to be done. False when the key is known: it is done once."""
     before = db.total_changes()
     db.execute(
         "insert or ignore into tasks (key, kind, body, due, tries, state, result) "
@@ -88,23 +91,27 @@ def _tasks(db: Connection, rest: str, when: float) -> list[BackgroundTask]:
 
 
 def chores(db: Connection, now: float) -> list[BackgroundTask]:
+    """Those that are due, oldest first."""
     return _tasks(db, "state = 'due' and due <= ? order by due, rowid", now)
 
 
 def given_up(db: Connection, since: float) -> list[BackgroundTask]:
+    """Those that were given up and were due since then, newest first."""
     return _tasks(db, "state = 'given-up' and due >= ? order by due desc limit 20", since)
 
 
 def drop_chore(db: Connection, key: str) -> None:
+    """It is done, and never comes again."""
     db.execute("delete from tasks where key = ?", (key,))
 
 
 def forget_chores(db: Connection, before: float) -> None:
+    """Forget those that were done or given up and were due before."""
     db.execute("delete from tasks where state <> 'due' and due < ?", (before,))
 
 
 def postpone(db: Connection, key: str, until: float, why: str, *, tried: bool = True) -> None:
-    """One that went with its session stays gone, and one that is closed stays closed."""
+    """It is to be done later; `tried` counts as a try that failed."""
     db.execute(
         "update tasks set due = ?, tries = tries + ?, result = ? where key = ? and state = 'due'",
         (until, tried, why, key),
