@@ -81,6 +81,11 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     keep_session: bool = False
     """All runs in one conversation; otherwise each begins a new one."""
 
+    @property
+    def is_builtin(self) -> bool:
+        """Whether the runtime itself does the work, in place of a script."""
+        return self.script.startswith("builtin:")
+
 
 JobState = Literal["active", "paused", "done", "removed"]
 """`done`: it was due once, and that is over. `removed`: kept so that its runs can be explained."""

@@ -20,8 +20,6 @@ CHUNK = 5_000
 """Rows of one transaction: a year of minutes is written in parts, while others write, too."""
 TOGETHER = 250
 """Jobs planned at the same time: they share a wait for the disk."""
-BACK_SECONDS = 60.0
-"""A clock that is set back by less is waited for."""
 TROUBLE_SECONDS = 3_600.0
 """When a job is tried again whose schedule cannot be worked out."""
 TRIES = 8
@@ -143,24 +141,6 @@ def _reason(job: Job, first: float, now: float, since: float | None, held: Outag
         return lambda _slot: away
     kept = f"the runtime was up and could keep nothing {span(held.since, now)}: {held.why}"
     return lambda slot: away if slot < held.since else kept
-
-
-async def rewind(jobs: JobStore, now: float) -> Sequence[Job]:
-    """To be called at the start and when the clock was set back: jobs that were planned for a time
-    that has not come yet are planned anew. They are named."""
-    return await jobs.rewind(now, BACK_SECONDS)
-
-
-async def add_job(
-    jobs: JobStore,
-    spec: JobSpec,
-    schedule: Schedule,
-    by: str,
-    origin: str,
-    now: float,
-    key: str = "",
-) -> Job:
-    return await jobs.add(spec, schedule, by, origin, next_slot(schedule, now), key)
 
 
 async def change_job(

@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,12 +20,9 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs import messages
 from hermes_agent.jobs.alerts import JobAlerts
 from hermes_agent.jobs.messages import JobInput, title
-from hermes_agent.jobs.script_runner import Scripts, workspace
-from hermes_agent.jobs.scripts import BUILTIN, ScriptOutput
+from hermes_agent.jobs.notifier import JobNotifier
+from hermes_agent.jobs.scripts import ScriptOutput, Scripts, workspace
 from hermes_agent.learning.service import Learning
-
-if TYPE_CHECKING:
-    from hermes_agent.jobs.notifier import JobNotifier
 
 log = logging.getLogger("hermes.jobs")
 
@@ -78,7 +75,7 @@ class RunWorker:
         context: RuntimeContext,
         sessions: Sessions,
         learning: Learning,
-        post: "JobNotifier",
+        notifier: JobNotifier,
         scripts: Scripts,
         alerts: JobAlerts,
         run: Run,
@@ -87,9 +84,9 @@ class RunWorker:
         self._sessions = sessions
         self._learning = learning
         self._store = context.store.jobs
-        self._post = post
+        self._notifier = notifier
         self._scripts = scripts
-        self._signals = alerts
+        self._alerts = alerts
         self._run = run
         self._fresh = run.state == "claimed"
         self._worked = ActiveTime(run, context.ticks)
@@ -154,7 +151,7 @@ class RunWorker:
         told = run.told
         if late > job.spec.grace and run.trigger == "schedule":
             why = "nobody was there" if run.slot < self._context.started else ""
-            await self._post.alert(job, run, "late", messages.late_text(job, run, late, why))
+            await self._notifier.alert(job, run, "late", messages.late_text(job, run, late, why))
             told = (*told, "late")
         return await self._change(state="running", began=now, heartbeat=now, late=late, told=told)
 
@@ -185,7 +182,7 @@ class RunWorker:
         return await self._turn(job)
 
     async def _script(self, job: Job) -> ScriptOutput:
-        if job.spec.script.startswith(BUILTIN):
+        if job.spec.is_builtin:
             return await self._unless_stopped(self._scripts.builtin(job))
         # One that another runtime began has its whole time, counted from its own start.
         left = max(1.0, job.spec.timeout - self._worked.count())
@@ -224,8 +221,8 @@ class RunWorker:
     async def _submit(self, job: Job, before: Sequence[JobInput]) -> None:
         """Hand the message in, once, however often this is done."""
         session = await self._session(job)
-        places = [chat.target for chat in self._post.chats(job)]
-        asked = [chat.target for chat in self._post.asked(job)]
+        places = [chat.target for chat in self._notifier.chats(job)]
+        asked = [chat.target for chat in self._notifier.asked(job)]
         text = messages.message(job, self._run, before, places, asked)
         await self._sessions.entitle(session, title(job))
         after = await self._context.store.last_number(session.id)
@@ -337,7 +334,7 @@ class RunWorker:
         told = self._run.told
         if "parked" not in told:
             text = messages.parked_text(job, self._run, error)
-            await self._post.alert(job, self._run, "parked", text)
+            await self._notifier.alert(job, self._run, "parked", text)
             told = (*told, "parked")
         await self._change(state="parked", error=error, told=told)
 
@@ -352,12 +349,12 @@ class RunWorker:
             await self._failed(job, done.error, spent)
             return
         if done.said:
-            await self._post.result(job, self._run, done.text)
+            await self._notifier.result(job, self._run, done.text)
         told = self._run.told
-        await self._signals.over(job, "it works again")
+        await self._alerts.over(job, "it works again")
         if job.failures:
             text = messages.well_text(job, job.failures)
-            await self._post.alert(job, self._run, "well", text)
+            await self._notifier.alert(job, self._run, "well", text)
             told = (*told, "well")
         await self._change(state="done", said=done.said, error="", told=told, **spent)
 
@@ -366,10 +363,10 @@ class RunWorker:
         failures, told = job.failures + 1, self._run.told
         log.warning("job %s failed (run %s): %s", title(job), self._run.id, error)
         if job.state != "removed":
-            await self._signals.failed(job, self._run, error)
+            await self._alerts.failed(job, self._run, error)
         if messages.is_told(failures) and job.state != "removed":
             text = messages.failed_text(job, self._run, error, failures)
-            await self._post.alert(job, self._run, "failed", text)
+            await self._notifier.alert(job, self._run, "failed", text)
             told = (*told, "failed")
         await self._change(state="failed", said=False, error=error, told=told, **spent)
 

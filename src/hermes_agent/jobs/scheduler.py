@@ -18,13 +18,14 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.jobs.alerts import JobAlerts
+from hermes_agent.jobs.messages import missed_text, title
+from hermes_agent.jobs.notifier import JobNotifier
 from hermes_agent.learning.service import Learning
 
 if TYPE_CHECKING:
-    from hermes_agent.jobs.notifier import JobNotifier
     from hermes_agent.jobs.planner import Outage
     from hermes_agent.jobs.runner import RunWorker
-    from hermes_agent.jobs.script_runner import Scripts
+    from hermes_agent.jobs.scripts import Scripts
 
 log = logging.getLogger("hermes.jobs")
 
@@ -53,7 +54,7 @@ class JobScheduler:
         self._context = context
         self._sessions = sessions
         self._shells = shells
-        self._outbound = outbound
+        self.notifier = JobNotifier(context, outbound)
         self._learning = learning
         self.alerts = JobAlerts(raise_signal, context.clock)
         self._builtins = builtins
@@ -96,8 +97,6 @@ class JobScheduler:
 
     async def name_of(self, session: Session) -> str:
         """The name of the job whose session it is, by which rules may know it."""
-        from hermes_agent.jobs.messages import title
-
         id = session.key.removeprefix(JOB_KEY).partition("/")[0]
         try:
             return title(await self._context.store.jobs.job(id))
@@ -108,19 +107,13 @@ class JobScheduler:
         """Where the people of a job are whose session it is."""
         id = session.key.removeprefix(JOB_KEY).partition("/")[0]
         try:
-            return self.post.asked(await self._context.store.jobs.job(id))
+            return self.notifier.asked(await self._context.store.jobs.job(id))
         except NotFound:
             return []
 
     @cached_property
-    def post(self) -> "JobNotifier":
-        from hermes_agent.jobs.notifier import JobNotifier
-
-        return JobNotifier(self._context, self._outbound)
-
-    @cached_property
     def scripts(self) -> "Scripts":
-        from hermes_agent.jobs.script_runner import Scripts
+        from hermes_agent.jobs.scripts import Scripts
 
         return Scripts(self._context, self._shells, self._builtins())
 
@@ -129,8 +122,8 @@ class JobScheduler:
     async def have(self, wanted: Mapping[str, str]) -> None:
         """See that there are jobs of the runtime itself: names of what they do, with when. One
         that people have changed or removed stays so."""
-        from hermes_agent.jobs import planner
         from hermes_agent.jobs.schedules.parse import parse
+        from hermes_agent.jobs.schedules.slots import next_slot
 
         store, now = self._context.store.jobs, self._context.clock()
         for script, when in wanted.items():
@@ -139,8 +132,9 @@ class JobScheduler:
                 name=name, script=script, script_only=True, deliver=("local",), overlap="skip"
             )
             schedule = parse(when, now, zone=self.zone)
+            first = next_slot(schedule, now)
             try:
-                await planner.add_job(store, spec, schedule, "hermes", "", now, script)
+                await store.add(spec, schedule, "hermes", "", first, script)
             except UsageError as error:
                 log.warning("%s is not made: %s", script, error.message)
         self.want()
@@ -210,7 +204,7 @@ class JobScheduler:
 
     async def advance(self) -> None:
         """All that is to be done now."""
-        from hermes_agent.jobs import planner
+        from hermes_agent.jobs.planner import plan_due
 
         store, now = self._context.store.jobs, self._context.clock()
         if not self._taken:
@@ -219,9 +213,9 @@ class JobScheduler:
                     self._begin(run)
             self._taken = True
         if not self._seen or now < self._seen - BACK_SECONDS:
-            await planner.rewind(store, now)
+            await store.rewind(now, BACK_SECONDS)
         self._seen = now
-        planned = await planner.plan_due(store, now, held=self._held)
+        planned = await plan_due(store, now, held=self._held)
         self._untold.update(planned.jobs)
         self._unplanned = list(planned.troubles) or (self._unplanned if not planned.due else [])
         await self._begin_due()
@@ -231,7 +225,7 @@ class JobScheduler:
             await self._keep_house(now)
         self._next = await store.first()
         some = await store.jobs(state="active", limit=SOME)
-        self._awake = any(not is_builtin(job.spec) for job in some)
+        self._awake = any(not job.spec.is_builtin for job in some)
 
     # runs
 
@@ -255,7 +249,7 @@ class JobScheduler:
 
     async def _is_own(self, id: str) -> bool:
         if id not in self._kinds:
-            self._kinds[id] = is_builtin((await self._context.store.jobs.job(id)).spec)
+            self._kinds[id] = (await self._context.store.jobs.job(id)).spec.is_builtin
         return self._kinds[id]
 
     async def _must_wait(self, run: Run) -> bool:
@@ -278,7 +272,7 @@ class JobScheduler:
             self._context,
             self._sessions,
             self._learning,
-            self.post,
+            self.notifier,
             self.scripts,
             self.alerts,
             run,
@@ -324,14 +318,12 @@ class JobScheduler:
             self._untold.discard(id)
 
     async def _tell_missed_of(self, id: str) -> None:
-        from hermes_agent.jobs.messages import missed_text
-
         store = self._context.store.jobs
         recent = await store.runs(job=id, states=MISSED, limit=MANY)
         untold = list(takewhile(lambda run: "missed" not in run.told, recent))
         job = await store.job(id)
         if untold and job.state != "removed":
-            await self.post.alert(job, untold[0], "missed", missed_text(job, untold))
+            await self.notifier.alert(job, untold[0], "missed", missed_text(job, untold))
         for run in untold[:1]:
             await store.change_run(run.id, MISSED, told=(*run.told, "missed"))
 
@@ -372,8 +364,6 @@ class JobScheduler:
         jobs = await store.jobs(limit=MANY)
         if not jobs:
             return {"active": 0, "paused": 0, "troubles": []}
-        from hermes_agent.jobs.messages import title
-
         names = {job.id: title(job) for job in jobs}
         recent = [run for run in await store.runs(limit=MANY, since=now - DAY) if run.job in names]
         open = [run for run in await store.open() if run.job in names]
@@ -391,14 +381,10 @@ class JobScheduler:
 
     def troubles(self, jobs: Sequence[Job]) -> list[str]:
         """What of it does not work now, in sentences."""
-        wrong = [why for job in jobs if job.state == "active" for why in self.post.troubles(job)]
+        wrong = [
+            why for job in jobs if job.state == "active" for why in self.notifier.troubles(job)
+        ]
         return [*wrong, *self._unplanned, *self._faults, *self._broken]
-
-
-def is_builtin(spec: JobSpec) -> bool:
-    from hermes_agent.jobs.scripts import BUILTIN
-
-    return spec.script.startswith(BUILTIN)
 
 
 def _brief(run: Run, names: dict[str, str]) -> dict[str, Any]:

@@ -168,9 +168,11 @@ class JobService:
         jobs = [*await self._store.jobs(limit=MAX_COUNT)]
         if removed:
             jobs += await self._store.jobs(state="removed", limit=MAX_COUNT)
-        post = self._jobs.post
+        notifier = self._jobs.notifier
         return [
-            JobView(job, self._meaning(job), post.results(job), tuple(await self._troubles(job)))
+            JobView(
+                job, self._meaning(job), notifier.results(job), tuple(await self._troubles(job))
+            )
             for job in jobs
         ]
 
@@ -198,12 +200,12 @@ class JobService:
         if refused:
             warnings.append(f"the script will not run: {refused}")
         runs = await self._store.runs(job=job.id, limit=LAST)
-        results = self._jobs.post.results(job)
+        results = self._jobs.notifier.results(job)
         return JobView(job, self._meaning(job), results, tuple(warnings), tuple(runs))
 
     async def _troubles(self, job: Job) -> list[str]:
         """What it names and is not there."""
-        found = self._jobs.post.troubles(job)
+        found = self._jobs.notifier.troubles(job)
         for name in job.spec.after:
             try:
                 await self._there(name)

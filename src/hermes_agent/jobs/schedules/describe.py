@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hermes_agent.jobs.schedules.cron import LAST, Cron, fields_of, read_cron
-from hermes_agent.jobs.schedules.grammar import LONG_DAYS, LONG_MONTHS
+from hermes_agent.jobs.schedules.natural_language import LONG_DAYS, LONG_MONTHS
 
 MAX_TIMES = 6
 PLACES = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", LAST: "last"}

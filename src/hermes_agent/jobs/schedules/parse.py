@@ -11,8 +11,14 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.jobs import Schedule
 from hermes_agent.jobs.schedules.cron import fields_of, read_cron
 from hermes_agent.jobs.schedules.describe import describe_cron, describe_seconds
-from hermes_agent.jobs.schedules.grammar import EXAMPLES, Unclear, seconds_of
-from hermes_agent.jobs.schedules.natural_language import every, once, read_plain
+from hermes_agent.jobs.schedules.natural_language import (
+    EXAMPLES,
+    Unclear,
+    every,
+    once,
+    read_plain,
+    seconds_of,
+)
 from hermes_agent.jobs.schedules.slots import moment_of, next_slot, slots, zone_of
 
 MAX_LETTERS = 200
