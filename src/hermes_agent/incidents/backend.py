@@ -15,10 +15,10 @@ from hermes_agent.core.incidents import (
     NoticeKind,
     WatchedCheck,
 )
-from hermes_agent.core.journal import Journal
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import ActivatedSkill, SkillState
 from hermes_agent.store.incidents.store import IncidentStore
+from hermes_agent.store.journal.store import Journal
 from hermes_agent.store.knowledge.store import KnowledgeStore
 
 SHIPPED, COPIES, WATCHING = "shipped-skill", "incident-copies", "incident-watch"

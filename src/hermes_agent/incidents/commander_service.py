@@ -23,7 +23,6 @@ from hermes_agent.core.incidents import (
     NoticeKind,
     WatchedCheck,
 )
-from hermes_agent.core.journal import Journal
 from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.ports import Sessions, SwitchModel
 from hermes_agent.core.records import Session, SessionMessage
@@ -38,6 +37,7 @@ from hermes_agent.incidents.reports.markdown import markdown
 from hermes_agent.incidents.reports.report import as_json, report
 from hermes_agent.learning.service import Learning
 from hermes_agent.store.incidents.store import IncidentStore
+from hermes_agent.store.journal.store import Journal
 from hermes_agent.store.knowledge.store import KnowledgeStore
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""Texts as columns. They are packed, which halves the database; a large one lies in a file named
-by its hash, and the column says which."""
+"""Compressed text columns, which halve the database. A large text is a file named by its hash,
+which the column refers to."""
 
 import hashlib
 import os
@@ -19,14 +19,14 @@ _REFERENCE = "blob:"
 
 @cache
 def _dictionary() -> bytes:
-    """What most stored texts have in common, the most common last. It is part of the file format:
-    a database written with these bytes can only be read with them."""
+    """Text that most stored bodies have in common, the most common last. It is part of the file
+    format: a database can only be read with the bytes it was written with."""
     lines = Path(__file__).with_name("schema").joinpath("dictionary.jsonl").read_bytes()
     return b"".join(lines.splitlines())
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """The whole file or none of it, and on the disk before this returns."""
+    """Write the whole file or nothing; it is on disk when this returns."""
     draft = path.with_name(path.name + ".new")
     with draft.open("wb") as file:
         file.write(data)
@@ -48,7 +48,7 @@ class BlobStore:
         return self._folder / digest[:2] / digest
 
     def pack(self, db: apsw.Connection, session: int, data: bytes) -> str | bytes:
-        """The column for this text. A file is on the disk before the row that names it."""
+        """The column value of a text. A file is on disk before the row that names it."""
         if len(data) <= SMALL:
             return data.decode()
         if len(data) <= LARGE:
@@ -81,7 +81,7 @@ class BlobStore:
         return data
 
     def release(self, db: apsw.Connection, session: int) -> None:
-        """The session goes: note the files that nobody else uses."""
+        """The session is deleted: note the files that no other uses."""
         db.execute(
             "insert or ignore into unused_blobs select hash from blobs as mine "
             "where session = ?1 and "
@@ -91,7 +91,7 @@ class BlobStore:
         db.execute("delete from blobs where session = ?", (session,))
 
     def sweep(self, db: apsw.Connection) -> None:
-        """Remove the files noted by `release`, unless somebody has come to use one since."""
+        """Delete the files noted by `release`, unless one is in use again."""
         for digest in _digests(db, "select hash from unused_blobs"):
             if db.execute("select 1 from blobs where hash = ?", (digest,)).fetchone() is None:
                 self.path(digest).unlink(missing_ok=True)

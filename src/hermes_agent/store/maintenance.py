@@ -1,4 +1,4 @@
-"""Looking after the database: a checked copy of it, and what is wrong with it."""
+"""Backup and consistency check of the database."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from hermes_agent.store.search.index import SPOKEN
 
 
 def backup(db: Connection, target: Path) -> None:
-    """Copy the database as this connection sees it into one new file."""
+    """Copy the database, as this connection sees it, to a new file."""
     if target.exists():
         raise UsageError(f"{target} exists already", "name a file that does not")
     draft = target.with_name(target.name + ".new")
@@ -42,7 +42,7 @@ def backup(db: Connection, target: Path) -> None:
 
 
 def faults(db: Connection) -> list[str]:
-    """What does not fit together, a line each."""
+    """Inconsistencies, one line each."""
     found = [line for (line,) in db.execute("pragma quick_check(20)") if line != "ok"]
     if found:
         return found

@@ -1,4 +1,4 @@
-"""A look into a store that no runtime has open. Nothing is made or changed."""
+"""Reads a store that no runtime has open. Nothing is created or changed."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from hermes_agent.store.engine.database import DATABASE, connect_reader
 
 
 class Waiting(Struct, frozen=True):
-    """Jobs that wait for a runtime."""
+    """Jobs waiting for a runtime."""
 
     active: int
     paused: int
     next: float | None
-    """When the first of them was, or is, due."""
+    """When the first of them is due."""
 
 
 _JOBS = """
@@ -27,7 +27,7 @@ from jobs
 
 
 def waiting_jobs(home: Path) -> Waiting | None:
-    """None where nothing can be known."""
+    """None if it cannot be read."""
     if not (home / DATABASE).exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The SQLite store of a home: `core.journal.Journal` and its parts, in one file."""
+"""The store of a home: one SQLite file with the journal and the other parts."""
 
 import secrets
 import time
@@ -6,37 +6,34 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.journal import Journal
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Health
 from hermes_agent.store import maintenance
 from hermes_agent.store.engine.connection import Connection, StoreContext
 from hermes_agent.store.engine.database import DATABASE, connect_reader, connect_writer
-from hermes_agent.store.engine.operations import Engine, StorePart, read, read_only, write
+from hermes_agent.store.engine.operations import Engine, read, read_only, write
 from hermes_agent.store.engine.readers import Readers
 from hermes_agent.store.engine.writer import Hook, Writer
 from hermes_agent.store.gateway.store import GatewayStore
 from hermes_agent.store.health import StoreHealth
 from hermes_agent.store.incidents.store import IncidentStore
 from hermes_agent.store.jobs.store import JobStore
-from hermes_agent.store.journal import append as append_rows
-from hermes_agent.store.journal import audit as audit_rows
-from hermes_agent.store.journal import commands, queries
-from hermes_agent.store.journal import costs as cost_rows
+from hermes_agent.store.journal import commands
+from hermes_agent.store.journal.store import Journal
 from hermes_agent.store.knowledge.store import KnowledgeStore
 from hermes_agent.store.search import index
 
 READERS = 3
 
 
-class Store(StorePart, Journal):
+class Store(Journal):
     """Opened with `Store.open`."""
 
     def __init__(self, context: StoreContext, hook: Hook | None) -> None:
         self._context = context
-        self._condition = StoreHealth()
+        self._health = StoreHealth()
         self._hook = hook
-        super().__init__(Engine(Readers(self._connect_reader, self._condition, READERS)))
+        super().__init__(Engine(Readers(self._connect_reader, self._health, READERS)))
         self.knowledge = KnowledgeStore(self._engine)
         self.incidents = IncidentStore(self._engine)
         self.jobs = JobStore(self._engine)
@@ -58,13 +55,13 @@ class Store(StorePart, Journal):
         store = cls(StoreContext(folder, clock, random), hook)
         try:
             if readonly:
-                store._condition.ill(read_only())
+                store._health.degrade(read_only())
                 await store._engine.read(lambda _db: None)
             else:
                 store._start_writer()
                 await store._engine.sweep()
         except Degraded as trouble:
-            store._condition.ill(trouble)
+            store._health.degrade(trouble)
         except BaseException:
             await store.close()
             raise
@@ -73,7 +70,7 @@ class Store(StorePart, Journal):
     def _start_writer(self) -> None:
         path = self._context.folder / DATABASE
         self._engine.writer = Writer(
-            path, self._connect_writer, self._condition, index.tidy, self._hook
+            path, self._connect_writer, self._health, index.tidy, self._hook
         )
 
     def _connect_writer(self) -> Connection:
@@ -83,59 +80,26 @@ class Store(StorePart, Journal):
         return db
 
     def _connect_reader(self) -> Connection:
-        self._condition.refuse_if_damaged()
+        self._health.refuse_if_damaged()
         db = connect_reader(self._context)
         index.add_ranking(db)
         return db
 
     @property
     def health(self) -> Health:
-        return self._condition.health
+        return self._health.health
 
     async def probe(self) -> Health:
         """Try a tiny write, and return how the store is."""
         try:
             await self._probe()
         except Degraded as trouble:
-            self._condition.ill(trouble)
+            self._health.degrade(trouble)
         return self.health
 
     _probe = write(commands.probe)
-    open_session = write(commands.open_session)
-    session = read(queries.session)
-    sessions = read(queries.sessions)
-    rename_session = write(commands.rename_session)
-    _delete_session = write(commands.delete_session)
-    prompt = read(queries.prompt)
-    receive = write(commands.receive)
-    waiting = read(queries.waiting)
-    cancel_message = write(commands.cancel_message)
-    sessions_with_queued_messages = read(queries.sessions_with_queued_messages)
-    start_turn = write(commands.start_turn)
-    claim_unfinished = write(commands.claim_unfinished)
-    take_queued_messages = write(commands.take_queued_messages)
-    append = write(append_rows.append)
-    note = write(commands.note)
-    charge = write(append_rows.charge)
-    refund = write(cost_rows.refund)
-    events = read(queries.events)
-    last_number = read(queries.last_number)
-    unfinished_turn = read(queries.unfinished_turn)
-    parked = read(queries.parked)
-    questions = read(queries.questions)
-    judgements = read(queries.judgements)
-    audit = read(audit_rows.audit)
-    verify_audit = read(audit_rows.verify_audit)
-    spent = read(cost_rows.spent)
-    spent_by = read(cost_rows.spent_by)
-    costs = read(cost_rows.costs)
-    search = read(index.search)
     backup = read(maintenance.backup)
     _faults = read(maintenance.faults)
-
-    async def delete_session(self, id: str) -> None:
-        await self._delete_session(id)
-        await self._engine.sweep()
 
     async def check(self) -> Sequence[str]:
         try:

@@ -1,4 +1,4 @@
-"""Opening the database: the marker beside it says that there must be one, and which."""
+"""Opens the database. A marker file beside it says that there must be one, and which."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ READER_CACHE_KB = 16_000
 
 
 def _exists(folder: Path) -> bool:
-    """Whether there is a database here; `Damaged` when there ought to be one and is not."""
+    """Whether the database exists; `Damaged` if it should and does not."""
     path = folder / DATABASE
     size = path.stat().st_size if path.exists() else None
     if not size:
@@ -33,7 +33,7 @@ def _exists(folder: Path) -> bool:
 
 
 def _identity(db: apsw.Connection, folder: Path) -> str | None:
-    """The id of the store, checked against the marker; None when it has no id yet."""
+    """The id of the store, checked against the marker; None if it has none yet."""
     tables = {name for (name,) in db.execute("select name from sqlite_schema where type = 'table'")}
     if tables and "meta" not in tables:
         raise Damaged(f"{folder / DATABASE} is not a database of Hermes", RESTORE)

@@ -1,4 +1,4 @@
-"""Named changes of the database's shape. They run once, in order, and only forward."""
+"""Schema migrations: named, run once, in order, only forward."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ def applied(db: apsw.Connection) -> list[str]:
 
 
 def pending(db: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> list[Migration]:
-    """What is still to be done to this database; an error when it is ahead of this version."""
+    """Migrations not yet applied; an error if the database is newer than this version."""
     done = applied(db)
     known = [migration.__name__ for migration in migrations]
     if not UNRELEASED.isdisjoint(done):
@@ -52,7 +52,7 @@ def pending(db: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -
 def migrate(
     db: apsw.Connection, now: float, migrations: Sequence[Migration] = MIGRATIONS
 ) -> list[str]:
-    """Bring the database up to date and name what was done."""
+    """Apply the pending migrations; returns their names."""
     done = []
     for migration in pending(db, migrations):
         db.execute("begin immediate")

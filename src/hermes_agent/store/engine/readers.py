@@ -1,4 +1,4 @@
-"""A few threads read, each with a connection of its own, while the writer writes."""
+"""Reader threads, each with its own connection, beside the writer."""
 
 import asyncio
 import threading
@@ -11,17 +11,15 @@ import apsw
 
 from hermes_agent.core.errors import Degraded
 from hermes_agent.store.engine.connection import Connection
-from hermes_agent.store.health import Closed, StoreHealth, trouble_of
+from hermes_agent.store.health import Closed, StoreHealth, degraded_by
 
 T = TypeVar("T")
 
 
 class Readers:
-    def __init__(
-        self, connect: Callable[[], Connection], condition: StoreHealth, count: int
-    ) -> None:
+    def __init__(self, connect: Callable[[], Connection], health: StoreHealth, count: int) -> None:
         self._connect = connect
-        self._condition = condition
+        self._health = health
         self._threads = ThreadPoolExecutor(count, "hermes-reader")
         self._lock = threading.Lock()
         self._free: list[tuple[int, Connection]] = []
@@ -36,7 +34,7 @@ class Readers:
         return await loop.run_in_executor(self._threads, self._read, work)
 
     def renew(self) -> None:
-        """Forget the connections of today: the file can be read in a better way now."""
+        """Close the current connections: new ones see the file as the writer has prepared it."""
         with self._lock:
             self._generation += 1
             stale, self._free = self._free, []
@@ -57,11 +55,11 @@ class Readers:
                 finally:
                     db.execute("rollback")
         except (apsw.Error, OSError, Degraded) as error:
-            trouble = trouble_of(error)
+            trouble = degraded_by(error)
             if trouble is None:
                 raise
             if trouble is not error:
-                self._condition.ill(trouble)
+                self._health.degrade(trouble)
             raise trouble from error
 
     @contextmanager

@@ -1,5 +1,5 @@
-"""One thread writes. It takes everything that waits and commits it together, so that many
-sessions share one wait for the disk; a write that fails alone is undone alone."""
+"""The one thread that writes. It commits all waiting writes together, so that many sessions share
+one wait for the disk; a write that fails is rolled back alone."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import apsw
 
 from hermes_agent.core.errors import Degraded
 from hermes_agent.store.engine.connection import Connection
-from hermes_agent.store.health import RESTORE, Closed, Damaged, StoreHealth, trouble_of
+from hermes_agent.store.health import RESTORE, Closed, Damaged, StoreHealth, degraded_by
 
 T = TypeVar("T")
 Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
@@ -25,7 +25,7 @@ IDLE_SECONDS = 0.25
 STEP_SECONDS = 0.02
 SHRINK_PAGES = 128
 MAX_FREE_SHARE = 0.03
-"""Of the file's pages; more are given back to the file system when the writer is idle."""
+"""Share of free pages beyond which the idle writer gives some back to the file system."""
 TIDY_EVERY = 16
 
 
@@ -44,20 +44,20 @@ class _Outcome:
 
 
 class Writer:
-    """`tidy` is given the connection when nothing waits and does one small piece of upkeep; it
-    says whether there is more."""
+    """`tidy` does one small step of upkeep when no write waits, and returns whether there is
+    more."""
 
     def __init__(
         self,
         path: Path,
         connect: Callable[[], Connection],
-        condition: StoreHealth,
+        health: StoreHealth,
         tidy: Callable[[Connection], bool],
         hook: Hook | None,
     ) -> None:
         self._path = path
         self._connect = connect
-        self._condition = condition
+        self._health = health
         self._tidy = tidy
         self._hook = hook
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
@@ -78,7 +78,7 @@ class Writer:
         return await future
 
     async def close(self) -> None:
-        """Finish what waits, then let go of the file."""
+        """Finish the waiting writes, then close the file."""
         self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -91,7 +91,7 @@ class Writer:
             try:
                 first = self._queue.get(timeout=pause if untidy else None)
             except queue.Empty:
-                untidy = self._keep_tidy() or self._shrink()
+                untidy = self._tidy_up() or self._shrink()
                 if not untidy:
                     self._checkpoint(1)
                 pause = STEP_SECONDS
@@ -103,7 +103,7 @@ class Writer:
                 untidy, pause = True, IDLE_SECONDS
                 writes += len(group)
                 if behind or writes >= TIDY_EVERY:
-                    behind = self._keep_tidy()
+                    behind = self._tidy_up()
                     writes = 0
             if last:
                 break
@@ -111,7 +111,7 @@ class Writer:
             self._db.close()
 
     def _gather(self, first: _Write | None) -> tuple[list[_Write], bool]:
-        """Everything that waits now, and whether it was the last."""
+        """All waiting writes, and whether the writer is to stop."""
         group: list[_Write] = []
         write = first
         while write is not None:
@@ -125,12 +125,12 @@ class Writer:
         return group, True
 
     def _commit_apart(self, group: Sequence[_Write]) -> list[_Outcome]:
-        """Commit the group; when the disk refuses it, try each write for itself, because a small
-        one may fit where a large one did not."""
+        """Commit the group; if the disk refuses it, try each write alone: a small one may fit where
+        a large one did not."""
         try:
             outcomes = self._commit(group)
         except Degraded as trouble:
-            self._condition.ill(trouble)
+            self._health.degrade(trouble)
             if len(group) == 1 or isinstance(trouble, Damaged):
                 again = type(trouble)  # each caller gets an error of its own
                 return [
@@ -138,7 +138,7 @@ class Writer:
                 ]
             return [outcome for write in group for outcome in self._commit_apart([write])]
         if any(outcome.error is None for outcome in outcomes):
-            self._condition.well()
+            self._health.recover()
         return outcomes
 
     def _commit(self, group: Sequence[_Write]) -> list[_Outcome]:
@@ -157,13 +157,13 @@ class Writer:
                 self._hook("after", names)
         except Exception as error:
             self._undo()
-            if (trouble := trouble_of(error)) is not None:
+            if (trouble := degraded_by(error)) is not None:
                 raise trouble from error
             return [_Outcome(write, error=error) for write in group]
         return outcomes
 
     def _ready(self) -> Connection:
-        self._condition.refuse_if_damaged()
+        self._health.refuse_if_damaged()
         if self._db is None:
             self._db = self._connect()
             self._db.set_wal_hook(self._count_pages)
@@ -197,7 +197,7 @@ class Writer:
         return apsw.SQLITE_OK
 
     def _checkpoint(self, pages: int) -> None:
-        """Bring the write-ahead log into the database, a little at a time."""
+        """Move the write-ahead log into the database, a little at a time."""
         if self._db is None or self._journal_pages - self._checkpointed_at < pages:
             return
         self._checkpointed_at = self._journal_pages
@@ -205,22 +205,22 @@ class Writer:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
             # What was acknowledged is safe in the log; only its move into the database failed.
-            self._condition.ill(trouble_of(error) or Degraded(f"checkpoint: {error}"))
+            self._health.degrade(degraded_by(error) or Degraded(f"checkpoint: {error}"))
 
-    def _keep_tidy(self) -> bool:
+    def _tidy_up(self) -> bool:
         if self._db is None:
             return False
         try:
             more = self._tidy(self._db)
         except apsw.Error as error:
             self._undo()
-            self._condition.ill(trouble_of(error) or Degraded(f"upkeep: {error}"))
+            self._health.degrade(degraded_by(error) or Degraded(f"upkeep: {error}"))
             return False
         self._checkpoint(CHECKPOINT_PAGES)
         return more
 
     def _shrink(self) -> bool:
-        """Give some free pages back; whether there are more."""
+        """Give some free pages back; returns whether there are more."""
         if self._db is None:
             return False
         free, pages = int(self._db.pragma("freelist_count")), int(self._db.pragma("page_count"))
@@ -229,7 +229,7 @@ class Writer:
         try:
             self._db.execute(f"pragma incremental_vacuum({SHRINK_PAGES})").fetchall()
         except apsw.Error as error:
-            self._condition.ill(trouble_of(error) or Degraded(f"vacuum: {error}"))
+            self._health.degrade(degraded_by(error) or Degraded(f"vacuum: {error}"))
             return False
         self._checkpoint(CHECKPOINT_PAGES)
         return int(self._db.pragma("freelist_count")) < free
@@ -240,7 +240,7 @@ def _attempt(db: Connection, write: _Write) -> _Outcome:
     try:
         value = write.work(db)
     except Exception as error:
-        if trouble_of(error) is not None:
+        if degraded_by(error) is not None:
             raise
         db.execute("rollback to one; release one")
         return _Outcome(write, error=error)
@@ -249,7 +249,7 @@ def _attempt(db: Connection, write: _Write) -> _Outcome:
 
 
 def _settle(outcomes: Sequence[_Outcome]) -> None:
-    """Tell those who wait, each in its own loop."""
+    """Resolve the futures, each in its own loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome.write.future.get_loop(), []).append(outcome)

@@ -1,4 +1,4 @@
-"""Who may talk, which session a chat goes to, and what channels have shown of being alive."""
+"""Known people, which session each chat is bound to, and the health of channels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _bond = msgspec.json.Decoder(ChatBinding)
 _proof = msgspec.json.Decoder(ChannelHealth)
 
 MAX_STRANGERS = 10_000
-"""Of a channel; more are not counted."""
+"""Per channel; more are not counted."""
 
 
 def _text(value: Any) -> str:
@@ -23,14 +23,14 @@ def _text(value: Any) -> str:
 
 
 def identity(db: Connection, channel: str, hash: str) -> Identity | None:
-    ask = "select body from gateway_identities where channel = ? and hash = ?"
-    found = db.rows(ask, (channel, hash))
+    sql = "select body from gateway_identities where channel = ? and hash = ?"
+    found = db.rows(sql, (channel, hash))
     return _identity.decode(found[0][0]) if found else None
 
 
 def identities(db: Connection, channel: str = "") -> Sequence[Identity]:
-    ask = "select body from gateway_identities where ?1 in ('', channel) order by channel, hash"
-    return [_identity.decode(body) for (body,) in db.rows(ask, (channel,))]
+    sql = "select body from gateway_identities where ?1 in ('', channel) order by channel, hash"
+    return [_identity.decode(body) for (body,) in db.rows(sql, (channel,))]
 
 
 def save_identity(db: Connection, identity: Identity) -> None:
@@ -50,7 +50,7 @@ def drop_identity(db: Connection, channel: str, hash: str) -> bool:
 
 
 def stranger(db: Connection, channel: str, hash: str) -> None:
-    """Count somebody who is not known; whoever is let in is none any more."""
+    """Count an unknown sender; one who is let in later is no longer counted."""
     db.execute(
         "insert or ignore into gateway_strangers select ?1, ?2 "
         "where (select count(*) from gateway_strangers where channel = ?1) < ?3",
@@ -59,7 +59,7 @@ def stranger(db: Connection, channel: str, hash: str) -> None:
 
 
 def strangers(db: Connection) -> Mapping[str, int]:
-    """How many there were, by channel, up to a bound."""
+    """Unknown senders by channel, up to a bound."""
     return dict(db.rows("select channel, count(*) from gateway_strangers group by channel"))
 
 
@@ -75,8 +75,8 @@ def save_pairing(db: Connection, pairing: Pairing) -> None:
 def redeem_pairing(
     db: Connection, channel: str, code: str, now: float, let_in: Callable[[Pairing], Identity]
 ) -> Pairing | None:
-    """The pairing of that code, which is gone then, with whom it lets in kept at once; None
-    when there is none or it is over."""
+    """Use up the pairing of a code and save the identity it admits; None if there is none or it has
+    expired."""
     db.execute("delete from gateway_pairings where expires <= ?", (now,))
     digest = db.context.pseudonyms("code", channel, code)
     found = db.rows("delete from gateway_pairings where hash = ? returning body", (digest,))
@@ -102,24 +102,24 @@ def binding(db: Connection, key: str) -> ChatBinding | None:
 
 
 def bindings(db: Connection, *, behind: bool = False) -> Sequence[ChatBinding]:
-    """All, or those whose session's journal has gone on since."""
-    ask = f"select {_BOND} from gateway_bindings b "
+    """All bindings, or those whose session has new events."""
+    sql = f"select {_BOND} from gateway_bindings b "
     if behind:
-        ask += "join sessions s on s.id = b.session where s.last > b.told "
-    return _bonds(db.rows(ask + "order by b.key"))
+        sql += "join sessions s on s.id = b.session where s.last > b.told "
+    return _bonds(db.rows(sql + "order by b.key"))
 
 
 def binding_of(db: Connection, session: str) -> ChatBinding | None:
-    ask = f"select {_BOND} from gateway_bindings b where session = ? order by key limit 1"
-    found = _bonds(db.rows(ask, (session,)))
+    sql = f"select {_BOND} from gateway_bindings b where session = ? order by key limit 1"
+    found = _bonds(db.rows(sql, (session,)))
     return found[0] if found else None
 
 
 def save_binding(db: Connection, binding: ChatBinding) -> None:
-    """A session has one chat: from now on this. A chat that turns to another session still
-    hears how the one before ends."""
-    ask = f"select {_BOND} from gateway_bindings b where key = ? and session <> ?"
-    for before in _bonds(db.rows(ask, (binding.key, binding.session))):
+    """Bind a session to this chat and no other. A chat that moves to another session still hears
+    how the previous one ends."""
+    sql = f"select {_BOND} from gateway_bindings b where key = ? and session <> ?"
+    for before in _bonds(db.rows(sql, (binding.key, binding.session))):
         _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
     gone = db.rows(
         "delete from gateway_bindings where session = ? returning told", (binding.session,)
@@ -135,7 +135,7 @@ def _put_bond(db: Connection, binding: ChatBinding) -> None:
 
 
 def drop_deleted_bindings(db: Connection) -> None:
-    """Sessions that were deleted have nothing more to tell."""
+    """Bindings of deleted sessions have nothing more to deliver."""
     db.execute("delete from gateway_bindings where session not in (select id from sessions)")
 
 

@@ -1,4 +1,4 @@
-"""What arrived, kept before the platform hears that we have it."""
+"""Inbound messages, stored before the platform is told that we have them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from hermes_agent.store.gateway import media
 _arrived = msgspec.json.Decoder(InboundMessage)
 _COLUMNS = "number, channel, state, kept, tries, why, body"
 MAX_BYTES = 32_000_000
-"""What one look at the new ones may bring, but for the first of them."""
+"""Attachment bytes loaded at once, the first message excepted."""
 MAX_IGNORED = 10_000
-"""Rows of a channel that say only that something came: strangers cannot fill the disk."""
+"""Ignored messages remembered per channel, so that strangers cannot fill the disk."""
 
 
 def owner_of(number: int) -> int:
@@ -24,8 +24,8 @@ def owner_of(number: int) -> int:
 
 
 def add_inbound(db: Connection, arrived: InboundMessage, mark: str = "") -> InboxEntry | None:
-    """Keep it; None when its channel brought the same id before. `mark` is how far the channel
-    has read (an offset, a token), kept with it."""
+    """Store a message; None if the channel has delivered this id before. `mark` is how far the
+    channel has read (an offset or a token), saved with it."""
     channel = arrived.chat.channel
     if mark:
         save_cursor(db, channel, mark)
@@ -60,15 +60,15 @@ def save_cursor(db: Connection, channel: str, mark: str) -> None:
 
 
 def new(db: Connection, limit: int, after: int) -> tuple[Sequence[InboxEntry], Mapping[int, str]]:
-    """And why others cannot be read, by their numbers."""
-    ask = (
+    """New messages; and, by number, why others cannot be read."""
+    sql = (
         f"select {_COLUMNS} from gateway_inbox where state = 'new' and number > ? "
         "order by number limit ?"
     )
     found: list[InboxEntry] = []
     lost: dict[int, str] = {}
     size = 0
-    for row in db.execute(ask, (after, limit)):
+    for row in db.execute(sql, (after, limit)):
         try:
             kept = _kept(db, row, whole=True)
         except HermesError as error:
@@ -90,9 +90,9 @@ def give_up_inbound(db: Connection, lost: Mapping[int, str]) -> None:
 
 
 def dead_letters(db: Connection, limit: int = 100) -> Sequence[InboxEntry]:
-    """Those that are `dead`, newest first, their files without content."""
-    ask = f"select {_COLUMNS} from gateway_inbox where state = 'dead' order by number desc limit ?"
-    return [_shown(db, row) for row in db.rows(ask, (limit,))]
+    """Newest first, files without content."""
+    sql = f"select {_COLUMNS} from gateway_inbox where state = 'dead' order by number desc limit ?"
+    return [_shown(db, row) for row in db.rows(sql, (limit,))]
 
 
 def _shown(db: Connection, row: tuple[Any, ...]) -> InboxEntry:
@@ -115,8 +115,8 @@ def _kept(db: Connection, row: tuple[Any, ...], whole: bool) -> InboxEntry:
 
 
 def dealt(db: Connection, number: int, state: ArrivedState, why: str) -> bool:
-    """What is ignored is not kept but for its hash, and of those only the latest. Says whether
-    files are left to be swept."""
+    """Set the state. Of an ignored message only the hash is stored, and only of the latest. True if
+    files are left to sweep."""
     found = db.rows(
         "update gateway_inbox set state = ?, why = ? where number = ? returning channel",
         (state, why, number),
@@ -151,7 +151,7 @@ def not_aside(number: int) -> NotFound:
 
 
 def failed_to_deal(db: Connection, number: int, why: str) -> int:
-    """Count a try; says how many there were."""
+    """Count an attempt; returns how many there were."""
     found = db.rows(
         "update gateway_inbox set tries = tries + 1, why = ? where number = ? returning tries",
         (why, number),
@@ -160,7 +160,7 @@ def failed_to_deal(db: Connection, number: int, why: str) -> int:
 
 
 def retry_dead_letter(db: Connection, number: int) -> InboxEntry:
-    """Make one that was set aside new again."""
+    """Make a dead letter new again."""
     found = db.rows(
         "update gateway_inbox set state = 'new', tries = 0 "
         f"where number = ? and state = 'dead' returning {_COLUMNS}",

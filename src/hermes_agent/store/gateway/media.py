@@ -1,4 +1,4 @@
-"""Files of messages that came or go: each is stored once, however many messages carry it."""
+"""Attachments, each stored once however many messages carry it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,11 +22,11 @@ def put(db: Connection, owner: int, given: Mapping[str, Sequence[Media]]) -> Non
 
 
 def get(db: Connection, owner: int, whole: bool) -> Mapping[str, Sequence[Media]]:
-    """By kind; where they are not wanted whole, without their content."""
+    """By kind; without content unless `whole`."""
     found: dict[str, list[Media]] = {}
     column = "body" if whole else "head"
-    ask = f"select kind, {column} from gateway_media where owner = ? order by place"
-    for kind, body in db.rows(ask, (owner,)):
+    sql = f"select kind, {column} from gateway_media where owner = ? order by place"
+    for kind, body in db.rows(sql, (owner,)):
         text = db.blobs.unpack(body) if whole else body
         found.setdefault(kind, []).append(_media.decode(text))
     return found

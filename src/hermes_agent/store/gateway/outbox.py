@@ -1,4 +1,4 @@
-"""What is to be sent: a row each, from `waiting` to `sent` or `dead`."""
+"""Outbound messages: one row each, from `waiting` to `sent` or `dead`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,10 +26,10 @@ _COLUMNS = (
 )
 _UNSENT = "state in ('waiting', 'sending')"
 MAX_BYTES = 32_000_000
-"""What one look at those that are due may bring, but for the first of them."""
+"""Attachment bytes loaded at once, the first message excepted."""
 
 MAX_WAIT = 3_600.0
-"""Whatever waits for longer does so by a clock that was set back since."""
+"""A message that waits longer waits because the clock was set back."""
 
 # One step per chat that has something unsent, however much that is.
 _DUE = f"""
@@ -54,15 +54,15 @@ def owner_of(id: int) -> int:
 
 
 def enqueue(db: Connection, *deliveries: NewDelivery) -> list[OutboxEntry]:
-    """Keys that are there already stay as they are and are given back."""
+    """Add messages; a key that exists already returns its row unchanged."""
     return [_enqueue(db, one) for one in deliveries]
 
 
 def tell(
     db: Connection, binding: ChatBinding, told: int, *deliveries: NewDelivery
 ) -> list[OutboxEntry]:
-    """Write what a bond's journal says, and how far it was told, at once. A chat that has
-    turned to another session meanwhile has been told nothing of that one."""
+    """Enqueue what a session's events say and record how far they were delivered, in one
+    transaction. Nothing is recorded for a chat that has moved to another session."""
     db.execute(
         "update gateway_bindings set told = max(told, ?) where session = ?",
         (told, binding.session),
@@ -95,7 +95,7 @@ def _enqueue(db: Connection, new: NewDelivery) -> OutboxEntry:
 def due(
     db: Connection, channel: str, now: float, limit: int
 ) -> tuple[Sequence[OutboxEntry], Mapping[int, str]]:
-    """And why others cannot be read, by their ids."""
+    """Due messages; and, by id, why others cannot be read."""
     found: list[OutboxEntry] = []
     lost: dict[int, str] = {}
     size = 0
@@ -123,7 +123,7 @@ def _delivery(
     new: NewDelivery | None = None,
     whole: bool = False,
 ) -> OutboxEntry:
-    """`new` stands in for what is gone because it is old, or lost."""
+    """`new` replaces content that was forgotten or lost."""
     id, key, *_, channel, body = row
     if body is None and new is not None:
         return _made(row, new.key, new.outgoing)
@@ -147,8 +147,8 @@ def _made(row: tuple[Any, ...], key: str, outgoing: OutboundMessage) -> OutboxEn
 
 
 def sending(db: Connection, id: int, attempts: int, doubtful: bool = False) -> bool:
-    """An attempt begins. False when it was sent, or tried, since it was seen with so many
-    attempts. `doubtful`: the attempt before may have arrived."""
+    """Begin an attempt. False if it was sent or tried since it was read with this count of
+    attempts. `doubtful`: the previous attempt may have arrived."""
     db.execute(
         "update gateway_outbox set attempts = attempts + 1, doubtful = max(doubtful, ?), "
         "unsure = coalesce(unsure, iif(state = 'sending', tried, null)), tried = ?, "
@@ -159,7 +159,7 @@ def sending(db: Connection, id: int, attempts: int, doubtful: bool = False) -> b
 
 
 def partly_sent(db: Connection, id: int, part: int) -> None:
-    """So many messages of a long one are there; the next is due."""
+    """The first `part` pieces of a long message were sent; the next is due."""
     db.execute(
         "update gateway_outbox set state = 'waiting', part = ?, attempts = 0, error = '', "
         "unsure = null where id = ?",
@@ -178,8 +178,8 @@ def not_sent(
     db: Connection, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True,
     unsure: bool = False,
 ) -> None:  # fmt: skip
-    """An attempt failed; without `due` it is given up (`dead`). One that is not counted was no
-    fault of the message. `unsure`: it may have arrived all the same."""
+    """An attempt failed; without `due` the message is given up (`dead`). An attempt that is not
+    `counted` was not the fault of the message. `unsure`: it may have arrived."""
     state = "dead" if due is None else "waiting"
     db.execute(
         f"update gateway_outbox set state = ?, error = ?, due = coalesce(?, due), "
@@ -193,8 +193,8 @@ def deliveries(
     db: Connection, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
     limit: int = 100,
 ) -> list[OutboxEntry]:  # fmt: skip
-    """Newest first, their files without content; `key` is the beginning of one. What is lost
-    on the disk has no chat, and says so in its text."""
+    """Newest first, files without content; `key` is a prefix. A message whose content is lost has
+    no chat, and says so in its text."""
     wanted, values = ["body is not null"], []
     for column, value in (("channel", channel), ("state", state)):
         if value:
@@ -204,12 +204,12 @@ def deliveries(
         wanted.append("key >= ? and key < ?")
         values += [key, key + "\U0010ffff"]
     where = " and ".join(wanted)
-    ask = f"select {_COLUMNS} from gateway_outbox where {where} order by id desc limit ?"
-    return [_delivery(db, row) for row in db.rows(ask, (*values, limit))]
+    sql = f"select {_COLUMNS} from gateway_outbox where {where} order by id desc limit ?"
+    return [_delivery(db, row) for row in db.rows(sql, (*values, limit))]
 
 
 def again(db: Connection, id: int, now: float) -> OutboxEntry:
-    """Try one that was given up once more."""
+    """Retry a message that was given up."""
     found = db.rows(
         "update gateway_outbox set state = 'waiting', attempts = 0, due = ? "
         f"where id = ? and state = 'dead' returning {_COLUMNS}",

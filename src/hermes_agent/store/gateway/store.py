@@ -50,8 +50,8 @@ class GatewayStore(StorePart):
     _tidy = write(outbox.tidy_gateway)
 
     async def new(self, limit: int = 100, after: int = 0) -> Sequence[InboxEntry]:
-        """Not yet dealt with, in the order of arrival, after a number; fewer where they are
-        large. What is lost on the disk is set aside, with the reason."""
+        """Unprocessed messages after a number, in order of arrival; fewer if they are large.
+        Messages whose content is lost become dead letters, with the reason."""
         while True:
             found, lost = await self._new(limit, after)
             if not lost:
@@ -63,14 +63,14 @@ class GatewayStore(StorePart):
             await self._engine.sweep()
 
     async def drop_dead_letter(self, number: int) -> None:
-        """Nobody wants it any more: nothing is kept of it but its hash."""
+        """Discard a dead letter; only its hash is remembered."""
         await self._drop_dead_letter(number)
         await self._engine.sweep()
 
     async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[OutboxEntry]:
-        """The first unsent of each chat, when its time has come: order per chat is kept. What was
-        `sending` when the runtime died comes again, doubtful. What is lost on the disk is given
-        up, with the reason."""
+        """The first unsent message of each chat that is due: order per chat is preserved. One that
+        was `sending` when the runtime died comes again, marked doubtful. One whose content is lost
+        is given up, with the reason."""
         while True:
             found, lost = await self._due(channel, now, limit)
             if not lost:
@@ -78,14 +78,13 @@ class GatewayStore(StorePart):
             await self._due_lost(lost)
 
     async def drop(self, id: int) -> None:
-        """Nobody wants it any more, be it given up or waiting: nothing is kept of it but its
-        hash."""
+        """Discard a message that was given up or waits; only its hash is remembered."""
         await self._drop(id)
         await self._engine.sweep()
 
     async def tidy(self, before: float) -> int:
-        """What was dealt with or sent before then goes, but for the ids that keep it from coming
-        twice (which are hashes); says how many rows went."""
+        """Forget what was handled or sent before then, except for the hashes that prevent
+        duplicates; returns how many rows."""
         count = await self._tidy(before)
         await self._engine.sweep()
         return count

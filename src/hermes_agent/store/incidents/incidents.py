@@ -1,5 +1,4 @@
-"""Incidents, their timelines, the notices that go with them, and what is known of checks, logs and
-services, as rows."""
+"""Incidents with their timelines and notices; the state of checks, logs and services."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +24,7 @@ from hermes_agent.store.engine.connection import Connection
 
 HOUR = 3_600.0
 KEPT_HOURS = 90 * 24
-"""How long what a check came to is known, hour by hour."""
+"""How long hourly check results are stored."""
 OPEN_STATES = ", ".join(f"'{state}'" for state in sorted(OPEN))
 
 _decoder = msgspec.json.Decoder(Incident)
@@ -41,7 +40,7 @@ def encoded(value: Any) -> str:
 
 
 def number_of(id: str) -> int:
-    """The number of an incident by its id; `NotFound` where it is none."""
+    """The number in an incident id; `NotFound` if it is not one."""
     digits = id.removeprefix("inc-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 18):
         raise NotFound(f"no incident {id!r}", "`hermes incidents` lists them")
@@ -60,13 +59,13 @@ def incidents(
 ) -> list[Incident]:
     """Newest first."""
     wanted = "1" if open is None else f"state {'' if open else 'not '}in ({OPEN_STATES})"
-    ask = f"select body from incidents where {wanted} and (?1 = '' or source = ?1) "
-    found = db.rows(ask + "order by number desc limit ?2", (source, limit))
+    sql = f"select body from incidents where {wanted} and (?1 = '' or source = ?1) "
+    found = db.rows(sql + "order by number desc limit ?2", (source, limit))
     return [_decoder.decode(body) for (body,) in found]
 
 
 def save(db: Connection, new: Incident) -> None:
-    """Write an incident as it is now. What is no incident is not written."""
+    """Save an incident; raises if it is not valid."""
     body = msgspec.json.encode(new)
     _decoder.decode(body)
     db.execute(
@@ -84,10 +83,9 @@ def change_incident(
     expect: frozenset[IncidentState] | None = None,
     **fields: Any,
 ) -> Incident:
-    """Change fields of an incident, with the entries of its timeline and the notices that go
-    with it, all or nothing. A notice that is there already stays as it is. The end of one that
-    becomes `resolved` or `closed` is now, where `ended` is not given. Where `expect` is given
-    and the incident is in no such state, nothing is done and a `HermesError` says so."""
+    """Change an incident, its timeline and its notices in one transaction. A notice that exists
+    stays as it is. `ended` defaults to now if it becomes `resolved` or `closed`. `HermesError`,
+    with nothing done, if it is in none of the states in `expect`."""
     before, now = incident(db, id), db.now()
     if expect is not None and before.state not in expect:
         wanted = " or ".join(sorted(expect))
@@ -105,8 +103,8 @@ def add_entries(
     db: Connection, id: str, now: float, entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]]
 ) -> None:
     number = number_of(id)
-    ask = "select coalesce(max(number), 0) from incident_entries where incident = ?"
-    last: int = db.execute(ask, (number,)).get
+    sql = "select coalesce(max(number), 0) from incident_entries where incident = ?"
+    last: int = db.execute(sql, (number,)).get
     for place, (kind, text, data) in enumerate(entries, last + 1):
         db.execute(
             "insert into incident_entries values (?, ?, ?, ?, ?, ?)",
@@ -137,7 +135,8 @@ def add_notices(db: Connection, id: str, now: float, notices: Sequence[NewNotice
 
 
 def notices(db: Connection, *, incident: str = "", due: float | None = None) -> list[Notice]:
-    """All of them, or those not sent that are due by then, oldest first."""
+    """All notices, or the unsent ones due by then, oldest first. One that was given up is never
+    due."""
     wanted, values = ["1"], []
     if incident:
         wanted.append("incident = ?")
@@ -145,8 +144,8 @@ def notices(db: Connection, *, incident: str = "", due: float | None = None) -> 
     if due is not None:
         wanted.append("sent is null and due <= ?")
         values.append(min(due, NEVER - 1))
-    ask = f"{_NOTICE} where {' and '.join(wanted)} order by id"
-    return [Notice(*row) for row in db.rows(ask, values)]
+    sql = f"{_NOTICE} where {' and '.join(wanted)} order by id"
+    return [Notice(*row) for row in db.rows(sql, values)]
 
 
 def notice_sent(db: Connection, id: int) -> None:
@@ -166,15 +165,15 @@ def notice_failed(db: Connection, id: int, error: str, due: float) -> None:
 
 
 def check_states(db: Connection) -> list[CheckState]:
-    ask = "select name, ok, since, last, failures, detail, seconds from checks order by name"
+    sql = "select name, ok, since, last, failures, detail, seconds from checks order by name"
     return [
         CheckState(row[0], None if row[1] is None else bool(row[1]), *row[2:])
-        for row in db.rows(ask)
+        for row in db.rows(sql)
     ]
 
 
 def save_check(db: Connection, state: CheckState) -> None:
-    """After a run; its hour counts it."""
+    """Save the result of a run, and add it to its hour."""
     db.execute(
         "insert or replace into checks values (?, ?, ?, ?, ?, ?, ?)",
         (
@@ -196,13 +195,13 @@ def save_check(db: Connection, state: CheckState) -> None:
 
 
 def drop_check(db: Connection, name: str) -> None:
-    """Its file is gone. What it came to stays known."""
+    """Its file is gone; its hourly results stay."""
     db.execute("delete from checks where name = ?", (name,))
 
 
 def check_hours(db: Connection, since: float) -> list[CheckHourStats]:
-    ask = "select name, hour, runs, failures, seconds from check_hours "
-    found = db.rows(ask + "where hour >= ? order by name, hour", (since // HOUR * HOUR,))
+    sql = "select name, hour, runs, failures, seconds from check_hours "
+    found = db.rows(sql + "where hour >= ? order by name, hour", (since // HOUR * HOUR,))
     return [CheckHourStats(*row) for row in found]
 
 
@@ -218,12 +217,12 @@ def save_log_cursor(db: Connection, place: LogCursor) -> None:
 
 
 def services(db: Connection) -> list[MonitoredService]:
-    """What was learned of the topology."""
+    """What was learned about the topology."""
     return [_service.decode(body) for (body,) in db.rows("select body from services order by name")]
 
 
 def learn_service(db: Connection, service: MonitoredService) -> None:
-    """Add it, or what it needs beside what was known."""
+    """Save a service; its dependencies are added to the known ones."""
     found = db.rows("select body from services where name = ?", (service.name,))
     before = _service.decode(found[0][0]) if found else MonitoredService(service.name)
     merged = MonitoredService(

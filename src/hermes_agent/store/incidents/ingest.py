@@ -1,4 +1,4 @@
-"""Taking a signal: the same trouble is one incident, and what is near it belongs to it."""
+"""Assigns signals to incidents: the same problem is one incident, and so are related services."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,13 +21,13 @@ from hermes_agent.store.incidents.incidents import OPEN_STATES, encoded, number_
 Tell = Callable[[Incident], Sequence[NewNotice]]
 
 SILENT_SECONDS = 172_800.0
-"""What was not raised again for so long has ceased, though nobody said so: people who took it over
-must hear of the next one."""
+"""A signal not raised for this long counts as over: people who took the incident over must hear of
+the next one."""
 
 MAX_OPEN = 50
-"""Where so many are open, what would open another is collected in one."""
+"""Beyond this many open incidents, further signals are collected in one."""
 UNCOUNTED = ("person", "drill")
-"""Sources that are not held back by a storm, and are none."""
+"""Sources that do not count towards the limit and are not held to it."""
 MANY = "many-signals"
 """The fingerprint of the incident that collects them."""
 
@@ -41,14 +41,12 @@ def take_signal(
     topology: Sequence[MonitoredService],
     tell: Tell = lambda _incident: (),
 ) -> IngestResult:
-    """Keep a signal. It joins the open incident with its fingerprint, else one that was
-    escalated or closed and since when it has not ceased (nor been silent for two days), else
-    an open one whose service is
-    near in the topology and that had a signal in the last `window` seconds, else it opens one
-    (`declared`, with its timeline entry and the notices that `tell` wants for it) or, where
-    very many are open, joins the one that collects the rest. One that is over changes
-    what is still firing, and opens nothing; so does one that was seen (`at`)
-    before its incident ended."""
+    """Store a signal. It joins the open incident with its fingerprint, else an escalated or closed
+    one in which it never ceased (nor was silent for two days), else an open incident of a related
+    service that had a signal in the last `window` seconds. Otherwise it opens an incident
+    (`declared`, with a timeline entry and the notices from `tell`) or, if very many are open, joins
+    the one that collects the rest. A signal that has ceased, or was seen (`at`) before its incident
+    ended, opens nothing."""
     now = db.now()
     signal = replace(signal, at=signal.at or now)
     if not signal.firing:
@@ -66,8 +64,8 @@ def take_signal(
 
 
 def _same(db: Connection, fingerprint: str, since: float) -> Incident | None:
-    """The incident that has this signal: one that is open, else one that people took over or
-    closed while it went on, where it was raised since."""
+    """The incident with this signal: an open one, else one that people took over or closed while it
+    was still raised."""
     found = db.rows(
         "select i.body from signals s join incidents i on i.number = s.incident "
         f"where s.fingerprint = ? and (i.state in ({OPEN_STATES}) "
@@ -79,7 +77,8 @@ def _same(db: Connection, fingerprint: str, since: float) -> Incident | None:
 
 
 def _ended_since(db: Connection, signal: Signal) -> str:
-    """The incident that ended after this was seen: it is old news. Empty where there is none."""
+    """The incident that ended after this signal was seen, which is old news; empty if there is
+    none."""
     found = db.rows(
         "select i.body from signals s join incidents i on i.number = s.incident "
         "where s.fingerprint = ? order by i.number desc limit 1",
@@ -90,16 +89,16 @@ def _ended_since(db: Connection, signal: Signal) -> str:
 
 
 def _lately(db: Connection, since: float) -> list[Incident]:
-    ask = f"select body from incidents where state in ({OPEN_STATES}) and last_signal >= ? "
+    sql = f"select body from incidents where state in ({OPEN_STATES}) and last_signal >= ? "
     return [
         msgspec.json.decode(body, type=Incident)
-        for (body,) in db.rows(ask + "order by number desc", (since,))
+        for (body,) in db.rows(sql + "order by number desc", (since,))
     ]
 
 
 def relation(incident: Incident, signal: Signal, topology: Sequence[MonitoredService]) -> str:
-    """Why a signal is taken to be of an incident's trouble; empty when it is not. What a drill
-    raises is of its own terminal alone."""
+    """Why a signal belongs to an incident; empty if it does not. Signals of a drill belong only to
+    incidents of the same terminal."""
     drills = [incident.source == "drill", signal.source == "drill"]
     if any(drills) and (not all(drills) or incident.terminal != signal.terminal):
         return ""
@@ -120,7 +119,7 @@ def relation(incident: Incident, signal: Signal, topology: Sequence[MonitoredSer
 
 
 def _below(service: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
-    """All that a service cannot work without, however far down."""
+    """All direct and indirect dependencies of a service."""
     found: set[str] = set()
     waiting = list(needs.get(service, ()))
     while waiting:
@@ -132,7 +131,7 @@ def _below(service: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
 
 
 def _open_now(db: Connection) -> int:
-    """Incidents that are open and that no person and no drill has raised."""
+    """Open incidents that were not raised by a person or a drill."""
     found: int = db.execute(
         f"select count(*) from incidents where state in ({OPEN_STATES}) "
         f"and source not in {UNCOUNTED}"
@@ -141,9 +140,9 @@ def _open_now(db: Connection) -> int:
 
 
 def _collected(db: Connection, signal: Signal, now: float, tell: Tell) -> IngestResult:
-    """A storm is one trouble: what comes on top of all that is open is looked at together."""
-    ask = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
-    if found := db.rows(ask, (MANY,)):
+    """Collect signals beyond the limit in one incident."""
+    sql = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
+    if found := db.rows(sql, (MANY,)):
         incident = msgspec.json.decode(found[0][0], type=Incident)
         return _joined(db, incident, signal, now, f"{MAX_OPEN} or more are open")
     heading = Signal(
@@ -155,7 +154,7 @@ def _collected(db: Connection, signal: Signal, now: float, tell: Tell) -> Ingest
 def _opened(
     db: Connection, signal: Signal, now: float, tell: Tell, heading: Signal
 ) -> IngestResult:
-    """`heading`: what the incident is called, and where it is worked on."""
+    """`heading` gives the incident its title and terminal."""
     db.execute(
         "insert into incidents (state, source, fingerprint, opened, last_signal, body) "
         "values ('declared', ?, ?, ?, ?, '')",
@@ -204,7 +203,7 @@ def _joined(
 
 
 def _count(db: Connection, incident: Incident, signal: Signal, now: float) -> None:
-    """One more signal; the worst severity counts."""
+    """Count a signal; the worst severity wins."""
     severity: Severity = min(incident.severity, signal.severity)
     if severity != incident.severity:
         text = f"severity {incident.severity} becomes {severity}: {signal.title}"
@@ -218,7 +217,7 @@ def _count(db: Connection, incident: Incident, signal: Signal, now: float) -> No
 
 
 def _over(db: Connection, signal: Signal, now: float) -> IngestResult:
-    """It ceased, wherever it was still counted as firing; the newest incident says so."""
+    """Mark the signal as over in every incident; the newest one notes it."""
     found = db.rows(
         "select id, incident, body from signals where fingerprint = ? and firing "
         "order by incident desc",
@@ -255,15 +254,15 @@ def _facts(signal: Signal) -> dict[str, Any]:
 def signals(db: Connection, *, incident: str = "", limit: int = 100) -> list[Signal]:
     """Newest first."""
     wanted = number_of(incident) if incident else 0
-    ask = "select id, body from signals where ?1 = 0 or incident = ?1 order by last desc, id desc "
+    sql = "select id, body from signals where ?1 = 0 or incident = ?1 order by last desc, id desc "
     return [
         replace(_signal.decode(body), id=id)
-        for id, body in db.rows(ask + "limit ?2", (wanted, limit))
+        for id, body in db.rows(sql + "limit ?2", (wanted, limit))
     ]
 
 
 def firing(db: Connection, incident: str) -> list[Signal]:
-    """Signals of an incident that nobody has said are over, the last of each fingerprint."""
-    ask = "select id, body from signals where incident = ? and firing order by id"
-    found = db.rows(ask, (number_of(incident),))
+    """Signals of an incident that are still raised, the last of each fingerprint."""
+    sql = "select id, body from signals where incident = ? and firing order by id"
+    found = db.rows(sql, (number_of(incident),))
     return [replace(_signal.decode(body), id=id) for id, body in found]

@@ -1,4 +1,4 @@
-"""Jobs and the times their schedules held for, as rows."""
+"""Jobs, and the spans of time in which each of their schedules applied."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def encoded(value: Any) -> str:
 
 
 def number_of(id: str) -> int | None:
-    """The number of a job by its id; None where it is none."""
+    """The number in a job id; None if it is not one."""
     digits = id.removeprefix("job-")
     if digits == id or not (digits.isascii() and digits.isdigit() and len(digits) < 18):
         return None
@@ -40,7 +40,7 @@ def _jobs(db: Connection, rest: str, values: Sequence[Any] = ()) -> list[Job]:
 
 
 def job(db: Connection, reference: str) -> Job:
-    """By id or by name; `NotFound` with a hint otherwise."""
+    """By id or name; a removed job by its name only if no other has it. `NotFound` with a hint."""
     if (number := number_of(reference)) is not None:
         found = _jobs(db, "where number = ?", (number,))
     else:
@@ -55,14 +55,14 @@ def job(db: Connection, reference: str) -> Job:
 
 
 def jobs(db: Connection, *, state: JobState | None = None, limit: int = 1_000) -> list[Job]:
-    """Newest last; those that were removed only when they are asked for."""
+    """Newest last; removed jobs only when asked for."""
     wanted = "state <> 'removed'" if state is None else "state = ?2"
     values = (limit,) if state is None else (limit, state)
     return _jobs(db, f"where {wanted} order by number desc limit ?1", values)[::-1]
 
 
 def due(db: Connection, now: float, limit: int = 1_000) -> list[Job]:
-    """Active jobs whose `next` has come, the earliest first."""
+    """Active jobs whose `next` has passed, earliest first."""
     return _jobs(
         db,
         "where state = 'active' and next is not null and next <= ? order by next limit ?",
@@ -72,8 +72,8 @@ def due(db: Connection, now: float, limit: int = 1_000) -> list[Job]:
 
 def first(db: Connection) -> float | None:
     """When the next job is due."""
-    ask = "select min(next) from jobs where state = 'active' and next is not null"
-    found: float | None = db.execute(ask).get
+    sql = "select min(next) from jobs where state = 'active' and next is not null"
+    found: float | None = db.execute(sql).get
     return found
 
 
@@ -81,8 +81,8 @@ def add_job(
     db: Connection, spec: JobSpec, schedule: Schedule, by: str, origin: str, next: float | None,
     key: str = "",
 ) -> Job:  # fmt: skip
-    """A new job, active, planned up to now, with its first span. The same `key` adds it once
-    and gives the same job again."""
+    """Add an active job with its first span, planned up to now. The same `key` returns the same
+    job."""
     if key and (known := db.rows("select number from jobs where key = ?", (key,))):
         return job(db, f"job-{known[0][0]}")
     refuse_name(db, spec.name, 0)
@@ -99,11 +99,11 @@ def add_job(
 
 
 def refuse_name(db: Connection, name: str, number: int) -> None:
-    """A name means one job, and looks like no id."""
+    """Refuse a name that is taken or that looks like an id."""
     if number_of(name) is not None:
         raise UsageError(f"{name!r} is the id of a job, not a name", "choose another name")
-    ask = "select number from jobs where name = ? and name <> '' and state <> 'removed'"
-    if name and (taken := [one for (one,) in db.rows(ask, (name,)) if one != number]):
+    sql = "select number from jobs where name = ? and name <> '' and state <> 'removed'"
+    if name and (taken := [one for (one,) in db.rows(sql, (name,)) if one != number]):
         raise UsageError(
             f"job-{taken[0]} is called {name!r} already",
             f"choose another name, or change that one: `hermes task edit {name}`",
@@ -111,7 +111,7 @@ def refuse_name(db: Connection, name: str, number: int) -> None:
 
 
 def _beginning(now: float, next: float | None) -> float:
-    """From when on slots have rows: a first one that passed meanwhile is not lost."""
+    """Where the span begins, so that a first slot that has just passed is not lost."""
     return now if next is None or next > now else math.nextafter(next, -math.inf)
 
 
@@ -137,8 +137,8 @@ def change(
     next: float | None,
     now: float,
 ) -> Job:
-    """The job as it is from now on. Where another schedule is to hold, or none, each slot that was
-    due by the old one must have its row already."""
+    """Change a job. If its schedule ends, every slot of the old schedule must have its row
+    already."""
     number = int(before.id.removeprefix("job-"))
     if before.state == "removed":
         raise UsageError(f"{before.id} was removed", "add it again: `hermes task add`")
@@ -168,7 +168,7 @@ def change(
 def _turn(
     db: Connection, number: int, before: Job, after: Job, next: float | None, now: float
 ) -> Job:
-    """End the span of what held and begin that of what holds, if anything."""
+    """End the span of the old schedule and begin that of the new one, if there is one."""
     if before.state == "active":
         end_span(db, number, max(now, before.planned))
     if after.state != "active":
@@ -179,13 +179,13 @@ def _turn(
 
 
 def spans(db: Connection, job: str = "", *, after: str = "", count: int = 1_000) -> list[JobSpan]:
-    """Those of one job, or of the next `count` jobs after one, in order."""
+    """The spans of one job, or of the `count` jobs after `after`, in order."""
     wanted, values = "job = ?", [number_of(job)]
     if not job:
         wanted = "job in (select distinct job from job_spans where job > ? order by job limit ?)"
         values = [number_of(after) or 0, count]
-    ask = f"select job, schedule, begin, end from job_spans where {wanted} order by job, begin, id"
+    sql = f"select job, schedule, begin, end from job_spans where {wanted} order by job, begin, id"
     return [
         JobSpan(f"job-{number}", _schedules.decode(schedule), begin, end)
-        for number, schedule, begin, end in db.rows(ask, values)
+        for number, schedule, begin, end in db.rows(sql, values)
     ]

@@ -1,4 +1,4 @@
-"""Runs of jobs, as rows: each slot of a schedule has one."""
+"""Runs of jobs: every slot of a schedule has exactly one row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.jobs import jobs
 
 TIDY_ROWS = 5_000
-"""So many rows go in one transaction: others want to write, too."""
+"""Rows deleted in one transaction, so that other writes are not held up."""
 OPEN_STATES = "('due', 'claimed', 'running', 'parked')"
 
 _FIELDS = frozenset(Run.__struct_fields__) - {"id", "job", "slot", "trigger", "created", "state"}
@@ -69,13 +69,13 @@ def runs(
     if since is not None:
         wanted.append("r.slot >= ?")
         values.append(since)
-    ask = f"where {' and '.join(wanted)} order by r.slot desc, r.id desc limit ?"
-    return _runs(db, ask, [*values, limit])
+    sql = f"where {' and '.join(wanted)} order by r.slot desc, r.id desc limit ?"
+    return _runs(db, sql, [*values, limit])
 
 
 def open_runs(db: Connection, limit: int = 1_000, each: int | None = None) -> list[Run]:
-    """Runs that have not ended, the oldest slot first. `each`: of those of a job that are in
-    the same state only the oldest so many, so that one that waits for ever hides no other."""
+    """Runs that have not ended, oldest slot first. `each` limits the runs of one job in one state,
+    so that a job that waits for ever hides no other."""
     rest, values = f"where r.state in {OPEN_STATES} ", list[Any]()
     if each is not None:
         rest += (
@@ -90,12 +90,12 @@ def open_runs(db: Connection, limit: int = 1_000, each: int | None = None) -> li
 def all_slots(
     db: Connection, first: str, last: str, since: float, until: float
 ) -> dict[str, list[float]]:
-    """Slots with a row, in `since < slot <= until`, in order, of all jobs from `first` to
-    `last`: for the consistency check."""
-    ask = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
+    """Slots with a row, in `since < slot <= until`, in order, of all jobs from `first` to `last`:
+    for the consistency check."""
+    sql = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
     numbers = jobs.number_of(first), jobs.number_of(last)
     found: dict[str, list[float]] = {}
-    for number, slot in db.rows(ask + "and hand = 0 order by job, slot", (*numbers, since, until)):
+    for number, slot in db.rows(sql + "and hand = 0 order by job, slot", (*numbers, since, until)):
         found.setdefault(f"job-{number}", []).append(slot)
     return found
 
@@ -111,9 +111,9 @@ def _reason(db: Connection, text: str) -> int | None:
 def plan(
     db: Connection, job: Job, runs: Sequence[NewRun], until: float, next: float | None
 ) -> bool:
-    """Write the rows of all slots up to `until` and move `planned` there, at once. False, and
-    nothing done, when somebody planned or changed the job meanwhile. A `once` job whose slot
-    is planned is `done` when its run has ended."""
+    """Write the rows of all slots up to `until` and advance `planned`, in one transaction. False,
+    with nothing done, if the job was planned or changed meanwhile. A `once` job is `done` when its
+    run has ended."""
     number, now = jobs.number_of(job.id), db.now()
     db.execute(
         "update jobs set planned = ?, next = ? "
@@ -139,7 +139,7 @@ def plan(
 
 
 def _finish(db: Connection, job: Job, now: float) -> None:
-    """A job that was due once is over."""
+    """A `once` job is done."""
     number = int(job.id.removeprefix("job-"))
     db.execute(
         "update jobs set state = 'done', next = null, version = version + 1 where number = ?",
@@ -149,7 +149,7 @@ def _finish(db: Connection, job: Job, now: float) -> None:
 
 
 def ask(db: Connection, job: str, now: float) -> Run:
-    """A run by hand."""
+    """Add a run that a person asked for."""
     wanted = jobs.job(db, job)
     if wanted.state == "removed":
         raise UsageError(f"{wanted.id} was removed", "add it again: `hermes task add`")
@@ -164,9 +164,8 @@ def ask(db: Connection, job: str, now: float) -> Run:
 
 
 def claim(db: Connection, id: int, now: float) -> Run | None:
-    """Take a run that is `due` for this runtime (its fence); None when it is not due any more.
-    The same transaction sees to it that no other run of the job is claimed or running unless
-    `overlap` is `parallel`."""
+    """Claim a `due` run for this runtime (under its fence); None if it is no longer due, or if
+    another run of the job is under way and `overlap` is not `parallel`."""
     wanted = _runs(db, "where r.id = ? and r.state = 'due'", (id,))
     if not wanted:
         return None
@@ -187,8 +186,8 @@ def change_run(
     db: Connection, /, id: int, expect: frozenset[RunState], *, state: RunState | None = None,
     **fields: object,
 ) -> Run | None:  # fmt: skip
-    """Change fields of a run that is in one of those states and claimed by this runtime (or by
-    nobody); None otherwise. Ending one counts the job's failures and ends a `once` job."""
+    """Change a run that is in one of these states and claimed by this runtime or by nobody; None
+    otherwise. Ending a run updates the failure count and ends a `once` job."""
     before, now = run(db, id), db.now()
     if before.state not in expect or before.fence not in (0, db.context.fence):
         return None
@@ -219,7 +218,7 @@ def _save(db: Connection, id: int, fields: Mapping[str, Any]) -> None:
 
 
 def _ended(db: Connection, run: Run, now: float) -> None:
-    """Count what failed in a row, and end a job that was due once."""
+    """Update the count of consecutive failures, and end a `once` job."""
     count = {"done": "0", "failed": "failures + 1"}.get(run.state, "failures")
     number = jobs.number_of(run.job)
     db.execute(f"update jobs set failures = {count} where number = ?", (number,))
@@ -232,11 +231,10 @@ def change_job(
     db: Connection, id: str, version: int, *, spec: JobSpec | None = None,
     schedule: Schedule | None = None, state: JobState | None = None, next: float | None = None,
 ) -> Job:  # fmt: skip
-    """Change a job that is still at `version`; its span ends and another begins where the
-    schedule or its being active changes, and `next` counts only then. What was planned stays;
-    slots not yet begun of a removed job are missed, with the reason. `Outdated` where somebody
-    changed it meanwhile, or where it is due and must be planned first: an edit loses no slot
-    (`work.planning.change_job` sees to that)."""
+    """Change a job that is still at `version`. A new schedule or state ends its span and begins
+    another; `next` is used only then. Planned slots stay; those of a removed job that have not
+    begun are missed. `Outdated` if the job was changed meanwhile, or is due and must be planned
+    first (`jobs.planner.change_job` does both)."""
     before, now = jobs.job(db, id), db.now()
     if before.version != version:
         raise Outdated(f"{id} was changed meanwhile", "look at it again")
@@ -255,8 +253,7 @@ def _miss_unbegun(db: Connection, job: str, reason: str, now: float) -> None:
 
 
 def claim_unfinished_runs(db: Connection) -> list[Run]:
-    """Runs that an earlier runtime claimed, parked ones among them, now with this one's fence,
-    to be gone on with."""
+    """Claim the runs of an earlier runtime, parked ones included, under this fence."""
     fence = db.context.fence
     begun = "state in ('claimed', 'running', 'parked')"
     found = _runs(db, f"where r.{begun} and r.fence <> ? order by r.slot, r.id", (fence,))
@@ -265,9 +262,9 @@ def claim_unfinished_runs(db: Connection) -> list[Run]:
 
 
 def rewind(db: Connection, now: float, tolerance: float) -> list[Job]:
-    """After the clock was set back: active jobs that are planned more than `tolerance` seconds
-    beyond `now` are planned anew from `now` on. Rows of slots to come go where nobody began
-    them; the others stay, so that no slot is run twice."""
+    """After the clock was set back: re-plan active jobs that are planned more than `tolerance`
+    seconds beyond `now`. Future slots that were not begun are removed; others stay, so that none
+    runs twice, and so do those of earlier schedules."""
     ahead = db.rows(
         "select number from jobs where state = 'active' and planned > ?", (now + tolerance,)
     )
@@ -289,7 +286,7 @@ def rewind(db: Connection, now: float, tolerance: float) -> list[Job]:
 
 
 def tidy_runs(db: Connection, keep: int) -> int:
-    """Remove some of the rows beyond the newest `keep` of each job; says how many."""
+    """Delete some rows beyond the newest `keep` of each job; returns how many."""
     crowded = db.rows(
         "select job from job_runs group by job having count(*) > ? order by job", (keep,)
     )

@@ -26,8 +26,8 @@ class JobStore(StorePart):
     _tidy_some = write(run_rows.tidy_runs)
 
     async def tidy(self, keep: int) -> int:
-        """Rows of ended runs beyond the newest `keep` of each job go, and the spans before them;
-        says how many."""
+        """Delete ended runs beyond the newest `keep` of each job, and the spans before them;
+        returns how many."""
         gone = 0
         while some := await self._tidy_some(max(1, keep)):
             gone += some

@@ -1,5 +1,5 @@
-"""Adding events to a session. What follows from an event changes in the same transaction: one
-small function per kind of event says how."""
+"""Appends events to a session. The rows that follow from an event change in the same transaction,
+by one function per type of event."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ TITLE_CHARS = 80
 
 @dataclass
 class AppendCursor:
-    """Where events go: a session, perhaps a turn in it, and the number of the last event."""
+    """A session, perhaps a turn in it, and the number of its last event."""
 
     db: Connection
     key: int
@@ -50,6 +50,8 @@ class AppendCursor:
 
 
 def append(db: Connection, turn: Turn, *events: Event) -> list[Recorded]:
+    """Add events to the turn's session in one transaction, with the rows that follow from them
+    (effects, questions, the turn's state). `Fenced` if the turn was taken over."""
     return add_events(cursor_of(db, turn), events)
 
 
@@ -132,6 +134,7 @@ def _spend(cursor: AppendCursor, model: str, use: str, usage: Usage, cost: float
 
 
 def charge(db: Connection, model: str, use: str, usage: Usage, cost: float | None) -> int:
+    """Record the cost of a call that belongs to no session; returns the number of the charge."""
     return add_cost(db, ("", ""), model, use, usage, cost)
 
 

@@ -1,6 +1,6 @@
-"""The audit log: what was asked of the gate, what it said, who agreed, what ran. Each entry is
-hashed with the one before, so that none can be changed, moved or removed unseen; the end can only
-be cut off, which whoever has kept an earlier head notices."""
+"""The audit log: what the gate was asked, what it decided, who agreed, what ran. Each entry is
+hashed with the one before, so none can be changed, moved or removed unnoticed. Only the end can be
+cut off, which an earlier head, kept elsewhere, reveals."""
 
 import hashlib
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from hermes_agent.core.records import AuditEntry, AuditReport
 from hermes_agent.store.engine.connection import Connection
 
 START = bytes(32)
-"""What the first entry is hashed with."""
+"""The hash before the first entry."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -46,11 +46,12 @@ def _judged(event: CallJudged) -> dict[str, Any]:
 
 
 def _consent(answer: str | None) -> str | None:
-    """The words of an answer to the model are the session's and go with it."""
+    """An answer in words belongs to the session and is deleted with it; the log only says
+    'words'."""
     return answer if answer in {None, "yes", "no", "session", "always"} else "words"
 
 
-_TOLD: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
+_DETAILS: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
     CallJudged: _judged,
     QuestionAsked: lambda asked: {"id": asked.id, "effect": asked.effect, "consent": asked.consent},
     ApprovalGiven: lambda agreed: {"id": agreed.id, "by": agreed.by},
@@ -68,14 +69,14 @@ _TOLD: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
 
 
 def note(db: Connection, session: str, number: int, now: float, event: Event) -> None:
-    """Add an entry for an event that belongs in the log; others are passed over."""
-    told = _TOLD.get(type(event))
-    if told is None:
+    """Add an entry if the event belongs in the log."""
+    details_of = _DETAILS.get(type(event))
+    if details_of is None:
         return
     row = db.execute("select number, hash from audit order by number desc limit 1").fetchone()
     last, before = row or (0, START)
     digest = hashlib.sha256(encode(event)).digest()
-    details = _encoder.encode({"kind": kind_of(event), **told(event)}).decode()
+    details = _encoder.encode({"kind": kind_of(event), **details_of(event)}).decode()
     entry = _entry(last + 1, now, session, number, digest, details)
     db.execute(
         "insert into audit values (?, ?, ?, ?, ?, ?, ?)",
@@ -86,7 +87,7 @@ def note(db: Connection, session: str, number: int, now: float, event: Event) ->
 def _entry(
     number: int, time: float, session: str, event: int, digest: bytes, details: str
 ) -> bytes:
-    """The whole entry, as it is shown and hashed: one JSON object."""
+    """The whole entry as one JSON object: what is shown and hashed."""
     facts = {"number": number, "time": time, "session": session, "event": event}
     head = msgspec.json.encode({**facts, "digest": digest.hex()})
     return head[:-1] + b"," + details.encode()[1:]
@@ -99,7 +100,7 @@ def _chained(before: bytes, entry: bytes) -> bytes:
 def audit(
     db: Connection, since: float = 0.0, session: str = "", limit: int = 1000, after: int = 0
 ) -> list[AuditEntry]:
-    """The newest `limit` entries that fit, oldest first."""
+    """The newest matching entries, oldest first."""
     found = db.rows(
         "select number, time, session, event, digest, details, hash from audit where time >= ?1 "
         "and number > ?2 and (?3 = '' or session = ?3) order by number desc limit ?4",
@@ -112,8 +113,8 @@ def audit(
 
 
 def verify_audit(db: Connection, head: str = "") -> AuditReport:
-    """Recompute the whole chain, and compare it with the journal where that still is, both ways.
-    `head`, as an earlier report gave it, must be in it."""
+    """Recompute the chain and compare it with the journal, both ways, as far as the sessions still
+    exist. `head`, from an earlier report, must be in it."""
     troubles: list[str] = []
     before, last = START, 0
     found_head = not head
@@ -135,8 +136,8 @@ def verify_audit(db: Connection, head: str = "") -> AuditReport:
 
 
 def _not_in_the_log(db: Connection) -> list[str]:
-    """Events of the journal that should have an entry and have none."""
-    kinds = ", ".join(f"'{kind.__struct_config__.tag}'" for kind in _TOLD)
+    """Events that should have an entry and have none."""
+    kinds = ", ".join(f"'{kind.__struct_config__.tag}'" for kind in _DETAILS)
     found = db.rows(
         "select s.id, e.number from events e join sessions s on s.key = e.session "
         f"where e.kind in ({kinds}) "

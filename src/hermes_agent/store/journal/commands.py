@@ -1,4 +1,4 @@
-"""What the writer does besides adding events: sessions, messages in, turns."""
+"""Writes other than appending events: sessions, queued messages, turns."""
 
 import hashlib
 
@@ -69,6 +69,7 @@ def open_session(db: Connection, new: NewSession, prompt: Prompt) -> Session:
 
 
 def note(db: Connection, session: str, *events: Event) -> list[Recorded]:
+    """Add events to a session that no turn is working on."""
     return add_events(_cursor(db, session), events)
 
 
@@ -79,8 +80,8 @@ def rename_session(db: Connection, id: str, name: str) -> None:
 
 
 def delete_session(db: Connection, id: str) -> None:
-    """Everything but its costs, which count towards budgets whoever is gone, its part of the
-    audit log, and what was learned from it."""
+    """Delete everything except its costs (budgets count them), its audit entries, and what was
+    learned from it."""
     key = queries.session_key(db, id)
     prompt = db.execute("select prompt from sessions where key = ?", (key,)).get
     db.execute(
@@ -102,6 +103,7 @@ def delete_session(db: Connection, id: str) -> None:
 
 
 def receive(db: Connection, session: str, message: SessionMessage) -> bool:
+    """Queue a message. False if its key is known: a message is stored once."""
     key = queries.session_key(db, session)
     known = "select 1 from queued_messages where session = ? and key = ?"
     if db.execute(known, (key, message.key)).fetchone() is not None:
@@ -115,6 +117,7 @@ def receive(db: Connection, session: str, message: SessionMessage) -> bool:
 
 
 def cancel_message(db: Connection, session: str, key: str) -> bool:
+    """Remove a queued message. False if a turn has taken it, or there is none."""
     db.execute(
         "update queued_messages set body = null where session = ? and key = ? and body is not null",
         (queries.session_key(db, session), key),
@@ -123,7 +126,7 @@ def cancel_message(db: Connection, session: str, key: str) -> bool:
 
 
 def _mail(cursor: AppendCursor, *, joining: bool = False) -> list[Event]:
-    """What waits to be taken; of what comes into a turn, all that may join it."""
+    """The queued messages; with `joining`, those that may join a turn under way."""
     waiting = cursor.db.rows(
         "select body from queued_messages where session = ? and body is not null order by id",
         (cursor.key,),
@@ -148,6 +151,8 @@ def _mail(cursor: AppendCursor, *, joining: bool = False) -> list[Event]:
 
 
 def start_turn(db: Connection, session: str) -> Turn | None:
+    """Start a turn with the queued messages (`TurnStarted`, then a `MessageTaken` each, in one
+    transaction). None if none are queued or a turn is unfinished."""
     cursor = _cursor(db, session)
     current = fence_of(db)
     if current > db.context.fence:
@@ -169,6 +174,7 @@ def start_turn(db: Connection, session: str) -> Turn | None:
 
 
 def take_queued_messages(db: Connection, turn: Turn) -> list[Recorded]:
+    """Add the queued messages to the conversation (`MessageTaken`)."""
     cursor = cursor_of(db, turn)
     mail = _mail(cursor, joining=True)
     return add_events(cursor, mail) if mail else []
@@ -180,6 +186,8 @@ def fence_of(db: Connection) -> int:
 
 def claim_unfinished(db: Connection) -> list[Turn]:
     # The writer knows it at once: a turn may be started in the same transaction.
+    """Claim all unfinished turns for this process, under a new fence: earlier owners can no longer
+    write to them."""
     db.context.fence = fence = fence_of(db) + 1
     db.execute("update meta set value = ? where name = 'fence'", (fence,))
     db.execute("update turns set fence = ? where ended is null", (fence,))

@@ -1,4 +1,4 @@
-"""What was spent: sums over the rows that every priced call leaves behind."""
+"""Costs: sums over one row per priced call."""
 
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Cost, CostKey
@@ -16,11 +16,12 @@ _NAMES: dict[CostKey, str] = {
 
 
 def spent(db: Connection, since: float) -> float:
+    """Dollars spent by all sessions since then."""
     return float(db.execute("select total(cost) from costs where time >= ?", (since,)).get)
 
 
 def spent_by(db: Connection, session: str) -> tuple[float, int]:
-    """Dollars and tokens of a session and of all below it."""
+    """Dollars and tokens of a session and its descendants."""
     dollars, tokens = db.execute(
         "with recursive family (id) as (select ? union select s.id from sessions s "
         "join family f on s.parent = f.id where s.parent <> '') "
@@ -31,12 +32,14 @@ def spent_by(db: Connection, session: str) -> tuple[float, int]:
 
 
 def refund(db: Connection, charge: int) -> None:
+    """Remove a charge that was made in advance."""
     db.execute("delete from costs where id = ?", (charge,))
 
 
 def costs(
     db: Connection, by: CostKey, since: float = 0.0, until: float | None = None, session: str = ""
 ) -> list[Cost]:
+    """Costs by day (UTC, newest first) or by another key, most expensive first."""
     order = "name desc" if by == "day" else "dollars desc, calls desc, name"
     title = "(select title from sessions where id = paid.name)" if by == "session" else "null"
     found = db.rows(

@@ -1,4 +1,4 @@
-"""What is read back: sessions, events, lists. Each function is one consistent look."""
+"""Queries of sessions, turns and events."""
 
 from collections.abc import Sequence
 
@@ -62,6 +62,7 @@ def _sessions(db: Connection, rest: str, values: Sequence[str | int]) -> list[Se
 
 
 def session(db: Connection, reference: str) -> Session:
+    """By id, name or unique prefix of an id; `NotFound` otherwise."""
     exact = _sessions(db, "where s.id = ?1 or (s.name = ?1 and s.name <> '')", (reference,))
     if exact:
         return exact[0]
@@ -78,6 +79,7 @@ def session(db: Connection, reference: str) -> Session:
 def sessions(
     db: Connection, limit: int = 50, *, key: str = "", parent: str | None = None
 ) -> list[Session]:
+    """Newest first. `parent`: the children of one session; empty for sessions without a parent."""
     if parent is not None:
         rest = "where s.parent = ? order by s.updated desc, s.key desc limit ?"
         return _sessions(db, rest, (parent, limit))
@@ -95,6 +97,7 @@ def prompt(db: Connection, digest: str) -> Prompt:
 
 
 def sessions_with_queued_messages(db: Connection) -> list[str]:
+    """Sessions with messages that no turn has taken yet."""
     found = db.rows(
         "select s.id from queued_messages i join sessions s on s.key = i.session "
         "where i.body is not null group by s.key order by min(i.id)",
@@ -103,8 +106,9 @@ def sessions_with_queued_messages(db: Connection) -> list[str]:
 
 
 def waiting(db: Connection, session: str, key: str) -> SessionMessage | None:
-    ask = "select body from queued_messages where session = ? and key = ? and body is not null"
-    row = db.execute(ask, (session_key(db, session), key)).fetchone()
+    """A queued message that no turn has taken yet."""
+    sql = "select body from queued_messages where session = ? and key = ? and body is not null"
+    row = db.execute(sql, (session_key(db, session), key)).fetchone()
     return (
         None if row is None else msgspec.json.decode(db.blobs.unpack(row[0]), type=SessionMessage)
     )
@@ -122,6 +126,7 @@ def events(db: Connection, session: str, after: int = 0) -> list[Recorded]:
 
 
 def last_number(db: Connection, session: str) -> int:
+    """The number of the session's newest event."""
     row = db.execute(
         "select last from sessions where key = ?", (session_key(db, session),)
     ).fetchone()
@@ -151,8 +156,8 @@ def parked(
 
 
 def _arguments(db: Connection, key: int, turn: int, call_id: str) -> str:
-    """What the call was made with: it stands in the reply that asked for it, or in the event by
-    which a program made it."""
+    """The arguments of a call, from the reply that asked for it or the event of the program that
+    made it."""
     found = db.rows(
         "select body from events where session = ? and turn = ? "
         "and kind in ('replied', 'call_made') order by number desc",
@@ -178,6 +183,7 @@ def _calls(event: Event) -> tuple[ToolCall, ...]:
 def questions(
     db: Connection,
 ) -> list[Question]:
+    """Open questions, oldest first."""
     open_ones = db.rows(
         "select s.id, e.time, e.body, q.session, q.number from questions q "
         "join sessions s on s.key = q.session "
@@ -210,6 +216,7 @@ def _agreed(db: Connection, asked: QuestionAsked, key: int, number: int) -> tupl
 def judgements(
     db: Connection, since: float = 0.0, session: str = "", limit: int = 100_000
 ) -> list[Judgement]:
+    """Calls that the gate has judged, newest first."""
     found = db.rows(
         "select s.id, s.policy, e.session, e.time, e.body from events e "
         "join sessions s on s.key = e.session where e.kind = 'call_judged' and e.time >= ?1 "
@@ -231,7 +238,7 @@ def judgements(
 def _calls_with(
     db: Connection, key: int, session: str, effect: str
 ) -> dict[tuple[int, str], ToolCall]:
-    """The calls that came with the one of this effect: those of its reply, or of its program."""
+    """The calls made together with this effect: those of the same reply, or of the same program."""
     reply, _, inner = effect.partition(".")
     start, _, _ = reply.rpartition("-")
     number = int(start.rpartition("-")[2])

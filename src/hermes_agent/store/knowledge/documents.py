@@ -1,4 +1,4 @@
-"""What can be recalled whole: documents, the words in them, and their vectors."""
+"""Documents for recall, their full-text index and their vectors."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ TITLE_WEIGHT = 4.0
 
 
 def save_documents(db: Connection, docs: Sequence[Doc]) -> None:
-    """Add or replace what can be recalled, by kind and ref."""
+    """Add or replace documents, by kind and ref."""
     for doc in docs:
         found = db.rows(
             "select id, title, text from docs where kind = ? and ref = ?", (doc.kind, doc.ref)
@@ -50,15 +50,15 @@ def docs(db: Connection, kind: DocKind) -> list[Doc]:
 
 
 def get_docs(db: Connection, wanted: Sequence[tuple[DocKind, str]]) -> list[Doc]:
-    """Those of these kinds and refs that are there, in this order."""
-    ask = "select kind, ref, title, text, 0.0, time from docs where kind = ? and ref = ?"
-    return [Doc(*row) for one in wanted for row in db.rows(ask, one)]
+    """The existing documents among these, in this order."""
+    sql = "select kind, ref, title, text, 0.0, time from docs where kind = ? and ref = ?"
+    return [Doc(*row) for one in wanted for row in db.rows(sql, one)]
 
 
 def find_docs(
     db: Connection, words: Sequence[str], kinds: Sequence[DocKind], limit: int = 20
 ) -> list[Doc]:
-    """Those in which any of the words is found, best first (BM25, titles count more)."""
+    """Documents with any of the words, best first (BM25, titles count more)."""
     expression = any_of(words)
     if not expression:
         return []
@@ -75,8 +75,8 @@ def find_docs(
 def count_docs(
     db: Connection, groups: Sequence[Sequence[str]], kinds: Sequence[DocKind]
 ) -> list[int]:
-    """For each group of words, in how many documents any of them is found; for an empty
-    group, how many documents there are."""
+    """For each group of words, how many documents have any of them; for an empty group, how many
+    there are."""
     among = f"kind in ({_marks(kinds)})"
     fitting = (
         "select count(*) from doc_words w join docs d on d.id = w.rowid "
@@ -99,7 +99,8 @@ def _marks(kinds: Sequence[DocKind]) -> str:
 
 
 def save_vectors(db: Connection, model: str, vectors: Mapping[tuple[DocKind, str], bytes]) -> None:
-    """A vector goes when its document changes."""
+    """A vector is deleted when its document changes. Vectors of documents that are gone are
+    skipped."""
     for (kind, ref), data in vectors.items():
         db.execute(
             "insert or replace into vectors select ?, id, ? from docs where kind = ? and ref = ?",

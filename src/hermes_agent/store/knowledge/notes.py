@@ -1,4 +1,4 @@
-"""Notes, and the log of what was done to them."""
+"""Notes, and the log of their changes."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def _notes(db: Connection, rest: str, values: Sequence[int] = ()) -> list[Note]:
 
 
 def notes(db: Connection, *, removed: bool = False) -> list[Note]:
-    """All of them, oldest first; those that were removed only when asked for."""
+    """Oldest first; removed notes only when asked for."""
     return _notes(db, "order by id" if removed else "where not removed order by id")
 
 
@@ -37,8 +37,8 @@ def edit_notes(
     model: str = "",
     undoes: int = 0,
 ) -> list[Note]:
-    """Make the edits as one batch; the notes as they are then. Editing what is not there
-    raises `NotFound`, and nothing is changed."""
+    """Make the edits as one batch; returns the notes as they are then. `NotFound`, with nothing
+    changed, if a note does not exist."""
     batch = _Batch(db, by, source, model, undoes)
     return [batch.make(edit) for edit in edits]
 
@@ -98,12 +98,12 @@ class _Batch:
         return note(self._db, before.id)
 
     def _author(self, id: int, text: str) -> tuple[str, str, str]:
-        """Whose text it is: what is only brought back stays its author's."""
-        ask = (
+        """The author of a text: undoing a change restores the original author."""
+        sql = (
             "select by, source, model from note_changes where note = ? and after = ? "
             "and undoes = 0 order by id desc limit 1"
         )
-        found = self._db.rows(ask, (id, text)) if self._undoes else []
+        found = self._db.rows(sql, (id, text)) if self._undoes else []
         return found[0] if found else self._who
 
     def _log(self, changed: Note, before: str | None, after: str | None) -> None:
@@ -122,7 +122,7 @@ def _author_of(known: Note) -> tuple[str, str, str]:
 
 
 def note_changes(db: Connection, limit: int = 100, *, note: int = 0) -> list[NoteChange]:
-    """The newest first."""
+    """Newest first."""
     found = db.rows(
         "select batch, time, by, source, note, view, before, after, undoes from note_changes "
         "where ?1 = 0 or note = ?1 order by id desc limit ?2",

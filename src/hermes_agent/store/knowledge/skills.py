@@ -1,4 +1,4 @@
-"""Skills: every version of each, what became of them, and how they did."""
+"""Skills: all versions, their states, and how they performed."""
 
 import difflib
 import zlib
@@ -28,7 +28,7 @@ def skills(db: Connection) -> list[SkillRecord]:
 
 
 def skill(db: Connection, name: str) -> SkillRecord:
-    """`NotFound` with near names when there is none."""
+    """`NotFound` with similar names."""
     found = db.rows(_SKILL + "where name = ?", (name,))
     if found:
         return SkillRecord(*found[0])
@@ -80,9 +80,9 @@ def save_version(
     good: bool = False,
     pending: bool = False,
 ) -> SkillVersion:
-    """The folder as it is now becomes the current version. The same digest as the current one
-    changes nothing. A `pending` one is kept beside the current version of a skill that is
-    there, whose state and version stay: what works is not replaced before it is proven."""
+    """Make these files the current version. Nothing changes if they have its digest already. A
+    `pending` version is stored beside the current one, whose state and version stay: a working
+    skill is not replaced before the new version is proven."""
     new = SkillVersion(name, 0, digest, db.now(), by, model, why, good)
     return _save_pending(db, new, files) if pending else _save_current(db, new, files, state)
 
@@ -118,8 +118,8 @@ def _save_pending(db: Connection, new: SkillVersion, contents: Mapping[str, byte
 
 
 def _add_version(db: Connection, new: SkillVersion, contents: Mapping[str, bytes]) -> int:
-    ask = "select 1 + coalesce(max(number), 0) from skill_versions where skill = ?"
-    number: int = db.execute(ask, (new.skill,)).get
+    sql = "select 1 + coalesce(max(number), 0) from skill_versions where skill = ?"
+    number: int = db.execute(sql, (new.skill,)).get
     packed = zlib.compress(msgspec.msgpack.encode(dict(contents)))
     db.execute(
         "insert into skill_versions values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -140,7 +140,7 @@ def set_skill(
     version: int = 0,
     good: bool | None = None,
 ) -> SkillRecord:
-    """Another state, and another version when one is named; `good` marks that version."""
+    """Set the state, and the version if one is given; `good` marks that version."""
     before, now = skill(db, name), db.now()
     chosen = _version(db, name, version or before.version)
     if good is not None:
@@ -162,13 +162,13 @@ def set_skill(
 
 
 def skill_changes(db: Connection, name: str) -> list[SkillChange]:
-    """The newest first."""
-    ask = "select skill, time, what, why, by from skill_changes where skill = ? order by id desc"
-    return [SkillChange(*row) for row in db.rows(ask, (name,))]
+    """Newest first."""
+    sql = "select skill, time, what, why, by from skill_changes where skill = ? order by id desc"
+    return [SkillChange(*row) for row in db.rows(sql, (name,))]
 
 
 def add_uses(db: Connection, uses: Sequence[SkillUse]) -> None:
-    """Once for each skill and turn; a later outcome replaces an earlier one."""
+    """One row per skill and turn; a later outcome replaces an earlier one."""
     for use in uses:
         db.execute(
             "insert into skill_uses (skill, digest, session, turn, time, opened, outcome, steps, "
@@ -210,7 +210,7 @@ def cases(db: Connection, skill: str) -> list[EvaluationCase]:
 
 
 def add_trials(db: Connection, trials: Sequence[Trial]) -> None:
-    """A case that is played again counts as it went the last time."""
+    """A repeated trial replaces the earlier result."""
     for trial in trials:
         db.execute(
             'insert or replace into trials (skill, digest, "case", arm, round, time, ok, steps, '

@@ -51,5 +51,5 @@ class KnowledgeStore(StorePart):
     _add_to_counter = write(tasks.add_to_counter)
 
     async def count(self, name: str, add: int = 0) -> int:
-        """A counter by name, after adding."""
+        """Add to a counter; returns its value."""
         return await (self._add_to_counter(name, add) if add else self._counter(name))

@@ -1,4 +1,4 @@
-"""What waits: proposals for a person's word, chores for a runtime; and counters."""
+"""Proposals that wait for a decision, background tasks, and counters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,12 +45,12 @@ def _proposal(db: Connection, id: int) -> Proposal:
 
 
 def proposals(db: Connection, *, state: str = "open") -> list[Proposal]:
-    ask = _PROPOSAL + "where ?1 = '' or state = ?1 order by id"
-    return [_decoded(row) for row in db.rows(ask, (state,))]
+    sql = _PROPOSAL + "where ?1 = '' or state = ?1 order by id"
+    return [_decoded(row) for row in db.rows(sql, (state,))]
 
 
 def decide_proposal(db: Connection, id: int, state: str, by: str) -> Proposal:
-    """Once: one that is decided already raises `UsageError`."""
+    """A proposal is decided once; again raises `UsageError`."""
     if state not in _DECISIONS:
         raise UsageError(f"a proposal cannot become {state!r}", f"one of: {', '.join(_DECISIONS)}")
     before = _proposal(db, id)
@@ -64,12 +64,12 @@ def decide_proposal(db: Connection, id: int, state: str, by: str) -> Proposal:
 
 
 def reopen_proposal(db: Connection, id: int) -> None:
-    """What was accepted could not be done: it waits for a person's word again."""
+    """An accepted proposal could not be carried out: it is open again."""
     db.execute("update proposals set state = 'open', by = '' where id = ?", (id,))
 
 
 def want(db: Connection, chore: BackgroundTask) -> bool:
-    """Keep work to be done. False when the key is known: it is done once."""
+    """Add a task. False if its key is known: a task is done once."""
     before = db.total_changes()
     db.execute(
         "insert or ignore into tasks (key, kind, body, due, tries, state, result) "
@@ -91,27 +91,27 @@ def _tasks(db: Connection, rest: str, when: float) -> list[BackgroundTask]:
 
 
 def chores(db: Connection, now: float) -> list[BackgroundTask]:
-    """Those that are due, oldest first."""
+    """Due tasks, oldest first."""
     return _tasks(db, "state = 'due' and due <= ? order by due, rowid", now)
 
 
 def given_up(db: Connection, since: float) -> list[BackgroundTask]:
-    """Those that were given up and were due since then, newest first."""
+    """Tasks that were given up and were due since then, newest first."""
     return _tasks(db, "state = 'given-up' and due >= ? order by due desc limit 20", since)
 
 
 def drop_chore(db: Connection, key: str) -> None:
-    """It is done, and never comes again."""
+    """Delete a task that is done."""
     db.execute("delete from tasks where key = ?", (key,))
 
 
 def forget_chores(db: Connection, before: float) -> None:
-    """Forget those that were done or given up and were due before."""
+    """Delete finished tasks that were due before."""
     db.execute("delete from tasks where state <> 'due' and due < ?", (before,))
 
 
 def postpone(db: Connection, key: str, until: float, why: str, *, tried: bool = True) -> None:
-    """It is to be done later; `tried` counts as a try that failed."""
+    """Postpone a task that is still due; `tried` counts a failed attempt."""
     db.execute(
         "update tasks set due = ?, tries = tries + ?, result = ? where key = ? and state = 'due'",
         (until, tried, why, key),

@@ -1,5 +1,5 @@
-"""Full-text search with bounded work: the newest messages that fit are ranked, however many
-there are. What messages are filtered by lies in the same index, as words nobody can type."""
+"""Full-text search with bounded work: only the newest matches are ranked, however many there are.
+Filters are marks in the same index, as words that nobody can type."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -104,7 +104,7 @@ def index(db: Connection, id: int, session: int, source: str, message: Spoken) -
 
 
 def tidy(db: Connection) -> bool:
-    """Merge a little of the index; whether there is more to merge."""
+    """Merge a little of the index; returns whether there is more."""
     before = db.total_changes()
     db.execute("insert into words (words, rank) values ('merge', 16)")
     return db.total_changes() - before >= 2
@@ -115,8 +115,8 @@ def add_ranking(db: Connection) -> None:
 
 
 def _closeness(row: apsw.FTS5ExtensionApi, *values: Any) -> float:
-    """How much of a message its first phrases are (as many as the value says): often said in
-    few words."""
+    """How much of a message its first phrases make up: high if they occur often in few words. The
+    value says how many phrases count."""
     length = row.column_size(0)
     scores = []
     for phrase in range(values[0]):
@@ -127,6 +127,7 @@ def _closeness(row: apsw.FTS5ExtensionApi, *values: Any) -> float:
 
 
 def search(db: Connection, query: str, filter: SearchFilter | None = None) -> list[Found]:
+    """Messages with all the words, best first. `word*` is a prefix, `"a b"` a phrase."""
     wanted = filter or SearchFilter()
     terms = parse_query(query)
     marks = _marks(db, wanted)
@@ -146,7 +147,7 @@ def search(db: Connection, query: str, filter: SearchFilter | None = None) -> li
 
 
 def _marks(db: Connection, wanted: SearchFilter) -> list[str] | None:
-    """The filter as words of the index; None when nothing can fit it."""
+    """The filter as marks of the index; None if nothing can match."""
     marks = []
     if wanted.session:
         row = db.execute("select key from sessions where id = ?", (wanted.session,)).fetchone()
@@ -167,8 +168,8 @@ def _marks(db: Connection, wanted: SearchFilter) -> list[str] | None:
 
 
 def _range(db: Connection, wanted: SearchFilter) -> tuple[int, int]:
-    """The ids of the messages in the filter's time. Messages are numbered as they come, so the
-    ends are found by halving; the slack is for clocks that were put back a little."""
+    """The range of ids in the filter's time. Ids grow with time, so both ends are found by
+    bisection; the slack allows for clocks that were set back a little."""
     first, last = 1, db.execute("select max(id) from events").get or 0
     if wanted.since is not None:
         since = wanted.since - _CLOCK_SLACK
@@ -180,7 +181,7 @@ def _range(db: Connection, wanted: SearchFilter) -> tuple[int, int]:
 
 
 def _halve(db: Connection, low: int, high: int, past: Callable[[float], bool]) -> int:
-    """The first id in the range whose time is `past`, or the last id when none is."""
+    """The first id in the range whose time is `past`; the last id if there is none."""
     while low < high:
         middle = (low + high) // 2
         row = db.execute(
@@ -207,7 +208,7 @@ class _Row(NamedTuple):
 def _best(
     db: Connection, wanted: SearchFilter, newest: Sequence[tuple[Any, ...]], now: float
 ) -> list[_Row]:
-    """The best of the candidates, whole. A month halves what age is worth."""
+    """The best candidates, with their bodies. A month halves the weight of age."""
     scored = []
     for id, closeness in newest:
         time: float = db.execute("select time from events where id = ?", (id,)).get
