@@ -1,5 +1,5 @@
-"""Scripts of jobs: a command on the job's terminal, judged by the gate. It lives under its keeper
-and has a name of its own, so that the next runtime finds out what became of it."""
+"""Runs the scripts of jobs: commands on the job's terminal, judged by the gate. The shell daemon
+keeps each under its own name, so that the next runtime can find out what became of it."""
 
 import asyncio
 import json
@@ -22,24 +22,24 @@ from hermes_agent.terminals.registry import kind_of
 
 LOST = "nobody can tell what became of its script"
 SHOWN = 20_000
-"""Characters of what a script printed that are used."""
+"""Characters of its output that are used."""
 
 Builtin = Callable[[], Awaitable[str]]
 
 
 class ScriptOutput(Struct, frozen=True):
-    """A script that has ended."""
+    """The output of a script that has ended."""
 
     text: str
     wakes: bool
-    """Whether the agent is woken, or the result told."""
+    """Whether to wake the agent, or deliver the result."""
     error: str = ""
     """Why it failed."""
 
 
 class Scripts:
-    """`builtins` are things the runtime does itself where a script would stand; each may be done
-    twice without harm."""
+    """`builtins` are functions of the runtime that a job can name in place of a script; each may
+    run twice without harm."""
 
     def __init__(
         self, context: RuntimeContext, shells: PolicyShells, builtins: Mapping[str, Builtin]
@@ -61,8 +61,8 @@ class Scripts:
         return act
 
     async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> ScriptOutput:
-        """What the script printed. One that was begun by another runtime is waited for;
-        `OutcomeUnknown` where nobody can tell what became of it."""
+        """Run the script, or wait for it if an earlier runtime started it. `OutcomeUnknown` if
+        nobody can tell what became of it."""
         await workspace(self._context, job)
         session = self._stand_in(job, f"run-{run.id}")
         name = session.terminals[0]
@@ -84,8 +84,8 @@ class Scripts:
         return printed(known, seconds)
 
     async def foresee(self, job: Job) -> str:
-        """Why the gate would not let the script run, as far as that can be told now. Also finds out
-        whether there is such a policy."""
+        """Why the gate would deny the script, as far as that is known now. Raises if its policy
+        does not exist."""
         if job.spec.is_builtin:
             self._act(job)
             return ""
@@ -97,12 +97,12 @@ class Scripts:
         return NotAllowed(verdict).message
 
     def leave(self) -> None:
-        """This process goes: scripts go on under their keepers."""
+        """The process stops: scripts continue in their shell daemons."""
         for terminal in self._at_work.values():
             terminal.leave()
 
     async def forget(self, job: Job, run: Run) -> None:
-        """What it printed is kept elsewhere by now."""
+        """Remove its spool: its output has been stored."""
         if job.spec.script and not job.spec.is_builtin:
             await self._shells.terminals.forget(self._stand_in(job, f"run-{run.id}"))
 
@@ -122,7 +122,7 @@ class Scripts:
 
 
 async def workspace(context: RuntimeContext, job: Job) -> str:
-    """The folder a job works in: the one it names, else one of its own."""
+    """The folder a job works in: the one it names, else its own."""
     if job.spec.workspace:
         return job.spec.workspace
     folder = folder_of(context, job)
@@ -141,7 +141,8 @@ def _as_allowed(command: ShellCommand, verdict: Verdict) -> ShellCommand:
 
 
 def printed(done: CommandState, seconds: float) -> ScriptOutput:
-    """One that ends with 0 and prints nothing, or `{"wake": false}` last, wakes nobody."""
+    """A script that exits with 0 and prints nothing, or ends with `{"wake": false}`, wakes
+    nobody."""
     output = cut(done.stdout.strip(), SHOWN)
     if done.state == "timeout":
         return ScriptOutput(
@@ -170,7 +171,7 @@ def _both(output: str, done: CommandState) -> str:
 
 
 def _wakes(line: str) -> bool | None:
-    """What a last line says of waking, where it says anything."""
+    """The `wake` value of the last line, if it has one."""
     if not line.strip().startswith("{"):
         return None
     try:

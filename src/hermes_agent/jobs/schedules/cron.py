@@ -1,5 +1,5 @@
-"""The five fields of a cron expression, read as crontab(5) reads them, with `L` for the last day of
-a month, and `mon#1` or `fri#L` for the first Monday or the last Friday of it."""
+"""Parses the five fields of a cron expression as crontab(5) does, plus `L` for the last day of a
+month, and `mon#1` or `fri#L` for its first Monday or last Friday."""
 
 import calendar
 from collections.abc import Iterator
@@ -47,14 +47,14 @@ WEEKDAY = CronField("weekday", 0, 7, WEEKDAYS)
 
 
 class Cron(Struct, frozen=True):
-    """What the fields say. A day fits when its month does and its place in the month and the week
-    do: both where one of the two begins with `*`, either where both are restricted."""
+    """A parsed expression. A day matches if its month does and its day of the month and weekday do:
+    both if one of them begins with `*`, either if both are restricted."""
 
     times: tuple[int, ...]
     """Seconds after midnight, in order."""
     months: frozenset[int]
     days: frozenset[int]
-    """`LAST` is the last one."""
+    """`LAST` is the last day."""
     weekdays: frozenset[int]
     """0 is Sunday."""
     nth: frozenset[tuple[int, int]]
@@ -62,12 +62,12 @@ class Cron(Struct, frozen=True):
     either: bool
     all_days: bool
     all_hours: bool
-    """It is due in every hour: a missing hour is not made up for."""
+    """Due in every hour: a skipped hour is not made up for."""
     repeats: bool
-    """It is due by the minute or in every hour: in an hour that comes twice, too."""
+    """Due by the minute or in every hour: also in an hour that occurs twice."""
 
     def dates(self, first: int, last: int) -> Iterator[int]:
-        """The days that fit, counted from 1970 on, `first` and `last` among them."""
+        """The matching days from `first` to `last`, as days since 1970."""
         if self.all_days:
             yield from range(first, last + 1)
             return
@@ -103,7 +103,7 @@ class Cron(Struct, frozen=True):
 
 @lru_cache(10_000)
 def read_cron(text: str) -> Cron:
-    """The fields of an expression; `UsageError` says which one is wrong, and how."""
+    """Parse an expression; `UsageError` names the wrong field."""
     minute, hour, day, month, weekday = fields_of(text)
     minutes, hours = _numbers(minute, MINUTE), _numbers(hour, HOUR)
     days, months = _month_days(day), _numbers(month, MONTH)
@@ -149,7 +149,7 @@ def _number(text: str, field: CronField) -> int:
 
 
 def _numbers(text: str, field: CronField) -> set[int]:
-    """What one field lists: `*`, numbers, names, ranges and steps."""
+    """The numbers of one field: `*`, numbers, names, ranges and steps."""
     found: set[int] = set()
     for part in text.split(","):
         span, slash, step_text = part.partition("/")

@@ -1,4 +1,4 @@
-"""What a cron expression says, in English."""
+"""Describes cron expressions in English."""
 
 from collections.abc import Sequence
 
@@ -58,7 +58,7 @@ def _within(hours: Sequence[int]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Numbers, those in a row as a range."""
+    """Numbers, with consecutive ones as a range."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][-1] + 1:

@@ -1,6 +1,6 @@
 """Schedules in plain words: `weekdays at 8`, `tomorrow at noon`, `on the first of each month at 6`.
-Each clause (`every …`, `at 7:30`, `on mondays`, `in 3 days`) is read by a function. Words that none
-of them knows, and what could mean two things, are refused with examples, never guessed."""
+One function reads each kind of clause. Unknown words and ambiguous texts are refused with examples,
+never guessed."""
 
 import re
 from datetime import date, datetime, time, timedelta
@@ -54,7 +54,7 @@ def unit_seconds(word: str) -> int | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """A length of time as `2h`, `1h30m`, `90 minutes`; None where it is none."""
+    """A duration as `2h`, `1h30m`, `90 minutes`; None if it is not one."""
     if not _LENGTH.fullmatch(text):
         return None
     total = 0.0
@@ -72,7 +72,7 @@ class Unclear(UsageError):
 
 
 class ScheduleWords:
-    """What was said, taken from the left; each clause may be said once, in any order."""
+    """The words, read from left to right; each kind of clause may occur once, in any order."""
 
     def __init__(self, text: str, now: float, zone: str) -> None:
         self.text = text
@@ -81,12 +81,12 @@ class ScheduleWords:
         self.now, self.zone = now, zone
         self.every: Every = ""
         self.interval: tuple[int, int] | None = None
-        """How many, of so many seconds."""
+        """A count, and the seconds of its unit."""
         self.times: list[time] = []
         self.between: tuple[int, int] | None = None
         self.weekdays: list[int] = []
         self.one_weekday = False
-        """A single day of the week, not said to come again."""
+        """A single weekday that is not said to recur."""
         self.monthdays: list[int] = []
         self.nth = 0
         self.month = 0
@@ -104,7 +104,7 @@ class ScheduleWords:
         return self.words[place] if place < len(self.words) else ""
 
     def take(self, *wanted: str) -> bool:
-        """Whether these words come next; they are taken then."""
+        """Take these words if they come next."""
         here = self.words[self.place : self.place + len(wanted)]
         if here != list(wanted):
             return False
@@ -124,7 +124,7 @@ def _filler(said: ScheduleWords) -> bool:
 
 
 def _joins(said: ScheduleWords) -> bool:
-    """`, ` or `and` between things of one kind."""
+    """A comma or `and` between items of one kind."""
     comma = said.take(",")
     return said.take("and") or said.take("&") or comma
 
@@ -161,7 +161,7 @@ def _a_time(said: ScheduleWords) -> time | None:
 
 
 def _at(said: ScheduleWords) -> bool:
-    """`at 8`, `at 8, 12 and 17`; what can be nothing but a time of day needs no `at`."""
+    """`at 8`, `at 8, 12 and 17`; a clear time of day needs no `at`."""
     word = said.peek()
     bare = word in ("noon", "midday", "midnight") or re.fullmatch(r"\d+:\d+|\d+(am|pm)", word)
     if not (bare or said.take("at")):
@@ -196,7 +196,7 @@ def _between(said: ScheduleWords) -> bool:
 
 
 def _every(said: ScheduleWords) -> bool:
-    """`every 15 minutes`, `every day`, `daily`; `every` alone says that days come again."""
+    """`every 15 minutes`, `every day`, `daily`; `every` alone means that days recur."""
     word = said.peek()
     if word in ALWAYS:
         said.place += 1
@@ -229,7 +229,7 @@ def _often(said: ScheduleWords, unit: Every) -> bool:
 
 
 def _weekday(word: str) -> int | None:
-    """Its number, from its name, short or long, of one or of many."""
+    """The number of a weekday, from its short, long or plural name."""
     for number, (short, long) in enumerate(zip(WEEKDAYS, LONG_DAYS, strict=True)):
         if word in (short, long, f"{long}s", {"tue": "tues", "thu": "thurs"}.get(short)):
             return number
@@ -379,7 +379,7 @@ _CLAUSES = (_at, _between, _every, _one_day, _weekdays, _monthdays, _a_month, _f
 
 
 def read_plain(text: str, now: float, zone: str) -> Schedule:
-    """The schedule that plain words mean; `UsageError` with examples where they are not clear."""
+    """Parse plain words; `UsageError` with examples if they are unclear."""
     said = ScheduleWords(text, now, zone)
     said.read()
     days = said.weekdays or said.monthdays or said.month
@@ -440,7 +440,7 @@ def _only_time(said: ScheduleWords) -> time:
 
 
 def _dated(said: ScheduleWords) -> Schedule:
-    """`24 december at 18:00`: once, the next time that day comes."""
+    """`24 december at 18:00`: once, on the next such day."""
     if len(said.monthdays) != 1 or said.nth or said.monthdays[0] < 0:
         raise Unclear(f"which day {said.text!r} means is not clear")
     at = _only_time(said)
@@ -459,7 +459,7 @@ def _dated(said: ScheduleWords) -> Schedule:
 
 
 def _clock(said: ScheduleWords) -> tuple[str, str]:
-    """The fields of minute and hour."""
+    """The minute and hour fields."""
     if said.interval is not None or said.every == "hour":
         if said.times:
             raise Unclear(f"{said.text!r} names an interval and a time of day")
@@ -494,7 +494,7 @@ def _steps(said: ScheduleWords, count: int, unit: int) -> tuple[str, str]:
 
 
 def _hours(hours: list[int]) -> str:
-    """As short as it can be written."""
+    """Hours in the shortest notation."""
     step = hours[1] - hours[0] if len(hours) > 1 else 1
     ordered = step > 0 and hours == list(range(hours[0], hours[-1] + 1, step))
     if ordered and len(hours) * step == 24 and hours[0] == 0:
@@ -505,7 +505,7 @@ def _hours(hours: list[int]) -> str:
 
 
 def _calendar(said: ScheduleWords) -> tuple[str, str, str]:
-    """The fields of day, month and weekday."""
+    """The day, month and weekday fields."""
     month = str(said.month) if said.month else "*"
     if said.year:
         raise Unclear(f"{said.text!r} comes again and names a year")

@@ -1,4 +1,4 @@
-"""From what people write to a schedule, and from a schedule to words that show what was meant."""
+"""Parses schedules as people write them, and says in words what a schedule means."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}t|\d{4}-w\d{2}")
 
 
 def machine_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
-    """The name of this machine's time zone; UTC where it has none."""
+    """The time zone of this machine; UTC if it has none."""
     link = etc / "localtime"
     names = [environ.get("TZ", "").removeprefix(":")]
     if link.is_symlink():
@@ -50,8 +50,8 @@ def machine_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
 
 
 def parse(text: str, now: float, zone: str) -> Schedule:
-    """The schedule that a text means: a cron expression, `every 2h`, `30m`, an ISO time or plain
-    words. `zone` is that of texts that name none. `UsageError` where it is wrong or unclear."""
+    """Parse a cron expression, `every 2h`, `30m`, an ISO time or plain words. `zone` applies to
+    texts that name none. `UsageError` if the text is wrong or unclear."""
     given = " ".join(text.split())
     if not given:
         raise Unclear("a schedule is needed")
@@ -81,7 +81,7 @@ def _coming(schedule: Schedule, now: float) -> Schedule:
 
 
 def _zone_of(text: str, zone: str) -> tuple[str, str]:
-    """The text without the zone it names, and that zone or the one for texts without."""
+    """The text without its zone, and the zone, which defaults to `zone`."""
     named = _ZONE_BEFORE.match(text)
     if named is None:
         named = _ZONE_WITHIN.search(text)
@@ -112,7 +112,7 @@ def _iso(text: str, zone: str) -> float:
 
 
 def meaning(schedule: Schedule, now: float, *, active: bool = True) -> str:
-    """What it means, the next times of one that is active, and whose clock they are read from."""
+    """What a schedule means, its next times if it is active, and its zone."""
     match schedule.kind:
         case "cron":
             words = describe_cron(schedule.cron)
