@@ -17,7 +17,7 @@ Alert = Literal["late", "missed", "failed", "parked", "well"]
 
 
 _NOWHERE = {
-    ORIGIN: "`origin` leads nowhere: the job was made in no chat (name one, as telegram:CHAT)",
+    ORIGIN: "`origin` leads nowhere: the job was not made in a chat (name one, as telegram:CHAT)",
     ALL: "`all` leads nowhere: no channel has a home chat (set channels.CHANNEL.home)",
 }
 

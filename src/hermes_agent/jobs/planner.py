@@ -138,10 +138,10 @@ def _reason(job: Job, first: float, now: float, since: float | None, held: Outag
 
     begin = first if since is None else min(since, first)
     back = now if held is None else max(held.since, begin)
-    away = f"nobody was there: the runtime was down {span(begin, back)}"
+    away = f"the runtime was down {span(begin, back)}"
     if held is None:
         return lambda _slot: away
-    kept = f"the runtime was up and could keep nothing {span(held.since, now)}: {held.why}"
+    kept = f"the runtime was up but could not write {span(held.since, now)}: {held.why}"
     return lambda slot: away if slot < held.since else kept
 
 

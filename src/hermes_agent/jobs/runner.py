@@ -150,7 +150,7 @@ class RunWorker:
         late = max(0.0, now - run.slot)
         told = run.told
         if late > job.spec.grace and run.trigger == "schedule":
-            why = "nobody was there" if run.slot < self._context.started else ""
+            why = "the runtime was down" if run.slot < self._context.started else ""
             await self._notifier.alert(job, run, "late", messages.late_text(job, run, late, why))
             told = (*told, "late")
         return await self._change(state="running", began=now, heartbeat=now, late=late, told=told)
@@ -159,7 +159,7 @@ class RunWorker:
         """False if the run is no longer ours."""
         changed = await self._store.change_run(self._run.id, OPEN, **fields)  # type: ignore[arg-type]  # fields of a run
         if changed is None:
-            log.warning("run %s is not ours any more", self._run.id)
+            log.warning("run %s is no longer ours", self._run.id)
             return False
         self._run = changed
         return True

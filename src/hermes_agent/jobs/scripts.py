@@ -20,7 +20,7 @@ from hermes_agent.jobs.messages import cut, span, title
 from hermes_agent.policy.path_resolvers import on_disk
 from hermes_agent.terminals.registry import kind_of
 
-LOST = "nobody can tell what became of its script"
+LOST = "the outcome of its script is unknown"
 SHOWN = 20_000
 """Characters of its output that are used."""
 
@@ -57,7 +57,7 @@ class Scripts:
         act = self._builtins.get(job.spec.script)
         if act is None:
             known = ", ".join(sorted(self._builtins))
-            raise UsageError(f"there is no {job.spec.script!r}", f"there are: {known}")
+            raise UsageError(f"no builtin {job.spec.script!r}", f"there are: {known}")
         return act
 
     async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> ScriptOutput:

@@ -70,7 +70,7 @@ class JobService:
         now = self._context.clock()
         first = next_slot(schedule, now)
         if first is None:
-            raise UsageError(f"{when!r} never comes", "name a time that is still to come")
+            raise UsageError(f"{when!r} is never due", "name a time in the future")
         await self._check(spec, schedule, origin)
         job = await self._store.add(spec, schedule, by, origin, first, key)
         self._jobs.wake()
@@ -100,7 +100,7 @@ class JobService:
         clock = self._context.clock
         job = await change_job(self._store, before.id, clock, spec=spec, schedule=schedule)
         if not spec.incident:
-            await self._alerts.over(before, "it is no signal any more")
+            await self._alerts.over(before, "it no longer raises signals")
         self._jobs.wake()
         return await self._shown(job)
 
@@ -154,10 +154,10 @@ class JobService:
             "again": {"state": "due", "error": "", "began": None},
         }
         if decision not in fields:
-            raise UsageError(f"{decision!r} is no decision", "done, again or failed")
+            raise UsageError(f"not a decision: {decision!r}", "done, again or failed")
         changed = await self._store.change_run(id, OPEN, **fields[decision])
         if changed is None:
-            raise NotFound(f"run {id} is not parked any more", "`hermes task history` shows it")
+            raise NotFound(f"run {id} is no longer parked", "`hermes task history` shows it")
         self._jobs.wake()
         return changed
 

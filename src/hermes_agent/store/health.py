@@ -8,7 +8,7 @@ from hermes_agent.core.errors import Degraded, Stopping
 from hermes_agent.core.records import Health
 
 RESTORE = "`hermes restore` puts a backup back; nothing was changed"
-ROOM = "free some space; Hermes goes on by itself"
+ROOM = "free some space; Hermes continues by itself"
 
 
 class Damaged(Degraded):
@@ -29,7 +29,7 @@ _OF_FILES = {
     errno.EROFS: ("the home is on a read-only file system", "mount it for writing"),
     errno.EACCES: ("the home may not be written", "give this user write access to it"),
     errno.EPERM: ("the home may not be written", "give this user write access to it"),
-    errno.EIO: ("the disk does not answer properly", "look at the system log"),
+    errno.EIO: ("the disk reports errors", "check the system log"),
 }
 
 
@@ -51,7 +51,7 @@ def degraded_by(error: BaseException) -> Degraded | None:
         case apsw.BusyError() | apsw.LockedError():
             return Degraded("another program holds the database", "end it, or wait")
         case apsw.IOError():
-            return Degraded(f"the disk does not answer properly: {error}", "look at the system log")
+            return Degraded(f"the disk reports errors: {error}", "check the system log")
         case OSError(errno=number) if number in _OF_FILES:
             return Degraded(*_OF_FILES[number])
     return None

@@ -127,7 +127,7 @@ def fields_of(text: str) -> list[str]:
     said = text.strip().lower()
     if said.startswith("@"):
         if said not in MACROS:
-            raise UsageError(f"{text.strip()!r} is no schedule", f"known are {', '.join(MACROS)}")
+            raise UsageError(f"not a schedule: {text.strip()!r}", f"known are {', '.join(MACROS)}")
         said = MACROS[said]
     fields = said.split()
     if len(fields) != 5:
@@ -141,10 +141,10 @@ def _number(text: str, field: CronField) -> int:
     if text[:3] in field.names and len(text) == 3:
         return field.names.index(text) + field.low
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{text!r} is no {field.name}", field.hint)
+        raise UsageError(f"invalid {field.name}: {text!r}", field.hint)
     number = int(text) if len(text) < 6 else 100_000
     if not field.low <= number <= field.high:
-        raise UsageError(f"{text} is no {field.name}", field.hint)
+        raise UsageError(f"invalid {field.name}: {text}", field.hint)
     return number
 
 
@@ -157,7 +157,7 @@ def _numbers(text: str, field: CronField) -> set[int]:
             raise UsageError(f"{part!r} has no step after its '/'", "write it as `*/15`")
         step = int(step_text) if slash else 1
         if step == 0:
-            raise UsageError(f"{part!r} goes on by steps of 0", "write it as `*/15`")
+            raise UsageError(f"{part!r} has a step of 0", "write it as `*/15`")
         if slash and step > field.high - field.low + 1:
             raise UsageError(f"a step of {step} is more than all {field.name}s", field.hint)
         found.update(range(*_range(span, bool(slash), field), step))
@@ -198,7 +198,7 @@ def _week_days(text: str) -> tuple[set[int], set[tuple[int, int]]]:
             continue
         if place not in ("1", "2", "3", "4", "5", "l"):
             raise UsageError(
-                f"{place!r} is no place of a weekday in a month",
+                f"not a place of a weekday in a month: {place!r}",
                 "write `mon#1` to `mon#5`, or `mon#L` for the last one",
             )
         nth.add((_number(name, WEEKDAY) % 7, LAST if place == "l" else int(place)))

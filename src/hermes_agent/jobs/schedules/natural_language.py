@@ -151,12 +151,12 @@ def _a_time(said: ScheduleWords) -> time | None:
     written = word if half in word else f"{word} {half}"
     if half in ("am", "pm"):
         if not 1 <= hour <= 12:
-            raise UsageError(f"{written} is no time of day", "hours are 1 to 12 with am and pm")
+            raise UsageError(f"not a time of day: {written}", "hours are 1 to 12 with am and pm")
         hour = hour % 12 + (12 if half == "pm" else 0)
     if hour > 23:
-        raise UsageError(f"{written} is no time of day", "hours are 0 to 23")
+        raise UsageError(f"not a time of day: {written}", "hours are 0 to 23")
     if minute > 59:
-        raise UsageError(f"{written} is no time of day", "minutes are 0 to 59")
+        raise UsageError(f"not a time of day: {written}", "minutes are 0 to 59")
     return time(hour, minute)
 
 
@@ -296,12 +296,12 @@ def _monthdays(said: ScheduleWords) -> bool:
             said.take("the")
             another = _ordinal(said.peek())
             if another is None:
-                raise Unclear(f"{said.peek()!r} in {said.text!r} is no day of a month")
+                raise Unclear(f"not a day of a month: {said.peek()!r} in {said.text!r}")
             said.place += 1
             said.monthdays.append(another)
         for number in said.monthdays:
             if number != -1 and not 1 <= number <= 31:
-                raise UsageError(f"{number} is no day of a month", "days are 1 to 31")
+                raise UsageError(f"not a day of a month: {number}", "days are 1 to 31")
     if said.take("of"):
         said.take("the")
         again = said.take("each") or said.take("every")
@@ -358,7 +358,7 @@ def _one_day(said: ScheduleWords) -> bool:
     elif said.peek() == "in" and (count := _number(said.peek(1))) is not None:
         unit = unit_seconds(said.peek(2))
         if unit is None:
-            raise Unclear(f"{said.peek(2)!r} in {said.text!r} is no unit of time")
+            raise Unclear(f"not a unit of time: {said.peek(2)!r} in {said.text!r}")
         said.place += 3
         said.once(said.date is None and said.offset is None, "when")
         if unit < UNITS["day"]:
@@ -399,7 +399,7 @@ def read_plain(text: str, now: float, zone: str) -> Schedule:
 def every(text: str, seconds: float, now: float, zone: str) -> Schedule:
     if not 1 <= seconds <= 3_660 * UNITS["day"]:
         raise UsageError(
-            f"{text!r} is no interval", "one is at least a second and at most 10 years"
+            f"not an interval: {text!r}", "an interval is between a second and 10 years"
         )
     return Schedule("every", text, seconds=float(seconds), start=float(int(now)), zone=zone)
 
@@ -455,7 +455,7 @@ def _dated(said: ScheduleWords) -> Schedule:
                 raise
             continue
         return found
-    raise UsageError(f"{said.text!r} is no day of the calendar", "look at the day and the month")
+    raise UsageError(f"not a day of the calendar: {said.text!r}", "check the day and the month")
 
 
 def _clock(said: ScheduleWords) -> tuple[str, str]:

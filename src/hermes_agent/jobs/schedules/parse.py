@@ -56,7 +56,7 @@ def parse(text: str, now: float, zone: str) -> Schedule:
     if not given:
         raise Unclear("a schedule is needed")
     if len(given) > MAX_LETTERS or not given.isascii():
-        raise Unclear(f"{given[:40]!r} is no schedule")
+        raise Unclear(f"not a schedule: {given[:40]!r}")
     said, zone = _zone_of(given, zone)
     lower = said.lower()
     if lower.startswith("@") or _looks_like_cron(lower):
@@ -76,7 +76,7 @@ def parse(text: str, now: float, zone: str) -> Schedule:
 
 def _coming(schedule: Schedule, now: float) -> Schedule:
     if next_slot(schedule, now) is None:
-        raise UsageError(f"{schedule.given!r} never comes", "look at its days and months")
+        raise UsageError(f"{schedule.given!r} is never due", "check its days and months")
     return schedule
 
 
@@ -104,7 +104,8 @@ def _iso(text: str, zone: str) -> float:
         moment = datetime.fromisoformat(written)
     except ValueError as error:
         raise UsageError(
-            f"{text!r} is no time: {error}", "write it as `2030-01-31 09:00` or with `+01:00`"
+            f"not a valid time: {text!r} ({error})",
+            "write it as `2030-01-31 09:00` or with `+01:00`",
         ) from error
     if not re.search(r"t\d", written, re.IGNORECASE):
         raise UsageError(f"{text!r} does not say at what time", f"write it as `{text} 09:00`")
@@ -124,7 +125,7 @@ def meaning(schedule: Schedule, now: float, *, active: bool = True) -> str:
         return f"{words} ({schedule.zone})"
     times = slots(schedule, now, now + YEARS_AHEAD, SHOWN)
     if not times:
-        return f"{words}; not due any more ({schedule.zone})"
+        return f"{words}; no longer due ({schedule.zone})"
     shown = ", ".join(shown_time(slot, schedule.zone) for slot in times)
     label = "at" if schedule.kind == "once" else "next"
     return f"{words}; {label} {shown} ({schedule.zone})"

@@ -84,7 +84,7 @@ def connect_reader(context: StoreContext) -> Connection:
     folder = context.folder
     path = folder / DATABASE
     if not _exists(folder):
-        raise Degraded(f"there is no database in {folder} yet", "the first message makes it")
+        raise Degraded(f"there is no database in {folder} yet", "the first message creates it")
     try:
         db = _readable(Connection(context, str(path), apsw.SQLITE_OPEN_READONLY))
     except (apsw.CantOpenError, apsw.ReadOnlyError):

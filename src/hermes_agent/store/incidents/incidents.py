@@ -89,7 +89,9 @@ def change_incident(
     before, now = incident(db, id), db.now()
     if expect is not None and before.state not in expect:
         wanted = " or ".join(sorted(expect))
-        raise HermesError(f"incident {id} is {before.state}, not {wanted}", "look at it again")
+        raise HermesError(
+            f"incident {id} is {before.state}, not {wanted}", "reload it and try again"
+        )
     if fields.get("state") in ("resolved", "closed") and before.ended is None:
         fields.setdefault("ended", now)
     after = msgspec.structs.replace(before, **{"changed": now, **fields})

@@ -237,7 +237,7 @@ def change_job(
     first (`jobs.planner.change_job` does both)."""
     before, now = jobs.job(db, id), db.now()
     if before.version != version:
-        raise Outdated(f"{id} was changed meanwhile", "look at it again")
+        raise Outdated(f"{id} was changed meanwhile", "reload it and try again")
     after = jobs.change(db, before, spec, schedule, state, next, now)
     if after.state == "removed":
         _miss_unbegun(db, id, "the job was removed before it began", now)
