@@ -48,16 +48,16 @@ create table events (
 create unique index events_by_number on events (session, number);
 create index events_judged on events (time) where kind = 'call_judged';
 
--- The row stays when the message is taken, so that its key is known for good.
+-- The row stays when the message is taken, so that its key is known for good. `place` orders those
+-- that wait.
 create table queued_messages (
-  id integer primary key,
   session integer not null,
   key text not null,
-  time real not null,
+  place integer not null default 0,
   body any,
-  unique (session, key)
-) strict;
-create index queued_messages_waiting on queued_messages (session, id) where body is not null;
+  primary key (session, key)
+) strict, without rowid;
+create index queued_messages_waiting on queued_messages (session, place) where body is not null;
 
 create table turns (
   id integer primary key autoincrement,
@@ -502,7 +502,7 @@ insert into prompts values ('p', '{"system":"You are Hermes.","tools":[]}');
 insert into sessions (key, id, name, title, belongs, source, workspace, policy, model, prompt, created, updated, last, messages, turns)
   values (1, 'aaaabbbb', 'old', 'how warm is the sea', '', 'cli', '/work', 'careful', 'openai/m', 'p', 1000000.0, 1000000.0, 4, 2, 1);
 insert into turns (id, session, fence, state, started) values (1, 1, 3, 'running', 1000000.0);
-insert into queued_messages (id, session, key, time, body) values (1, 1, 'k1', 1000000.0, null);
+insert into queued_messages (session, key) values (1, 'k1');
 insert into names values (1, 'cli');
 insert into words (rowid, text) values
   (3, 'how warm is the sea ' || char(0xe001) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101)),

@@ -24,7 +24,7 @@ CHECKPOINT_PAGES = 400
 IDLE_SECONDS = 0.25
 STEP_SECONDS = 0.02
 SHRINK_PAGES = 128
-MAX_FREE_SHARE = 0.03
+MAX_FREE_SHARE = 0.01
 """Share of free pages beyond which the idle writer gives some back to the file system."""
 TIDY_EVERY = 16
 

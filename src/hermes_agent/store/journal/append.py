@@ -108,9 +108,9 @@ def _insert(cursor: AppendCursor, event: Event) -> int:
 
 def _take_message(cursor: AppendCursor, event: MessageTaken) -> None:
     cursor.db.execute(
-        "insert into queued_messages (session, key, time) values (?, ?, ?) "
+        "insert into queued_messages (session, key) values (?, ?) "
         "on conflict (session, key) do update set body = null",
-        (cursor.key, event.key, cursor.now),
+        (cursor.key, event.key),
     )
     lines = event.text.strip().splitlines() or [""]
     cursor.db.execute(

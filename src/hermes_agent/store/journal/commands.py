@@ -110,8 +110,9 @@ def receive(db: Connection, session: str, message: SessionMessage) -> bool:
         return False
     body = db.blobs.pack(db, key, msgspec.json.encode(message))
     db.execute(
-        "insert into queued_messages (session, key, time, body) values (?, ?, ?, ?)",
-        (key, message.key, db.now(), body),
+        "insert into queued_messages (session, key, place, body) select ?, ?, "
+        "coalesce(max(place), 0) + 1, ? from queued_messages where body is not null",
+        (key, message.key, body),
     )
     return True
 
@@ -128,7 +129,7 @@ def cancel_message(db: Connection, session: str, key: str) -> bool:
 def _mail(cursor: AppendCursor, *, joining: bool = False) -> list[Event]:
     """The queued messages; with `joining`, those that may join a turn under way."""
     waiting = cursor.db.rows(
-        "select body from queued_messages where session = ? and body is not null order by id",
+        "select body from queued_messages where session = ? and body is not null order by place",
         (cursor.key,),
     )
     letters = [

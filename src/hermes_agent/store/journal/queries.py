@@ -100,7 +100,7 @@ def sessions_with_queued_messages(db: Connection) -> list[str]:
     """Sessions with messages that no turn has taken yet."""
     found = db.rows(
         "select s.id from queued_messages i join sessions s on s.key = i.session "
-        "where i.body is not null group by s.key order by min(i.id)",
+        "where i.body is not null group by s.key order by min(i.place)",
     )
     return [id for (id,) in found]
 

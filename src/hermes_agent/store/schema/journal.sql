@@ -46,16 +46,16 @@ create table events (
 create unique index events_by_number on events (session, number);
 create index events_judged on events (time) where kind = 'call_judged';
 
--- The row stays when the message is taken, so that its key is known for good.
+-- The row stays when the message is taken, so that its key is known for good. `place` orders those
+-- that wait.
 create table queued_messages (
-  id integer primary key,
   session integer not null,
   key text not null,
-  time real not null,
+  place integer not null default 0,
   body any,
-  unique (session, key)
-) strict;
-create index queued_messages_waiting on queued_messages (session, id) where body is not null;
+  primary key (session, key)
+) strict, without rowid;
+create index queued_messages_waiting on queued_messages (session, place) where body is not null;
 
 create table turns (
   id integer primary key autoincrement,
