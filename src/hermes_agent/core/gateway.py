@@ -1,5 +1,5 @@
-"""What goes between people and the agent by channels: what arrived, what is to be sent, who they
-are; and the part of the store that keeps it. A channel is a way people reach the agent."""
+"""Values of the gateway: chats, people, inbound and outbound messages. A channel is a connection to
+a chat platform."""
 
 from typing import Literal
 

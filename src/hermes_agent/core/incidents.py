@@ -1,5 +1,5 @@
-"""Signals, incidents and what is found out about them, as values, and the part of the store that
-keeps them. A signal says that something looks wrong; an incident is what we do about it."""
+"""Signals, incidents and what is found out about them. A signal says that something looks wrong; an
+incident is what we do about it."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What is learned, as rows, and the part of the store that keeps them."""
+"""What is learned: notes, skills, evaluations, proposals and background tasks."""
 
 from typing import Any, Literal
 
