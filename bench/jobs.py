@@ -17,7 +17,7 @@ import apsw
 from bench.table import Figure, scaled, show
 from hermes_agent.core.jobs import JobSpec, Schedule
 from hermes_agent.jobs.consistency import check
-from hermes_agent.jobs.planner import add_job, plan_due
+from hermes_agent.jobs.planner import plan_due
 from hermes_agent.jobs.schedules.slots import next_slot
 from hermes_agent.store.store import Store
 
@@ -79,7 +79,10 @@ async def measure(folder: Path, count: int) -> list[Figure]:
     left = schedules(count, chance)
     while some := list(islice(left, TOGETHER)):
         await asyncio.gather(
-            *(add_job(store.jobs, spec, schedule, "cli", "", START) for schedule in some)
+            *(
+                store.jobs.add(spec, schedule, "cli", "", next_slot(schedule, START))
+                for schedule in some
+            )
         )
     added = time.perf_counter() - started
     grown = memory_mb() - before
@@ -119,7 +122,7 @@ async def measure_year(folder: Path) -> list[Figure]:
     clock = [START]
     store = await Store.open(folder / "year", clock=lambda: clock[0])
     every = Schedule("cron", "* * * * *", "* * * * *", zone="Europe/Berlin")
-    await add_job(store.jobs, JobSpec("look"), every, "cli", "", START)
+    await store.jobs.add(JobSpec("look"), every, "cli", "", next_slot(every, START))
     clock[0] += YEAR
     started = time.perf_counter()
     planned = await plan_due(store.jobs, clock[0])

@@ -191,7 +191,7 @@ def lookup_floor(path: Path, count: int, seed: int) -> float:
     times = []
     for _ in range(2_000):
         started = time.perf_counter()
-        body = db.execute("select body from messages where id = ?", (pick.randint(1, count),)).get
+        body = db.execute("select body from events where id = ?", (pick.randint(1, count),)).get
         json.loads(bodies.unpack(body))
         times.append((time.perf_counter() - started) * 1000)
     db.close()

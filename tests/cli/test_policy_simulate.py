@@ -51,7 +51,7 @@ def test_a_log_that_was_changed_is_found_out(house: House) -> None:
     worked(house)
     house.good("down")
     db = apsw.Connection(str(house.home / "state.db"))
-    db.execute("update audit set body = replace(body, 'allow', 'deny') where number = 1")
+    db.execute("update audit set details = replace(details, 'allow', 'deny') where number = 1")
     db.close()
     done = house.run("audit", "verify")
     assert done.returncode == 1

@@ -177,7 +177,7 @@ def state(one: Case) -> str:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("phase", ["before:add_uses", "before:put_docs", "before:want"])
+@pytest.mark.parametrize("phase", ["before:add_uses", "before:save_documents", "before:want"])
 def test_a_runtime_that_dies_after_a_turn_breaks_nothing(one: Case, phase: str) -> None:
     """The turn itself is whole. What comes after it is made up for a minute later, by whichever
     runtime is there then; until then the session goes on without."""
@@ -185,7 +185,7 @@ def test_a_runtime_that_dies_after_a_turn_breaks_nothing(one: Case, phase: str) 
     folder = one.home / "skills" / SKILL
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(curve_text(SKILL, DESCRIPTION, f"Run `{FIX}`."))
-    one.start(phase, 1 if phase != "before:put_docs" else 2)
+    one.start(phase, 1 if phase != "before:save_documents" else 2)
     task = "The service web is down and does not answer. Mend its port."
     until_dead(one, lambda: one.send_plainly("m1", task))
     one.start()

@@ -75,8 +75,8 @@ def until(one: Case, met: Callable[[Case], bool], what: str) -> None:
 @pytest.mark.parametrize(
     ("write", "number"),
     [
-        ("before:take_signal", 1), ("after:take_signal", 2), ("after:keep_check", 1),
-        ("before:notice_sent", 2), ("after:keep_log_place", 2),
+        ("before:take_signal", 1), ("after:take_signal", 2), ("after:save_check", 1),
+        ("before:notice_sent", 2), ("after:save_log_cursor", 2),
     ],
 )  # fmt: skip
 def test_the_team_hears_of_each_once_though_the_runtime_dies_beside_it(

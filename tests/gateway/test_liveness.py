@@ -9,11 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import ChannelHealth, GatewayStore, InboundMessage
+from hermes_agent.core.gateway import ChannelHealth, InboundMessage
 from hermes_agent.core.settings.root import GatewaySettings
 from hermes_agent.gateway.channel import Channel, ChannelContext, CredentialsRejected
 from hermes_agent.gateway.supervision.connection import REFUSED_SECONDS, ChannelConnection
 from hermes_agent.gateway.supervision.health import Liveness, in_words
+from hermes_agent.store.gateway.store import GatewayStore
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
 from tests.support.fake_time import MovedTime, settled

@@ -13,12 +13,11 @@ from hermes_agent.jobs.planner import (
     CHUNK,
     MAX_CAUGHT_UP,
     PlanSummary,
-    add_job,
     change_job,
     plan_due,
-    rewind,
 )
 from hermes_agent.jobs.schedules.parse import parse
+from hermes_agent.jobs.schedules.slots import next_slot
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock, opened
 
@@ -28,9 +27,9 @@ MINUTES = "* * * * *"
 
 
 async def a_job(store: Store, text: str, now: float = START, **spec: object) -> Job:
-    return await add_job(
-        store.jobs, JobSpec("look", **spec), parse(text, now, "UTC"), "cli", "", now
-    )
+    schedule = parse(text, now, "UTC")
+    first = next_slot(schedule, now)
+    return await store.jobs.add(JobSpec("look", **spec), schedule, "cli", "", first)
 
 
 async def rows(store: Store, job: Job) -> list[Run]:
@@ -189,12 +188,12 @@ async def test_after_a_clock_was_wrong_jobs_are_due_again_and_none_twice(tmp_pat
         assert (planned.due, planned.missed) == (1, 400 * 24 - 1)
         late = await a_job(store, "0 * * * *", clock.now)
         clock.now = START + 2 * 3600 + 5
-        assert [one.id for one in await rewind(store.jobs, clock.now)] == [job.id, late.id]
+        assert [one.id for one in await store.jobs.rewind(clock.now, 60.0)] == [job.id, late.id]
         assert await plan_due(store.jobs, clock.now) == PlanSummary()
         assert [run.slot for run in await rows(store, job)] == [START + 3600, START + 7200]
         clock.now = START + 3 * 3600
         assert await plan_due(store.jobs, clock.now) == PlanSummary(due=2)
-        assert await rewind(store.jobs, clock.now) == []
+        assert await store.jobs.rewind(clock.now, 60.0) == []
         assert await check(store.jobs, clock.now + 61) == []
 
 
@@ -224,7 +223,7 @@ async def test_the_checker_names_lost_slots_and_rows_that_nobody_asked_for(tmp_p
 async def test_a_once_job_is_planned_in_its_own_words(tmp_path: Path) -> None:
     async with opened(tmp_path, clock=Clock(START)) as store:
         once = Schedule("once", "x", start=START + 5)
-        job = await add_job(store.jobs, JobSpec("look", catch_up="none"), once, "cli", "", START)
+        job = await store.jobs.add(JobSpec("look", catch_up="none"), once, "cli", "", START + 5)
         assert await plan_due(store.jobs, START + DAY) == PlanSummary(
             missed=1, jobs=frozenset({job.id})
         )

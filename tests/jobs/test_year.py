@@ -12,7 +12,7 @@ import pytest
 
 from hermes_agent.jobs.consistency import faults_of
 from hermes_agent.jobs.schedules.slots import slots
-from tests.store.helpers import opened
+from tests.store.helpers import opened, slots_of
 from tests.support.cron_oracle import Oracle
 from tests.support.schedule_simulation import Life, live, schedule_of
 
@@ -88,7 +88,7 @@ async def compare(home: Path, life: Life, year: tuple[float, float]) -> int:
                     for slot in truth(held.expression, job.zone, *year)
                     if held.begin < slot <= end
                 )
-            there = await store.jobs.slots(job.id, 0.0, year[1])
+            there = await slots_of(store, job.id, 0.0, year[1])
             assert len(there) == len(set(there))
             assert there == sorted(wanted), (job.id, job.zone, job.held)
             rows += len(there)

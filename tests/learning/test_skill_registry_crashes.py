@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.learning.skills.folder import (
     WORK,
     digest,
@@ -15,6 +14,7 @@ from hermes_agent.learning.skills.folder import (
     put_in_place,
     read_folder,
 )
+from hermes_agent.store.knowledge.store import KnowledgeStore
 from tests.support.skills import a_book, put_skill, skill_files, skill_home, skill_text
 
 OLD = skill_files("a", "Old. Use when.")

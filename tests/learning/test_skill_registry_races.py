@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.learning.skills.folder import digest, read_folder
 from hermes_agent.learning.skills.registry import SkillRegistry
+from hermes_agent.store.knowledge.store import KnowledgeStore
 from tests.support.skills import a_book, skill_files, skill_home
 
 NAMES = ("first", "second")

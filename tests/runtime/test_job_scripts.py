@@ -141,7 +141,7 @@ async def test_a_script_of_which_nobody_knows_waits_for_a_decision(
     (tmp_path / "quick").touch()
     async with workplace(tmp_path, clock=clock) as place:
         run = await place.in_state(asked.id, "parked")
-        assert run.error == "nobody can tell what became of its script"
+        assert run.error == "the outcome of its script is unknown"
         (told,) = await place.texts()
         assert told.startswith("⚠ job odd waits for a decision")
         status = (await runtime_status(place.runtime))["jobs"]

@@ -19,7 +19,7 @@ async def test_no_job_begins_before_what_the_last_runtime_left_is_taken_over(
     tried, ill = [], [True]
 
     def hook(when: str, names: tuple[str, ...]) -> None:
-        if when == "before" and "take_over" in names:
+        if when == "before" and "claim_unfinished" in names:
             tried.append(names)
             if ill:
                 raise apsw.FullError("the disk is full")

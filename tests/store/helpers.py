@@ -38,6 +38,11 @@ async def a_turn(store: Store, session: Session, text: str = "hello") -> Turn:
     return turn
 
 
+async def slots_of(store: Store, job: str, since: float, until: float) -> Sequence[float]:
+    """The slots of a job that have a row."""
+    return (await store.jobs.all_slots(job, job, since, until)).get(job, [])
+
+
 def told(recorded: Sequence[Recorded]) -> list[object]:
     return [one.event for one in recorded]
 

@@ -82,13 +82,17 @@ async def test_a_whole_chain_is_verified_and_goes_on_after_a_restart(tmp_path: P
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("update audit set body = replace(body, 'ask', 'allow') where number = 1", "entry 1 was"),
+        (
+            "update audit set details = replace(details, 'ask', 'no') where number = 1",
+            "entry 1 was",
+        ),
         ("delete from audit where number = 3", "entries 3 to 3 are missing"),
-        ("update audit set hash = substr(hash, 2) || 'f' where number = 2", "entry 2 was"),
+        ("update audit set hash = zeroblob(32) where number = 2", "entry 2 was"),
         ("delete from events where kind = 'question_answered'", "is gone"),
-        ("update events set body = null where kind = 'question_asked'", "was changed"),
-        ("update audit set session = 'zzz' where number = 2", "its columns were changed"),
-        ("update audit set time = time - 360000 where number = 4", "its columns were changed"),
+        ("update events set body = '' where kind = 'question_asked'", "was changed"),
+        ("update audit set digest = zeroblob(32) where number = 2", "entry 2 was"),
+        ("update audit set session = 'zzz' where number = 2", "entry 2 was"),
+        ("update audit set time = time - 360000 where number = 4", "entry 4 was"),
         ("delete from audit", "has no entry"),
         ("delete from audit where number > 4", "has no entry"),
         (

@@ -7,7 +7,7 @@ import pytest
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.jobs import JobSpec, NewRun, Outdated, Run, Schedule
 from hermes_agent.store.store import Store
-from tests.store.helpers import Clock, opened
+from tests.store.helpers import Clock, opened, slots_of
 
 HOURLY = Schedule("every", "every 1h", seconds=3600.0, start=0.0)
 DUE = frozenset({"due"})
@@ -86,7 +86,7 @@ async def test_two_planners_write_each_slot_once(tmp_path: Path) -> None:
         due, missed = await store.jobs.runs(job=job.id)
         assert (due.slot, due.state, due.ended) == (7200.0, "due", None)
         assert (missed.state, missed.error, missed.ended) == ("missed", "nobody was there", 10.0)
-        assert await store.jobs.slots(job.id, 3600.0, 7200.0) == [7200.0]
+        assert await slots_of(store, job.id, 3600.0, 7200.0) == [7200.0]
         await store.jobs.change(job.id, 1, spec=JobSpec("other"))
         assert not await store.jobs.plan(changed, [NewRun(10800.0)], 10900.0, None)
 
@@ -183,7 +183,7 @@ async def test_runs_by_hand_are_apart_from_slots(tmp_path: Path) -> None:
         hands = [await store.jobs.ask(slot.job, 40.0) for _ in range(3)]
         assert len({run.slot for run in hands}) == 3
         assert {run.trigger for run in hands} == {"hand"}
-        assert await store.jobs.slots(slot.job, 0.0, 100.0) == [40.0]
+        assert await slots_of(store, slot.job, 0.0, 100.0) == [40.0]
         assert len(await store.jobs.open()) == 4
         assert len(await store.jobs.open(2)) == 2
         assert len(await store.jobs.runs(since=40.0005, states=DUE)) == 2
@@ -246,9 +246,9 @@ async def test_a_clock_set_back_takes_back_what_nobody_began(tmp_path: Path) -> 
         assert await store.jobs.rewind(10_990.0, 60.0) == []
         (back,) = await store.jobs.rewind(5000.0, 60.0)
         assert (back.id, back.planned, back.next) == (job.id, 5000.0, 5000.0)
-        assert await store.jobs.slots(job.id, 0.0, 1e9) == [3600.0, 10800.0]
+        assert await slots_of(store, job.id, 0.0, 1e9) == [3600.0, 10800.0]
         assert await store.jobs.plan(back, [NewRun(7200.0), NewRun(10800.0)], 11_000.0, 14_400.0)
-        assert await store.jobs.slots(job.id, 0.0, 1e9) == [3600.0, 7200.0, 10800.0]
+        assert await slots_of(store, job.id, 0.0, 1e9) == [3600.0, 7200.0, 10800.0]
         assert (await store.jobs.run(last.id)).state == "claimed"
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.knowledge import Doc, DocKind, KnowledgeStore
+from hermes_agent.core.knowledge import Doc, DocKind
+from hermes_agent.store.knowledge.store import KnowledgeStore
 from tests.store.helpers import a_session, opened
 
 ALL: Sequence[DocKind] = ("skill", "note", "session", "incident")

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.knowledge import EvaluationCase, KnowledgeStore, SkillUse, Trial
+from hermes_agent.core.knowledge import EvaluationCase, SkillUse, Trial
+from hermes_agent.store.knowledge.store import KnowledgeStore
 from tests.store.helpers import Clock, a_session, opened
 
 

@@ -54,6 +54,17 @@ async def test_a_home_of_an_unreleased_version_is_refused_with_a_way_out(tmp_pat
     assert (tmp_path / "state.db").read_bytes() == before
 
 
+async def test_a_home_of_the_last_unreleased_version_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await a_session(store)
+    db = apsw.Connection(str(tmp_path / "state.db"))
+    db.execute("update migrations set name = 'm001_schema'")
+    db.close()
+    with pytest.raises(HermesError, match="unreleased version"):
+        async with opened(tmp_path):
+            pass
+
+
 def test_every_migration_has_a_dump_of_the_database_it_left() -> None:
     assert {path.stem for path in OLD.glob("*.sql")} == {m.__name__ for m in MIGRATIONS}
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from hermes_agent.core.incidents import (
     Incident,
-    IncidentStore,
     IngestResult,
     MonitoredService,
     NewNotice,
@@ -15,6 +14,7 @@ from hermes_agent.core.incidents import (
 )
 from hermes_agent.incidents.alerts.ingest import Intake
 from hermes_agent.incidents.notifications import notices_for
+from hermes_agent.store.incidents.store import IncidentStore
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock
 

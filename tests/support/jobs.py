@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.gateway import OutboxEntry
-from hermes_agent.core.jobs import Job, JobSpec, JobStore, Run, RunState
+from hermes_agent.core.jobs import Job, JobSpec, Run, RunState
 from hermes_agent.core.settings.root import JobSettings
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.store.jobs.store import JobStore
 from tests.support.runtime_fixture import House, house, until
 
 MONDAY = 1_577_000_000.0 // 604_800 * 604_800 + 4 * 86_400

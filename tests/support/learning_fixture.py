@@ -76,7 +76,7 @@ class Pupil(House):
 
     async def chores(self, kind: str = "") -> dict[str, tuple[str, str]]:
         """All there ever were: key, state and result."""
-        rows = await self.runtime.context.store._read(
+        rows = await self.runtime.context.store._engine.read(
             lambda db: list(db.execute("select key, kind, state, result from tasks"))
         )
         return {key: (state, told) for key, of, state, told in rows if kind in ("", of)}

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.knowledge import EvaluationCase, KnowledgeStore, Trial
+from hermes_agent.core.knowledge import EvaluationCase, Trial
 from hermes_agent.core.records import ModelRole
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.memory import Memory
 from hermes_agent.learning.skills.registry import SkillRegistry
 from hermes_agent.learning.structured_output import NoBudget, StructuredAnswer
+from hermes_agent.store.knowledge.store import KnowledgeStore
 from hermes_agent.store.store import Store
 
 

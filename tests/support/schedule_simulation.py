@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.jobs import CatchUp, JobSpec, Schedule
-from hermes_agent.jobs.planner import add_job, change_job, plan_due, rewind
+from hermes_agent.jobs.planner import change_job, plan_due
+from hermes_agent.jobs.schedules.slots import next_slot
 from hermes_agent.store.store import Store
 
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
@@ -76,7 +77,8 @@ async def _begin(life: Life, store: Store) -> None:
         spec = JobSpec("look", catch_up=CATCH_UP[number % 3])
         schedule = schedule_of(expression, zone)
         key = f"job {number}"
-        job = await add_job(store.jobs, spec, schedule, "test", "", life.now, key)
+        first = next_slot(schedule, life.now)
+        job = await store.jobs.add(spec, schedule, "test", "", first, key)
         life.jobs.append(Known(job.id, zone, True, [Held(expression, life.now)]))
 
 
@@ -135,7 +137,7 @@ async def _step(life: Life, store: Store, home: Path) -> None:
         _move(life)
         life.save(home)
     chance = random.Random(f"{life.seed} {life.step}")
-    await rewind(store.jobs, life.now)
+    await store.jobs.rewind(life.now, 60.0)
     if chance.random() < 0.5:
         await plan_due(store.jobs, life.now, life.before)
     for _ in range(chance.choice((0, 0, 1, 3))):

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.learning.skills.registry import SkillRegistry
+from hermes_agent.store.knowledge.store import KnowledgeStore
 from hermes_agent.store.store import Store
 
 BUNDLED = Path(__file__).parents[2] / "src" / "hermes_agent" / "skills"

@@ -9,13 +9,13 @@ from hermes_agent.agent.budgets.reservations import BudgetReservations
 from hermes_agent.core.effects import Actor, Gate
 from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.events import Recorded
-from hermes_agent.core.journal import Journal
 from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import ModelRole
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.skills import SkillLimits
 from hermes_agent.core.tools import Tool, ToolServices
 from hermes_agent.policy.redaction.redactor import Redactor
+from hermes_agent.store.journal.store import Journal
 
 
 def no_secret(name: str) -> str:

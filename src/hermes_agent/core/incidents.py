@@ -1,8 +1,8 @@
-"""Signals, incidents and what is found out about them, as values, and the part of the store that
-keeps them. A signal says that something looks wrong; an incident is what we do about it."""
+"""Signals, incidents and what is found out about them. A signal says that something looks wrong; an
+incident is what we do about it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -263,89 +263,6 @@ class MonitoredService(Struct, frozen=True, omit_defaults=True):
     terminal: str = ""
     learned: bool = False
     """Found out in an incident, not written down by a person."""
-
-
-class IncidentStore(Protocol):
-    """The part of the store. Each method is one transaction."""
-
-    async def take(
-        self,
-        signal: Signal,
-        window: float,
-        topology: Sequence[MonitoredService],
-        tell: "Callable[[Incident], Sequence[NewNotice]]" = lambda _incident: (),
-    ) -> "IngestResult":
-        """Keep a signal. It joins the open incident with its fingerprint, else one that was
-        escalated or closed and since when it has not ceased (nor been silent for two days), else
-        an open one whose service is
-        near in the topology and that had a signal in the last `window` seconds, else it opens one
-        (`declared`, with its timeline entry and the notices that `tell` wants for it) or, where
-        very many are open, joins the one that collects the rest. One that is over changes
-        what is still firing, and opens nothing; so does one that was seen (`at`)
-        before its incident ended."""
-        ...
-
-    async def incident(self, id: str) -> Incident: ...
-
-    async def incidents(
-        self, *, open: bool | None = None, limit: int = 50, source: str = ""
-    ) -> Sequence[Incident]:
-        """Newest first."""
-        ...
-
-    async def change(
-        self,
-        id: str,
-        entries: Sequence[NewEntry],
-        notices: Sequence[NewNotice] = (),
-        expect: frozenset[IncidentState] | None = None,
-        **fields: Any,
-    ) -> Incident:
-        """Change fields of an incident, with the entries of its timeline and the notices that go
-        with it, all or nothing. A notice that is there already stays as it is. The end of one that
-        becomes `resolved` or `closed` is now, where `ended` is not given. Where `expect` is given
-        and the incident is in no such state, nothing is done and a `HermesError` says so."""
-        ...
-
-    async def timeline(self, id: str, after: int = 0) -> Sequence[TimelineEntry]: ...
-
-    async def signals(self, *, incident: str = "", limit: int = 100) -> Sequence[Signal]: ...
-
-    async def firing(self, incident: str) -> Sequence[Signal]:
-        """Signals of an incident that nobody has said are over, the last of each fingerprint."""
-        ...
-
-    async def notices(self, *, incident: str = "", due: float | None = None) -> Sequence[Notice]:
-        """All of them, or those not sent that are due by then, oldest first."""
-        ...
-
-    async def notice_sent(self, id: int) -> None: ...
-
-    async def notice_failed(self, id: int, error: str, due: float) -> None: ...
-
-    async def check_states(self) -> Sequence[CheckState]: ...
-
-    async def save_check(self, state: CheckState) -> None:
-        """After a run; its hour counts it."""
-        ...
-
-    async def drop_check(self, name: str) -> None:
-        """Its file is gone. What it came to stays known."""
-        ...
-
-    async def check_hours(self, since: float) -> Sequence[CheckHourStats]: ...
-
-    async def log_cursors(self) -> Sequence[LogCursor]: ...
-
-    async def save_log_cursor(self, place: LogCursor) -> None: ...
-
-    async def services(self) -> Sequence[MonitoredService]:
-        """What was learned of the topology."""
-        ...
-
-    async def learn_service(self, service: MonitoredService) -> None:
-        """Add it, or what it needs beside what was known."""
-        ...
 
 
 class IngestResult(Struct, frozen=True):

@@ -1,8 +1,7 @@
-"""Jobs and their runs, as values, and the part of the store that keeps them. A job is a turn that
-is due later or again; a run is one row of it, and each slot of a schedule has exactly one."""
+"""Jobs and their runs. A job is a turn that is due later or repeatedly; each slot of its schedule
+has exactly one run."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
@@ -10,81 +9,86 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import Severity
 
 JOBS = "job"
-"""The source of sessions in which jobs are worked on."""
+"""The source of jobs' sessions."""
 JOB_KEY = "job:"
-"""Begins the key of a job's session; its id and a slash follow."""
+"""Prefix of the key of a job's session, followed by the job's id and a slash."""
 
 ScheduleKind = Literal["cron", "every", "once"]
 
 
 class Schedule(Struct, frozen=True, omit_defaults=True):
-    """When a job is due. What it means in words is worked out from it, not kept."""
+    """When a job is due. Its meaning in words is derived, not stored."""
 
     kind: ScheduleKind
     given: str
     """As the person wrote it."""
     cron: str = ""
-    """Five fields, of a `cron` one."""
+    """Five fields, if `cron`."""
     seconds: float = 0.0
-    """Of an `every` one; slots lie at `start` plus a multiple of it."""
+    """The interval, if `every`; slots are at `start` plus a multiple of it."""
     start: float = 0.0
-    """When an `every` one begins to count; when a `once` one is due."""
+    """When an `every` schedule begins, or a `once` one is due."""
     zone: str = "UTC"
-    """The IANA zone whose wall clock a `cron` one follows."""
+    """The IANA zone of a `cron` schedule."""
 
 
 CatchUp = Literal["latest", "all", "none"]
-"""What becomes of slots that nobody was there for: the last of them is run and the others are
+"""What happens to slots missed while the runtime was down: the last is run and the others are
 missed, all are run one after the other, or all are missed."""
 
 Overlap = Literal["wait", "skip", "parallel"]
-"""What becomes of a slot that is due while the run before goes on: it waits, it is missed, or it
-runs beside it."""
+"""What happens to a slot that is due while the previous run continues: it waits, is missed, or runs
+in parallel."""
 
 
 class JobSpec(Struct, frozen=True, omit_defaults=True):
-    """All that a person says of a job, beside when it is due."""
+    """Everything about a job except its schedule."""
 
     prompt: str = ""
-    """What the agent is told. Empty for a job that is a script alone."""
+    """The prompt. Empty for a job that is only a script."""
     name: str = ""
     deliver: tuple[str, ...] = ()
-    """Targets: `telegram:CHAT`, `matrix`, `origin` (where it was made), `all`, `local` (kept and
-    shown by `hermes task history`, sent nowhere). Empty means origin, else local."""
+    """Targets: `telegram:CHAT`, `matrix`, `origin` (where it was made), `all`, `local` (only
+    stored, shown by `hermes task history`). Empty means origin, else local."""
     on_failure: tuple[str, ...] = ()
-    """Where it is told that a run was late, missed or failed; empty means where it delivers to."""
+    """Targets of alerts about late, missed or failed runs; empty means those of `deliver`."""
     quiet: bool = False
-    """Deliver only when there is something to say."""
+    """Deliver only if there is something to report."""
     script: str = ""
-    """A command that runs first: its output goes to the agent; one that ends with 0 and prints
-    nothing (or prints `{"wake": false}` last) wakes nobody."""
+    """A command that runs first; its output goes to the agent. If it exits with 0 and prints
+    nothing, or ends with `{"wake": false}`, the agent is not woken."""
     script_only: bool = False
     """The script's output is the result; no model is asked."""
     after: tuple[str, ...] = ()
-    """Jobs whose last output is put before the prompt."""
+    """Jobs whose last output is given to the agent."""
     skills: tuple[str, ...] = ()
     model: str = ""
     terminals: tuple[str, ...] = ()
     policy: str = ""
     workspace: str = ""
-    """Empty: a folder of its own in the home."""
+    """Empty means its own folder in the home."""
     dollars: float | None = None
     tokens: int | None = None
-    """What one run may spend."""
+    """The budget of one run."""
     timeout: float = 3600.0
-    """Seconds until a run is stopped and has failed."""
+    """Seconds after which a run is stopped as failed."""
     overlap: Overlap = "wait"
     catch_up: CatchUp = "latest"
     grace: float = 300.0
-    """A run that begins so many seconds after its slot is late, and that is said."""
+    """Seconds after which a run that has not begun is late, and reported."""
     incident: Literal["", Severity] = ""
-    """A run that fails is a signal of an incident of this severity, as long as none is good."""
+    """Severity of the incident signal that failures raise until a run succeeds; empty for none."""
     keep_session: bool = False
-    """All runs in one conversation; otherwise each begins a new one."""
+    """Run in one conversation instead of a new one each time."""
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether it names a function of the runtime in place of a script."""
+        return self.script.startswith("builtin:")
 
 
 JobState = Literal["active", "paused", "done", "removed"]
-"""`done`: it was due once, and that is over. `removed`: kept so that its runs can be explained."""
+"""`done`: it was due once, and has run. `removed`: stored so that its runs can be explained."""
 
 
 class Job(Struct, frozen=True, omit_defaults=True):
@@ -99,18 +103,18 @@ class Job(Struct, frozen=True, omit_defaults=True):
     origin: str = ""
     """The target of the chat it was made in."""
     planned: float = 0.0
-    """Every slot up to and including this moment has its row."""
+    """Every slot up to and including this time has its row."""
     next: float | None = None
-    """The first slot after `planned`; None when there is none or it is paused."""
+    """The first slot after `planned`; None if there is none or it is paused."""
     failures: int = 0
-    """Runs that failed in a row."""
+    """Consecutive failed runs."""
     version: int = 1
-    """Counts changes: who writes says which one it read."""
+    """Counts changes: a write names the version it has read."""
 
 
 class JobSpan(Struct, frozen=True):
-    """A time during which one schedule of a job held: what the checker compares with the rows.
-    Slots with `begin < slot <= end` must have a row; `end` is None as long as it holds."""
+    """A time in which one schedule of a job applied, for the consistency check. Slots with `begin <
+    slot <= end` must have a row; `end` is None while it applies."""
 
     job: str
     schedule: Schedule
@@ -126,34 +130,33 @@ class Run(Struct, frozen=True, omit_defaults=True):
     id: int
     job: str
     slot: float
-    """When it was due. One by hand has the moment it was asked for."""
+    """When it was due, or, if triggered by hand, requested."""
     state: RunState
     trigger: Literal["schedule", "hand"] = "schedule"
     created: float = 0.0
     claimed: float | None = None
     fence: int = 0
-    """Of the runtime that claimed it; another one's claim is void."""
+    """Of the runtime that claimed it."""
     heartbeat: float | None = None
-    """`began` and the seconds that it has worked since: how far it is is known after a restart,
-    too, whatever the clock was set to."""
+    """`began` plus the seconds worked since, which survive restarts and clock changes."""
     attempts: int = 0
     began: float | None = None
     ended: float | None = None
     session: str = ""
     after: int = 0
-    """The last journal number of the session before the run's message."""
+    """The session's last event number before the run's message."""
     output: str = ""
-    """What it said, redacted; long ones are cut and stand whole in the session."""
+    """The result, redacted; a long one is shortened here and complete in the session."""
     said: bool = True
-    """False: it had nothing to say, and nothing was delivered."""
+    """False: it had nothing to report, and nothing was delivered."""
     error: str = ""
-    """Why it failed, was missed or parked, in a sentence."""
+    """Why it failed, was missed or is parked."""
     cost: float | None = None
     tokens: int = 0
     late: float = 0.0
     """Seconds between the slot and the beginning."""
     told: tuple[str, ...] = ()
-    """Alerts that were written for it: `late`, `missed`, `failed`, `parked`. Each once."""
+    """Alerts already sent: `late`, `missed`, `failed`, `parked`."""
 
 
 class NewRun(Struct, frozen=True, omit_defaults=True):
@@ -164,116 +167,4 @@ class NewRun(Struct, frozen=True, omit_defaults=True):
 
 
 class Outdated(HermesError):
-    """A job was planned or changed since it was read: whoever sees this reads it again."""
-
-
-class JobStore(Protocol):
-    """The part of the store. Each method is one transaction."""
-
-    async def add(
-        self, spec: JobSpec, schedule: Schedule, by: str, origin: str, next: float | None,
-        key: str = "",
-    ) -> Job:  # fmt: skip
-        """A new job, active, planned up to now, with its first span. The same `key` adds it once
-        and gives the same job again."""
-        ...
-
-    async def job(self, reference: str) -> Job:
-        """By id or by name; `NotFound` with a hint otherwise."""
-        ...
-
-    async def jobs(self, *, state: JobState | None = None, limit: int = 1_000) -> Sequence[Job]:
-        """Newest last; those that were removed only when they are asked for."""
-        ...
-
-    async def change(
-        self, id: str, version: int, *, spec: JobSpec | None = None,
-        schedule: Schedule | None = None, state: JobState | None = None,
-        next: float | None = None,
-    ) -> Job:  # fmt: skip
-        """Change a job that is still at `version`; its span ends and another begins where the
-        schedule or its being active changes, and `next` counts only then. What was planned stays;
-        slots not yet begun of a removed job are missed, with the reason. `Outdated` where somebody
-        changed it meanwhile, or where it is due and must be planned first: an edit loses no slot
-        (`work.planning.change_job` sees to that)."""
-        ...
-
-    async def due(self, now: float, limit: int = 1_000) -> Sequence[Job]:
-        """Active jobs whose `next` has come, the earliest first."""
-        ...
-
-    async def first(self) -> float | None:
-        """When the next job is due."""
-        ...
-
-    async def plan(
-        self, job: Job, runs: Sequence[NewRun], until: float, next: float | None
-    ) -> bool:
-        """Write the rows of all slots up to `until` and move `planned` there, at once. False, and
-        nothing done, when somebody planned or changed the job meanwhile. A `once` job whose slot
-        is planned is `done` when its run has ended."""
-        ...
-
-    async def rewind(self, now: float, tolerance: float) -> Sequence[Job]:
-        """After the clock was set back: active jobs that are planned more than `tolerance` seconds
-        beyond `now` are planned anew from `now` on. Rows of slots to come go where nobody began
-        them; the others stay, so that no slot is run twice."""
-        ...
-
-    async def ask(self, job: str, now: float) -> Run:
-        """A run by hand."""
-        ...
-
-    async def run(self, id: int) -> Run: ...
-
-    async def runs(
-        self, *, job: str = "", states: frozenset[RunState] | None = None, limit: int = 50,
-        since: float | None = None,
-    ) -> Sequence[Run]:  # fmt: skip
-        """Newest slot first."""
-        ...
-
-    async def open(self, limit: int = 1_000, each: int | None = None) -> Sequence[Run]:
-        """Runs that have not ended, the oldest slot first. `each`: of those of a job that are in
-        the same state only the oldest so many, so that one that waits for ever hides no other."""
-        ...
-
-    async def claim(self, run: int, now: float) -> Run | None:
-        """Take a run that is `due` for this runtime (its fence); None when it is not due any more.
-        The same transaction sees to it that no other run of the job is claimed or running unless
-        `overlap` is `parallel`."""
-        ...
-
-    async def change_run(
-        self, id: int, expect: frozenset[RunState], *, state: RunState | None = None,
-        **fields: object,
-    ) -> Run | None:  # fmt: skip
-        """Change fields of a run that is in one of those states and claimed by this runtime (or by
-        nobody); None otherwise. Ending one counts the job's failures and ends a `once` job."""
-        ...
-
-    async def claim_unfinished(self) -> Sequence[Run]:
-        """Runs that an earlier runtime claimed, parked ones among them, now with this one's fence,
-        to be gone on with."""
-        ...
-
-    async def spans(
-        self, job: str = "", *, after: str = "", count: int = 1_000
-    ) -> Sequence[JobSpan]:
-        """Those of one job, or of the next `count` jobs after one, in order."""
-        ...
-
-    async def slots(self, job: str, since: float, until: float) -> Sequence[float]:
-        """Slots with a row, by schedule, in `since < slot <= until`, in order: for the checker."""
-        ...
-
-    async def all_slots(
-        self, first: str, last: str, since: float, until: float
-    ) -> Mapping[str, Sequence[float]]:
-        """The same, of all jobs from one to another."""
-        ...
-
-    async def tidy(self, keep: int) -> int:
-        """Rows of ended runs beyond the newest `keep` of each job go, and the spans before them;
-        says how many."""
-        ...
+    """A job was planned or changed since it was read: read it again."""

@@ -16,19 +16,19 @@ from hermes_agent.core.errors import HermesError, Stopping, UsageError
 from hermes_agent.core.incidents import (
     INCIDENTS,
     Incident,
-    IncidentStore,
     MonitoredService,
     NewNotice,
     NoticeKind,
     WatchedCheck,
 )
-from hermes_agent.core.journal import Journal
 from hermes_agent.core.ports import Sessions, SwitchModel
 from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.skills import ActivatedSkill, Check, Expectation, RecallResult, SkillState
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.learning.service import Learning
+from hermes_agent.store.incidents.store import IncidentStore
+from hermes_agent.store.journal.store import Journal
 
 log = logging.getLogger("hermes.incidents")
 

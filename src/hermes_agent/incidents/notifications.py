@@ -17,7 +17,6 @@ from hermes_agent.core.incidents import (
     NEVER,
     OPEN,
     Incident,
-    IncidentStore,
     NewNotice,
     Notice,
     NoticeKind,
@@ -26,6 +25,7 @@ from hermes_agent.core.incidents import (
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.supervise import backoff, supervise
 from hermes_agent.core.text.format import shortened
+from hermes_agent.store.incidents.store import IncidentStore
 
 log = logging.getLogger("hermes.incidents")
 

@@ -1,5 +1,5 @@
-"""A job that fails is a signal, where the job says so: the incident commander gets it like any
-other, as one as long as it goes on failing, and hears when a run was good again."""
+"""Raises a signal when a job fails, if the job asks for that: one signal for consecutive failures,
+and its end when a run succeeds."""
 
 import logging
 
@@ -21,7 +21,7 @@ class JobAlerts:
         self._clock = clock
 
     async def failed(self, job: Job, run: Run, error: str) -> None:
-        """Raised with each run that fails: what is raised twice is one signal."""
+        """Raised on every failure; repeats count as one signal."""
         if job.spec.incident == "":
             return
         reason = (error.strip().splitlines() or ["it failed"])[0]
@@ -40,7 +40,7 @@ class JobAlerts:
         )
 
     async def over(self, job: Job, why: str) -> None:
-        """It works again, or nobody waits for it any more."""
+        """The job works again, or no longer matters."""
         if job.spec.incident and job.failures:
             name, at = title(job), self._clock()
             await self._raise(

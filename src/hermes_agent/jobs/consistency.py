@@ -1,5 +1,5 @@
-"""Compares the times schedules held for with the rows of their slots: a slot without a row, a row
-without a slot and a slot with two rows are named. It trusts nothing that the planner noted."""
+"""Compares the spans of schedules with the rows of their slots, and reports slots without a row,
+rows without a slot and duplicates. It trusts nothing that the planner noted."""
 
 import math
 from collections import Counter
@@ -9,14 +9,15 @@ from itertools import groupby
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.jobs import JobSpan, JobStore
+from hermes_agent.core.jobs import JobSpan
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import slots
+from hermes_agent.store.jobs.store import JobStore
 
 PATIENCE = 60.0
-"""Seconds after which a slot without a row is amiss."""
+"""Seconds after which a slot without a row is a fault."""
 PAGE = 200
-"""Jobs looked at together."""
+"""Jobs checked at once."""
 
 
 class Faults(Struct, frozen=True):
@@ -47,7 +48,7 @@ class Faults(Struct, frozen=True):
 
 
 async def check(jobs: JobStore, now: float) -> list[str]:
-    """What is amiss with the rows of all jobs, a sentence each; nothing when all is well."""
+    """Faults in the rows of all jobs, a sentence each."""
     return [line for faults in await faults_of(jobs, now) for line in faults.sentences()]
 
 

@@ -1,4 +1,4 @@
-"""Telling people of jobs: results where the job says, alerts where somebody looks."""
+"""Sends results where the job says, and alerts where somebody will see them."""
 
 import logging
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Alert = Literal["late", "missed", "failed", "parked", "well"]
 
 
 _NOWHERE = {
-    ORIGIN: "`origin` leads nowhere: the job was made in no chat (name one, as telegram:CHAT)",
+    ORIGIN: "`origin` leads nowhere: the job was not made in a chat (name one, as telegram:CHAT)",
     ALL: "`all` leads nowhere: no channel has a home chat (set channels.CHANNEL.home)",
 }
 
@@ -28,12 +28,11 @@ class JobNotifier:
         self._outbound = outbound
 
     def chats(self, job: Job) -> list[Chat]:
-        """Where its results go, as far as there is such a place."""
+        """The chats that get its results."""
         return self._found(job, job.spec.deliver or (ORIGIN,))[0]
 
     def asked(self, job: Job) -> list[Chat]:
-        """Where people may be asked what a run of it must know: where its results go, else in the
-        home chats."""
+        """The chats in which a run may ask people: those of its results, else the home chats."""
         return self.chats(job) or self._found(job, (ALL,))[0]
 
     def results(self, job: Job) -> str:
@@ -49,7 +48,7 @@ class JobNotifier:
         return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them, too"
 
     def troubles(self, job: Job) -> list[str]:
-        """Places of a job that lead nowhere."""
+        """Targets of a job that lead nowhere."""
         asked = dict.fromkeys((*job.spec.deliver, *job.spec.on_failure))
         return [f"job {title(job)}: {why}" for why in self._found(job, tuple(asked))[1]]
 
@@ -73,13 +72,13 @@ class JobNotifier:
         await self._send(f"run:{run.id}/result", self.chats(job), text, "result")
 
     async def alert(self, job: Job, run: Run, kind: Alert, text: str) -> None:
-        """Once for each kind and run, however often it is asked for."""
+        """Sent once per kind and run, however often this is called."""
         log.log(logging.INFO if kind == "well" else logging.WARNING, "%s", text)
         await self._send(f"run:{run.id}/{kind}", self._alerted(job), text, "notice")
 
     def _alerted(self, job: Job) -> list[Chat]:
-        """Where somebody looks; a place that is gone is no reason to tell nobody, and neither is
-        it that results are kept here."""
+        """The chats for alerts. A target that is gone, or results that are only stored, are no
+        reason to alert nobody."""
         spec, settings = job.spec, self._context.settings
         origin = (ORIGIN,) if job.origin else ()
         deliver = tuple(one for one in spec.deliver if one != LOCAL)

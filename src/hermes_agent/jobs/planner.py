@@ -1,5 +1,5 @@
-"""Slots that have come get their rows, exactly one each: those that are to be run are due, and the
-others are missed, with the reason."""
+"""Gives every slot that has passed exactly one row: due if it is to be run, else missed, with the
+reason."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,34 +8,34 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.jobs import Job, JobSpec, JobState, JobStore, NewRun, Outdated, Schedule
+from hermes_agent.core.jobs import Job, JobSpec, JobState, NewRun, Outdated, Schedule
 from hermes_agent.core.protocols import Clock
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import next_slot, slots
+from hermes_agent.store.jobs.store import JobStore
 
 MAX_CAUGHT_UP = 100
-"""Of the slots nobody was there for, `all` runs the newest so many; the others are missed."""
+"""With `all`, the newest so many missed slots are run; the rest are missed."""
 CHUNK = 5_000
-"""Rows of one transaction: a year of minutes is written in parts, while others write, too."""
+"""Rows per transaction: a year of minutes is written in parts, so that other writes are not held
+up."""
 TOGETHER = 250
 """Jobs planned at the same time: they share a wait for the disk."""
-BACK_SECONDS = 60.0
-"""A clock that is set back by less is waited for."""
 TROUBLE_SECONDS = 3_600.0
-"""When a job is tried again whose schedule cannot be worked out."""
+"""When to retry a job whose schedule cannot be computed."""
 TRIES = 8
 
 Reason = Callable[[float], str]
 
 
 class PlanSummary(Struct, frozen=True):
-    """What was planned: how many slots are to be run, and how many were missed."""
+    """How many slots are due, and how many were missed."""
 
     due: int = 0
     missed: int = 0
     troubles: tuple[str, ...] = ()
     jobs: frozenset[str] = frozenset()
-    """Those of which slots were missed."""
+    """Jobs with missed slots."""
 
     def __add__(self, other: "PlanSummary") -> "PlanSummary":
         return PlanSummary(
@@ -47,7 +47,8 @@ class PlanSummary(Struct, frozen=True):
 
 
 class Outage(Struct, frozen=True):
-    """A time in which the runtime was there and could keep nothing: the disk was full, say."""
+    """A time in which the runtime was up but could not write, for example because the disk was
+    full."""
 
     since: float
     why: str
@@ -56,8 +57,8 @@ class Outage(Struct, frozen=True):
 async def plan_due(
     jobs: JobStore, now: float, since: float | None = None, held: Outage | None = None
 ) -> PlanSummary:
-    """Write the rows of all slots up to now. `since` is the last moment at which the runtime is
-    known to have been there, if it was away after that; `held` what has kept it from this."""
+    """Write the rows of all slots up to now. `since`: when the runtime was last known to be up, if
+    it was down after that; `held`: an outage that delayed this."""
     total = PlanSummary()
     seen: set[tuple[str, int, float]] = set()
     while True:
@@ -91,7 +92,7 @@ async def _plan(
 async def plan_job(
     jobs: JobStore, job: Job, now: float, since: float | None = None, held: Outage | None = None
 ) -> PlanSummary:
-    """Write the rows of one job, a part at a time: each part is whole, also after a kill."""
+    """Write the rows of one job in parts; each part is complete even after a kill."""
     kept = MAX_CAUGHT_UP if job.spec.catch_up == "all" else 1
     total = PlanSummary()
     reason: Reason | None = None
@@ -119,7 +120,7 @@ def _missed(found: Sequence[float], reason: Reason) -> list[NewRun]:
 def _runs(
     job: Job, found: Sequence[float], kept: int, now: float, reason: Reason
 ) -> list[NewRun]:  # fmt: skip
-    """The newest are run; with `none` only one that is hardly late."""
+    """Run the newest; with `none`, only one that is hardly late."""
     split = max(0, len(found) - kept)
     runs = _missed(found[:split], reason)
     for slot in found[split:]:
@@ -129,7 +130,7 @@ def _runs(
 
 
 def _reason(job: Job, first: float, now: float, since: float | None, held: Outage | None) -> Reason:
-    """Why a slot was missed: in two sentences for all of them, of which each has one."""
+    """The reason for a missed slot: the runtime was down, or could not write."""
 
     def span(begin: float, end: float) -> str:
         zone = job.schedule.zone
@@ -137,29 +138,11 @@ def _reason(job: Job, first: float, now: float, since: float | None, held: Outag
 
     begin = first if since is None else min(since, first)
     back = now if held is None else max(held.since, begin)
-    away = f"nobody was there: the runtime was down {span(begin, back)}"
+    away = f"the runtime was down {span(begin, back)}"
     if held is None:
         return lambda _slot: away
-    kept = f"the runtime was up and could keep nothing {span(held.since, now)}: {held.why}"
+    kept = f"the runtime was up but could not write {span(held.since, now)}: {held.why}"
     return lambda slot: away if slot < held.since else kept
-
-
-async def rewind(jobs: JobStore, now: float) -> Sequence[Job]:
-    """To be called at the start and when the clock was set back: jobs that were planned for a time
-    that has not come yet are planned anew. They are named."""
-    return await jobs.rewind(now, BACK_SECONDS)
-
-
-async def add_job(
-    jobs: JobStore,
-    spec: JobSpec,
-    schedule: Schedule,
-    by: str,
-    origin: str,
-    now: float,
-    key: str = "",
-) -> Job:
-    return await jobs.add(spec, schedule, by, origin, next_slot(schedule, now), key)
 
 
 async def change_job(
@@ -171,8 +154,8 @@ async def change_job(
     schedule: Schedule | None = None,
     state: JobState | None = None,
 ) -> Job:
-    """Change, pause, resume or remove a job. What it is due for until now gets its rows first, so
-    that no slot is lost by the change."""
+    """Change, pause, resume or remove a job. Slots that are due by now get their rows first, so
+    that the change loses none."""
     for _ in range(TRIES):
         now = clock()
         job = await jobs.job(reference)

@@ -1,4 +1,4 @@
-"""The routes of jobs and their runs."""
+"""HTTP routes of jobs and runs."""
 
 import asyncio
 import time
@@ -26,11 +26,11 @@ MAX_COUNT = 10_000
 
 
 class NewJob(Struct, forbid_unknown_fields=True):
-    """What `POST /v1/jobs` takes."""
+    """The body of `POST /v1/jobs`."""
 
     spec: JobSpec
     when: str
-    """As people write it: five fields of cron, `every 2h`, `30m`, a time, or plain words."""
+    """A cron expression, `every 2h`, `30m`, a time, or plain words."""
     zone: str = ""
     by: str = "cli"
     origin: str = ""
@@ -38,7 +38,7 @@ class NewJob(Struct, forbid_unknown_fields=True):
 
 
 class JobChange(Struct, forbid_unknown_fields=True):
-    """What `PATCH /v1/jobs/{id}` takes: fields of the job, when it is due, or its state."""
+    """The body of `PATCH /v1/jobs/{id}`: fields of the job, its schedule, or its state."""
 
     spec: dict[str, Any] = {}
     when: str = ""
@@ -114,7 +114,7 @@ class JobApi:
         return reply(await self._service.history(asked.get("job", ""), limit))
 
     async def run_of_job(self, request: Request) -> Response:
-        """A run; waits for its end, or its session, when it is told to."""
+        """A run; on request, waits for its end or its session."""
         asked, id = request.query_params, _number(request)
         wait = min(max(float(asked.get("wait", "0")), 0.0), MAX_WAIT)
         deadline, session = time.monotonic() + wait, asked.get("for") == "session"

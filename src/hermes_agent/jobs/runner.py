@@ -1,11 +1,11 @@
-"""Working a run of a job: its script, its turn, and what becomes of its result. Each step can be
-taken twice: a run that another runtime has begun is gone on with where that left it."""
+"""Works a run: its script, its turn and its result. Every step can be repeated: a run that another
+runtime began is continued where that left it."""
 
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,31 +20,28 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs import messages
 from hermes_agent.jobs.alerts import JobAlerts
 from hermes_agent.jobs.messages import JobInput, title
-from hermes_agent.jobs.script_runner import Scripts, workspace
-from hermes_agent.jobs.scripts import BUILTIN, ScriptOutput
+from hermes_agent.jobs.notifier import JobNotifier
+from hermes_agent.jobs.scripts import ScriptOutput, Scripts, workspace
 from hermes_agent.learning.service import Learning
-
-if TYPE_CHECKING:
-    from hermes_agent.jobs.notifier import JobNotifier
 
 log = logging.getLogger("hermes.jobs")
 
 POLL_SECONDS = 0.5
-"""How often a run under way is looked at: whether its time is up."""
+"""How often a run is checked for its timeout."""
 BEAT_SECONDS = 15.0
 UNTAKEN_SECONDS = 60.0
-"""How long after its timeout a message is waited for that no turn has taken."""
+"""How long after its timeout to wait for a turn to take the message."""
 RETRY_SECONDS = 2.0
-"""How long to wait for a store that cannot keep anything now."""
+"""How long to wait while the store is degraded."""
 BROKEN_SECONDS = 60.0
 OPEN: frozenset[RunState] = frozenset({"claimed", "running", "parked"})
 TIMEOUT = "the job's timeout"
 REMOVED = "the removal of the job"
-"""By whom a turn was stopped."""
+"""Who stopped a turn."""
 
 
 class RunOutcome(NamedTuple):
-    """What a run came to."""
+    """The outcome of a run."""
 
     text: str
     said: bool = True
@@ -54,8 +51,8 @@ class RunOutcome(NamedTuple):
 
 
 class ActiveTime:
-    """The seconds for which a run has worked, by `ticks` that nobody sets and that rest while the
-    machine sleeps; its heartbeat carries them over a restart."""
+    """The seconds a run has worked, by a monotonic clock that stops while the machine sleeps; the
+    heartbeat preserves them over a restart."""
 
     def __init__(self, run: Run, ticks: Clock) -> None:
         self._ticks = ticks
@@ -78,7 +75,7 @@ class RunWorker:
         context: RuntimeContext,
         sessions: Sessions,
         learning: Learning,
-        post: "JobNotifier",
+        notifier: JobNotifier,
         scripts: Scripts,
         alerts: JobAlerts,
         run: Run,
@@ -87,16 +84,16 @@ class RunWorker:
         self._sessions = sessions
         self._learning = learning
         self._store = context.store.jobs
-        self._post = post
+        self._notifier = notifier
         self._scripts = scripts
-        self._signals = alerts
+        self._alerts = alerts
         self._run = run
         self._fresh = run.state == "claimed"
         self._worked = ActiveTime(run, context.ticks)
         self._waits = False
-        """Whether it waits for a person, which is not to take long."""
+        """Whether it waits for a person; that time does not count."""
         self._taken = False
-        """Whether a turn has its message."""
+        """Whether a turn has taken its message."""
         self._stop = asyncio.Event()
         self._stopped_by = ""
 
@@ -105,7 +102,7 @@ class RunWorker:
         return f"run:{self._run.id}"
 
     def stop(self, by: str) -> None:
-        """End it early, whatever it is at."""
+        """Stop it early, in whatever phase."""
         self._stopped_by = self._stopped_by or by
         self._stop.set()
 
@@ -146,23 +143,23 @@ class RunWorker:
         await self._scripts.forget(job, self._run)
 
     async def _begin(self, job: Job) -> bool:
-        """Write down that it begins, and say that it is late where it is."""
+        """Record the start, with an alert if it is late."""
         if self._run.began is not None:
             return True
         now, run = self._context.clock(), self._run
         late = max(0.0, now - run.slot)
         told = run.told
         if late > job.spec.grace and run.trigger == "schedule":
-            why = "nobody was there" if run.slot < self._context.started else ""
-            await self._post.alert(job, run, "late", messages.late_text(job, run, late, why))
+            why = "the runtime was down" if run.slot < self._context.started else ""
+            await self._notifier.alert(job, run, "late", messages.late_text(job, run, late, why))
             told = (*told, "late")
         return await self._change(state="running", began=now, heartbeat=now, late=late, told=told)
 
     async def _change(self, **fields: object) -> bool:
-        """False when the run is not ours any more."""
+        """False if the run is no longer ours."""
         changed = await self._store.change_run(self._run.id, OPEN, **fields)  # type: ignore[arg-type]  # fields of a run
         if changed is None:
-            log.warning("run %s is not ours any more", self._run.id)
+            log.warning("run %s is no longer ours", self._run.id)
             return False
         self._run = changed
         return True
@@ -185,7 +182,7 @@ class RunWorker:
         return await self._turn(job)
 
     async def _script(self, job: Job) -> ScriptOutput:
-        if job.spec.script.startswith(BUILTIN):
+        if job.spec.is_builtin:
             return await self._unless_stopped(self._scripts.builtin(job))
         # One that another runtime began has its whole time, counted from its own start.
         left = max(1.0, job.spec.timeout - self._worked.count())
@@ -208,7 +205,7 @@ class RunWorker:
         raise HermesError(f"its script was stopped by {self._stopped_by}")
 
     async def _inputs(self, job: Job) -> list[JobInput]:
-        """The last results of the jobs that this one comes after."""
+        """The last results of the jobs this one depends on."""
         found = []
         for name in job.spec.after:
             try:
@@ -222,10 +219,10 @@ class RunWorker:
         return found
 
     async def _submit(self, job: Job, before: Sequence[JobInput]) -> None:
-        """Hand the message in, once, however often this is done."""
+        """Submit the message; repeating this submits it once."""
         session = await self._session(job)
-        places = [chat.target for chat in self._post.chats(job)]
-        asked = [chat.target for chat in self._post.asked(job)]
+        places = [chat.target for chat in self._notifier.chats(job)]
+        asked = [chat.target for chat in self._notifier.asked(job)]
         text = messages.message(job, self._run, before, places, asked)
         await self._sessions.entitle(session, title(job))
         after = await self._context.store.last_number(session.id)
@@ -257,7 +254,7 @@ class RunWorker:
         )
 
     async def _before(self, session: str, last: int) -> int:
-        """The number before the message's place in the journal; `last` when it still waits."""
+        """The event number before the message; `last` if it is still queued."""
         for recorded in await self._context.store.events(session):
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == self.key:
                 return recorded.number - 1
@@ -286,15 +283,15 @@ class RunWorker:
         return _came_to(job, end, by)
 
     async def _gave_up(self, job: Job) -> bool:
-        """Take the message back that no turn has taken: nobody waits for its answer."""
+        """Cancel the message that no turn has taken."""
         patient = self._worked.seconds < job.spec.timeout + UNTAKEN_SECONDS
         if patient and self._stopped_by == TIMEOUT:
             return False
         return await self._context.store.cancel_message(self._run.session, self.key)
 
     async def _follow(self, job: Job) -> tuple[ev.TurnFinished, str]:
-        """The end of the turn that took the message, and who stopped it. Effects in it that wait
-        for a person make the run wait."""
+        """The end of the turn that took the message, and who stopped it. Effects and questions that
+        wait for a person make the run wait."""
         known = await self._context.store.last_number(self._run.session)
         by = ""
         waiting: dict[str, str] = {}
@@ -337,14 +334,14 @@ class RunWorker:
         told = self._run.told
         if "parked" not in told:
             text = messages.parked_text(job, self._run, error)
-            await self._post.alert(job, self._run, "parked", text)
+            await self._notifier.alert(job, self._run, "parked", text)
             told = (*told, "parked")
         await self._change(state="parked", error=error, told=told)
 
     # its end
 
     async def end(self, done: RunOutcome) -> None:
-        """Tell the result, then write the end down: told under a key, it is told once."""
+        """Deliver the result, then record the end: a key ensures that it is delivered once."""
         job = await self._store.job(self._run.job)
         output = self._context.redact(messages.cut(done.text, messages.OUTPUT))
         spent = {"cost": done.cost, "tokens": done.tokens, "output": output}
@@ -352,12 +349,12 @@ class RunWorker:
             await self._failed(job, done.error, spent)
             return
         if done.said:
-            await self._post.result(job, self._run, done.text)
+            await self._notifier.result(job, self._run, done.text)
         told = self._run.told
-        await self._signals.over(job, "it works again")
+        await self._alerts.over(job, "it works again")
         if job.failures:
             text = messages.well_text(job, job.failures)
-            await self._post.alert(job, self._run, "well", text)
+            await self._notifier.alert(job, self._run, "well", text)
             told = (*told, "well")
         await self._change(state="done", said=done.said, error="", told=told, **spent)
 
@@ -366,10 +363,10 @@ class RunWorker:
         failures, told = job.failures + 1, self._run.told
         log.warning("job %s failed (run %s): %s", title(job), self._run.id, error)
         if job.state != "removed":
-            await self._signals.failed(job, self._run, error)
+            await self._alerts.failed(job, self._run, error)
         if messages.is_told(failures) and job.state != "removed":
             text = messages.failed_text(job, self._run, error, failures)
-            await self._post.alert(job, self._run, "failed", text)
+            await self._notifier.alert(job, self._run, "failed", text)
             told = (*told, "failed")
         await self._change(state="failed", said=False, error=error, told=told, **spent)
 
@@ -382,7 +379,7 @@ def _untaken(job: Job, by: str) -> str:
 
 
 def _way_out(job: Job, end: ev.TurnFinished) -> str:
-    """What ended it; a budget of the job's own is changed there."""
+    """Why the turn ended early; a budget of the job is changed on the job."""
     for unit, own in (("tokens", job.spec.tokens), ("dollars", job.spec.dollars)):
         if own is not None and end.reason == "budget" and end.error.startswith(f"{unit} of this"):
             return f"`hermes task edit {job.id} --{unit} NUMBER`"

@@ -1,5 +1,5 @@
-"""Jobs in a runtime: their slots become rows, rows are claimed and worked, and whoever wants to
-know is told. Nothing is made before there is a job."""
+"""Schedules jobs: slots become rows, rows are claimed and worked, people are notified. Nothing is
+created before there is a job."""
 
 import asyncio
 import logging
@@ -18,25 +18,26 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.jobs.alerts import JobAlerts
+from hermes_agent.jobs.messages import missed_text, title
+from hermes_agent.jobs.notifier import JobNotifier
 from hermes_agent.learning.service import Learning
 
 if TYPE_CHECKING:
-    from hermes_agent.jobs.notifier import JobNotifier
     from hermes_agent.jobs.planner import Outage
     from hermes_agent.jobs.runner import RunWorker
-    from hermes_agent.jobs.script_runner import Scripts
+    from hermes_agent.jobs.scripts import Scripts
 
 log = logging.getLogger("hermes.jobs")
 
 REST_SECONDS = 30.0
-"""The longest rest: a clock that was set is noticed by then."""
+"""The longest pause: by then a changed clock is noticed."""
 BACK_SECONDS = 60.0
-"""A clock that goes back by more was set back."""
+"""A clock that goes back by more than this was set back."""
 HOUR, DAY = 3_600.0, 86_400.0
 MANY = 1_000
 MISSED: frozenset[RunState] = frozenset({"missed"})
 SOME = 16
-"""More than the runtime has jobs of its own."""
+"""More than the built-in jobs."""
 
 
 class JobScheduler:
@@ -53,7 +54,7 @@ class JobScheduler:
         self._context = context
         self._sessions = sessions
         self._shells = shells
-        self._outbound = outbound
+        self.notifier = JobNotifier(context, outbound)
         self._learning = learning
         self.alerts = JobAlerts(raise_signal, context.clock)
         self._builtins = builtins
@@ -61,28 +62,28 @@ class JobScheduler:
         self._wanted = False
         self._taken = False
         self._seen = 0.0
-        """The latest time that was looked at."""
+        """The latest time seen."""
         self._checked = float("-inf")
         self._next: float | None = None
         self._awake = False
-        """Whether a job of somebody's is due at some time."""
+        """Whether a job other than the built-in ones is active."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._workers: dict[int, RunWorker] = {}
         self._own: set[int] = set()
-        """Those of them that are the runtime's own, beside which others have their room."""
+        """Runs of built-in jobs, which do not count towards the limit."""
         self._kinds: dict[str, bool] = {}
-        """Whether a job is the runtime's own."""
+        """Whether a job is built in, by id."""
         self._unsure = True
-        """Whether the runtime before may have told nobody of what was missed."""
+        """Whether an earlier runtime may have left missed runs unreported."""
         self._untold: set[str] = set()
-        """Jobs with missed runs of which nobody was told."""
+        """Jobs with unreported missed runs."""
         self._ran: set[str] = set()
-        """Jobs of which rows may be too many."""
+        """Jobs that may have too many rows."""
         self._faults: list[str] = []
         self._unplanned: list[str] = []
         self._broken: list[str] = []
         self._good = self._context.started
-        """When all was looked after last."""
+        """When the last pass succeeded."""
         self._held: Outage | None = None
 
     @property
@@ -95,9 +96,7 @@ class JobScheduler:
     # parts
 
     async def name_of(self, session: Session) -> str:
-        """The name of the job whose session it is, by which rules may know it."""
-        from hermes_agent.jobs.messages import title
-
+        """The name of the job of this session, which rules can refer to."""
         id = session.key.removeprefix(JOB_KEY).partition("/")[0]
         try:
             return title(await self._context.store.jobs.job(id))
@@ -105,32 +104,26 @@ class JobScheduler:
             return id
 
     async def asked(self, session: Session) -> list[Chat]:
-        """Where the people of a job are whose session it is."""
+        """Where to ask the people of the job of this session."""
         id = session.key.removeprefix(JOB_KEY).partition("/")[0]
         try:
-            return self.post.asked(await self._context.store.jobs.job(id))
+            return self.notifier.asked(await self._context.store.jobs.job(id))
         except NotFound:
             return []
 
     @cached_property
-    def post(self) -> "JobNotifier":
-        from hermes_agent.jobs.notifier import JobNotifier
-
-        return JobNotifier(self._context, self._outbound)
-
-    @cached_property
     def scripts(self) -> "Scripts":
-        from hermes_agent.jobs.script_runner import Scripts
+        from hermes_agent.jobs.scripts import Scripts
 
         return Scripts(self._context, self._shells, self._builtins())
 
     # life
 
     async def have(self, wanted: Mapping[str, str]) -> None:
-        """See that there are jobs of the runtime itself: names of what they do, with when. One
-        that people have changed or removed stays so."""
-        from hermes_agent.jobs import planner
+        """Add the built-in jobs: names of builtins, with their schedules. One that people have
+        changed or removed stays so."""
         from hermes_agent.jobs.schedules.parse import parse
+        from hermes_agent.jobs.schedules.slots import next_slot
 
         store, now = self._context.store.jobs, self._context.clock()
         for script, when in wanted.items():
@@ -139,8 +132,9 @@ class JobScheduler:
                 name=name, script=script, script_only=True, deliver=("local",), overlap="skip"
             )
             schedule = parse(when, now, zone=self.zone)
+            first = next_slot(schedule, now)
             try:
-                await planner.add_job(store, spec, schedule, "hermes", "", now, script)
+                await store.add(spec, schedule, "hermes", "", first, script)
             except UsageError as error:
                 log.warning("%s is not made: %s", script, error.message)
         self.want()
@@ -158,11 +152,11 @@ class JobScheduler:
                 task.cancel()
 
     def wake(self) -> None:
-        """Something was added, changed or asked for, or a run has ended."""
+        """A job was added or changed, a run was requested or has ended."""
         self._woken.set()
 
     def want(self) -> None:
-        """There is something to do, whether a job is due or not."""
+        """There is work, whether or not a job is due."""
         self._wanted = True
         self.wake()
 
@@ -209,8 +203,8 @@ class JobScheduler:
                 await self._woken.wait()
 
     async def advance(self) -> None:
-        """All that is to be done now."""
-        from hermes_agent.jobs import planner
+        """One pass: plan, start and report."""
+        from hermes_agent.jobs.planner import plan_due
 
         store, now = self._context.store.jobs, self._context.clock()
         if not self._taken:
@@ -219,9 +213,9 @@ class JobScheduler:
                     self._begin(run)
             self._taken = True
         if not self._seen or now < self._seen - BACK_SECONDS:
-            await planner.rewind(store, now)
+            await store.rewind(now, BACK_SECONDS)
         self._seen = now
-        planned = await planner.plan_due(store, now, held=self._held)
+        planned = await plan_due(store, now, held=self._held)
         self._untold.update(planned.jobs)
         self._unplanned = list(planned.troubles) or (self._unplanned if not planned.due else [])
         await self._begin_due()
@@ -231,7 +225,7 @@ class JobScheduler:
             await self._keep_house(now)
         self._next = await store.first()
         some = await store.jobs(state="active", limit=SOME)
-        self._awake = any(not is_builtin(job.spec) for job in some)
+        self._awake = any(not job.spec.is_builtin for job in some)
 
     # runs
 
@@ -255,11 +249,11 @@ class JobScheduler:
 
     async def _is_own(self, id: str) -> bool:
         if id not in self._kinds:
-            self._kinds[id] = is_builtin((await self._context.store.jobs.job(id)).spec)
+            self._kinds[id] = (await self._context.store.jobs.job(id)).spec.is_builtin
         return self._kinds[id]
 
     async def _must_wait(self, run: Run) -> bool:
-        """For the run before; a job may say that it is left out instead."""
+        """Whether it must wait for the previous run; with `skip` it is missed instead."""
         store = self._context.store.jobs
         overlap = (await store.job(run.job)).spec.overlap
         if overlap == "skip":
@@ -278,7 +272,7 @@ class JobScheduler:
             self._context,
             self._sessions,
             self._learning,
-            self.post,
+            self.notifier,
             self.scripts,
             self.alerts,
             run,
@@ -298,7 +292,7 @@ class JobScheduler:
         self.wake()
 
     async def stop_runs(self, job: str) -> None:
-        """End what is under way of a job that is removed, and what waits for a decision."""
+        """Stop the running and parked runs of a removed job."""
         from hermes_agent.jobs.runner import OPEN, REMOVED
 
         store = self._context.store.jobs
@@ -312,7 +306,7 @@ class JobScheduler:
     # telling
 
     async def _tell_missed(self, now: float) -> None:
-        """Of each job once for all that was missed since it was last told."""
+        """Report all missed runs of a job in one alert."""
         if self._unsure:
             store, since = self._context.store.jobs, now - 400 * DAY
             recent = await store.runs(states=MISSED, limit=MANY, since=since)
@@ -324,14 +318,12 @@ class JobScheduler:
             self._untold.discard(id)
 
     async def _tell_missed_of(self, id: str) -> None:
-        from hermes_agent.jobs.messages import missed_text
-
         store = self._context.store.jobs
         recent = await store.runs(job=id, states=MISSED, limit=MANY)
         untold = list(takewhile(lambda run: "missed" not in run.told, recent))
         job = await store.job(id)
         if untold and job.state != "removed":
-            await self.post.alert(job, untold[0], "missed", missed_text(job, untold))
+            await self.notifier.alert(job, untold[0], "missed", missed_text(job, untold))
         for run in untold[:1]:
             await store.change_run(run.id, MISSED, told=(*run.told, "missed"))
 
@@ -364,7 +356,7 @@ class JobScheduler:
 
     @property
     def busy(self) -> bool:
-        """A job is due at some time, or a run is under way: the runtime is needed."""
+        """Whether the runtime is needed: a job is active, or a run under way."""
         return self._wanted and (self._awake or bool(self._tasks))
 
     async def status(self) -> dict[str, Any]:
@@ -372,8 +364,6 @@ class JobScheduler:
         jobs = await store.jobs(limit=MANY)
         if not jobs:
             return {"active": 0, "paused": 0, "troubles": []}
-        from hermes_agent.jobs.messages import title
-
         names = {job.id: title(job) for job in jobs}
         recent = [run for run in await store.runs(limit=MANY, since=now - DAY) if run.job in names]
         open = [run for run in await store.open() if run.job in names]
@@ -390,15 +380,11 @@ class JobScheduler:
         }
 
     def troubles(self, jobs: Sequence[Job]) -> list[str]:
-        """What of it does not work now, in sentences."""
-        wrong = [why for job in jobs if job.state == "active" for why in self.post.troubles(job)]
+        """Current problems, in sentences."""
+        wrong = [
+            why for job in jobs if job.state == "active" for why in self.notifier.troubles(job)
+        ]
         return [*wrong, *self._unplanned, *self._faults, *self._broken]
-
-
-def is_builtin(spec: JobSpec) -> bool:
-    from hermes_agent.jobs.scripts import BUILTIN
-
-    return spec.script.startswith(BUILTIN)
 
 
 def _brief(run: Run, names: dict[str, str]) -> dict[str, Any]:

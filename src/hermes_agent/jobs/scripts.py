@@ -1,29 +1,148 @@
-"""What a job's script means by what it printed."""
+"""Runs the scripts of jobs: commands on the job's terminal, judged by the gate. The shell daemon
+keeps each under its own name, so that the next runtime can find out what became of it."""
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hermes_agent.core.protocols import CommandState
-from hermes_agent.jobs.messages import cut, span
+from hermes_agent.core.effects import Actor, Effect, Verdict
+from hermes_agent.core.errors import OutcomeUnknown, UsageError
+from hermes_agent.core.jobs import JOBS, Job, Run
+from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
+from hermes_agent.core.records import Session
+from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.policy_shell import NotAllowed, PolicyShells, synthetic_session
+from hermes_agent.jobs.messages import cut, span, title
+from hermes_agent.policy.path_resolvers import on_disk
+from hermes_agent.terminals.registry import kind_of
 
+LOST = "the outcome of its script is unknown"
 SHOWN = 20_000
-BUILTIN = "builtin:"
-"""Begins the name of a thing that the runtime itself does, in the place of a command."""
+"""Characters of its output that are used."""
+
+Builtin = Callable[[], Awaitable[str]]
 
 
 class ScriptOutput(Struct, frozen=True):
-    """A script that has ended."""
+    """The output of a script that has ended."""
 
     text: str
     wakes: bool
-    """Whether the agent is woken, or the result told."""
+    """Whether to wake the agent, or deliver the result."""
     error: str = ""
     """Why it failed."""
 
 
+class Scripts:
+    """`builtins` are functions of the runtime that a job can name in place of a script; each may
+    run twice without harm."""
+
+    def __init__(
+        self, context: RuntimeContext, shells: PolicyShells, builtins: Mapping[str, Builtin]
+    ) -> None:
+        self._context = context
+        self._shells = shells
+        self._builtins = builtins
+        self._at_work: dict[int, Terminal] = {}
+
+    async def builtin(self, job: Job) -> ScriptOutput:
+        text = await self._act(job)()
+        return ScriptOutput(text, bool(text))
+
+    def _act(self, job: Job) -> Builtin:
+        act = self._builtins.get(job.spec.script)
+        if act is None:
+            known = ", ".join(sorted(self._builtins))
+            raise UsageError(f"no builtin {job.spec.script!r}", f"there are: {known}")
+        return act
+
+    async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> ScriptOutput:
+        """Run the script, or wait for it if an earlier runtime started it. `OutcomeUnknown` if
+        nobody can tell what became of it."""
+        await workspace(self._context, job)
+        session = self._stand_in(job, f"run-{run.id}")
+        name = session.terminals[0]
+        terminal = self._shells.terminals.terminals(session)[name]
+        command = ShellCommand(f"script-{run.attempts}", job.spec.script, seconds)
+        self._at_work[run.id] = terminal
+        try:
+            known = "not-run" if fresh else await terminal.recover(command)
+            if known is None:
+                raise OutcomeUnknown(LOST, f"`hermes task decide {run.id} done|again|failed`")
+            if isinstance(known, str):
+                effect = self._effect(job, session, terminal.workspace, await terminal.where())
+                verdict = await self._shells.require_allowed(session, effect, terminal.trace)
+                known = await terminal.run(_as_allowed(command, verdict))
+        finally:
+            self._at_work.pop(run.id, None)
+        if known.state in ("lost", "running"):
+            raise OutcomeUnknown(LOST, f"`hermes task decide {run.id} done|again|failed`")
+        return printed(known, seconds)
+
+    async def foresee(self, job: Job) -> str:
+        """Why the gate would deny the script, as far as that is known now. Raises if its policy
+        does not exist."""
+        if job.spec.is_builtin:
+            self._act(job)
+            return ""
+        session = self._stand_in(job, "run-0")
+        effect = self._effect(job, session, session.workspace, session.workspace)
+        verdict = await self._shells.gate(session).judge(effect, on_disk)
+        if verdict.action == "allow" or not job.spec.script:
+            return ""
+        return NotAllowed(verdict).message
+
+    def leave(self) -> None:
+        """The process stops: scripts continue in their shell daemons."""
+        for terminal in self._at_work.values():
+            terminal.leave()
+
+    async def forget(self, job: Job, run: Run) -> None:
+        """Remove its spool: its output has been stored."""
+        if job.spec.script and not job.spec.is_builtin:
+            await self._shells.terminals.forget(self._stand_in(job, f"run-{run.id}"))
+
+    def _stand_in(self, job: Job, id: str) -> Session:
+        settings, folder = self._context.settings, folder_of(self._context, job)
+        session = synthetic_session(id, JOBS, folder, job.spec.policy or settings.policy)
+        return replace(session, terminals=job.spec.terminals or (settings.terminal.default,))
+
+    def _effect(self, job: Job, session: Session, workspace: str, folder: str) -> Effect:
+        name = session.terminals[0]
+        return Effect(
+            session.id, "terminal", {"command": job.spec.script}, session.id, workspace, folder,
+            name, kind_of(self._shells.terminals.place(name)).name, ("process", "filesystem"),
+            job.spec.script or "true", actor=Actor("job", title(job), JOBS),
+            time=self._context.clock(),
+        )  # fmt: skip
+
+
+async def workspace(context: RuntimeContext, job: Job) -> str:
+    """The folder a job works in: the one it names, else its own."""
+    if job.spec.workspace:
+        return job.spec.workspace
+    folder = folder_of(context, job)
+    await asyncio.to_thread(Path(folder).mkdir, mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def folder_of(context: RuntimeContext, job: Job) -> str:
+    return job.spec.workspace or str(context.home.path / "jobs" / job.id)
+
+
+def _as_allowed(command: ShellCommand, verdict: Verdict) -> ShellCommand:
+    if verdict.input is None:
+        return command
+    return replace(command, text=str(verdict.input["command"]))
+
+
 def printed(done: CommandState, seconds: float) -> ScriptOutput:
-    """One that ends with 0 and prints nothing, or `{"wake": false}` last, wakes nobody."""
+    """A script that exits with 0 and prints nothing, or ends with `{"wake": false}`, wakes
+    nobody."""
     output = cut(done.stdout.strip(), SHOWN)
     if done.state == "timeout":
         return ScriptOutput(
@@ -52,7 +171,7 @@ def _both(output: str, done: CommandState) -> str:
 
 
 def _wakes(line: str) -> bool | None:
-    """What a last line says of waking, where it says anything."""
+    """The `wake` value of the last line, if it has one."""
     if not line.strip().startswith("{"):
         return None
     try:

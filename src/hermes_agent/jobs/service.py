@@ -1,5 +1,4 @@
-"""The desk where jobs are made, changed and asked about: the same for the command line and for the
-agent's tool."""
+"""Creates, changes and lists jobs, for the command line and the agent's tool."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,16 +20,16 @@ from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.learning.service import Learning
 
 LAST = 10
-"""Runs that are shown with a job."""
+"""Runs shown with a job."""
 MAX_COUNT = 1_000
 OFTEN = 60.0
-"""A model that is asked more often than so many seconds costs more than most people expect."""
+"""A model asked more often than this costs more than most people expect."""
 
 Decision = Literal["done", "again", "failed"]
 
 
 class JobView(Struct, frozen=True):
-    """A job as it is shown: with its meaning in words, and what is odd about it."""
+    """A job as shown to people: its meaning in words, and warnings."""
 
     job: Job
     meaning: str
@@ -71,7 +70,7 @@ class JobService:
         now = self._context.clock()
         first = next_slot(schedule, now)
         if first is None:
-            raise UsageError(f"{when!r} never comes", "name a time that is still to come")
+            raise UsageError(f"{when!r} is never due", "name a time in the future")
         await self._check(spec, schedule, origin)
         job = await self._store.add(spec, schedule, by, origin, first, key)
         self._jobs.wake()
@@ -87,7 +86,7 @@ class JobService:
     async def edit(
         self, reference: str, changes: Mapping[str, Any], when: str, zone: str
     ) -> JobView:
-        """Change fields of what was said of a job, or when it is due."""
+        """Change fields of a job, or its schedule."""
         from hermes_agent.jobs.planner import change_job
 
         self._context.refresh_settings()
@@ -101,7 +100,7 @@ class JobService:
         clock = self._context.clock
         job = await change_job(self._store, before.id, clock, spec=spec, schedule=schedule)
         if not spec.incident:
-            await self._alerts.over(before, "it is no signal any more")
+            await self._alerts.over(before, "it no longer raises signals")
         self._jobs.wake()
         return await self._shown(job)
 
@@ -132,14 +131,14 @@ class JobService:
     # runs
 
     async def ask(self, reference: str) -> Run:
-        """A run by hand, at once."""
+        """Run a job now."""
         job = await self._there(reference)
         run = await self._store.ask(job.id, self._context.clock())
         self._jobs.want()
         return run
 
     async def decide(self, id: int, decision: Decision, by: str) -> Run:
-        """What became of a run that nobody knew it of."""
+        """Settle a parked run whose outcome is unknown."""
         run = await self._store.run(id)
         if run.state != "parked":
             raise UsageError(f"run {id} is {run.state}", "only parked runs wait for a decision")
@@ -155,10 +154,10 @@ class JobService:
             "again": {"state": "due", "error": "", "began": None},
         }
         if decision not in fields:
-            raise UsageError(f"{decision!r} is no decision", "done, again or failed")
+            raise UsageError(f"not a decision: {decision!r}", "done, again or failed")
         changed = await self._store.change_run(id, OPEN, **fields[decision])
         if changed is None:
-            raise NotFound(f"run {id} is not parked any more", "`hermes task history` shows it")
+            raise NotFound(f"run {id} is no longer parked", "`hermes task history` shows it")
         self._jobs.wake()
         return changed
 
@@ -168,9 +167,11 @@ class JobService:
         jobs = [*await self._store.jobs(limit=MAX_COUNT)]
         if removed:
             jobs += await self._store.jobs(state="removed", limit=MAX_COUNT)
-        post = self._jobs.post
+        notifier = self._jobs.notifier
         return [
-            JobView(job, self._meaning(job), post.results(job), tuple(await self._troubles(job)))
+            JobView(
+                job, self._meaning(job), notifier.results(job), tuple(await self._troubles(job))
+            )
             for job in jobs
         ]
 
@@ -182,7 +183,7 @@ class JobService:
         return await self._store.runs(job=id, limit=limit)
 
     async def check(self) -> Sequence[str]:
-        """Slots without a row, rows without a slot, doubles; and places that lead nowhere."""
+        """Faults in the rows of jobs, and targets that lead nowhere."""
         from hermes_agent.jobs import consistency
 
         faults = await consistency.check(self._store, self._context.clock())
@@ -198,12 +199,12 @@ class JobService:
         if refused:
             warnings.append(f"the script will not run: {refused}")
         runs = await self._store.runs(job=job.id, limit=LAST)
-        results = self._jobs.post.results(job)
+        results = self._jobs.notifier.results(job)
         return JobView(job, self._meaning(job), results, tuple(warnings), tuple(runs))
 
     async def _troubles(self, job: Job) -> list[str]:
-        """What it names and is not there."""
-        found = self._jobs.post.troubles(job)
+        """Targets and jobs it names that do not exist."""
+        found = self._jobs.notifier.troubles(job)
         for name in job.spec.after:
             try:
                 await self._there(name)
@@ -246,7 +247,7 @@ class JobService:
         await self._jobs.scripts.foresee(Job(id, spec, schedule, "active", 0.0))
 
     async def _check_after(self, spec: JobSpec, before: Job | None) -> None:
-        """Those it comes after are there, and none of them comes after it."""
+        """Check that the jobs it depends on exist and do not depend on it."""
         seen: set[str] = set()
         ahead = [(await self._there(name)).id for name in spec.after]
         while ahead:

@@ -1,4 +1,4 @@
-"""Jobs as the agent's tool reaches them: the desk, in words for a model."""
+"""The backend of the agent's `task` tool."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The tool by which the agent makes and tends jobs."""
+"""The tool with which the agent manages jobs."""
 
 from typing import Any, Literal
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from hermes_agent.agent.budgets.limits import LEARNING
 from hermes_agent.agent.budgets.reservations import Budget
-from hermes_agent.core.knowledge import KnowledgeStore
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import ChildLimits
 from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 MICRO = 1_000_000
 """Dollars are stored in millionths."""

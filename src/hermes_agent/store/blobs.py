@@ -1,33 +1,43 @@
-"""Texts as columns. They are packed, which halves the database; a large one lies in a file named
-by its hash, and the column says which."""
+"""Compressed text columns, which halve the database. A large text is a file named by its hash,
+which the column refers to."""
 
 import hashlib
+import os
 import zlib
+from functools import cache
 from pathlib import Path
 
 import apsw
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.store.engine.database import rows, write_durably
 from hermes_agent.store.health import RESTORE
 
 LARGE = 64 * 1024
 SMALL = 100
 _REFERENCE = "blob:"
-# Pieces that most bodies have in common, the commonest last. It is part of the file format: a
-# database written with these bytes is read with these bytes.
-_COMMON = (
-    b'{"kind":"compacted","first":1,"last":,"summary":""{"kind":"call_judged","effect":"","action":'
-    b'"allow","reason":"","rule":""}{"kind":"question_asked","id":"","purpose":"approval","text":"",'
-    b'"expires":17,"effect":"","choices":["yes","no"]}{"kind":"turn_finished","turn":1,"reason":"done","err'
-    b'or":"","hint":"","steps":{"kind":"model_requested","step":1,"model":"openai/","messages":,"di'
-    b'gest":"}{"kind":"message_taken","key":"","text":"","source":"cli","interactive":false}{"kind"'
-    b':"call_intended","effect":"","call_id":"","attempt":1,"note":{}}{"kind":"call_finished","effe'
-    b'ct":"","call_id":"call_","tool":"terminal","text":"\\n","ok":true,"seconds":0.0,"data":{}}{"ki'
-    b'nd":"replied","step":1,"text":"","calls":[{"id":"call_","name":"terminal","arguments":"{\\"comm'
-    b'and\\":\\"\\"}"}],"usage":{"input":,"output":,"cached":0},"stop":"calls","model":"","cost":null,'
-    b'"seconds":0.0}],"usage":{"input":0,"output":0,"cached":0},"stop":"end"'
-)
+
+
+@cache
+def _dictionary() -> bytes:
+    """Text that most stored bodies have in common, the most common last. It is part of the file
+    format: a database can only be read with the bytes it was written with."""
+    lines = Path(__file__).with_name("schema").joinpath("dictionary.jsonl").read_bytes()
+    return b"".join(lines.splitlines())
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write the whole file or nothing; it is on disk when this returns."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 class BlobStore:
@@ -38,11 +48,11 @@ class BlobStore:
         return self._folder / digest[:2] / digest
 
     def pack(self, db: apsw.Connection, session: int, data: bytes) -> str | bytes:
-        """The column for this text. A file is on the disk before the row that names it."""
+        """The column value of a text. A file is on disk before the row that names it."""
         if len(data) <= SMALL:
             return data.decode()
         if len(data) <= LARGE:
-            packer = zlib.compressobj(wbits=-15, zdict=_COMMON)
+            packer = zlib.compressobj(wbits=-15, zdict=_dictionary())
             return packer.compress(data) + packer.flush()
         digest = hashlib.sha256(data).hexdigest()
         path = self.path(digest)
@@ -58,7 +68,7 @@ class BlobStore:
 
     def unpack(self, column: str | bytes) -> str | bytes:
         if isinstance(column, bytes):
-            return zlib.decompressobj(wbits=-15, zdict=_COMMON).decompress(column)
+            return zlib.decompressobj(wbits=-15, zdict=_dictionary()).decompress(column)
         if not column.startswith(_REFERENCE):
             return column
         digest = column.removeprefix(_REFERENCE)
@@ -71,7 +81,7 @@ class BlobStore:
         return data
 
     def release(self, db: apsw.Connection, session: int) -> None:
-        """The session goes: note the files that nobody else uses."""
+        """The session is deleted: note the files that no other uses."""
         db.execute(
             "insert or ignore into unused_blobs select hash from blobs as mine "
             "where session = ?1 and "
@@ -81,12 +91,16 @@ class BlobStore:
         db.execute("delete from blobs where session = ?", (session,))
 
     def sweep(self, db: apsw.Connection) -> None:
-        """Remove the files noted by `release`, unless somebody has come to use one since."""
-        for (digest,) in rows(db, "select hash from unused_blobs"):
+        """Delete the files noted by `release`, unless one is in use again."""
+        for digest in _digests(db, "select hash from unused_blobs"):
             if db.execute("select 1 from blobs where hash = ?", (digest,)).fetchone() is None:
                 self.path(digest).unlink(missing_ok=True)
             db.execute("delete from unused_blobs where hash = ?", (digest,))
 
     def missing(self, db: apsw.Connection) -> list[str]:
-        digests = rows(db, "select distinct hash from blobs")
-        return [digest for (digest,) in digests if not self.path(digest).exists()]
+        digests = _digests(db, "select distinct hash from blobs")
+        return [digest for digest in digests if not self.path(digest).exists()]
+
+
+def _digests(db: apsw.Connection, sql: str) -> list[str]:
+    return [str(digest) for (digest,) in db.execute(sql).fetchall()]

@@ -1,4 +1,4 @@
-"""What SQLite and the file system complain about, in the words of `core.errors`."""
+"""Translates errors of SQLite and the file system into those of `core.errors`."""
 
 import errno
 
@@ -8,16 +8,16 @@ from hermes_agent.core.errors import Degraded, Stopping
 from hermes_agent.core.records import Health
 
 RESTORE = "`hermes restore` puts a backup back; nothing was changed"
-ROOM = "free some space; Hermes goes on by itself"
+ROOM = "free some space; Hermes continues by itself"
 
 
 class Damaged(Degraded):
-    """The database must not be written again before a person has put it right."""
+    """The database must not be written until a person has repaired it."""
 
 
 class Closed(Degraded, Stopping):
-    """The store was let go of. Who is still at work waits, as with other trouble; who asks from
-    outside is told to come again."""
+    """The store is closed. Work in progress waits, as for other trouble; requests are told to try
+    again."""
 
     def __init__(self) -> None:
         super().__init__("the runtime is stopping", "try again in a moment")
@@ -29,12 +29,12 @@ _OF_FILES = {
     errno.EROFS: ("the home is on a read-only file system", "mount it for writing"),
     errno.EACCES: ("the home may not be written", "give this user write access to it"),
     errno.EPERM: ("the home may not be written", "give this user write access to it"),
-    errno.EIO: ("the disk does not answer properly", "look at the system log"),
+    errno.EIO: ("the disk reports errors", "check the system log"),
 }
 
 
-def trouble_of(error: BaseException) -> Degraded | None:
-    """The error as trouble of the store, or None when it is something else."""
+def degraded_by(error: BaseException) -> Degraded | None:
+    """The error as `Degraded`; None if it is something else."""
     match error:
         case Degraded():
             return error
@@ -51,7 +51,7 @@ def trouble_of(error: BaseException) -> Degraded | None:
         case apsw.BusyError() | apsw.LockedError():
             return Degraded("another program holds the database", "end it, or wait")
         case apsw.IOError():
-            return Degraded(f"the disk does not answer properly: {error}", "look at the system log")
+            return Degraded(f"the disk reports errors: {error}", "check the system log")
         case OSError(errno=number) if number in _OF_FILES:
             return Degraded(*_OF_FILES[number])
     return None
@@ -62,7 +62,7 @@ def _shared_memory_is_full(error: apsw.Error) -> bool:
 
 
 class StoreHealth:
-    """How the store is now. Damage stays until the store is opened anew; the rest may pass."""
+    """The state of the store. Damage lasts until it is opened again; other trouble may pass."""
 
     def __init__(self) -> None:
         self.health = Health()
@@ -72,13 +72,13 @@ class StoreHealth:
         if self._damage is not None:
             raise Damaged(self._damage.message, self._damage.hint)
 
-    def ill(self, trouble: Degraded) -> None:
+    def degrade(self, trouble: Degraded) -> None:
         if self._damage is not None:
             return
         self.health = Health("degraded", trouble.message, trouble.hint)
         if isinstance(trouble, Damaged):
             self._damage = trouble
 
-    def well(self) -> None:
+    def recover(self) -> None:
         if self._damage is None:
             self.health = Health()

@@ -1,4 +1,4 @@
-"""Looking after the database: a checked copy of it, and what is wrong with it."""
+"""Backup and consistency check of the database."""
 
 import contextlib
 import os
@@ -7,11 +7,12 @@ from pathlib import Path
 import apsw
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.store.blobs import BlobStore
+from hermes_agent.store.engine.connection import Connection
+from hermes_agent.store.search.index import SPOKEN
 
 
-def back_up(db: apsw.Connection, target: Path) -> None:
-    """Copy the database as this connection sees it into one new file."""
+def backup(db: Connection, target: Path) -> None:
+    """Copy the database, as this connection sees it, to a new file."""
     if target.exists():
         raise UsageError(f"{target} exists already", "name a file that does not")
     draft = target.with_name(target.name + ".new")
@@ -40,8 +41,8 @@ def back_up(db: apsw.Connection, target: Path) -> None:
             draft.unlink()
 
 
-def faults(db: apsw.Connection, bodies: BlobStore) -> list[str]:
-    """What does not fit together, a line each."""
+def faults(db: Connection) -> list[str]:
+    """Inconsistencies, one line each."""
     found = [line for (line,) in db.execute("pragma quick_check(20)") if line != "ok"]
     if found:
         return found
@@ -51,13 +52,7 @@ def faults(db: apsw.Connection, bodies: BlobStore) -> list[str]:
         "where s.last is not coalesce(e.n, 0) or s.last is not coalesce(e.top, 0)"
     )
     found += [f"session {id} has gaps in its events" for (id,) in gaps]
-    lost = db.execute(
-        "select count(*) from events e left join messages m on m.id = e.message "
-        "where e.body is null and m.id is null"
-    ).get
-    if lost:
-        found.append(f"{lost} events have lost their text")
-    messages = db.execute("select count(*) from messages").get
+    messages = db.execute(f"select count(*) from events where kind in {SPOKEN}").get
     indexed = db.execute("select count(*) from words_docsize").get
     if messages != indexed:
         found.append(f"{messages} messages, but {indexed} in the search index")
@@ -65,5 +60,5 @@ def faults(db: apsw.Connection, bodies: BlobStore) -> list[str]:
     indexed = db.execute("select count(*) from doc_words_docsize").get
     if docs != indexed:
         found.append(f"{docs} texts to recall, but {indexed} in their index")
-    found += [f"the stored text {digest} is missing" for digest in bodies.missing(db)]
+    found += [f"the stored text {digest} is missing" for digest in db.blobs.missing(db)]
     return found

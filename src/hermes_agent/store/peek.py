@@ -1,4 +1,4 @@
-"""A look into a store that no runtime has open. Nothing is made or changed."""
+"""Reads a store that no runtime has open. Nothing is created or changed."""
 
 from pathlib import Path
 
@@ -6,16 +6,17 @@ import apsw
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.store.engine.database import DATABASE, connect_reader, rows
+from hermes_agent.store.engine.connection import StoreContext
+from hermes_agent.store.engine.database import DATABASE, connect_reader
 
 
 class Waiting(Struct, frozen=True):
-    """Jobs that wait for a runtime."""
+    """Jobs waiting for a runtime."""
 
     active: int
     paused: int
     next: float | None
-    """When the first of them was, or is, due."""
+    """When the first of them is due."""
 
 
 _JOBS = """
@@ -26,15 +27,15 @@ from jobs
 
 
 def waiting_jobs(home: Path) -> Waiting | None:
-    """None where nothing can be known."""
+    """None if it cannot be read."""
     if not (home / DATABASE).exists():
         return None
     try:
-        db = connect_reader(home)
+        db = connect_reader(StoreContext(home))
     except (HermesError, apsw.Error, OSError):
         return None
     try:
-        ((active, paused, next),) = rows(db, _JOBS)
+        ((active, paused, next),) = db.rows(_JOBS)
     except apsw.Error:
         return None
     finally:

@@ -9,11 +9,12 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.gateway import Chat, GatewayStore, OutboundMessage, OutboxEntry
+from hermes_agent.core.gateway import Chat, OutboundMessage, OutboxEntry
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.supervise import backoff, first_of, is_ending
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.delivery.splitting import split_for
+from hermes_agent.store.gateway.store import GatewayStore
 
 log = logging.getLogger("hermes.gateway")
 

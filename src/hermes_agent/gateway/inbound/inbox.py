@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import Degraded, HermesError, Stopping
-from hermes_agent.core.gateway import ArrivedState, GatewayStore, InboundMessage, InboxEntry
+from hermes_agent.core.gateway import ArrivedState, InboundMessage, InboxEntry
 from hermes_agent.core.supervise import backoff, first_of, is_ending
+from hermes_agent.store.gateway.store import GatewayStore
 
 log = logging.getLogger("hermes.gateway")
 

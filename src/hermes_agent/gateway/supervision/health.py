@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import ChannelHealth, GatewayStore
+from hermes_agent.core.gateway import ChannelHealth
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import GatewaySettings
 from hermes_agent.core.supervise import first_of
 from hermes_agent.gateway.supervision.connection import ChannelConnection
+from hermes_agent.store.gateway.store import GatewayStore
 
 log = logging.getLogger("hermes.gateway")
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.incidents import (
     Incident,
-    IncidentStore,
     IngestResult,
     MonitoredService,
     NewNotice,
@@ -22,6 +21,7 @@ from hermes_agent.core.incidents import (
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.monitoring.topology import named
 from hermes_agent.incidents.notifications import ceased_text, declared_text
+from hermes_agent.store.incidents.store import IncidentStore
 
 log = logging.getLogger("hermes.incidents")
 

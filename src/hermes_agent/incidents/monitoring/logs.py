@@ -12,11 +12,12 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.incidents import IncidentStore, IngestResult, LogCursor, Signal
+from hermes_agent.core.incidents import IngestResult, LogCursor, Signal
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.supervise import every, supervise
 from hermes_agent.core.text.patterns import matches
 from hermes_agent.incidents.monitoring.config import LogPattern
+from hermes_agent.store.incidents.store import IncidentStore
 
 log = logging.getLogger("hermes.incidents")
 

@@ -9,16 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.incidents import (
-    CheckState,
-    IncidentStore,
-    IngestResult,
-    Signal,
-    WatchedCheck,
-)
+from hermes_agent.core.incidents import CheckState, IngestResult, Signal, WatchedCheck
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.supervise import every, supervise
 from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, LoadedChecks, Watched
+from hermes_agent.store.incidents.store import IncidentStore
 
 log = logging.getLogger("hermes.incidents")
 

@@ -8,10 +8,10 @@ from msgspec import Struct
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.incidents import Diagnosis, Hypothesis, Incident, TimelineEntry
-from hermes_agent.core.journal import Journal
 from hermes_agent.core.text.format import shortened, utc_stamp
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.evidence import EvidenceCall, IncidentTranscript, transcript
+from hermes_agent.store.journal.store import Journal
 
 OUTCOME_CHARS = 200
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Evidence, WatchedCheck
-from hermes_agent.core.journal import Journal
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.text.format import shortened
 from hermes_agent.incidents.response.side_effects import Did, did
+from hermes_agent.store.journal.store import Journal
 
 LEAST, MAX_COUNT = 12, 300
 """Characters of a quote."""

@@ -1,5 +1,5 @@
-"""The five fields of a cron expression, read as crontab(5) reads them, with `L` for the last day of
-a month, and `mon#1` or `fri#L` for the first Monday or the last Friday of it."""
+"""Parses the five fields of a cron expression as crontab(5) does, plus `L` for the last day of a
+month, and `mon#1` or `fri#L` for its first Monday or last Friday."""
 
 import calendar
 from collections.abc import Iterator
@@ -47,14 +47,14 @@ WEEKDAY = CronField("weekday", 0, 7, WEEKDAYS)
 
 
 class Cron(Struct, frozen=True):
-    """What the fields say. A day fits when its month does and its place in the month and the week
-    do: both where one of the two begins with `*`, either where both are restricted."""
+    """A parsed expression. A day matches if its month does and its day of the month and weekday do:
+    both if one of them begins with `*`, either if both are restricted."""
 
     times: tuple[int, ...]
     """Seconds after midnight, in order."""
     months: frozenset[int]
     days: frozenset[int]
-    """`LAST` is the last one."""
+    """`LAST` is the last day."""
     weekdays: frozenset[int]
     """0 is Sunday."""
     nth: frozenset[tuple[int, int]]
@@ -62,12 +62,12 @@ class Cron(Struct, frozen=True):
     either: bool
     all_days: bool
     all_hours: bool
-    """It is due in every hour: a missing hour is not made up for."""
+    """Due in every hour: a skipped hour is not made up for."""
     repeats: bool
-    """It is due by the minute or in every hour: in an hour that comes twice, too."""
+    """Due by the minute or in every hour: also in an hour that occurs twice."""
 
     def dates(self, first: int, last: int) -> Iterator[int]:
-        """The days that fit, counted from 1970 on, `first` and `last` among them."""
+        """The matching days from `first` to `last`, as days since 1970."""
         if self.all_days:
             yield from range(first, last + 1)
             return
@@ -103,7 +103,7 @@ class Cron(Struct, frozen=True):
 
 @lru_cache(10_000)
 def read_cron(text: str) -> Cron:
-    """The fields of an expression; `UsageError` says which one is wrong, and how."""
+    """Parse an expression; `UsageError` names the wrong field."""
     minute, hour, day, month, weekday = fields_of(text)
     minutes, hours = _numbers(minute, MINUTE), _numbers(hour, HOUR)
     days, months = _month_days(day), _numbers(month, MONTH)
@@ -127,7 +127,7 @@ def fields_of(text: str) -> list[str]:
     said = text.strip().lower()
     if said.startswith("@"):
         if said not in MACROS:
-            raise UsageError(f"{text.strip()!r} is no schedule", f"known are {', '.join(MACROS)}")
+            raise UsageError(f"not a schedule: {text.strip()!r}", f"known are {', '.join(MACROS)}")
         said = MACROS[said]
     fields = said.split()
     if len(fields) != 5:
@@ -141,15 +141,15 @@ def _number(text: str, field: CronField) -> int:
     if text[:3] in field.names and len(text) == 3:
         return field.names.index(text) + field.low
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{text!r} is no {field.name}", field.hint)
+        raise UsageError(f"invalid {field.name}: {text!r}", field.hint)
     number = int(text) if len(text) < 6 else 100_000
     if not field.low <= number <= field.high:
-        raise UsageError(f"{text} is no {field.name}", field.hint)
+        raise UsageError(f"invalid {field.name}: {text}", field.hint)
     return number
 
 
 def _numbers(text: str, field: CronField) -> set[int]:
-    """What one field lists: `*`, numbers, names, ranges and steps."""
+    """The numbers of one field: `*`, numbers, names, ranges and steps."""
     found: set[int] = set()
     for part in text.split(","):
         span, slash, step_text = part.partition("/")
@@ -157,7 +157,7 @@ def _numbers(text: str, field: CronField) -> set[int]:
             raise UsageError(f"{part!r} has no step after its '/'", "write it as `*/15`")
         step = int(step_text) if slash else 1
         if step == 0:
-            raise UsageError(f"{part!r} goes on by steps of 0", "write it as `*/15`")
+            raise UsageError(f"{part!r} has a step of 0", "write it as `*/15`")
         if slash and step > field.high - field.low + 1:
             raise UsageError(f"a step of {step} is more than all {field.name}s", field.hint)
         found.update(range(*_range(span, bool(slash), field), step))
@@ -198,7 +198,7 @@ def _week_days(text: str) -> tuple[set[int], set[tuple[int, int]]]:
             continue
         if place not in ("1", "2", "3", "4", "5", "l"):
             raise UsageError(
-                f"{place!r} is no place of a weekday in a month",
+                f"not a place of a weekday in a month: {place!r}",
                 "write `mon#1` to `mon#5`, or `mon#L` for the last one",
             )
         nth.add((_number(name, WEEKDAY) % 7, LAST if place == "l" else int(place)))

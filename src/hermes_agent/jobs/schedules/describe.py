@@ -1,9 +1,9 @@
-"""What a cron expression says, in English."""
+"""Describes cron expressions in English."""
 
 from collections.abc import Sequence
 
 from hermes_agent.jobs.schedules.cron import LAST, Cron, fields_of, read_cron
-from hermes_agent.jobs.schedules.grammar import LONG_DAYS, LONG_MONTHS
+from hermes_agent.jobs.schedules.natural_language import LONG_DAYS, LONG_MONTHS
 
 MAX_TIMES = 6
 PLACES = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", LAST: "last"}
@@ -58,7 +58,7 @@ def _within(hours: Sequence[int]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Numbers, those in a row as a range."""
+    """Numbers, with consecutive ones as a range."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][-1] + 1:

@@ -1,18 +1,385 @@
 """Schedules in plain words: `weekdays at 8`, `tomorrow at noon`, `on the first of each month at 6`.
-What could mean two things is refused with examples, never guessed."""
+One function reads each kind of clause. Unknown words and ambiguous texts are refused with examples,
+never guessed."""
 
-from datetime import date, datetime, time
+import re
+from datetime import date, datetime, time, timedelta
 from itertools import product
+from typing import Literal
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.jobs import Schedule
-from hermes_agent.jobs.schedules.cron import WEEKDAYS, read_cron
-from hermes_agent.jobs.schedules.grammar import UNITS, ScheduleWords, Unclear
+from hermes_agent.jobs.schedules.cron import MONTHS, WEEKDAYS, read_cron
 from hermes_agent.jobs.schedules.slots import moment_of, zone_of
+
+EXAMPLES = (
+    "`weekdays at 8`, `every monday and thursday at 7:30`, `tomorrow at noon`, "
+    "`on the first of each month at 6`, `every 15 minutes between 9 and 17 on weekdays`, "
+    "`in 3 days at 14:00`, `every 2h`, `30m`, `0 8 * * mon-fri`, `2030-01-31 09:00`"
+)
+UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+SHORT = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3_600, "hr": 3_600, "d": 86_400, "w": 604_800}
+NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
+}  # fmt: skip
+ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last": -1}
+LONG_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
+LONG_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+GROUPS = {
+    "weekdays": (1, 2, 3, 4, 5),
+    "workdays": (1, 2, 3, 4, 5),
+    "weekends": (6, 0),
+    "weekend": (6, 0),
+}
+Every = Literal["", "hour", "day", "week", "month", "year"]
+EVERY: dict[str, Every] = {
+    "hour": "hour", "day": "day", "week": "week", "month": "month", "year": "year",
+}  # fmt: skip
+ALWAYS: dict[str, Every] = {
+    "hourly": "hour", "daily": "day", "nightly": "day", "weekly": "week", "monthly": "month",
+    "yearly": "year",
+}  # fmt: skip
+
+_WORD = re.compile(r"\d{1,2}:\d{2}|\d+[a-z]+|\d+|[a-z]+(?:[/_+-][a-z_/+-]+)*|,|&|-|\S")
+_LENGTH = re.compile(r"(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+")
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+
+
+def unit_seconds(word: str) -> int | None:
+    return SHORT.get(word) or SHORT.get(word.removesuffix("s")) or UNITS.get(word.removesuffix("s"))
+
+
+def seconds_of(text: str) -> float | None:
+    """A duration as `2h`, `1h30m`, `90 minutes`; None if it is not one."""
+    if not _LENGTH.fullmatch(text):
+        return None
+    total = 0.0
+    for number, word in _PIECE.findall(text):
+        unit = unit_seconds(word)
+        if unit is None or len(number) > 9:
+            return None
+        total += float(number) * unit
+    return total
+
+
+class Unclear(UsageError):
+    def __init__(self, why: str) -> None:
+        super().__init__(why, f"write it as one of these: {EXAMPLES}")
+
+
+class ScheduleWords:
+    """The words, read from left to right; each kind of clause may occur once, in any order."""
+
+    def __init__(self, text: str, now: float, zone: str) -> None:
+        self.text = text
+        self.words: list[str] = _WORD.findall(text.lower())
+        self.place = 0
+        self.now, self.zone = now, zone
+        self.every: Every = ""
+        self.interval: tuple[int, int] | None = None
+        """A count, and the seconds of its unit."""
+        self.times: list[time] = []
+        self.between: tuple[int, int] | None = None
+        self.weekdays: list[int] = []
+        self.one_weekday = False
+        """A single weekday that is not said to recur."""
+        self.monthdays: list[int] = []
+        self.nth = 0
+        self.month = 0
+        self.year = 0
+        self.date: date | None = None
+        self.offset: float | None = None
+
+    def read(self) -> None:
+        while self.place < len(self.words):
+            if not any(clause(self) for clause in _CLAUSES):
+                raise Unclear(f"{self.words[self.place]!r} in {self.text!r} is not understood")
+
+    def peek(self, ahead: int = 0) -> str:
+        place = self.place + ahead
+        return self.words[place] if place < len(self.words) else ""
+
+    def take(self, *wanted: str) -> bool:
+        """Take these words if they come next."""
+        here = self.words[self.place : self.place + len(wanted)]
+        if here != list(wanted):
+            return False
+        self.place += len(wanted)
+        return True
+
+    def once(self, fresh: bool, what: str) -> None:
+        if not fresh:
+            raise Unclear(f"{self.text!r} says {what} twice")
+
+    def today(self) -> date:
+        return datetime.fromtimestamp(self.now, zone_of(self.zone)).date()
+
+
+def _filler(said: ScheduleWords) -> bool:
+    return said.take("and") or said.take(",") or said.take("on") or said.take("the")
+
+
+def _joins(said: ScheduleWords) -> bool:
+    """A comma or `and` between items of one kind."""
+    comma = said.take(",")
+    return said.take("and") or said.take("&") or comma
+
+
+def _number(word: str) -> int | None:
+    return int(word) if word.isdigit() and len(word) < 6 else NUMBERS.get(word)
+
+
+def _a_time(said: ScheduleWords) -> time | None:
+    word = said.peek()
+    if word in ("noon", "midday", "midnight"):
+        said.place += 1
+        return time(0 if word == "midnight" else 12)
+    shape = re.fullmatch(r"(\d{1,2})(?::(\d{2}))?(am|pm|h)?", word)
+    if shape is None:
+        return None
+    hour, minute, half = int(shape[1]), int(shape[2] or 0), shape[3] or ""
+    said.place += 1
+    if not half and said.peek() in ("am", "pm"):
+        half = said.peek()
+        said.place += 1
+    elif not half and said.take("o", "'", "clock"):
+        half = "h"
+    written = word if half in word else f"{word} {half}"
+    if half in ("am", "pm"):
+        if not 1 <= hour <= 12:
+            raise UsageError(f"not a time of day: {written}", "hours are 1 to 12 with am and pm")
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    if hour > 23:
+        raise UsageError(f"not a time of day: {written}", "hours are 0 to 23")
+    if minute > 59:
+        raise UsageError(f"not a time of day: {written}", "minutes are 0 to 59")
+    return time(hour, minute)
+
+
+def _at(said: ScheduleWords) -> bool:
+    """`at 8`, `at 8, 12 and 17`; a clear time of day needs no `at`."""
+    word = said.peek()
+    bare = word in ("noon", "midday", "midnight") or re.fullmatch(r"\d+:\d+|\d+(am|pm)", word)
+    if not (bare or said.take("at")):
+        return False
+    said.once(not said.times, "at what time")
+    while True:
+        back = said.place
+        if said.times and not _joins(said):
+            break
+        one = _a_time(said)
+        if one is None or said.peek() == "of" or unit_seconds(said.peek()):
+            said.place = back
+            break
+        said.times.append(one)
+    if not said.times:
+        raise Unclear(f"no time of day follows 'at' in {said.text!r}")
+    return True
+
+
+def _between(said: ScheduleWords) -> bool:
+    if not (said.take("between") or said.take("from")):
+        return False
+    said.once(said.between is None, "between when")
+    first = _a_time(said)
+    if first is None or not any(said.take(word) for word in ("and", "to", "until", "till", "-")):
+        raise Unclear(f"between which hours is not clear in {said.text!r}")
+    last = _a_time(said)
+    if last is None or first.minute or last.minute:
+        raise Unclear(f"between which hours is not clear in {said.text!r}: whole hours are known")
+    said.between = (first.hour, last.hour)
+    return True
+
+
+def _every(said: ScheduleWords) -> bool:
+    """`every 15 minutes`, `every day`, `daily`; `every` alone means that days recur."""
+    word = said.peek()
+    if word in ALWAYS:
+        said.place += 1
+        return _often(said, ALWAYS[word])
+    if not (said.take("every") or said.take("each")):
+        return False
+    word = said.peek()
+    if word in ("other", "second", "half"):
+        raise Unclear(f"'every {word}' in {said.text!r} is not known")
+    count = _number(word)
+    unit = unit_seconds(said.peek(1) if count is not None else word)
+    if word in EVERY:
+        said.place += 1
+        return _often(said, EVERY[word])
+    if unit is not None:
+        said.once(said.interval is None and not said.every, "how often")
+        said.interval = (1 if count is None else count, unit)
+        said.place += 1 if count is None else 2
+        return True
+    said.every = said.every or "week"
+    if not (_weekdays(said) or _monthdays(said) or _a_month(said)):
+        raise Unclear(f"what comes after 'every' in {said.text!r} is not understood")
+    return True
+
+
+def _often(said: ScheduleWords, unit: Every) -> bool:
+    said.once(said.interval is None and said.every in ("", unit), "how often")
+    said.every = unit
+    return True
+
+
+def _weekday(word: str) -> int | None:
+    """The number of a weekday, from its short, long or plural name."""
+    for number, (short, long) in enumerate(zip(WEEKDAYS, LONG_DAYS, strict=True)):
+        if word in (short, long, f"{long}s", {"tue": "tues", "thu": "thurs"}.get(short)):
+            return number
+    return None
+
+
+def _weekdays(said: ScheduleWords) -> bool:
+    if said.take("weekday"):
+        said.weekdays += GROUPS["weekdays"]
+        return True
+    if said.peek() in GROUPS:
+        said.once(not said.weekdays, "on which days")
+        said.weekdays += GROUPS[said.words[said.place]]
+        said.place += 1
+        return True
+    hyphened = said.peek().split("-")
+    if len(hyphened) == 2 and all(_weekday(one) is not None for one in hyphened):
+        said.words[said.place : said.place + 1] = [hyphened[0], "-", hyphened[1]]
+    if _weekday(said.peek()) is None:
+        return False
+    said.once(not said.weekdays, "on which days")
+    said.one_weekday = not said.peek().endswith("days")
+    while (day := _weekday(said.peek())) is not None:
+        said.place += 1
+        if any(said.take(word) for word in ("-", "to", "through")):
+            last = _weekday(said.peek())
+            if last is None:
+                raise Unclear(f"a range of days in {said.text!r} has no end")
+            said.place += 1
+            said.weekdays += [(day + n) % 7 for n in range((last - day) % 7 + 1)]
+            said.one_weekday = False
+        else:
+            said.weekdays.append(day)
+        back = said.place
+        if not _joins(said) or _weekday(said.peek()) is None:
+            said.place = back
+            break
+        said.one_weekday = False
+    return True
+
+
+def _ordinal(word: str) -> int | None:
+    shape = re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)", word)
+    return int(shape[1]) if shape else ORDINALS.get(word)
+
+
+def _monthdays(said: ScheduleWords) -> bool:
+    """`1st and 15th of each month`, `last day of every month`, `first monday of the month`."""
+    ahead = 1 if said.peek() == "the" else 0
+    first = _ordinal(said.peek(ahead))
+    if first is None:
+        return False
+    said.once(not said.monthdays and not said.nth, "on which days")
+    said.place += 1 + ahead
+    if (day := _weekday(said.peek())) is not None:
+        said.place += 1
+        said.nth, said.weekdays = first, [day]
+        if abs(first) > 5:
+            raise Unclear(f"no month has so many of them: {said.text!r}")
+    else:
+        said.take("day")
+        said.monthdays = [first]
+        while _joins(said):
+            said.take("the")
+            another = _ordinal(said.peek())
+            if another is None:
+                raise Unclear(f"not a day of a month: {said.peek()!r} in {said.text!r}")
+            said.place += 1
+            said.monthdays.append(another)
+        for number in said.monthdays:
+            if number != -1 and not 1 <= number <= 31:
+                raise UsageError(f"not a day of a month: {number}", "days are 1 to 31")
+    if said.take("of"):
+        said.take("the")
+        again = said.take("each") or said.take("every")
+        if said.take("month") or (again and said.take("months")):
+            said.every = "month"
+        elif not _a_month(said):
+            raise Unclear(f"of which month is not clear in {said.text!r}")
+        elif again:
+            said.every = "year"
+    return True
+
+
+def _a_month(said: ScheduleWords) -> bool:
+    """`24 december`, `december 24 2030`."""
+    word = said.peek()
+    number = int(word) if word.isdigit() and len(word) < 3 else None
+    name = said.peek(1) if number is not None else word
+    if name not in (*MONTHS, *LONG_MONTHS, "sept"):
+        return False
+    said.once(not said.month, "in which month")
+    said.month = MONTHS.index(name[:3]) + 1
+    said.place += 1 if number is None else 2
+    if number is None and not said.monthdays:
+        said.take("the")
+        ordinal = _ordinal(said.peek())
+        digits = said.peek().isdigit() and len(said.peek()) < 3
+        number = ordinal if ordinal is not None else int(said.peek()) if digits else None
+        said.place += number is not None
+    if number is not None:
+        said.once(not said.monthdays, "on which day")
+        said.monthdays = [number]
+    said.take(",")
+    if said.peek().isdigit() and len(said.peek()) == 4:
+        said.year = int(said.peek())
+        said.place += 1
+    if said.every == "week":
+        said.every = "year"
+    return True
+
+
+def _one_day(said: ScheduleWords) -> bool:
+    """`today`, `tomorrow`, `next friday`, `in 3 days`, `in 2 hours`."""
+    today = said.today()
+    if said.take("today"):
+        day: date | None = today
+    elif said.take("the", "day", "after", "tomorrow") or said.take("day", "after", "tomorrow"):
+        day = today + timedelta(days=2)
+    elif said.take("tomorrow"):
+        day = today + timedelta(days=1)
+    elif said.peek() == "next" and (wanted := _weekday(said.peek(1))) is not None:
+        said.place += 2
+        ahead = (wanted - (today.weekday() + 1)) % 7 or 7
+        day = today + timedelta(days=ahead)
+    elif said.peek() == "in" and (count := _number(said.peek(1))) is not None:
+        unit = unit_seconds(said.peek(2))
+        if unit is None:
+            raise Unclear(f"not a unit of time: {said.peek(2)!r} in {said.text!r}")
+        said.place += 3
+        said.once(said.date is None and said.offset is None, "when")
+        if unit < UNITS["day"]:
+            said.offset = float(count * unit)
+            return True
+        if count > 3_660:
+            raise Unclear(f"{said.text!r} is more than ten years away")
+        day = today + timedelta(days=count * unit // UNITS["day"])
+        said.offset = float(count * unit)
+    else:
+        return False
+    said.once(said.date is None, "when")
+    said.date = day
+    return True
+
+
+_CLAUSES = (_at, _between, _every, _one_day, _weekdays, _monthdays, _a_month, _filler)
 
 
 def read_plain(text: str, now: float, zone: str) -> Schedule:
-    """The schedule that plain words mean; `UsageError` with examples where they are not clear."""
+    """Parse plain words; `UsageError` with examples if they are unclear."""
     said = ScheduleWords(text, now, zone)
     said.read()
     days = said.weekdays or said.monthdays or said.month
@@ -32,7 +399,7 @@ def read_plain(text: str, now: float, zone: str) -> Schedule:
 def every(text: str, seconds: float, now: float, zone: str) -> Schedule:
     if not 1 <= seconds <= 3_660 * UNITS["day"]:
         raise UsageError(
-            f"{text!r} is no interval", "one is at least a second and at most 10 years"
+            f"not an interval: {text!r}", "an interval is between a second and 10 years"
         )
     return Schedule("every", text, seconds=float(seconds), start=float(int(now)), zone=zone)
 
@@ -57,10 +424,10 @@ def _once(said: ScheduleWords) -> Schedule:
         at = datetime.fromtimestamp(int(said.now), zone_of(said.zone)).time()
     else:
         raise Unclear(f"{said.text!r} does not say at what time")
-    return _at(said, said.date, at)
+    return _at_time(said, said.date, at)
 
 
-def _at(said: ScheduleWords, day: date, at: time) -> Schedule:
+def _at_time(said: ScheduleWords, day: date, at: time) -> Schedule:
     return once(said.text, moment_of(datetime.combine(day, at), said.zone), said.now, said.zone)
 
 
@@ -73,14 +440,14 @@ def _only_time(said: ScheduleWords) -> time:
 
 
 def _dated(said: ScheduleWords) -> Schedule:
-    """`24 december at 18:00`: once, the next time that day comes."""
+    """`24 december at 18:00`: once, on the next such day."""
     if len(said.monthdays) != 1 or said.nth or said.monthdays[0] < 0:
         raise Unclear(f"which day {said.text!r} means is not clear")
     at = _only_time(said)
     today = said.today()
     for year in (said.year,) if said.year else range(today.year, today.year + 9):
         try:
-            found = _at(said, date(year, said.month, said.monthdays[0]), at)
+            found = _at_time(said, date(year, said.month, said.monthdays[0]), at)
         except ValueError:
             continue  # no such day in this year
         except UsageError:
@@ -88,11 +455,11 @@ def _dated(said: ScheduleWords) -> Schedule:
                 raise
             continue
         return found
-    raise UsageError(f"{said.text!r} is no day of the calendar", "look at the day and the month")
+    raise UsageError(f"not a day of the calendar: {said.text!r}", "check the day and the month")
 
 
 def _clock(said: ScheduleWords) -> tuple[str, str]:
-    """The fields of minute and hour."""
+    """The minute and hour fields."""
     if said.interval is not None or said.every == "hour":
         if said.times:
             raise Unclear(f"{said.text!r} names an interval and a time of day")
@@ -127,7 +494,7 @@ def _steps(said: ScheduleWords, count: int, unit: int) -> tuple[str, str]:
 
 
 def _hours(hours: list[int]) -> str:
-    """As short as it can be written."""
+    """Hours in the shortest notation."""
     step = hours[1] - hours[0] if len(hours) > 1 else 1
     ordered = step > 0 and hours == list(range(hours[0], hours[-1] + 1, step))
     if ordered and len(hours) * step == 24 and hours[0] == 0:
@@ -138,7 +505,7 @@ def _hours(hours: list[int]) -> str:
 
 
 def _calendar(said: ScheduleWords) -> tuple[str, str, str]:
-    """The fields of day, month and weekday."""
+    """The day, month and weekday fields."""
     month = str(said.month) if said.month else "*"
     if said.year:
         raise Unclear(f"{said.text!r} comes again and names a year")

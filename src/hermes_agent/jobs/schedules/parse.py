@@ -1,4 +1,4 @@
-"""From what people write to a schedule, and from a schedule to words that show what was meant."""
+"""Parses schedules as people write them, and says in words what a schedule means."""
 
 import re
 from collections.abc import Mapping
@@ -11,8 +11,14 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.jobs import Schedule
 from hermes_agent.jobs.schedules.cron import fields_of, read_cron
 from hermes_agent.jobs.schedules.describe import describe_cron, describe_seconds
-from hermes_agent.jobs.schedules.grammar import EXAMPLES, Unclear, seconds_of
-from hermes_agent.jobs.schedules.natural_language import every, once, read_plain
+from hermes_agent.jobs.schedules.natural_language import (
+    EXAMPLES,
+    Unclear,
+    every,
+    once,
+    read_plain,
+    seconds_of,
+)
 from hermes_agent.jobs.schedules.slots import moment_of, next_slot, slots, zone_of
 
 MAX_LETTERS = 200
@@ -28,7 +34,7 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}t|\d{4}-w\d{2}")
 
 
 def machine_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
-    """The name of this machine's time zone; UTC where it has none."""
+    """The time zone of this machine; UTC if it has none."""
     link = etc / "localtime"
     names = [environ.get("TZ", "").removeprefix(":")]
     if link.is_symlink():
@@ -44,13 +50,13 @@ def machine_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
 
 
 def parse(text: str, now: float, zone: str) -> Schedule:
-    """The schedule that a text means: a cron expression, `every 2h`, `30m`, an ISO time or plain
-    words. `zone` is that of texts that name none. `UsageError` where it is wrong or unclear."""
+    """Parse a cron expression, `every 2h`, `30m`, an ISO time or plain words. `zone` applies to
+    texts that name none. `UsageError` if the text is wrong or unclear."""
     given = " ".join(text.split())
     if not given:
         raise Unclear("a schedule is needed")
     if len(given) > MAX_LETTERS or not given.isascii():
-        raise Unclear(f"{given[:40]!r} is no schedule")
+        raise Unclear(f"not a schedule: {given[:40]!r}")
     said, zone = _zone_of(given, zone)
     lower = said.lower()
     if lower.startswith("@") or _looks_like_cron(lower):
@@ -70,12 +76,12 @@ def parse(text: str, now: float, zone: str) -> Schedule:
 
 def _coming(schedule: Schedule, now: float) -> Schedule:
     if next_slot(schedule, now) is None:
-        raise UsageError(f"{schedule.given!r} never comes", "look at its days and months")
+        raise UsageError(f"{schedule.given!r} is never due", "check its days and months")
     return schedule
 
 
 def _zone_of(text: str, zone: str) -> tuple[str, str]:
-    """The text without the zone it names, and that zone or the one for texts without."""
+    """The text without its zone, and the zone, which defaults to `zone`."""
     named = _ZONE_BEFORE.match(text)
     if named is None:
         named = _ZONE_WITHIN.search(text)
@@ -98,7 +104,8 @@ def _iso(text: str, zone: str) -> float:
         moment = datetime.fromisoformat(written)
     except ValueError as error:
         raise UsageError(
-            f"{text!r} is no time: {error}", "write it as `2030-01-31 09:00` or with `+01:00`"
+            f"not a valid time: {text!r} ({error})",
+            "write it as `2030-01-31 09:00` or with `+01:00`",
         ) from error
     if not re.search(r"t\d", written, re.IGNORECASE):
         raise UsageError(f"{text!r} does not say at what time", f"write it as `{text} 09:00`")
@@ -106,7 +113,7 @@ def _iso(text: str, zone: str) -> float:
 
 
 def meaning(schedule: Schedule, now: float, *, active: bool = True) -> str:
-    """What it means, the next times of one that is active, and whose clock they are read from."""
+    """What a schedule means, its next times if it is active, and its zone."""
     match schedule.kind:
         case "cron":
             words = describe_cron(schedule.cron)
@@ -118,7 +125,7 @@ def meaning(schedule: Schedule, now: float, *, active: bool = True) -> str:
         return f"{words} ({schedule.zone})"
     times = slots(schedule, now, now + YEARS_AHEAD, SHOWN)
     if not times:
-        return f"{words}; not due any more ({schedule.zone})"
+        return f"{words}; no longer due ({schedule.zone})"
     shown = ", ".join(shown_time(slot, schedule.zone) for slot in times)
     label = "at" if schedule.kind == "once" else "next"
     return f"{words}; {label} {shown} ({schedule.zone})"

@@ -1,10 +1,9 @@
-"""The moments at which a schedule is due, as functions of time alone.
+"""Computes when a schedule is due.
 
-On the days on which clocks change, a schedule that names its hours means the clock on the wall: a
-time that does not exist is due once, right after the gap, and one that comes twice is due the first
-time. A schedule for every hour goes on in real time, through the gap and through the hour that
-comes twice, and so does one by the minute (`*` or `*/15`) within its hours. Intervals count real
-seconds."""
+When clocks change, a schedule that names its hours follows the wall clock: a time that does not
+exist is due once, right after the gap, and one that occurs twice is due the first time. A schedule
+for every hour follows real time, through the gap and through the repeated hour, and so does one by
+the minute (`*` or `*/15`) within its hours. Intervals count real seconds."""
 
 import math
 from bisect import bisect_left
@@ -21,9 +20,9 @@ from hermes_agent.jobs.schedules.cron import Cron, read_cron
 
 DAY = 86_400
 YEARS = 41
-"""A Monday that is the last of February comes at least so often."""
+"""Every day of the calendar that a schedule can name recurs within so many years."""
 LAST_YEAR = 9_000
-"""Beyond it nothing is due."""
+"""Nothing is due after this year."""
 
 
 def slots(schedule: Schedule, after: float, until: float, limit: int | None = None) -> list[float]:
@@ -32,7 +31,7 @@ def slots(schedule: Schedule, after: float, until: float, limit: int | None = No
 
 
 def next_slot(schedule: Schedule, after: float) -> float | None:
-    """The first slot after a moment; None when there is none any more."""
+    """The first slot after a moment; None if there is none."""
     if schedule.kind == "cron":
         # Most are due within days; a year's changes of the clock are looked up only when needed.
         for days in (3, 400, YEARS * 366):
@@ -61,7 +60,7 @@ def _interval(start: float, seconds: float, after: float, until: float) -> Itera
 
 
 def _wall(cron: Cron, zone: ZoneInfo, after: float, until: float) -> Iterator[float]:
-    """Follow the clock of a zone, one stretch with the same offset from UTC after the other."""
+    """Follow the wall clock of a zone through periods of constant offset from UTC."""
     start = math.floor(after) + 1
     for changed, before, offset, end in _stretches(zone, start, math.floor(until) + 1):
         last = None
@@ -77,7 +76,8 @@ def _wall(cron: Cron, zone: ZoneInfo, after: float, until: float) -> Iterator[fl
 
 
 def _times(cron: Cron, begin: int, end: int) -> Iterator[int]:
-    """Readings of the clock that fit, in seconds since it read 1970: `begin <= reading < end`."""
+    """Wall-clock readings that match, in seconds since 1970 on that clock: `begin <= reading <
+    end`."""
     if begin >= end:
         return
     for day in cron.dates(begin // DAY, (end - 1) // DAY):
@@ -89,8 +89,8 @@ def _times(cron: Cron, begin: int, end: int) -> Iterator[int]:
 
 
 def _stretches(zone: ZoneInfo, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """When the clock changed, its offset before and since, and when the stretch ends. A change less
-    than two days before `start` still matters to hours that come twice."""
+    """When the offset changed, the offsets before and after, and when the period ends. A change up
+    to two days before `start` still matters to repeated hours."""
     changed = start - 2 * DAY
     before = offset = _offset(zone, changed)
     for year in range(_year(changed), min(_year(end), LAST_YEAR) + 1):
@@ -117,7 +117,7 @@ def _offset(zone: ZoneInfo, moment: int) -> int:
 
 @lru_cache(4_096)
 def _changes(zone: ZoneInfo, year: int) -> Sequence[tuple[int, int, int]]:
-    """The changes of a zone's clock in a year of UTC: when, and the offsets before and after."""
+    """The offset changes of a zone in a year of UTC: when, and the offsets before and after."""
     moment = int(datetime(year, 1, 1, tzinfo=UTC).timestamp())
     end = int(datetime(year + 1, 1, 1, tzinfo=UTC).timestamp())
     found = []

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.knowledge import EvaluationCase, KnowledgeStore, Trial
+from hermes_agent.core.knowledge import EvaluationCase, Trial
 from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.learning.evaluation.cases import SPARE, cases_for
 from hermes_agent.learning.evaluation.statistics import (
@@ -19,6 +19,7 @@ from hermes_agent.learning.evaluation.statistics import (
 )
 from hermes_agent.learning.review.transcript import ReviewTranscript
 from hermes_agent.learning.structured_output import Ask, NoBudget
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 Arm = Literal["with", "without"]
 Played = dict[tuple[str, str, Arm, int], Trial]

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.knowledge import KnowledgeStore, View
+from hermes_agent.core.knowledge import View
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.files import (
@@ -30,6 +30,7 @@ from hermes_agent.learning.memory.merge import (
     merge,
 )
 from hermes_agent.learning.memory.text import entries, page
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 ROUNDS = 50
 EARLIER = 100

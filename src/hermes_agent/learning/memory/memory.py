@@ -8,15 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.knowledge import (
-    Author,
-    Doc,
-    KnowledgeStore,
-    Note,
-    NoteChange,
-    NoteEdit,
-    View,
-)
+from hermes_agent.core.knowledge import Author, Doc, Note, NoteChange, NoteEdit, View
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.folder_lock import FolderLock, exclusive
@@ -24,6 +16,7 @@ from hermes_agent.learning.memory.file_sync import FileSync
 from hermes_agent.learning.memory.files import FILES, VIEWS
 from hermes_agent.learning.memory.log import difference, undo_edits
 from hermes_agent.learning.memory.text import alike, clean, entry, near, page, plain
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 ALL = 1_000_000
 TITLE_CHARS = 80

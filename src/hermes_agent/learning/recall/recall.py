@@ -9,8 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.journal import Journal
-from hermes_agent.core.knowledge import Doc, DocKind, KnowledgeStore
+from hermes_agent.core.knowledge import Doc, DocKind
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Found, SearchFilter
 from hermes_agent.core.settings.root import LearningSettings
@@ -19,6 +18,8 @@ from hermes_agent.learning.recall.embeddings import Embedder, NoSemantics, Vecto
 from hermes_agent.learning.recall.formatting import clipped, offered, snippet
 from hermes_agent.learning.recall.relevance import BESIDE, Fit, Weighed, fit, fused, telling, weigh
 from hermes_agent.learning.recall.terms import RecallTerm, meaningful, prefix, terms
+from hermes_agent.store.journal.store import Journal
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 HitKind = Literal["skill", "note", "session", "message", "incident"]
 DOC_KINDS: tuple[DocKind, ...] = ("skill", "note", "session", "incident")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.knowledge import KnowledgeStore, Note, SkillRecord
+from hermes_agent.core.knowledge import Note, SkillRecord
 from hermes_agent.learning.review.prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
 from hermes_agent.learning.review.transcript import (
     ReviewTranscript,
@@ -19,6 +19,7 @@ from hermes_agent.learning.review.transcript import (
 )
 from hermes_agent.learning.skills.frontmatter import read_front
 from hermes_agent.learning.skills.registry import SkillRegistry, find_skill
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 log = logging.getLogger("hermes.learning")
 

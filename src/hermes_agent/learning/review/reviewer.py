@@ -7,14 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.core.errors import Degraded, HermesError, UsageError
-from hermes_agent.core.knowledge import (
-    Author,
-    BackgroundTask,
-    KnowledgeStore,
-    NoteEdit,
-    Proposal,
-    SkillRecord,
-)
+from hermes_agent.core.knowledge import Author, BackgroundTask, NoteEdit, Proposal, SkillRecord
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import Consent, LearningSettings
 from hermes_agent.learning.memory.memory import Memory
@@ -40,6 +33,7 @@ from hermes_agent.learning.skills.file import parse, widens
 from hermes_agent.learning.skills.folder import MAIN, main_file
 from hermes_agent.learning.skills.registry import SkillRegistry, find_skill
 from hermes_agent.learning.structured_output import Ask, ask_for
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 
 class Applied(Struct, frozen=True):

@@ -8,12 +8,13 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.knowledge import KnowledgeStore, SkillRecord, SkillUse, SkillVersion
+from hermes_agent.core.knowledge import SkillRecord, SkillUse, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.learning.evaluation.statistics import EvaluationVerdict
 from hermes_agent.learning.skills.folder import decoded
 from hermes_agent.learning.skills.registry import SkillRegistry
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 WINDOW = 3
 """Uses that a young skill is judged by: two bad ones are enough."""

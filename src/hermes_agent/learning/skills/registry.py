@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.knowledge import Author, KnowledgeStore, SkillRecord, SkillVersion
+from hermes_agent.core.knowledge import Author, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.core.tools import OpenedSkill
@@ -25,6 +25,7 @@ from hermes_agent.learning.skills.prompt_index import SkillIndexEntry
 from hermes_agent.learning.skills.rendering import ComparedWords, SkillPage, likeness
 from hermes_agent.learning.skills.scanner import CachedFolder
 from hermes_agent.learning.skills.sync import SkillFolderSync, initial_state
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 DUPLICATE = 0.8
 NEAR, NEAREST = 0.2, 5

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.knowledge import Author, Doc, KnowledgeStore, SkillRecord, SkillVersion
+from hermes_agent.core.knowledge import Author, Doc, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.learning.folder_lock import LOCK_SECONDS, FolderLock
@@ -22,6 +22,7 @@ from hermes_agent.learning.skills.scanner import (
     read_index,
     write_index,
 )
+from hermes_agent.store.knowledge.store import KnowledgeStore
 
 REMOVED = "removed by hand"
 KEPT_SECONDS, KEPT = 60.0, 16

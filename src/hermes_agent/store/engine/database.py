@@ -1,13 +1,12 @@
-"""Opening the database: the marker beside it says that there must be one, and which."""
+"""Opens the database. A marker file beside it says that there must be one, and which."""
 
-import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import apsw
 
 from hermes_agent.core.errors import Degraded, HermesError
+from hermes_agent.store.blobs import write_durably
+from hermes_agent.store.engine.connection import Connection, StoreContext
 from hermes_agent.store.engine.migrations import migrate, pending
 from hermes_agent.store.health import RESTORE, Damaged
 
@@ -18,28 +17,8 @@ JOURNAL_BYTES = 16_000_000
 READER_CACHE_KB = 16_000
 
 
-def rows(db: apsw.Connection, ask: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """Everything the query finds."""
-    return db.execute(ask, tuple(values)).fetchall()
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """The whole file or none of it, and on the disk before this returns."""
-    draft = path.with_name(path.name + ".new")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def _exists(folder: Path) -> bool:
-    """Whether there is a database here; `Damaged` when there ought to be one and is not."""
+    """Whether the database exists; `Damaged` if it should and does not."""
     path = folder / DATABASE
     size = path.stat().st_size if path.exists() else None
     if not size:
@@ -54,7 +33,7 @@ def _exists(folder: Path) -> bool:
 
 
 def _identity(db: apsw.Connection, folder: Path) -> str | None:
-    """The id of the store, checked against the marker; None when it has no id yet."""
+    """The id of the store, checked against the marker; None if it has none yet."""
     tables = {name for (name,) in db.execute("select name from sqlite_schema where type = 'table'")}
     if tables and "meta" not in tables:
         raise Damaged(f"{folder / DATABASE} is not a database of Hermes", RESTORE)
@@ -68,24 +47,27 @@ def _identity(db: apsw.Connection, folder: Path) -> str | None:
     return found
 
 
-def connect_writer(folder: Path, now: float, new_id: Callable[[], str]) -> apsw.Connection:
-    """Open the database for writing; make it when the home has never had one."""
+def connect_writer(context: StoreContext) -> Connection:
+    """Open the database for writing; create it if the home has never had one."""
+    folder = context.folder
     exists = _exists(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    db = apsw.Connection(str(folder / DATABASE))
+    db = Connection(context, str(folder / DATABASE))
     try:
         db.set_busy_timeout(BUSY_MS)
         identity = _identity(db, folder) if exists else None
+        if not exists:
+            db.pragma("auto_vacuum", "incremental")  # possible only before anything is written
         if db.pragma("journal_mode") != "wal":  # a new database, or one that was restored
             db.pragma("journal_mode", "wal")
         if pending(db):
-            migrate(db, now)
+            migrate(db, context.clock())
         # `FULL` makes a commit wait for the disk: what is acknowledged survives a power cut.
         db.pragma("synchronous", "full")
         db.pragma("journal_size_limit", JOURNAL_BYTES)
         db.execute("begin immediate")
         if identity is None:
-            identity = new_id()
+            identity = context.new_id()
             db.execute("insert into meta values ('id', ?)", (identity,))
         db.execute("commit")
         if not (folder / MARKER).exists():
@@ -97,13 +79,14 @@ def connect_writer(folder: Path, now: float, new_id: Callable[[], str]) -> apsw.
     return db
 
 
-def connect_reader(folder: Path) -> apsw.Connection:
-    """Open the database for reading. Nothing is made or changed."""
+def connect_reader(context: StoreContext) -> Connection:
+    """Open the database for reading. Nothing is created or changed."""
+    folder = context.folder
     path = folder / DATABASE
     if not _exists(folder):
-        raise Degraded(f"there is no database in {folder} yet", "the first message makes it")
+        raise Degraded(f"there is no database in {folder} yet", "the first message creates it")
     try:
-        db = _readable(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY), folder)
+        db = _readable(Connection(context, str(path), apsw.SQLITE_OPEN_READONLY))
     except (apsw.CantOpenError, apsw.ReadOnlyError):
         journal = path.with_name(DATABASE + "-wal")
         if journal.exists() and journal.stat().st_size:
@@ -111,15 +94,15 @@ def connect_reader(folder: Path) -> apsw.Connection:
         # In a folder that cannot be written, SQLite reads a cleanly closed database only when
         # it is told that nobody changes it.
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        db = _readable(apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags), folder)
+        db = _readable(Connection(context, f"{path.absolute().as_uri()}?immutable=1", flags))
     db.pragma("cache_size", -READER_CACHE_KB)
     return db
 
 
-def _readable(db: apsw.Connection, folder: Path) -> apsw.Connection:
+def _readable(db: Connection) -> Connection:
     try:
         db.set_busy_timeout(BUSY_MS)
-        _identity(db, folder)
+        _identity(db, db.context.folder)
         if pending(db):
             raise HermesError(
                 "the database was made by an older Hermes and cannot be changed now",

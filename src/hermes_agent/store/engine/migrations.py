@@ -1,4 +1,4 @@
-"""Named changes of the database's shape. They run once, in order, and only forward."""
+"""Schema migrations: named, run once, in order, only forward."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,17 +11,17 @@ Migration = Callable[[apsw.Connection], None]
 
 SCHEMA = ("journal", "knowledge", "incidents", "jobs", "gateway")
 """The files of `store/schema`, in order."""
-UNRELEASED = "m001_first_tables"
-"""What databases of versions before 0.1.0 begin with."""
+UNRELEASED = {"m001_first_tables", "m001_schema"}
+"""The first migrations of versions before 0.1.0."""
 
 
-def m001_schema(db: apsw.Connection) -> None:
+def m001_tables(db: apsw.Connection) -> None:
     folder = Path(__file__).parents[1] / "schema"
     for name in SCHEMA:
         db.execute((folder / f"{name}.sql").read_text(encoding="utf-8"))
 
 
-MIGRATIONS: Sequence[Migration] = (m001_schema,)
+MIGRATIONS: Sequence[Migration] = (m001_tables,)
 
 
 def applied(db: apsw.Connection) -> list[str]:
@@ -31,10 +31,10 @@ def applied(db: apsw.Connection) -> list[str]:
 
 
 def pending(db: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> list[Migration]:
-    """What is still to be done to this database; an error when it is ahead of this version."""
+    """Migrations not yet applied; an error if the database is newer than this version."""
     done = applied(db)
     known = [migration.__name__ for migration in migrations]
-    if UNRELEASED in done:
+    if not UNRELEASED.isdisjoint(done):
         raise HermesError(
             "this home was made by an unreleased version of Hermes (before 0.1.0)",
             "with that version, `hermes sessions export` writes its conversations to files; then "
@@ -52,7 +52,7 @@ def pending(db: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -
 def migrate(
     db: apsw.Connection, now: float, migrations: Sequence[Migration] = MIGRATIONS
 ) -> list[str]:
-    """Bring the database up to date and name what was done."""
+    """Apply the pending migrations; returns their names."""
     done = []
     for migration in pending(db, migrations):
         db.execute("begin immediate")

@@ -1,4 +1,4 @@
-"""A few threads read, each with a connection of its own, while the writer writes."""
+"""Reader threads, each with its own connection, beside the writer."""
 
 import asyncio
 import threading
@@ -10,24 +10,23 @@ from typing import TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.store.health import Closed, StoreHealth, trouble_of
+from hermes_agent.store.engine.connection import Connection
+from hermes_agent.store.health import Closed, StoreHealth, degraded_by
 
 T = TypeVar("T")
 
 
 class Readers:
-    def __init__(
-        self, connect: Callable[[], apsw.Connection], condition: StoreHealth, count: int
-    ) -> None:
+    def __init__(self, connect: Callable[[], Connection], health: StoreHealth, count: int) -> None:
         self._connect = connect
-        self._condition = condition
+        self._health = health
         self._threads = ThreadPoolExecutor(count, "hermes-reader")
         self._lock = threading.Lock()
-        self._free: list[tuple[int, apsw.Connection]] = []
+        self._free: list[tuple[int, Connection]] = []
         self._generation = 0
         self._closed = False
 
-    async def do(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def do(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on one consistent view of the database."""
         if self._closed:
             raise Closed
@@ -35,7 +34,7 @@ class Readers:
         return await loop.run_in_executor(self._threads, self._read, work)
 
     def renew(self) -> None:
-        """Forget the connections of today: the file can be read in a better way now."""
+        """Close the current connections: new ones see the file as the writer has prepared it."""
         with self._lock:
             self._generation += 1
             stale, self._free = self._free, []
@@ -47,7 +46,7 @@ class Readers:
         await asyncio.to_thread(self._threads.shutdown)
         self.renew()
 
-    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+    def _read(self, work: Callable[[Connection], T]) -> T:
         try:
             with self._borrowed() as db:
                 db.execute("begin")
@@ -56,15 +55,15 @@ class Readers:
                 finally:
                     db.execute("rollback")
         except (apsw.Error, OSError, Degraded) as error:
-            trouble = trouble_of(error)
+            trouble = degraded_by(error)
             if trouble is None:
                 raise
             if trouble is not error:
-                self._condition.ill(trouble)
+                self._health.degrade(trouble)
             raise trouble from error
 
     @contextmanager
-    def _borrowed(self) -> Iterator[apsw.Connection]:
+    def _borrowed(self) -> Iterator[Connection]:
         with self._lock:
             generation, db = self._free.pop() if self._free else (self._generation, None)
         if db is None:

@@ -1,5 +1,5 @@
-"""One thread writes. It takes everything that waits and commits it together, so that many
-sessions share one wait for the disk; a write that fails alone is undone alone."""
+"""The one thread that writes. It commits all waiting writes together, so that many sessions share
+one wait for the disk; a write that fails is rolled back alone."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.store.health import RESTORE, Closed, Damaged, StoreHealth, trouble_of
+from hermes_agent.store.engine.connection import Connection
+from hermes_agent.store.health import RESTORE, Closed, Damaged, StoreHealth, degraded_by
 
 T = TypeVar("T")
 Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
@@ -22,13 +23,16 @@ GROUP = 256
 CHECKPOINT_PAGES = 400
 IDLE_SECONDS = 0.25
 STEP_SECONDS = 0.02
+SHRINK_PAGES = 128
+MAX_FREE_SHARE = 0.01
+"""Share of free pages beyond which the idle writer gives some back to the file system."""
 TIDY_EVERY = 16
 
 
 @dataclass(frozen=True)
 class _Write:
     name: str
-    work: Callable[[apsw.Connection], Any]
+    work: Callable[[Connection], Any]
     future: asyncio.Future[Any]
 
 
@@ -40,24 +44,24 @@ class _Outcome:
 
 
 class Writer:
-    """`tidy` is given the connection when nothing waits and does one small piece of upkeep; it
-    says whether there is more."""
+    """`tidy` does one small step of upkeep when no write waits, and returns whether there is
+    more."""
 
     def __init__(
         self,
         path: Path,
-        connect: Callable[[], apsw.Connection],
-        condition: StoreHealth,
-        tidy: Callable[[apsw.Connection], bool],
+        connect: Callable[[], Connection],
+        health: StoreHealth,
+        tidy: Callable[[Connection], bool],
         hook: Hook | None,
     ) -> None:
         self._path = path
         self._connect = connect
-        self._condition = condition
+        self._health = health
         self._tidy = tidy
         self._hook = hook
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._db: apsw.Connection | None = None
+        self._db: Connection | None = None
         self._file: tuple[int, int] = (0, 0)
         self._journal_pages = 0
         self._checkpointed_at = 0
@@ -65,7 +69,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="hermes-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, name: str, work: Callable[[apsw.Connection], T]) -> T:
+    async def do(self, name: str, work: Callable[[Connection], T]) -> T:
         """Run `work` in the writer's transaction and return when it is on the disk."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._closed:
@@ -74,7 +78,7 @@ class Writer:
         return await future
 
     async def close(self) -> None:
-        """Finish what waits, then let go of the file."""
+        """Finish the waiting writes, then close the file."""
         self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -87,7 +91,7 @@ class Writer:
             try:
                 first = self._queue.get(timeout=pause if untidy else None)
             except queue.Empty:
-                untidy = self._keep_tidy()
+                untidy = self._tidy_up() or self._shrink()
                 if not untidy:
                     self._checkpoint(1)
                 pause = STEP_SECONDS
@@ -99,7 +103,7 @@ class Writer:
                 untidy, pause = True, IDLE_SECONDS
                 writes += len(group)
                 if behind or writes >= TIDY_EVERY:
-                    behind = self._keep_tidy()
+                    behind = self._tidy_up()
                     writes = 0
             if last:
                 break
@@ -107,7 +111,7 @@ class Writer:
             self._db.close()
 
     def _gather(self, first: _Write | None) -> tuple[list[_Write], bool]:
-        """Everything that waits now, and whether it was the last."""
+        """All waiting writes, and whether the writer is to stop."""
         group: list[_Write] = []
         write = first
         while write is not None:
@@ -121,12 +125,12 @@ class Writer:
         return group, True
 
     def _commit_apart(self, group: Sequence[_Write]) -> list[_Outcome]:
-        """Commit the group; when the disk refuses it, try each write for itself, because a small
-        one may fit where a large one did not."""
+        """Commit the group; if the disk refuses it, try each write alone: a small one may fit where
+        a large one did not."""
         try:
             outcomes = self._commit(group)
         except Degraded as trouble:
-            self._condition.ill(trouble)
+            self._health.degrade(trouble)
             if len(group) == 1 or isinstance(trouble, Damaged):
                 again = type(trouble)  # each caller gets an error of its own
                 return [
@@ -134,7 +138,7 @@ class Writer:
                 ]
             return [outcome for write in group for outcome in self._commit_apart([write])]
         if any(outcome.error is None for outcome in outcomes):
-            self._condition.well()
+            self._health.recover()
         return outcomes
 
     def _commit(self, group: Sequence[_Write]) -> list[_Outcome]:
@@ -153,13 +157,13 @@ class Writer:
                 self._hook("after", names)
         except Exception as error:
             self._undo()
-            if (trouble := trouble_of(error)) is not None:
+            if (trouble := degraded_by(error)) is not None:
                 raise trouble from error
             return [_Outcome(write, error=error) for write in group]
         return outcomes
 
-    def _ready(self) -> apsw.Connection:
-        self._condition.refuse_if_damaged()
+    def _ready(self) -> Connection:
+        self._health.refuse_if_damaged()
         if self._db is None:
             self._db = self._connect()
             self._db.set_wal_hook(self._count_pages)
@@ -193,7 +197,7 @@ class Writer:
         return apsw.SQLITE_OK
 
     def _checkpoint(self, pages: int) -> None:
-        """Bring the write-ahead log into the database, a little at a time."""
+        """Move the write-ahead log into the database, a little at a time."""
         if self._db is None or self._journal_pages - self._checkpointed_at < pages:
             return
         self._checkpointed_at = self._journal_pages
@@ -201,27 +205,42 @@ class Writer:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
             # What was acknowledged is safe in the log; only its move into the database failed.
-            self._condition.ill(trouble_of(error) or Degraded(f"checkpoint: {error}"))
+            self._health.degrade(degraded_by(error) or Degraded(f"checkpoint: {error}"))
 
-    def _keep_tidy(self) -> bool:
+    def _tidy_up(self) -> bool:
         if self._db is None:
             return False
         try:
             more = self._tidy(self._db)
         except apsw.Error as error:
             self._undo()
-            self._condition.ill(trouble_of(error) or Degraded(f"upkeep: {error}"))
+            self._health.degrade(degraded_by(error) or Degraded(f"upkeep: {error}"))
             return False
         self._checkpoint(CHECKPOINT_PAGES)
         return more
 
+    def _shrink(self) -> bool:
+        """Give some free pages back; returns whether there are more."""
+        if self._db is None:
+            return False
+        free, pages = int(self._db.pragma("freelist_count")), int(self._db.pragma("page_count"))
+        if free <= SHRINK_PAGES or free <= pages * MAX_FREE_SHARE:
+            return False
+        try:
+            self._db.execute(f"pragma incremental_vacuum({SHRINK_PAGES})").fetchall()
+        except apsw.Error as error:
+            self._health.degrade(degraded_by(error) or Degraded(f"vacuum: {error}"))
+            return False
+        self._checkpoint(CHECKPOINT_PAGES)
+        return int(self._db.pragma("freelist_count")) < free
 
-def _attempt(db: apsw.Connection, write: _Write) -> _Outcome:
+
+def _attempt(db: Connection, write: _Write) -> _Outcome:
     db.execute("savepoint one")
     try:
         value = write.work(db)
     except Exception as error:
-        if trouble_of(error) is not None:
+        if degraded_by(error) is not None:
             raise
         db.execute("rollback to one; release one")
         return _Outcome(write, error=error)
@@ -230,7 +249,7 @@ def _attempt(db: apsw.Connection, write: _Write) -> _Outcome:
 
 
 def _settle(outcomes: Sequence[_Outcome]) -> None:
-    """Tell those who wait, each in its own loop."""
+    """Resolve the futures, each in its own loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome.write.future.get_loop(), []).append(outcome)

@@ -1,15 +1,13 @@
-"""Who may talk, which session a chat goes to, and what channels have shown of being alive."""
+"""Known people, which session each chat is bound to, and the health of channels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.gateway import ChannelHealth, ChatBinding, Identity, Pairing, QueueDepths
-from hermes_agent.core.pseudonyms import PseudonymHasher
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
 _identity = msgspec.json.Decoder(Identity)
 _pairing = msgspec.json.Decoder(Pairing)
@@ -17,25 +15,25 @@ _bond = msgspec.json.Decoder(ChatBinding)
 _proof = msgspec.json.Decoder(ChannelHealth)
 
 MAX_STRANGERS = 10_000
-"""Of a channel; more are not counted."""
+"""Per channel; more are not counted."""
 
 
 def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def identity(db: apsw.Connection, channel: str, hash: str) -> Identity | None:
-    ask = "select body from gateway_identities where channel = ? and hash = ?"
-    found = rows(db, ask, (channel, hash))
+def identity(db: Connection, channel: str, hash: str) -> Identity | None:
+    sql = "select body from gateway_identities where channel = ? and hash = ?"
+    found = db.rows(sql, (channel, hash))
     return _identity.decode(found[0][0]) if found else None
 
 
-def identities(db: apsw.Connection, channel: str) -> Sequence[Identity]:
-    ask = "select body from gateway_identities where ?1 in ('', channel) order by channel, hash"
-    return [_identity.decode(body) for (body,) in rows(db, ask, (channel,))]
+def identities(db: Connection, channel: str = "") -> Sequence[Identity]:
+    sql = "select body from gateway_identities where ?1 in ('', channel) order by channel, hash"
+    return [_identity.decode(body) for (body,) in db.rows(sql, (channel,))]
 
 
-def save_identity(db: apsw.Connection, identity: Identity) -> None:
+def save_identity(db: Connection, identity: Identity) -> None:
     db.execute(
         "delete from gateway_strangers where channel = ? and hash = ?",
         (identity.channel, identity.hash),
@@ -46,12 +44,13 @@ def save_identity(db: apsw.Connection, identity: Identity) -> None:
     )
 
 
-def drop_identity(db: apsw.Connection, channel: str, hash: str) -> bool:
+def drop_identity(db: Connection, channel: str, hash: str) -> bool:
     db.execute("delete from gateway_identities where channel = ? and hash = ?", (channel, hash))
     return db.changes() > 0
 
 
-def stranger(db: apsw.Connection, channel: str, hash: str) -> None:
+def stranger(db: Connection, channel: str, hash: str) -> None:
+    """Count an unknown sender; one who is let in later is no longer counted."""
     db.execute(
         "insert or ignore into gateway_strangers select ?1, ?2 "
         "where (select count(*) from gateway_strangers where channel = ?1) < ?3",
@@ -59,33 +58,33 @@ def stranger(db: apsw.Connection, channel: str, hash: str) -> None:
     )
 
 
-def strangers(db: apsw.Connection) -> Mapping[str, int]:
-    return dict(rows(db, "select channel, count(*) from gateway_strangers group by channel"))
+def strangers(db: Connection) -> Mapping[str, int]:
+    """Unknown senders by channel, up to a bound."""
+    return dict(db.rows("select channel, count(*) from gateway_strangers group by channel"))
 
 
-def save_pairing(db: apsw.Connection, ids: PseudonymHasher, pairing: Pairing) -> None:
-    """The code itself is not kept."""
+def save_pairing(db: Connection, pairing: Pairing) -> None:
+    """The code itself is not stored."""
+    digest = db.context.pseudonyms("code", pairing.channel, pairing.code)
     db.execute(
         "insert or replace into gateway_pairings values (?, ?, ?, ?)",
-        (
-            ids("code", pairing.channel, pairing.code),
-            pairing.channel,
-            pairing.expires,
-            _text(replace(pairing, code="")),
-        ),
+        (digest, pairing.channel, pairing.expires, _text(replace(pairing, code=""))),
     )
 
 
 def redeem_pairing(
-    db: apsw.Connection, ids: PseudonymHasher, channel: str, code: str, now: float
+    db: Connection, channel: str, code: str, now: float, let_in: Callable[[Pairing], Identity]
 ) -> Pairing | None:
+    """Use up the pairing of a code and save the identity it admits; None if there is none or it has
+    expired."""
     db.execute("delete from gateway_pairings where expires <= ?", (now,))
-    found = rows(
-        db,
-        "delete from gateway_pairings where hash = ? returning body",
-        (ids("code", channel, code),),
-    )
-    return replace(_pairing.decode(found[0][0]), code=code) if found else None
+    digest = db.context.pseudonyms("code", channel, code)
+    found = db.rows("delete from gateway_pairings where hash = ? returning body", (digest,))
+    if not found:
+        return None
+    pairing = replace(_pairing.decode(found[0][0]), code=code)
+    save_identity(db, let_in(pairing))
+    return pairing
 
 
 _BOND = "b.body, b.session, b.told"
@@ -97,58 +96,55 @@ def _bonds(found: Sequence[tuple[Any, ...]]) -> list[ChatBinding]:
     ]
 
 
-def binding(db: apsw.Connection, key: str) -> ChatBinding | None:
-    found = _bonds(rows(db, f"select {_BOND} from gateway_bindings b where key = ?", (key,)))
+def binding(db: Connection, key: str) -> ChatBinding | None:
+    found = _bonds(db.rows(f"select {_BOND} from gateway_bindings b where key = ?", (key,)))
     return found[0] if found else None
 
 
-def bindings(db: apsw.Connection, behind: bool) -> Sequence[ChatBinding]:
-    ask = f"select {_BOND} from gateway_bindings b "
+def bindings(db: Connection, *, behind: bool = False) -> Sequence[ChatBinding]:
+    """All bindings, or those whose session has new events."""
+    sql = f"select {_BOND} from gateway_bindings b "
     if behind:
-        ask += "join sessions s on s.id = b.session where s.last > b.told "
-    return _bonds(rows(db, ask + "order by b.key"))
+        sql += "join sessions s on s.id = b.session where s.last > b.told "
+    return _bonds(db.rows(sql + "order by b.key"))
 
 
-def binding_of(db: apsw.Connection, session: str) -> ChatBinding | None:
-    ask = f"select {_BOND} from gateway_bindings b where session = ? order by key limit 1"
-    found = _bonds(rows(db, ask, (session,)))
+def binding_of(db: Connection, session: str) -> ChatBinding | None:
+    sql = f"select {_BOND} from gateway_bindings b where session = ? order by key limit 1"
+    found = _bonds(db.rows(sql, (session,)))
     return found[0] if found else None
 
 
-def save_binding(db: apsw.Connection, chat: ChatBinding) -> None:
-    ask = f"select {_BOND} from gateway_bindings b where key = ? and session <> ?"
-    for before in _bonds(rows(db, ask, (chat.key, chat.session))):
+def save_binding(db: Connection, binding: ChatBinding) -> None:
+    """Bind a session to this chat and no other. A chat that moves to another session still hears
+    how the previous one ends."""
+    sql = f"select {_BOND} from gateway_bindings b where key = ? and session <> ?"
+    for before in _bonds(db.rows(sql, (binding.key, binding.session))):
         _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
-    gone = rows(
-        db, "delete from gateway_bindings where session = ? returning told", (chat.session,)
+    gone = db.rows(
+        "delete from gateway_bindings where session = ? returning told", (binding.session,)
     )
-    _put_bond(db, replace(chat, told=max([chat.told, *(told for (told,) in gone)])))
+    _put_bond(db, replace(binding, told=max([binding.told, *(told for (told,) in gone)])))
 
 
-def _put_bond(db: apsw.Connection, chat: ChatBinding) -> None:
+def _put_bond(db: Connection, binding: ChatBinding) -> None:
     db.execute(
         "insert or replace into gateway_bindings values (?, ?, ?, ?)",
-        (chat.key, chat.session, chat.told, _text(chat)),
+        (binding.key, binding.session, binding.told, _text(binding)),
     )
 
 
-def told(db: apsw.Connection, chat: ChatBinding, told: int) -> None:
-    db.execute(
-        "update gateway_bindings set told = max(told, ?) where session = ?", (told, chat.session)
-    )
-
-
-def tidy(db: apsw.Connection) -> None:
-    """Sessions that were deleted have nothing more to tell."""
+def drop_deleted_bindings(db: Connection) -> None:
+    """Bindings of deleted sessions have nothing more to deliver."""
     db.execute("delete from gateway_bindings where session not in (select id from sessions)")
 
 
-def proofs(db: apsw.Connection) -> Mapping[str, ChannelHealth]:
-    found = rows(db, "select channel, body from gateway_health order by channel")
+def proofs(db: Connection) -> Mapping[str, ChannelHealth]:
+    found = db.rows("select channel, body from gateway_health order by channel")
     return {channel: _proof.decode(body) for channel, body in found}
 
 
-def save_health(db: apsw.Connection, proof: ChannelHealth) -> None:
+def save_health(db: Connection, proof: ChannelHealth) -> None:
     db.execute("insert or replace into gateway_health values (?, ?)", (proof.channel, _text(proof)))
 
 
@@ -165,5 +161,5 @@ select channel, sum(new), sum(aside), sum(waiting), sum(dead), min(oldest) from 
 """
 
 
-def counts(db: apsw.Connection) -> Mapping[str, QueueDepths]:
-    return {channel: QueueDepths(*figures) for channel, *figures in rows(db, _COUNTS)}
+def counts(db: Connection) -> Mapping[str, QueueDepths]:
+    return {channel: QueueDepths(*figures) for channel, *figures in db.rows(_COUNTS)}

@@ -1,9 +1,8 @@
-"""Stores a signal: in the incident that it belongs to, or in a new one."""
+"""Assigns signals to incidents: the same problem is one incident, and so are related services."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
@@ -15,35 +14,40 @@ from hermes_agent.core.incidents import (
     Severity,
     Signal,
 )
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.incidents import incidents
 from hermes_agent.store.incidents.incidents import OPEN_STATES, encoded, number_of
 
 Tell = Callable[[Incident], Sequence[NewNotice]]
 
 SILENT_SECONDS = 172_800.0
-"""A signal that was not raised for so long counts as over: a new one opens a new incident."""
+"""A signal not raised for this long counts as over: people who took the incident over must hear of
+the next one."""
 
 MAX_OPEN = 50
-"""When so many are open, further signals are collected in one incident."""
+"""Beyond this many open incidents, further signals are collected in one."""
 UNCOUNTED = ("person", "drill")
-"""Sources that do not count towards that limit, nor are held back by it."""
+"""Sources that do not count towards the limit and are not held to it."""
 MANY = "many-signals"
 """The fingerprint of the incident that collects them."""
-
-SIGNAL = "select id, body from signals"
 
 _signal = msgspec.json.Decoder(Signal)
 
 
-def take(
-    db: apsw.Connection,
+def take_signal(
+    db: Connection,
     signal: Signal,
-    now: float,
     window: float,
     topology: Sequence[MonitoredService],
-    tell: Tell,
+    tell: Tell = lambda _incident: (),
 ) -> IngestResult:
+    """Store a signal. It joins the open incident with its fingerprint, else an escalated or closed
+    one in which it never ceased (nor was silent for two days), else an open incident of a related
+    service that had a signal in the last `window` seconds. Otherwise it opens an incident
+    (`declared`, with a timeline entry and the notices from `tell`) or, if very many are open, joins
+    the one that collects the rest. A signal that has ceased, or was seen (`at`) before its incident
+    ended, opens nothing."""
+    now = db.now()
     signal = replace(signal, at=signal.at or now)
     if not signal.firing:
         return _over(db, signal, now)
@@ -59,11 +63,10 @@ def take(
     return _opened(db, signal, now, tell, signal)
 
 
-def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | None:
-    """The incident of this signal: an open one, else one that was escalated or closed while it was
-    firing, if it was raised since."""
-    found = rows(
-        db,
+def _same(db: Connection, fingerprint: str, since: float) -> Incident | None:
+    """The incident with this signal: an open one, else one that people took over or closed while it
+    was still raised."""
+    found = db.rows(
         "select i.body from signals s join incidents i on i.number = s.incident "
         f"where s.fingerprint = ? and (i.state in ({OPEN_STATES}) "
         "or (i.state in ('escalated', 'closed') and s.firing and s.last >= ?)) "
@@ -73,10 +76,10 @@ def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | Non
     return msgspec.json.decode(found[0][0], type=Incident) if found else None
 
 
-def _ended_since(db: apsw.Connection, signal: Signal) -> str:
-    """The incident that ended after this signal was seen, which is then out of date; else empty."""
-    found = rows(
-        db,
+def _ended_since(db: Connection, signal: Signal) -> str:
+    """The incident that ended after this signal was seen, which is old news; empty if there is
+    none."""
+    found = db.rows(
         "select i.body from signals s join incidents i on i.number = s.incident "
         "where s.fingerprint = ? order by i.number desc limit 1",
         (signal.fingerprint,),
@@ -85,17 +88,17 @@ def _ended_since(db: apsw.Connection, signal: Signal) -> str:
     return last.id if last and last.ended is not None and signal.at < last.ended else ""
 
 
-def _lately(db: apsw.Connection, since: float) -> list[Incident]:
-    ask = f"select body from incidents where state in ({OPEN_STATES}) and last_signal >= ? "
+def _lately(db: Connection, since: float) -> list[Incident]:
+    sql = f"select body from incidents where state in ({OPEN_STATES}) and last_signal >= ? "
     return [
         msgspec.json.decode(body, type=Incident)
-        for (body,) in rows(db, ask + "order by number desc", (since,))
+        for (body,) in db.rows(sql + "order by number desc", (since,))
     ]
 
 
 def relation(incident: Incident, signal: Signal, topology: Sequence[MonitoredService]) -> str:
     """Why a signal belongs to an incident; empty if it does not. Signals of a drill belong only to
-    incidents on its terminal."""
+    incidents of the same terminal."""
     drills = [incident.source == "drill", signal.source == "drill"]
     if any(drills) and (not all(drills) or incident.terminal != signal.terminal):
         return ""
@@ -127,8 +130,8 @@ def _below(service: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
     return found
 
 
-def _open_now(db: apsw.Connection) -> int:
-    """How many incidents are open, without those of people and drills."""
+def _open_now(db: Connection) -> int:
+    """Open incidents that were not raised by a person or a drill."""
     found: int = db.execute(
         f"select count(*) from incidents where state in ({OPEN_STATES}) "
         f"and source not in {UNCOUNTED}"
@@ -136,10 +139,10 @@ def _open_now(db: apsw.Connection) -> int:
     return found
 
 
-def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> IngestResult:
-    """Add a signal to the incident that collects a storm of them."""
-    ask = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
-    if found := rows(db, ask, (MANY,)):
+def _collected(db: Connection, signal: Signal, now: float, tell: Tell) -> IngestResult:
+    """Collect signals beyond the limit in one incident."""
+    sql = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
+    if found := db.rows(sql, (MANY,)):
         incident = msgspec.json.decode(found[0][0], type=Incident)
         return _joined(db, incident, signal, now, f"{MAX_OPEN} or more are open")
     heading = Signal(
@@ -149,9 +152,9 @@ def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> I
 
 
 def _opened(
-    db: apsw.Connection, signal: Signal, now: float, tell: Tell, heading: Signal
+    db: Connection, signal: Signal, now: float, tell: Tell, heading: Signal
 ) -> IngestResult:
-    """`heading`: the signal that gives the incident its title and terminal."""
+    """`heading` gives the incident its title and terminal."""
     db.execute(
         "insert into incidents (state, source, fingerprint, opened, last_signal, body) "
         "values ('declared', ?, ?, ?, ?, '')",
@@ -163,21 +166,20 @@ def _opened(
         terminal=heading.terminal, policy=heading.policy,
         checks=(heading.check,) if heading.check is not None else (),
     )  # fmt: skip
-    incidents.keep(db, incident)
-    id = _keep(db, incident, signal, now)
+    incidents.save(db, incident)
+    id = _save(db, incident, signal, now)
     text = f"{incident.severity} {incident.title}"
     incidents.add_entries(db, incident.id, now, [("declared", text, _facts(signal))])
     incidents.add_notices(db, incident.id, now, tell(incident))
     return IngestResult(id, incident.id, True)
 
 
-def _again(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> IngestResult:
-    before = rows(
-        db,
+def _again(db: Connection, incident: Incident, signal: Signal, now: float) -> IngestResult:
+    before = db.rows(
         "select firing from signals where incident = ? and fingerprint = ?",
         (number_of(incident.id), signal.fingerprint),
     )
-    id = _keep(db, incident, signal, now)
+    id = _save(db, incident, signal, now)
     if not before[0][0]:
         text = f"again: {signal.title}"
         incidents.add_entries(db, incident.id, now, [("signal", text, _facts(signal))])
@@ -186,9 +188,9 @@ def _again(db: apsw.Connection, incident: Incident, signal: Signal, now: float) 
 
 
 def _joined(
-    db: apsw.Connection, incident: Incident, signal: Signal, now: float, why: str
+    db: Connection, incident: Incident, signal: Signal, now: float, why: str
 ) -> IngestResult:
-    id = _keep(db, incident, signal, now)
+    id = _save(db, incident, signal, now)
     text = f"also: {signal.title} ({why})"
     incidents.add_entries(db, incident.id, now, [("signal", text, _facts(signal))])
     known = (incident.service, *incident.related)
@@ -200,13 +202,13 @@ def _joined(
     return IngestResult(id, incident.id, False)
 
 
-def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> None:
+def _count(db: Connection, incident: Incident, signal: Signal, now: float) -> None:
     """Count a signal; the worst severity wins."""
     severity: Severity = min(incident.severity, signal.severity)
     if severity != incident.severity:
         text = f"severity {incident.severity} becomes {severity}: {signal.title}"
         incidents.add_entries(db, incident.id, now, [("note", text, {})])
-    incidents.keep(
+    incidents.save(
         db, replace(incident, signals=incident.signals + 1, severity=severity, changed=now)
     )
     db.execute(
@@ -214,10 +216,9 @@ def _count(db: apsw.Connection, incident: Incident, signal: Signal, now: float) 
     )
 
 
-def _over(db: apsw.Connection, signal: Signal, now: float) -> IngestResult:
-    """Mark a signal as over in all incidents, and note it in the newest."""
-    found = rows(
-        db,
+def _over(db: Connection, signal: Signal, now: float) -> IngestResult:
+    """Mark the signal as over in every incident; the newest one notes it."""
+    found = db.rows(
         "select id, incident, body from signals where fingerprint = ? and firing "
         "order by incident desc",
         (signal.fingerprint,),
@@ -236,7 +237,7 @@ def _over(db: apsw.Connection, signal: Signal, now: float) -> IngestResult:
     return IngestResult(id, incident, False, repeated=True)
 
 
-def _keep(db: apsw.Connection, incident: Incident, signal: Signal, now: float) -> int:
+def _save(db: Connection, incident: Incident, signal: Signal, now: float) -> int:
     found: int = db.execute(
         "insert into signals (incident, fingerprint, firing, first, last, count, body) "
         "values (?, ?, 1, ?, ?, 1, ?) on conflict (incident, fingerprint) do update set "
@@ -250,6 +251,18 @@ def _facts(signal: Signal) -> dict[str, Any]:
     return {"source": signal.source, "service": signal.service, "detail": signal.detail}
 
 
-def decoded(found: Iterable[tuple[Any, ...]]) -> list[Signal]:
-    """Signals from rows of `SIGNAL`."""
+def signals(db: Connection, *, incident: str = "", limit: int = 100) -> list[Signal]:
+    """Newest first."""
+    wanted = number_of(incident) if incident else 0
+    sql = "select id, body from signals where ?1 = 0 or incident = ?1 order by last desc, id desc "
+    return [
+        replace(_signal.decode(body), id=id)
+        for id, body in db.rows(sql + "limit ?2", (wanted, limit))
+    ]
+
+
+def firing(db: Connection, incident: str) -> list[Signal]:
+    """Signals of an incident that are still raised, the last of each fingerprint."""
+    sql = "select id, body from signals where incident = ? and firing order by id"
+    found = db.rows(sql, (number_of(incident),))
     return [replace(_signal.decode(body), id=id) for id, body in found]

@@ -1,15 +1,14 @@
-"""Jobs and the times their schedules held for, as rows."""
+"""Jobs, and the spans of time in which each of their schedules applied."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.jobs import Job, JobSpan, JobSpec, JobState, Outdated, Schedule
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
 _specs = msgspec.json.Decoder(JobSpec)
 _schedules = msgspec.json.Decoder(Schedule)
@@ -24,7 +23,7 @@ def encoded(value: Any) -> str:
 
 
 def number_of(id: str) -> int | None:
-    """The number of a job by its id; None where it is none."""
+    """The number in a job id; None if it is not one."""
     digits = id.removeprefix("job-")
     if digits == id or not (digits.isascii() and digits.isdigit() and len(digits) < 18):
         return None
@@ -36,12 +35,12 @@ def _of(row: tuple[Any, ...]) -> Job:
     return Job(f"job-{number}", _specs.decode(spec), _schedules.decode(schedule), *rest)
 
 
-def _jobs(db: apsw.Connection, rest: str, values: Sequence[Any] = ()) -> list[Job]:
-    return [_of(row) for row in rows(db, _JOB + rest, values)]
+def _jobs(db: Connection, rest: str, values: Sequence[Any] = ()) -> list[Job]:
+    return [_of(row) for row in db.rows(_JOB + rest, values)]
 
 
-def job(db: apsw.Connection, reference: str) -> Job:
-    """By id or by name; a removed one by its name only when no other has it."""
+def job(db: Connection, reference: str) -> Job:
+    """By id or name; a removed job by its name only if no other has it. `NotFound` with a hint."""
     if (number := number_of(reference)) is not None:
         found = _jobs(db, "where number = ?", (number,))
     else:
@@ -55,13 +54,15 @@ def job(db: apsw.Connection, reference: str) -> Job:
     return found[0]
 
 
-def jobs(db: apsw.Connection, state: JobState | None, limit: int) -> list[Job]:
+def jobs(db: Connection, *, state: JobState | None = None, limit: int = 1_000) -> list[Job]:
+    """Newest last; removed jobs only when asked for."""
     wanted = "state <> 'removed'" if state is None else "state = ?2"
     values = (limit,) if state is None else (limit, state)
     return _jobs(db, f"where {wanted} order by number desc limit ?1", values)[::-1]
 
 
-def due(db: apsw.Connection, now: float, limit: int) -> list[Job]:
+def due(db: Connection, now: float, limit: int = 1_000) -> list[Job]:
+    """Active jobs whose `next` has passed, earliest first."""
     return _jobs(
         db,
         "where state = 'active' and next is not null and next <= ? order by next limit ?",
@@ -69,25 +70,23 @@ def due(db: apsw.Connection, now: float, limit: int) -> list[Job]:
     )
 
 
-def first(db: apsw.Connection) -> float | None:
-    ask = "select min(next) from jobs where state = 'active' and next is not null"
-    found: float | None = db.execute(ask).get
+def first(db: Connection) -> float | None:
+    """When the next job is due."""
+    sql = "select min(next) from jobs where state = 'active' and next is not null"
+    found: float | None = db.execute(sql).get
     return found
 
 
-def add(
-    db: apsw.Connection,
-    spec: JobSpec,
-    schedule: Schedule,
-    by: str,
-    origin: str,
-    next: float | None,
-    key: str,
-    now: float,
-) -> Job:
-    if key and (known := rows(db, "select number from jobs where key = ?", (key,))):
+def add_job(
+    db: Connection, spec: JobSpec, schedule: Schedule, by: str, origin: str, next: float | None,
+    key: str = "",
+) -> Job:  # fmt: skip
+    """Add an active job with its first span, planned up to now. The same `key` returns the same
+    job."""
+    if key and (known := db.rows("select number from jobs where key = ?", (key,))):
         return job(db, f"job-{known[0][0]}")
     refuse_name(db, spec.name, 0)
+    now = db.now()
     begin = _beginning(now, next)
     db.execute(
         "insert into jobs (key, name, state, spec, schedule, created, by, origin, planned, next) "
@@ -99,12 +98,12 @@ def add(
     return job(db, f"job-{number}")
 
 
-def refuse_name(db: apsw.Connection, name: str, number: int) -> None:
-    """A name means one job, and looks like no id."""
+def refuse_name(db: Connection, name: str, number: int) -> None:
+    """Refuse a name that is taken or that looks like an id."""
     if number_of(name) is not None:
         raise UsageError(f"{name!r} is the id of a job, not a name", "choose another name")
-    ask = "select number from jobs where name = ? and name <> '' and state <> 'removed'"
-    if name and (taken := [one for (one,) in rows(db, ask, (name,)) if one != number]):
+    sql = "select number from jobs where name = ? and name <> '' and state <> 'removed'"
+    if name and (taken := [one for (one,) in db.rows(sql, (name,)) if one != number]):
         raise UsageError(
             f"job-{taken[0]} is called {name!r} already",
             f"choose another name, or change that one: `hermes task edit {name}`",
@@ -112,25 +111,25 @@ def refuse_name(db: apsw.Connection, name: str, number: int) -> None:
 
 
 def _beginning(now: float, next: float | None) -> float:
-    """From when on slots have rows: a first one that passed meanwhile is not lost."""
+    """Where the span begins, so that a first slot that has just passed is not lost."""
     return now if next is None or next > now else math.nextafter(next, -math.inf)
 
 
-def _begin_span(db: apsw.Connection, number: int, schedule: Schedule, begin: float) -> None:
+def _begin_span(db: Connection, number: int, schedule: Schedule, begin: float) -> None:
     db.execute(
         "insert into job_spans (job, begin, schedule) values (?, ?, ?)",
         (number, begin, encoded(schedule)),
     )
 
 
-def end_span(db: apsw.Connection, number: int, now: float) -> None:
+def end_span(db: Connection, number: int, now: float) -> None:
     db.execute(
         "update job_spans set end = max(begin, ?) where job = ? and end is null", (now, number)
     )
 
 
 def change(
-    db: apsw.Connection,
+    db: Connection,
     before: Job,
     spec: JobSpec | None,
     schedule: Schedule | None,
@@ -138,8 +137,8 @@ def change(
     next: float | None,
     now: float,
 ) -> Job:
-    """The job as it is from now on. Where another schedule is to hold, or none, each slot that was
-    due by the old one must have its row already."""
+    """Change a job. If its schedule ends, every slot of the old schedule must have its row
+    already."""
     number = int(before.id.removeprefix("job-"))
     if before.state == "removed":
         raise UsageError(f"{before.id} was removed", "add it again: `hermes task add`")
@@ -167,9 +166,9 @@ def change(
 
 
 def _turn(
-    db: apsw.Connection, number: int, before: Job, after: Job, next: float | None, now: float
+    db: Connection, number: int, before: Job, after: Job, next: float | None, now: float
 ) -> Job:
-    """End the span of what held and begin that of what holds, if anything."""
+    """End the span of the old schedule and begin that of the new one, if there is one."""
     if before.state == "active":
         end_span(db, number, max(now, before.planned))
     if after.state != "active":
@@ -179,13 +178,14 @@ def _turn(
     return msgspec.structs.replace(after, planned=begin, next=next)
 
 
-def spans(db: apsw.Connection, job: str, after: str, count: int) -> list[JobSpan]:
+def spans(db: Connection, job: str = "", *, after: str = "", count: int = 1_000) -> list[JobSpan]:
+    """The spans of one job, or of the `count` jobs after `after`, in order."""
     wanted, values = "job = ?", [number_of(job)]
     if not job:
         wanted = "job in (select distinct job from job_spans where job > ? order by job limit ?)"
         values = [number_of(after) or 0, count]
-    ask = f"select job, schedule, begin, end from job_spans where {wanted} order by job, begin, id"
+    sql = f"select job, schedule, begin, end from job_spans where {wanted} order by job, begin, id"
     return [
         JobSpan(f"job-{number}", _schedules.decode(schedule), begin, end)
-        for number, schedule, begin, end in rows(db, ask, values)
+        for number, schedule, begin, end in db.rows(sql, values)
     ]

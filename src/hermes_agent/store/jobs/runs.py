@@ -1,18 +1,27 @@
-"""Runs of jobs, as rows: each slot of a schedule has one."""
+"""Runs of jobs: every slot of a schedule has exactly one row."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.jobs import ENDED, Job, NewRun, Run, RunState
-from hermes_agent.store.engine.database import rows
+from hermes_agent.core.jobs import (
+    ENDED,
+    Job,
+    JobSpec,
+    JobState,
+    NewRun,
+    Outdated,
+    Run,
+    RunState,
+    Schedule,
+)
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.jobs import jobs
 
 TIDY_ROWS = 5_000
-"""So many rows go in one transaction: others want to write, too."""
+"""Rows deleted in one transaction, so that other writes are not held up."""
 OPEN_STATES = "('due', 'claimed', 'running', 'parked')"
 
 _FIELDS = frozenset(Run.__struct_fields__) - {"id", "job", "slot", "trigger", "created", "state"}
@@ -34,11 +43,11 @@ def _of(row: tuple[Any, ...]) -> Run:
     )
 
 
-def _runs(db: apsw.Connection, rest: str, values: Sequence[Any] = ()) -> list[Run]:
-    return [_of(row) for row in rows(db, _RUN + rest, values)]
+def _runs(db: Connection, rest: str, values: Sequence[Any] = ()) -> list[Run]:
+    return [_of(row) for row in db.rows(_RUN + rest, values)]
 
 
-def run(db: apsw.Connection, id: int) -> Run:
+def run(db: Connection, id: int) -> Run:
     found = _runs(db, "where r.id = ?", (id,))
     if not found:
         raise NotFound(f"no run {id}", "`hermes task history` lists them")
@@ -46,27 +55,27 @@ def run(db: apsw.Connection, id: int) -> Run:
 
 
 def runs(
-    db: apsw.Connection,
-    job: str,
-    states: frozenset[RunState] | None,
-    limit: int,
-    since: float | None,
-) -> list[Run]:
+    db: Connection, *, job: str = "", states: frozenset[RunState] | None = None, limit: int = 50,
+    since: float | None = None,
+) -> list[Run]:  # fmt: skip
+    """Newest slot first."""
     wanted, values = ["1"], list[Any]()
     if job:
         wanted.append("r.job = ?")
-        values.append(jobs.number_of(job))
+        values.append(jobs.number_of(jobs.job(db, job).id))
     if states is not None:
         wanted.append(f"r.state in ({', '.join('?' * len(states))})")
         values.extend(sorted(states))
     if since is not None:
         wanted.append("r.slot >= ?")
         values.append(since)
-    ask = f"where {' and '.join(wanted)} order by r.slot desc, r.id desc limit ?"
-    return _runs(db, ask, [*values, limit])
+    sql = f"where {' and '.join(wanted)} order by r.slot desc, r.id desc limit ?"
+    return _runs(db, sql, [*values, limit])
 
 
-def open_runs(db: apsw.Connection, limit: int, each: int | None = None) -> list[Run]:
+def open_runs(db: Connection, limit: int = 1_000, each: int | None = None) -> list[Run]:
+    """Runs that have not ended, oldest slot first. `each` limits the runs of one job in one state,
+    so that a job that waits for ever hides no other."""
     rest, values = f"where r.state in {OPEN_STATES} ", list[Any]()
     if each is not None:
         rest += (
@@ -79,17 +88,19 @@ def open_runs(db: apsw.Connection, limit: int, each: int | None = None) -> list[
 
 
 def all_slots(
-    db: apsw.Connection, first: str, last: str, since: float, until: float
+    db: Connection, first: str, last: str, since: float, until: float
 ) -> dict[str, list[float]]:
-    ask = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
+    """Slots with a row, in `since < slot <= until`, in order, of all jobs from `first` to `last`:
+    for the consistency check."""
+    sql = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
     numbers = jobs.number_of(first), jobs.number_of(last)
     found: dict[str, list[float]] = {}
-    for number, slot in rows(db, ask + "and hand = 0 order by job, slot", (*numbers, since, until)):
+    for number, slot in db.rows(sql + "and hand = 0 order by job, slot", (*numbers, since, until)):
         found.setdefault(f"job-{number}", []).append(slot)
     return found
 
 
-def _reason(db: apsw.Connection, text: str) -> int | None:
+def _reason(db: Connection, text: str) -> int | None:
     if not text:
         return None
     db.execute("insert or ignore into job_reasons (text) values (?)", (text,))
@@ -98,14 +109,12 @@ def _reason(db: apsw.Connection, text: str) -> int | None:
 
 
 def plan(
-    db: apsw.Connection,
-    job: Job,
-    new: Sequence[NewRun],
-    until: float,
-    next: float | None,
-    now: float,
+    db: Connection, job: Job, runs: Sequence[NewRun], until: float, next: float | None
 ) -> bool:
-    number = jobs.number_of(job.id)
+    """Write the rows of all slots up to `until` and advance `planned`, in one transaction. False,
+    with nothing done, if the job was planned or changed meanwhile. A `once` job is `done` when its
+    run has ended."""
+    number, now = jobs.number_of(job.id), db.now()
     db.execute(
         "update jobs set planned = ?, next = ? "
         "where number = ? and state = 'active' and planned = ? and version = ?",
@@ -113,7 +122,7 @@ def plan(
     )
     if db.changes() != 1:
         return False
-    reasons = {text: _reason(db, text) for text in {one.error for one in new}}
+    reasons = {text: _reason(db, text) for text in {one.error for one in runs}}
     # A row that is there already was planned before the clock was set back.
     db.executemany(
         "insert or ignore into job_runs (job, slot, hand, state, created, ended, reason) "
@@ -121,16 +130,16 @@ def plan(
         (
             (number, one.slot, one.trigger == "hand", one.state, now,
              now if one.state in ENDED else None, reasons[one.error])
-            for one in new
+            for one in runs
         ),
     )  # fmt: skip
-    if job.schedule.kind == "once" and any(one.state in ENDED for one in new):
+    if job.schedule.kind == "once" and any(one.state in ENDED for one in runs):
         _finish(db, job, now)
     return True
 
 
-def _finish(db: apsw.Connection, job: Job, now: float) -> None:
-    """A job that was due once is over."""
+def _finish(db: Connection, job: Job, now: float) -> None:
+    """A `once` job is done."""
     number = int(job.id.removeprefix("job-"))
     db.execute(
         "update jobs set state = 'done', next = null, version = version + 1 where number = ?",
@@ -139,10 +148,12 @@ def _finish(db: apsw.Connection, job: Job, now: float) -> None:
     jobs.end_span(db, number, max(now, job.planned))
 
 
-def ask(db: apsw.Connection, job: Job, now: float) -> Run:
-    if job.state == "removed":
-        raise UsageError(f"{job.id} was removed", "add it again: `hermes task add`")
-    number = jobs.number_of(job.id)
+def ask(db: Connection, job: str, now: float) -> Run:
+    """Add a run that a person asked for."""
+    wanted = jobs.job(db, job)
+    if wanted.state == "removed":
+        raise UsageError(f"{wanted.id} was removed", "add it again: `hermes task add`")
+    number = jobs.number_of(wanted.id)
     taken = "select max(slot) from job_runs where job = ? and slot >= ? and hand = 1"
     last: float | None = db.execute(taken, (number, now)).get
     db.execute(
@@ -152,34 +163,33 @@ def ask(db: apsw.Connection, job: Job, now: float) -> Run:
     return run(db, db.last_insert_rowid())
 
 
-def claim(db: apsw.Connection, id: int, fence: int, now: float) -> Run | None:
+def claim(db: Connection, id: int, now: float) -> Run | None:
+    """Claim a `due` run for this runtime (under its fence); None if it is no longer due, or if
+    another run of the job is under way and `overlap` is not `parallel`."""
     wanted = _runs(db, "where r.id = ? and r.state = 'due'", (id,))
     if not wanted:
         return None
     job = jobs.job(db, wanted[0].job)
     busy = "select 1 from job_runs where job = ? and state in ('claimed', 'running') limit 1"
     number = jobs.number_of(job.id)
-    if job.spec.overlap != "parallel" and rows(db, busy, (number,)):
+    if job.spec.overlap != "parallel" and db.rows(busy, (number,)):
         return None
     db.execute(
         "update job_runs set state = 'claimed', claimed = ?, fence = ?, heartbeat = null, "
         "attempts = attempts + 1 where id = ?",
-        (now, fence, id),
+        (now, db.context.fence, id),
     )
     return run(db, id)
 
 
-def change(
-    db: apsw.Connection,
-    id: int,
-    expect: frozenset[RunState],
-    state: RunState | None,
-    fields: dict[str, Any],
-    fence: int,
-    now: float,
-) -> Run | None:
-    before = run(db, id)
-    if before.state not in expect or before.fence not in (0, fence):
+def change_run(
+    db: Connection, /, id: int, expect: frozenset[RunState], *, state: RunState | None = None,
+    **fields: object,
+) -> Run | None:  # fmt: skip
+    """Change a run that is in one of these states and claimed by this runtime or by nobody; None
+    otherwise. Ending a run updates the failure count and ends a `once` job."""
+    before, now = run(db, id), db.now()
+    if before.state not in expect or before.fence not in (0, db.context.fence):
         return None
     if unknown := fields.keys() - _FIELDS:
         raise TypeError(f"a run has no {sorted(unknown)}")
@@ -189,14 +199,14 @@ def change(
         fields.setdefault("ended", now)
     if state == "due":
         fields |= {"fence": 0, "claimed": None, "heartbeat": None}
-    _keep(db, id, fields)
+    _save(db, id, fields)
     after = run(db, id)
     if after.state in ENDED and before.state not in ENDED:
         _ended(db, after, now)
     return after
 
 
-def _keep(db: apsw.Connection, id: int, fields: dict[str, Any]) -> None:
+def _save(db: Connection, id: int, fields: Mapping[str, Any]) -> None:
     values = dict(fields)
     if "error" in values:
         values["reason"] = _reason(db, values.pop("error"))
@@ -207,8 +217,8 @@ def _keep(db: apsw.Connection, id: int, fields: dict[str, Any]) -> None:
         db.execute(f"update job_runs set {names} where id = ?", (*values.values(), id))
 
 
-def _ended(db: apsw.Connection, run: Run, now: float) -> None:
-    """Count what failed in a row, and end a job that was due once."""
+def _ended(db: Connection, run: Run, now: float) -> None:
+    """Update the count of consecutive failures, and end a `once` job."""
     count = {"done": "0", "failed": "failures + 1"}.get(run.state, "failures")
     number = jobs.number_of(run.job)
     db.execute(f"update jobs set failures = {count} where number = ?", (number,))
@@ -217,7 +227,24 @@ def _ended(db: apsw.Connection, run: Run, now: float) -> None:
         _finish(db, job, now)
 
 
-def miss_unbegun(db: apsw.Connection, job: str, reason: str, now: float) -> None:
+def change_job(
+    db: Connection, id: str, version: int, *, spec: JobSpec | None = None,
+    schedule: Schedule | None = None, state: JobState | None = None, next: float | None = None,
+) -> Job:  # fmt: skip
+    """Change a job that is still at `version`. A new schedule or state ends its span and begins
+    another; `next` is used only then. Planned slots stay; those of a removed job that have not
+    begun are missed. `Outdated` if the job was changed meanwhile, or is due and must be planned
+    first (`jobs.planner.change_job` does both)."""
+    before, now = jobs.job(db, id), db.now()
+    if before.version != version:
+        raise Outdated(f"{id} was changed meanwhile", "reload it and try again")
+    after = jobs.change(db, before, spec, schedule, state, next, now)
+    if after.state == "removed":
+        _miss_unbegun(db, id, "the job was removed before it began", now)
+    return after
+
+
+def _miss_unbegun(db: Connection, job: str, reason: str, now: float) -> None:
     db.execute(
         "update job_runs set state = 'missed', ended = ?, reason = ? "
         "where job = ? and state = 'due'",
@@ -225,17 +252,22 @@ def miss_unbegun(db: apsw.Connection, job: str, reason: str, now: float) -> None
     )
 
 
-def claim_unfinished(db: apsw.Connection, fence: int) -> list[Run]:
+def claim_unfinished_runs(db: Connection) -> list[Run]:
+    """Claim the runs of an earlier runtime, parked ones included, under this fence."""
+    fence = db.context.fence
     begun = "state in ('claimed', 'running', 'parked')"
     found = _runs(db, f"where r.{begun} and r.fence <> ? order by r.slot, r.id", (fence,))
     db.execute(f"update job_runs set fence = ?1 where {begun} and fence <> ?1", (fence,))
     return [msgspec.structs.replace(one, fence=fence) for one in found]
 
 
-def rewind(db: apsw.Connection, now: float, beyond: float) -> list[Job]:
-    """Take back what was planned for a time that is still to come and was never begun. What an
-    earlier schedule of the job asked for stays as it was decided."""
-    ahead = rows(db, "select number from jobs where state = 'active' and planned > ?", (beyond,))
+def rewind(db: Connection, now: float, tolerance: float) -> list[Job]:
+    """After the clock was set back: re-plan active jobs that are planned more than `tolerance`
+    seconds beyond `now`. Future slots that were not begun are removed; others stay, so that none
+    runs twice, and so do those of earlier schedules."""
+    ahead = db.rows(
+        "select number from jobs where state = 'active' and planned > ?", (now + tolerance,)
+    )
     for (number,) in ahead:
         db.execute(
             "delete from job_runs where job = ?1 and hand = 0 and state in ('due', 'missed') "
@@ -253,10 +285,10 @@ def rewind(db: apsw.Connection, now: float, beyond: float) -> list[Job]:
     return [jobs.job(db, f"job-{number}") for (number,) in ahead]
 
 
-def tidy(db: apsw.Connection, keep: int) -> int:
-    """Remove some of the rows beyond the newest `keep` of each job; says how many."""
-    crowded = rows(
-        db, "select job from job_runs group by job having count(*) > ? order by job", (keep,)
+def tidy_runs(db: Connection, keep: int) -> int:
+    """Delete some rows beyond the newest `keep` of each job; returns how many."""
+    crowded = db.rows(
+        "select job from job_runs group by job having count(*) > ? order by job", (keep,)
     )
     gone = 0
     for (number,) in crowded:
@@ -267,8 +299,7 @@ def tidy(db: apsw.Connection, keep: int) -> int:
             "select slot from job_runs where job = ? order by slot desc limit 1 offset ?",
             (number, keep - 1),
         ).get
-        old = rows(
-            db,
+        old = db.rows(
             "select id, slot from job_runs where job = ? and slot < ? "
             f"and state not in {OPEN_STATES} order by slot limit ?",
             (number, least, TIDY_ROWS - gone),

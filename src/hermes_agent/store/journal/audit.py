@@ -1,12 +1,11 @@
-"""The audit log: what was asked of the gate, what it said, who agreed, what ran. Each entry is
-hashed with the one before, so that none can be changed, moved or removed unseen; the end can only
-be cut off, which whoever has kept an earlier head notices."""
+"""The audit log: what the gate was asked, what it decided, who agreed, what ran. Each entry is
+hashed with the one before, so none can be changed, moved or removed unnoticed. Only the end can be
+cut off, which an earlier head, kept elsewhere, reveals."""
 
 import hashlib
 from collections.abc import Callable
 from typing import Any
 
-import apsw
 import msgspec
 
 from hermes_agent.core.events import (
@@ -22,11 +21,10 @@ from hermes_agent.core.events import (
     kind_of,
 )
 from hermes_agent.core.records import AuditEntry, AuditReport
-from hermes_agent.store.blobs import BlobStore
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
-START = "0" * 64
-"""What the first entry is hashed with."""
+START = bytes(32)
+"""The hash before the first entry."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -48,11 +46,12 @@ def _judged(event: CallJudged) -> dict[str, Any]:
 
 
 def _consent(answer: str | None) -> str | None:
-    """The words of an answer to the model are the session's and go with it."""
+    """An answer in words belongs to the session and is deleted with it; the log only says
+    'words'."""
     return answer if answer in {None, "yes", "no", "session", "always"} else "words"
 
 
-_TOLD: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
+_DETAILS: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
     CallJudged: _judged,
     QuestionAsked: lambda asked: {"id": asked.id, "effect": asked.effect, "consent": asked.consent},
     ApprovalGiven: lambda agreed: {"id": agreed.id, "by": agreed.by},
@@ -69,77 +68,77 @@ _TOLD: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def note(db: apsw.Connection, session: str, number: int, now: float, event: Event) -> None:
-    """Add an entry for an event that belongs in the log; others are passed over."""
-    told = _TOLD.get(type(event))
-    if told is None:
+def note(db: Connection, session: str, number: int, now: float, event: Event) -> None:
+    """Add an entry if the event belongs in the log."""
+    details_of = _DETAILS.get(type(event))
+    if details_of is None:
         return
     row = db.execute("select number, hash from audit order by number desc limit 1").fetchone()
     last, before = row or (0, START)
-    details = told(event)
-    body = _encoder.encode(
-        {
-            "number": last + 1,
-            "time": now,
-            "session": session,
-            "event": number,
-            "digest": hashlib.sha256(encode(event)).hexdigest(),
-            "kind": kind_of(event),
-            **details,
-        }
-    )
+    digest = hashlib.sha256(encode(event)).digest()
+    details = _encoder.encode({"kind": kind_of(event), **details_of(event)}).decode()
+    entry = _entry(last + 1, now, session, number, digest, details)
     db.execute(
-        "insert into audit values (?, ?, ?, ?, ?, ?)",
-        (last + 1, now, session, number, body.decode(), chained(before, body)),
+        "insert into audit values (?, ?, ?, ?, ?, ?, ?)",
+        (last + 1, now, session, number, digest, details, _chained(before, entry)),
     )
 
 
-def chained(before: str, body: bytes) -> str:
-    return hashlib.sha256(before.encode() + b"\n" + body).hexdigest()
+def _entry(
+    number: int, time: float, session: str, event: int, digest: bytes, details: str
+) -> bytes:
+    """The whole entry as one JSON object: what is shown and hashed."""
+    facts = {"number": number, "time": time, "session": session, "event": event}
+    head = msgspec.json.encode({**facts, "digest": digest.hex()})
+    return head[:-1] + b"," + details.encode()[1:]
 
 
-def entries(
-    db: apsw.Connection, since: float, session: str, limit: int, after: int
+def _chained(before: bytes, entry: bytes) -> bytes:
+    return hashlib.sha256(before.hex().encode() + b"\n" + entry).digest()
+
+
+def audit(
+    db: Connection, since: float = 0.0, session: str = "", limit: int = 1000, after: int = 0
 ) -> list[AuditEntry]:
-    """The newest `limit` entries that fit, oldest first."""
-    found = rows(
-        db,
-        "select number, time, session, body, hash from audit where time >= ?1 and number > ?2 "
-        "and (?3 = '' or session = ?3) order by number desc limit ?4",
+    """The newest matching entries, oldest first."""
+    found = db.rows(
+        "select number, time, session, event, digest, details, hash from audit where time >= ?1 "
+        "and number > ?2 and (?3 = '' or session = ?3) order by number desc limit ?4",
         (since, after, session, limit),
     )
-    return [AuditEntry(*row) for row in found][::-1]
+    return [
+        AuditEntry(number, time, of, _entry(number, time, of, *rest).decode(), hash.hex())
+        for number, time, of, *rest, hash in reversed(found)
+    ]
 
 
-def verify(db: apsw.Connection, bodies: BlobStore, head: str) -> AuditReport:
-    """Recompute the whole chain, and compare it with the journal where that still is, both ways.
-    `head`, as an earlier report gave it, must be in it."""
+def verify_audit(db: Connection, head: str = "") -> AuditReport:
+    """Recompute the chain and compare it with the journal, both ways, as far as the sessions still
+    exist. `head`, from an earlier report, must be in it."""
     troubles: list[str] = []
     before, last = START, 0
-    wanted = _head(head)
     found_head = not head
-    for number, time, session, event, body, hash in rows(
-        db, "select number, time, session, event, body, hash from audit order by number"
+    for number, time, session, event, digest, details, hash in db.rows(
+        "select number, time, session, event, digest, details, hash from audit order by number"
     ):
         if number != last + 1:
             troubles.append(f"entries {last + 1} to {number - 1} are missing")
-        if chained(before, body.encode()) != hash:
+        if _chained(before, _entry(number, time, session, event, digest, details)) != hash:
             troubles.append(f"entry {number} was changed, or the one before it")
-        elif (trouble := _against_journal(db, bodies, (number, time, session, event), body)) != "":
+        elif (trouble := _against_journal(db, session, event, digest)) != "":
             troubles.append(f"entry {number}: {trouble}")
-        found_head = found_head or (number, hash) == wanted
+        found_head = found_head or f"{number}:{hash.hex()}" == head
         before, last = hash, number
     if not found_head:
         troubles.append(f"the log does not hold {head}: its end was cut off or it was rewritten")
     troubles += _not_in_the_log(db)
-    return AuditReport(last, f"{last}:{before}", tuple(troubles))
+    return AuditReport(last, f"{last}:{before.hex()}", tuple(troubles))
 
 
-def _not_in_the_log(db: apsw.Connection) -> list[str]:
-    """Events of the journal that should have an entry and have none."""
-    kinds = ", ".join(f"'{kind.__struct_config__.tag}'" for kind in _TOLD)
-    found = rows(
-        db,
+def _not_in_the_log(db: Connection) -> list[str]:
+    """Events that should have an entry and have none."""
+    kinds = ", ".join(f"'{kind.__struct_config__.tag}'" for kind in _DETAILS)
+    found = db.rows(
         "select s.id, e.number from events e join sessions s on s.key = e.session "
         f"where e.kind in ({kinds}) "
         "and e.time >= (select value from meta where name = 'audit_since') "
@@ -149,29 +148,18 @@ def _not_in_the_log(db: apsw.Connection) -> list[str]:
     return [f"event {number} of session {id} has no entry" for id, number in found]
 
 
-def _head(text: str) -> tuple[int, str] | None:
-    number, _, hash = text.partition(":")
-    return (int(number), hash) if number.isdigit() else None
-
-
-def _against_journal(
-    db: apsw.Connection, bodies: BlobStore, columns: tuple[int, float, str, int], body: str
-) -> str:
-    """What an entry says that its columns or the journal do not; empty when all agree."""
-    entry = msgspec.json.decode(body)
-    if tuple(entry[name] for name in ("number", "time", "session", "event")) != columns:
-        return "its columns were changed"
-    session, event = columns[2:]
+def _against_journal(db: Connection, session: str, event: int, digest: bytes) -> str:
+    """How the journal differs from an entry; empty when they agree."""
     row = db.execute(
-        "select coalesce(e.body, m.body) from sessions s join events e on e.session = s.key "
-        "left join messages m on m.id = e.message where s.id = ? and e.number = ?",
+        "select e.body from sessions s join events e on e.session = s.key "
+        "where s.id = ? and e.number = ?",
         (session, event),
     ).fetchone()
     if row is None:
         gone = db.execute("select 1 from sessions where id = ?", (session,)).fetchone() is None
         return "" if gone else f"event {event} of session {session} is gone"
-    stored = b"" if row[0] is None else bodies.unpack(row[0])
+    stored = db.blobs.unpack(row[0])
     data = stored.encode() if isinstance(stored, str) else stored
-    if hashlib.sha256(data).hexdigest() != entry["digest"]:
+    if hashlib.sha256(data).digest() != digest:
         return f"event {event} of session {session} was changed"
     return ""

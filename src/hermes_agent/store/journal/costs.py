@@ -1,10 +1,8 @@
-"""What was spent: sums over the rows that every priced call leaves behind."""
-
-import apsw
+"""Costs: sums over one row per priced call."""
 
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Cost, CostKey
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
 _NAMES: dict[CostKey, str] = {
     "day": "strftime('%Y-%m-%d', time, 'unixepoch')",
@@ -17,12 +15,13 @@ _NAMES: dict[CostKey, str] = {
 }
 
 
-def spent(db: apsw.Connection, since: float) -> float:
+def spent(db: Connection, since: float) -> float:
+    """Dollars spent by all sessions since then."""
     return float(db.execute("select total(cost) from costs where time >= ?", (since,)).get)
 
 
-def spent_by(db: apsw.Connection, session: str) -> tuple[float, int]:
-    """Dollars and tokens of a session and of all below it."""
+def spent_by(db: Connection, session: str) -> tuple[float, int]:
+    """Dollars and tokens of a session and its descendants."""
     dollars, tokens = db.execute(
         "with recursive family (id) as (select ? union select s.id from sessions s "
         "join family f on s.parent = f.id where s.parent <> '') "
@@ -32,17 +31,18 @@ def spent_by(db: apsw.Connection, session: str) -> tuple[float, int]:
     return float(dollars), int(tokens)
 
 
-def remove(db: apsw.Connection, id: int) -> None:
-    db.execute("delete from costs where id = ?", (id,))
+def refund(db: Connection, charge: int) -> None:
+    """Remove a charge that was made in advance."""
+    db.execute("delete from costs where id = ?", (charge,))
 
 
-def listed(
-    db: apsw.Connection, by: CostKey, since: float, until: float | None, session: str
+def costs(
+    db: Connection, by: CostKey, since: float = 0.0, until: float | None = None, session: str = ""
 ) -> list[Cost]:
+    """Costs by day (UTC, newest first) or by another key, most expensive first."""
     order = "name desc" if by == "day" else "dollars desc, calls desc, name"
     title = "(select title from sessions where id = paid.name)" if by == "session" else "null"
-    found = rows(
-        db,
+    found = db.rows(
         f"select *, {title} from (select {_NAMES[by]} as name, count(*) as calls, sum(input), "
         "sum(output), sum(cached), sum(written), sum(reasoning), total(cost) as dollars, "
         "sum(cost is null) from costs where time >= ?1 and (?2 is null or time < ?2) "

@@ -1,8 +1,7 @@
-"""What is read back: sessions, events, lists. Each function is one consistent look."""
+"""Queries of sessions, turns and events."""
 
 from collections.abc import Sequence
 
-import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound
@@ -26,9 +25,9 @@ from hermes_agent.core.records import (
     SessionMessage,
     Turn,
 )
-from hermes_agent.store.blobs import BlobStore
-from hermes_agent.store.engine.database import rows
-from hermes_agent.store.journal.commands import LIST_HINT, session_key
+from hermes_agent.store.engine.connection import Connection
+
+LIST_HINT = "`hermes sessions list` shows them"
 
 _SESSION = """
 select s.id, s.name, s.title, s.belongs, s.source, s.workspace, s.policy, s.model, s.prompt,
@@ -45,9 +44,16 @@ from sessions s
 """
 
 
-def _sessions(db: apsw.Connection, rest: str, values: Sequence[str | int]) -> list[Session]:
+def session_key(db: Connection, id: str) -> int:
+    row = db.execute("select key from sessions where id = ?", (id,)).fetchone()
+    if row is None:
+        raise NotFound(f"no session {id!r}", LIST_HINT)
+    return int(row[0])
+
+
+def _sessions(db: Connection, rest: str, values: Sequence[str | int]) -> list[Session]:
     found: list[Session] = []
-    for row in rows(db, _SESSION + rest, values):
+    for row in db.rows(_SESSION + rest, values):
         share = msgspec.json.decode(row[22], type=ChildLimits)
         terminals = tuple(row[18].split(","))
         usage = Usage(*row[14:17])
@@ -55,7 +61,8 @@ def _sessions(db: apsw.Connection, rest: str, values: Sequence[str | int]) -> li
     return found
 
 
-def session(db: apsw.Connection, reference: str) -> Session:
+def session(db: Connection, reference: str) -> Session:
+    """By id, name or unique prefix of an id; `NotFound` otherwise."""
     exact = _sessions(db, "where s.id = ?1 or (s.name = ?1 and s.name <> '')", (reference,))
     if exact:
         return exact[0]
@@ -69,7 +76,10 @@ def session(db: apsw.Connection, reference: str) -> Session:
     return close[0]
 
 
-def sessions(db: apsw.Connection, limit: int, key: str, parent: str | None) -> list[Session]:
+def sessions(
+    db: Connection, limit: int = 50, *, key: str = "", parent: str | None = None
+) -> list[Session]:
+    """Newest first. `parent`: the children of one session; empty for sessions without a parent."""
     if parent is not None:
         rest = "where s.parent = ? order by s.updated desc, s.key desc limit ?"
         return _sessions(db, rest, (parent, limit))
@@ -79,51 +89,51 @@ def sessions(db: apsw.Connection, limit: int, key: str, parent: str | None) -> l
     return _sessions(db, "order by s.updated desc, s.key desc limit ?", (limit,))
 
 
-def prompt(db: apsw.Connection, digest: str) -> Prompt:
+def prompt(db: Connection, digest: str) -> Prompt:
     row = db.execute("select body from prompts where hash = ?", (digest,)).fetchone()
     if row is None:
         raise NotFound(f"no prompt {digest!r}")
     return msgspec.json.decode(row[0], type=Prompt)
 
 
-def sessions_with_queued_messages(db: apsw.Connection) -> list[str]:
-    found = rows(
-        db,
+def sessions_with_queued_messages(db: Connection) -> list[str]:
+    """Sessions with messages that no turn has taken yet."""
+    found = db.rows(
         "select s.id from queued_messages i join sessions s on s.key = i.session "
-        "where i.body is not null group by s.key order by min(i.id)",
+        "where i.body is not null group by s.key order by min(i.place)",
     )
     return [id for (id,) in found]
 
 
-def waiting(
-    db: apsw.Connection, bodies: BlobStore, session: str, key: str
-) -> SessionMessage | None:
-    ask = "select body from queued_messages where session = ? and key = ? and body is not null"
-    row = db.execute(ask, (session_key(db, session), key)).fetchone()
-    return None if row is None else msgspec.json.decode(bodies.unpack(row[0]), type=SessionMessage)
+def waiting(db: Connection, session: str, key: str) -> SessionMessage | None:
+    """A queued message that no turn has taken yet."""
+    sql = "select body from queued_messages where session = ? and key = ? and body is not null"
+    row = db.execute(sql, (session_key(db, session), key)).fetchone()
+    return (
+        None if row is None else msgspec.json.decode(db.blobs.unpack(row[0]), type=SessionMessage)
+    )
 
 
-def events(db: apsw.Connection, bodies: BlobStore, session: str, after: int) -> list[Recorded]:
-    found = rows(
-        db,
-        "select e.number, e.time, coalesce(e.body, m.body) from events e "
-        "left join messages m on m.id = e.message where e.session = ? and e.number > ? "
-        "order by e.number",
+def events(db: Connection, session: str, after: int = 0) -> list[Recorded]:
+    found = db.rows(
+        "select number, time, body from events where session = ? and number > ? order by number",
         (session_key(db, session), after),
     )
     return [
-        Recorded(session, number, time, decode(bodies.unpack(body))) for number, time, body in found
+        Recorded(session, number, time, decode(db.blobs.unpack(body)))
+        for number, time, body in found
     ]
 
 
-def last_number(db: apsw.Connection, session: str) -> int:
+def last_number(db: Connection, session: str) -> int:
+    """The number of the session's newest event."""
     row = db.execute(
         "select last from sessions where key = ?", (session_key(db, session),)
     ).fetchone()
     return int(row[0]) if row else 0
 
 
-def unfinished_turn(db: apsw.Connection, session: str) -> Turn | None:
+def unfinished_turn(db: Connection, session: str) -> Turn | None:
     row = db.execute(
         "select id, fence from turns where session = ? and ended is null",
         (session_key(db, session),),
@@ -131,31 +141,30 @@ def unfinished_turn(db: apsw.Connection, session: str) -> Turn | None:
     return None if row is None else Turn(row[0], session, row[1])
 
 
-def parked(db: apsw.Connection, bodies: BlobStore) -> list[Parked]:
-    found = rows(
-        db,
+def parked(
+    db: Connection,
+) -> list[Parked]:
+    found = db.rows(
         "select e.id, s.id, e.tool, e.session, e.turn, e.call_id, e.reason, e.settled "
         "from effects e join sessions s on s.key = e.session where e.state = 'parked' "
         "order by e.settled, e.id",
     )
     return [
-        Parked(effect, session, tool, _arguments(db, bodies, key, turn, call), reason, since)
+        Parked(effect, session, tool, _arguments(db, key, turn, call), reason, since)
         for effect, session, tool, key, turn, call, reason, since in found
     ]
 
 
-def _arguments(db: apsw.Connection, bodies: BlobStore, key: int, turn: int, call_id: str) -> str:
-    """What the call was made with: it stands in the reply that asked for it, or in the event by
-    which a program made it."""
-    found = rows(
-        db,
-        "select coalesce(e.body, m.body) from events e left join messages m on m.id = e.message "
-        "where e.session = ? and e.turn = ? and e.kind in ('replied', 'call_made') "
-        "order by e.number desc",
+def _arguments(db: Connection, key: int, turn: int, call_id: str) -> str:
+    """The arguments of a call, from the reply that asked for it or the event of the program that
+    made it."""
+    found = db.rows(
+        "select body from events where session = ? and turn = ? "
+        "and kind in ('replied', 'call_made') order by number desc",
         (key, turn),
     )
     for (body,) in found:
-        for call in _calls(decode(bodies.unpack(body))):
+        for call in _calls(decode(db.blobs.unpack(body))):
             if call.id == call_id:
                 return call.arguments
     return ""
@@ -171,18 +180,20 @@ def _calls(event: Event) -> tuple[ToolCall, ...]:
             return ()
 
 
-def questions(db: apsw.Connection, bodies: BlobStore) -> list[Question]:
-    open_ones = rows(
-        db,
+def questions(
+    db: Connection,
+) -> list[Question]:
+    """Open questions, oldest first."""
+    open_ones = db.rows(
         "select s.id, e.time, e.body, q.session, q.number from questions q "
         "join sessions s on s.key = q.session "
         "join events e on e.session = q.session and e.number = q.number order by e.time, q.id",
     )
     found = []
     for session, time, body, key, number in open_ones:
-        asked = decode(bodies.unpack(body))
+        asked = decode(db.blobs.unpack(body))
         assert isinstance(asked, QuestionAsked)
-        agreed = _agreed(db, bodies, asked, key, number) if asked.consent.count > 1 else ()
+        agreed = _agreed(db, asked, key, number) if asked.consent.count > 1 else ()
         found.append(
             Question(
                 asked.id, session, asked.purpose, asked.text, asked.choices, asked.effect, time,
@@ -192,25 +203,21 @@ def questions(db: apsw.Connection, bodies: BlobStore) -> list[Question]:
     return found
 
 
-def _agreed(
-    db: apsw.Connection, bodies: BlobStore, asked: QuestionAsked, key: int, number: int
-) -> tuple[str, ...]:
-    found = rows(
-        db,
+def _agreed(db: Connection, asked: QuestionAsked, key: int, number: int) -> tuple[str, ...]:
+    found = db.rows(
         "select body from events where session = ? and number > ? and kind = 'approval_given' "
         "order by number",
         (key, number),
     )
-    agreed = [decode(bodies.unpack(body)) for (body,) in found]
+    agreed = [decode(db.blobs.unpack(body)) for (body,) in found]
     return tuple(one.by for one in agreed if isinstance(one, ApprovalGiven) and one.id == asked.id)
 
 
 def judgements(
-    db: apsw.Connection, bodies: BlobStore, since: float, session: str, limit: int
+    db: Connection, since: float = 0.0, session: str = "", limit: int = 100_000
 ) -> list[Judgement]:
     """Calls that the gate has judged, newest first."""
-    found = rows(
-        db,
+    found = db.rows(
         "select s.id, s.policy, e.session, e.time, e.body from events e "
         "join sessions s on s.key = e.session where e.kind = 'call_judged' and e.time >= ?1 "
         "and (?2 = '' or s.id = ?2) order by e.time desc, e.number desc limit ?3",
@@ -219,34 +226,30 @@ def judgements(
     known: dict[tuple[int, str], ToolCall] = {}
     given = []
     for id, policy, key, time, body in found:
-        judged = decode(bodies.unpack(body))
+        judged = decode(db.blobs.unpack(body))
         assert isinstance(judged, CallJudged)
         if (key, judged.effect) not in known:
-            known |= _calls_with(db, bodies, key, id, judged.effect)
+            known |= _calls_with(db, key, id, judged.effect)
         arguments = msgspec.json.encode(known[key, judged.effect].target()[1]).decode()
         given.append(Judgement(id, policy, time, arguments, judged))
     return given
 
 
 def _calls_with(
-    db: apsw.Connection, bodies: BlobStore, key: int, session: str, effect: str
+    db: Connection, key: int, session: str, effect: str
 ) -> dict[tuple[int, str], ToolCall]:
-    """The calls that came with the one of this effect: those of its reply, or of its program."""
+    """The calls made together with this effect: those of the same reply, or of the same program."""
     reply, _, inner = effect.partition(".")
     start, _, _ = reply.rpartition("-")
     number = int(start.rpartition("-")[2])
     if not inner:
-        body = db.execute(
-            "select m.body from events e join messages m on m.id = e.message "
-            "where e.session = ? and e.number = ?",
-            (key, number),
-        ).get
-        calls = _calls(decode(bodies.unpack(body)))
+        reply_body = "select body from events where session = ? and number = ?"
+        body = db.execute(reply_body, (key, number)).get
+        calls = _calls(decode(db.blobs.unpack(body)))
         return {(key, f"{session}-{number}-{at}"): call for at, call in enumerate(calls)}
-    made = rows(
-        db,
+    made = db.rows(
         "select body from events where session = ? and number > ? and kind = 'call_made'",
         (key, number),
     )
-    events = [decode(bodies.unpack(body)) for (body,) in made]
+    events = [decode(db.blobs.unpack(body)) for (body,) in made]
     return {(key, one.effect): one.call for one in events if isinstance(one, CallMade)}

@@ -1,20 +1,19 @@
-"""What can be recalled whole: documents, the words in them, and their vectors."""
+"""Documents for recall, their full-text index and their vectors."""
 
 from collections.abc import Mapping, Sequence
 
-import apsw
-
 from hermes_agent.core.knowledge import Doc, DocKind
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.search.text import any_of, for_index
 
 TITLE_WEIGHT = 4.0
 
 
-def put(db: apsw.Connection, docs: Sequence[Doc]) -> None:
+def save_documents(db: Connection, docs: Sequence[Doc]) -> None:
+    """Add or replace documents, by kind and ref."""
     for doc in docs:
-        found = rows(
-            db, "select id, title, text from docs where kind = ? and ref = ?", (doc.kind, doc.ref)
+        found = db.rows(
+            "select id, title, text from docs where kind = ? and ref = ?", (doc.kind, doc.ref)
         )
         if found and found[0][1:] == (doc.title, doc.text):
             db.execute("update docs set time = ? where id = ?", (doc.time, found[0][0]))
@@ -31,38 +30,39 @@ def put(db: apsw.Connection, docs: Sequence[Doc]) -> None:
         )
 
 
-def _drop(db: apsw.Connection, id: int) -> None:
+def _drop(db: Connection, id: int) -> None:
     db.execute("delete from doc_words where rowid = ?", (id,))
     db.execute("delete from vectors where doc = ?", (id,))
     db.execute("delete from docs where id = ?", (id,))
 
 
-def drop(db: apsw.Connection, kind: DocKind, refs: Sequence[str]) -> None:
+def drop_docs(db: Connection, kind: DocKind, refs: Sequence[str]) -> None:
     for ref in refs:
-        for (id,) in rows(db, "select id from docs where kind = ? and ref = ?", (kind, ref)):
+        for (id,) in db.rows("select id from docs where kind = ? and ref = ?", (kind, ref)):
             _drop(db, id)
 
 
-def listed(db: apsw.Connection, kind: DocKind) -> list[Doc]:
-    found = rows(
-        db, "select kind, ref, title, text, 0.0, time from docs where kind = ? order by id", (kind,)
+def docs(db: Connection, kind: DocKind) -> list[Doc]:
+    found = db.rows(
+        "select kind, ref, title, text, 0.0, time from docs where kind = ? order by id", (kind,)
     )
     return [Doc(*row) for row in found]
 
 
-def get(db: apsw.Connection, wanted: Sequence[tuple[DocKind, str]]) -> list[Doc]:
-    ask = "select kind, ref, title, text, 0.0, time from docs where kind = ? and ref = ?"
-    return [Doc(*row) for one in wanted for row in rows(db, ask, one)]
+def get_docs(db: Connection, wanted: Sequence[tuple[DocKind, str]]) -> list[Doc]:
+    """The existing documents among these, in this order."""
+    sql = "select kind, ref, title, text, 0.0, time from docs where kind = ? and ref = ?"
+    return [Doc(*row) for one in wanted for row in db.rows(sql, one)]
 
 
-def find(
-    db: apsw.Connection, words: Sequence[str], kinds: Sequence[DocKind], limit: int
+def find_docs(
+    db: Connection, words: Sequence[str], kinds: Sequence[DocKind], limit: int = 20
 ) -> list[Doc]:
+    """Documents with any of the words, best first (BM25, titles count more)."""
     expression = any_of(words)
     if not expression:
         return []
-    found = rows(
-        db,
+    found = db.rows(
         "select d.kind, d.ref, d.title, d.text, -bm25(doc_words, ?, 1.0) as score, d.time "
         "from doc_words w join docs d on d.id = w.rowid "
         f"where doc_words match ? and d.kind in ({_marks(kinds)}) "
@@ -72,9 +72,11 @@ def find(
     return [Doc(*row) for row in found]
 
 
-def count(
-    db: apsw.Connection, groups: Sequence[Sequence[str]], kinds: Sequence[DocKind]
+def count_docs(
+    db: Connection, groups: Sequence[Sequence[str]], kinds: Sequence[DocKind]
 ) -> list[int]:
+    """For each group of words, how many documents have any of them; for an empty group, how many
+    there are."""
     among = f"kind in ({_marks(kinds)})"
     fitting = (
         "select count(*) from doc_words w join docs d on d.id = w.rowid "
@@ -96,10 +98,9 @@ def _marks(kinds: Sequence[DocKind]) -> str:
     return ", ".join("?" * len(kinds))
 
 
-def save_vectors(
-    db: apsw.Connection, model: str, vectors: Mapping[tuple[DocKind, str], bytes]
-) -> None:
-    """One whose document has gone in the meantime is passed over."""
+def save_vectors(db: Connection, model: str, vectors: Mapping[tuple[DocKind, str], bytes]) -> None:
+    """A vector is deleted when its document changes. Vectors of documents that are gone are
+    skipped."""
     for (kind, ref), data in vectors.items():
         db.execute(
             "insert or replace into vectors select ?, id, ? from docs where kind = ? and ref = ?",
@@ -108,10 +109,9 @@ def save_vectors(
 
 
 def vectors(
-    db: apsw.Connection, model: str, kinds: Sequence[DocKind]
+    db: Connection, model: str, kinds: Sequence[DocKind]
 ) -> list[tuple[DocKind, str, bytes]]:
-    found = rows(
-        db,
+    found = db.rows(
         "select d.kind, d.ref, v.data from vectors v join docs d on d.id = v.doc "
         f"where v.model = ? and d.kind in ({_marks(kinds)}) order by d.id",
         (model, *kinds),
@@ -119,9 +119,8 @@ def vectors(
     return [(kind, ref, data) for kind, ref, data in found]
 
 
-def without_vector(db: apsw.Connection, model: str, limit: int) -> list[Doc]:
-    found = rows(
-        db,
+def without_vector(db: Connection, model: str, limit: int) -> list[Doc]:
+    found = db.rows(
         "select kind, ref, title, text, 0.0, time from docs d where not exists "
         "(select 1 from vectors where model = ? and doc = d.id) order by id limit ?",
         (model, limit),

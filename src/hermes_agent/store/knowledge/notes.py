@@ -1,12 +1,10 @@
-"""Notes, and the log of what was done to them."""
+"""Notes, and the log of their changes."""
 
 from collections.abc import Sequence
 
-import apsw
-
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import Author, Note, NoteChange, NoteEdit
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
 _NOTE = (
     "select id, view, text, created, updated, by, source, model, confidence, used, last_used, "
@@ -14,29 +12,43 @@ _NOTE = (
 )
 
 
-def _notes(db: apsw.Connection, rest: str, values: Sequence[int] = ()) -> list[Note]:
-    return [Note(*[*row[:11], bool(row[11])]) for row in rows(db, _NOTE + rest, values)]
+def _notes(db: Connection, rest: str, values: Sequence[int] = ()) -> list[Note]:
+    return [Note(*[*row[:11], bool(row[11])]) for row in db.rows(_NOTE + rest, values)]
 
 
-def notes(db: apsw.Connection, removed: bool) -> list[Note]:
+def notes(db: Connection, *, removed: bool = False) -> list[Note]:
+    """Oldest first; removed notes only when asked for."""
     return _notes(db, "order by id" if removed else "where not removed order by id")
 
 
-def note(db: apsw.Connection, id: int) -> Note:
+def note(db: Connection, id: int) -> Note:
     found = _notes(db, "where id = ?", (id,))
     if not found:
         raise NotFound(f"no note {id}", "`hermes memory show` lists them")
     return found[0]
 
 
-class Batch:
+def edit_notes(
+    db: Connection,
+    edits: Sequence[NoteEdit],
+    by: Author,
+    source: str,
+    *,
+    model: str = "",
+    undoes: int = 0,
+) -> list[Note]:
+    """Make the edits as one batch; returns the notes as they are then. `NotFound`, with nothing
+    changed, if a note does not exist."""
+    batch = _Batch(db, by, source, model, undoes)
+    return [batch.make(edit) for edit in edits]
+
+
+class _Batch:
     """Edits that are made together."""
 
-    def __init__(
-        self, db: apsw.Connection, now: float, by: Author, source: str, model: str, undoes: int
-    ) -> None:
+    def __init__(self, db: Connection, by: Author, source: str, model: str, undoes: int) -> None:
         self._db = db
-        self._now = now
+        self._now = db.now()
         self._who = (by, source, model)
         self._undoes = undoes
         self._number = 1 + db.execute("select coalesce(max(batch), 0) from note_changes").get
@@ -86,12 +98,12 @@ class Batch:
         return note(self._db, before.id)
 
     def _author(self, id: int, text: str) -> tuple[str, str, str]:
-        """Whose text it is: what is only brought back stays its author's."""
-        ask = (
+        """The author of a text: undoing a change restores the original author."""
+        sql = (
             "select by, source, model from note_changes where note = ? and after = ? "
             "and undoes = 0 order by id desc limit 1"
         )
-        found = rows(self._db, ask, (id, text)) if self._undoes else []
+        found = self._db.rows(sql, (id, text)) if self._undoes else []
         return found[0] if found else self._who
 
     def _log(self, changed: Note, before: str | None, after: str | None) -> None:
@@ -109,9 +121,9 @@ def _author_of(known: Note) -> tuple[str, str, str]:
     return known.by, known.source, known.model
 
 
-def changes(db: apsw.Connection, limit: int, note: int) -> list[NoteChange]:
-    found = rows(
-        db,
+def note_changes(db: Connection, limit: int = 100, *, note: int = 0) -> list[NoteChange]:
+    """Newest first."""
+    found = db.rows(
         "select batch, time, by, source, note, view, before, after, undoes from note_changes "
         "where ?1 = 0 or note = ?1 order by id desc limit ?2",
         (note, limit),
@@ -119,6 +131,7 @@ def changes(db: apsw.Connection, limit: int, note: int) -> list[NoteChange]:
     return [NoteChange(*row) for row in found]
 
 
-def used(db: apsw.Connection, ids: Sequence[int], now: float) -> None:
+def notes_used(db: Connection, ids: Sequence[int]) -> None:
+    now = db.now()
     for id in ids:
         db.execute("update notes set used = used + 1, last_used = ? where id = ?", (now, id))

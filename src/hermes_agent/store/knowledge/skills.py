@@ -1,14 +1,14 @@
-"""Skills: every version of each, what became of them, and how they did."""
+"""Skills: all versions, their states, and how they performed."""
 
 import difflib
 import zlib
 from collections.abc import Mapping, Sequence
 
-import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.knowledge import (
+    Author,
     EvaluationCase,
     SkillChange,
     SkillRecord,
@@ -17,34 +17,35 @@ from hermes_agent.core.knowledge import (
     Trial,
 )
 from hermes_agent.core.skills import SkillState
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 
 _SKILL = "select name, state, version, digest, created, changed, by, model, reason from skills "
 _VERSION = "select skill, number, digest, time, by, model, why, good from skill_versions "
 
 
-def skills(db: apsw.Connection) -> list[SkillRecord]:
-    return [SkillRecord(*row) for row in rows(db, _SKILL + "order by name")]
+def skills(db: Connection) -> list[SkillRecord]:
+    return [SkillRecord(*row) for row in db.rows(_SKILL + "order by name")]
 
 
-def skill(db: apsw.Connection, name: str) -> SkillRecord:
-    found = rows(db, _SKILL + "where name = ?", (name,))
+def skill(db: Connection, name: str) -> SkillRecord:
+    """`NotFound` with similar names."""
+    found = db.rows(_SKILL + "where name = ?", (name,))
     if found:
         return SkillRecord(*found[0])
     near = difflib.get_close_matches(
-        name, [known for (known,) in rows(db, "select name from skills")]
+        name, [known for (known,) in db.rows("select name from skills")]
     )
     hint = f"there is {', '.join(near)}" if near else "`hermes skills list` shows them"
     raise NotFound(f"no skill called {name!r}", hint)
 
 
-def versions(db: apsw.Connection, name: str) -> list[SkillVersion]:
-    found = rows(db, _VERSION + "where skill = ? order by number", (name,))
+def versions(db: Connection, name: str) -> list[SkillVersion]:
+    found = db.rows(_VERSION + "where skill = ? order by number", (name,))
     return [SkillVersion(*[*row[:7], bool(row[7])]) for row in found]
 
 
-def version(db: apsw.Connection, name: str, number: int) -> SkillVersion:
-    found = rows(db, _VERSION + "where skill = ? and number = ?", (name, number))
+def _version(db: Connection, name: str, number: int) -> SkillVersion:
+    found = db.rows(_VERSION + "where skill = ? and number = ?", (name, number))
     if not found:
         raise NotFound(
             f"no version {number} of the skill {name!r}", f"`hermes skills log {name}` shows them"
@@ -52,28 +53,47 @@ def version(db: apsw.Connection, name: str, number: int) -> SkillVersion:
     return SkillVersion(*[*found[0][:7], bool(found[0][7])])
 
 
-def files(db: apsw.Connection, name: str, number: int) -> dict[str, bytes]:
-    version(db, name, number)
-    ask = "select files from skill_versions where skill = ? and number = ?"
-    data = zlib.decompress(db.execute(ask, (name, number)).get)
+def files(db: Connection, name: str, version: int) -> dict[str, bytes]:
+    _version(db, name, version)
+    sql = "select files from skill_versions where skill = ? and number = ?"
+    data = zlib.decompress(db.execute(sql, (name, version)).get)
     return msgspec.msgpack.decode(data, type=dict[str, bytes])
 
 
-def _log(db: apsw.Connection, name: str, now: float, what: str, why: str, by: str) -> None:
+def _log(db: Connection, name: str, now: float, what: str, why: str, by: str) -> None:
     db.execute(
         "insert into skill_changes (skill, time, what, why, by) values (?, ?, ?, ?, ?)",
         (name, now, what, why, by),
     )
 
 
-def keep(
-    db: apsw.Connection, new: SkillVersion, contents: Mapping[str, bytes], state: SkillState
+def save_version(
+    db: Connection,
+    name: str,
+    files: Mapping[str, bytes],
+    digest: str,
+    by: Author,
+    state: SkillState,
+    *,
+    model: str = "",
+    why: str = "",
+    good: bool = False,
+    pending: bool = False,
 ) -> SkillVersion:
-    """Make it the current version. `new` comes without its number."""
-    known = rows(db, _SKILL + "where name = ?", (new.skill,))
+    """Make these files the current version. Nothing changes if they have its digest already. A
+    `pending` version is stored beside the current one, whose state and version stay: a working
+    skill is not replaced before the new version is proven."""
+    new = SkillVersion(name, 0, digest, db.now(), by, model, why, good)
+    return _save_pending(db, new, files) if pending else _save_current(db, new, files, state)
+
+
+def _save_current(
+    db: Connection, new: SkillVersion, contents: Mapping[str, bytes], state: SkillState
+) -> SkillVersion:
+    known = db.rows(_SKILL + "where name = ?", (new.skill,))
     before = SkillRecord(*known[0]) if known else None
     if before is not None and before.digest == new.digest:
-        return version(db, new.skill, before.version)
+        return _version(db, new.skill, before.version)
     number = _add_version(db, new, contents)
     db.execute(
         "insert into skills values (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8) on conflict (name) "
@@ -84,25 +104,22 @@ def keep(
     _log(db, new.skill, new.time, f"version {number}", new.why, new.by)
     if before is None or before.state != state:
         _log(db, new.skill, new.time, state, new.why, new.by)
-    return version(db, new.skill, number)
+    return _version(db, new.skill, number)
 
 
-def save_pending(
-    db: apsw.Connection, new: SkillVersion, contents: Mapping[str, bytes]
-) -> SkillVersion:
-    """Keep it beside the current version, once."""
+def _save_pending(db: Connection, new: SkillVersion, contents: Mapping[str, bytes]) -> SkillVersion:
     skill(db, new.skill)
     same = [one for one in versions(db, new.skill) if one.digest == new.digest]
     if same:
         return same[-1]
     number = _add_version(db, new, contents)
     _log(db, new.skill, new.time, f"version {number} (pending)", new.why, new.by)
-    return version(db, new.skill, number)
+    return _version(db, new.skill, number)
 
 
-def _add_version(db: apsw.Connection, new: SkillVersion, contents: Mapping[str, bytes]) -> int:
-    ask = "select 1 + coalesce(max(number), 0) from skill_versions where skill = ?"
-    number: int = db.execute(ask, (new.skill,)).get
+def _add_version(db: Connection, new: SkillVersion, contents: Mapping[str, bytes]) -> int:
+    sql = "select 1 + coalesce(max(number), 0) from skill_versions where skill = ?"
+    number: int = db.execute(sql, (new.skill,)).get
     packed = zlib.compress(msgspec.msgpack.encode(dict(contents)))
     db.execute(
         "insert into skill_versions values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -114,17 +131,18 @@ def _add_version(db: apsw.Connection, new: SkillVersion, contents: Mapping[str, 
 
 
 def set_skill(
-    db: apsw.Connection,
+    db: Connection,
     name: str,
     state: SkillState,
     why: str,
     by: str,
-    now: float,
-    to: int,
-    good: bool | None,
+    *,
+    version: int = 0,
+    good: bool | None = None,
 ) -> SkillRecord:
-    before = skill(db, name)
-    chosen = version(db, name, to or before.version)
+    """Set the state, and the version if one is given; `good` marks that version."""
+    before, now = skill(db, name), db.now()
+    chosen = _version(db, name, version or before.version)
     if good is not None:
         db.execute(
             "update skill_versions set good = ? where skill = ? and number = ?",
@@ -143,13 +161,14 @@ def set_skill(
     return skill(db, name)
 
 
-def changes(db: apsw.Connection, name: str) -> list[SkillChange]:
-    """The newest first."""
-    ask = "select skill, time, what, why, by from skill_changes where skill = ? order by id desc"
-    return [SkillChange(*row) for row in rows(db, ask, (name,))]
+def skill_changes(db: Connection, name: str) -> list[SkillChange]:
+    """Newest first."""
+    sql = "select skill, time, what, why, by from skill_changes where skill = ? order by id desc"
+    return [SkillChange(*row) for row in db.rows(sql, (name,))]
 
 
-def add_uses(db: apsw.Connection, uses: Sequence[SkillUse]) -> None:
+def add_uses(db: Connection, uses: Sequence[SkillUse]) -> None:
+    """One row per skill and turn; a later outcome replaces an earlier one."""
     for use in uses:
         db.execute(
             "insert into skill_uses (skill, digest, session, turn, time, opened, outcome, steps, "
@@ -162,18 +181,18 @@ def add_uses(db: apsw.Connection, uses: Sequence[SkillUse]) -> None:
         )
 
 
-def uses(db: apsw.Connection, name: str, limit: int) -> list[SkillUse]:
-    found = rows(
-        db,
+def uses(db: Connection, skill: str = "", limit: int = 1000) -> list[SkillUse]:
+    """The newest first."""
+    found = db.rows(
         "select skill, digest, session, turn, time, opened, outcome, steps, seconds, tokens, "
         "dollars, model, why from skill_uses where ?1 = '' or skill = ?1 "
         "order by time desc, id desc limit ?2",
-        (name, limit),
+        (skill, limit),
     )
     return [SkillUse(*[*row[:5], bool(row[5]), *row[6:]]) for row in found]
 
 
-def add_cases(db: apsw.Connection, cases: Sequence[EvaluationCase]) -> None:
+def add_cases(db: Connection, cases: Sequence[EvaluationCase]) -> None:
     for case in cases:
         db.execute(
             "insert or replace into cases values (?, ?, ?, ?, ?, ?, ?)",
@@ -181,18 +200,17 @@ def add_cases(db: apsw.Connection, cases: Sequence[EvaluationCase]) -> None:
         )
 
 
-def cases(db: apsw.Connection, name: str) -> list[EvaluationCase]:
-    found = rows(
-        db,
+def cases(db: Connection, skill: str) -> list[EvaluationCase]:
+    found = db.rows(
         'select id, skill, task, setup, "check", held, source from cases where skill = ? '
         "order by rowid",
-        (name,),
+        (skill,),
     )
     return [EvaluationCase(*[*row[:5], bool(row[5]), row[6]]) for row in found]
 
 
-def add_trials(db: apsw.Connection, trials: Sequence[Trial]) -> None:
-    """A case that is played again counts as it went the last time."""
+def add_trials(db: Connection, trials: Sequence[Trial]) -> None:
+    """A repeated trial replaces the earlier result."""
     for trial in trials:
         db.execute(
             'insert or replace into trials (skill, digest, "case", arm, round, time, ok, steps, '
@@ -202,12 +220,11 @@ def add_trials(db: apsw.Connection, trials: Sequence[Trial]) -> None:
         )
 
 
-def trials(db: apsw.Connection, name: str, digest: str) -> list[Trial]:
-    found = rows(
-        db,
+def trials(db: Connection, skill: str = "", digest: str = "") -> list[Trial]:
+    found = db.rows(
         'select skill, digest, "case", arm, round, time, ok, steps, seconds, tokens, dollars, '
         "model, session, opened from trials where (?1 = '' or skill = ?1) "
         "and (?2 = '' or digest = ?2) order by id",
-        (name, digest),
+        (skill, digest),
     )
     return [Trial(*[*row[:6], bool(row[6]), *row[7:13], bool(row[13])]) for row in found]

@@ -33,41 +33,29 @@ create index sessions_by_parent on sessions (parent) where parent <> '';
 
 create table prompts (hash text primary key, body text not null) strict, without rowid;
 
--- An event that carries a message has its body there and none here: a text is stored once.
+-- `id` is the row of the event in the search index, where it has one.
 create table events (
+  id integer primary key,
   session integer not null,
   number integer not null,
   kind text not null,
   turn integer,
   time real not null,
-  body any,
-  message integer,
-  primary key (session, number)
-) strict, without rowid;
-
-create index events_judged on events (time) where kind = 'call_judged';
-
-create table messages (
-  id integer primary key,
-  session integer not null,
-  number integer not null,
-  role text not null,
-  tool text,
-  ok integer,
-  time real not null,
   body any not null
 ) strict;
+create unique index events_by_number on events (session, number);
+create index events_judged on events (time) where kind = 'call_judged';
 
--- The row stays when the message is taken, so that its key is known for good.
+-- The row stays when the message is taken, so that its key is known for good. `place` orders those
+-- that wait.
 create table queued_messages (
-  id integer primary key,
   session integer not null,
   key text not null,
-  time real not null,
+  place integer not null default 0,
   body any,
-  unique (session, key)
-) strict;
-create index queued_messages_waiting on queued_messages (session, id) where body is not null;
+  primary key (session, key)
+) strict, without rowid;
+create index queued_messages_waiting on queued_messages (session, place) where body is not null;
 
 create table turns (
   id integer primary key autoincrement,
@@ -125,14 +113,16 @@ create table costs (
 create index costs_by_time on costs (time, cost);
 create index costs_by_session on costs (session);
 
--- It has no session key: it outlives sessions.
+-- It has no session key: it outlives sessions. `digest` is that of the event; the other columns
+-- and `details` together are the entry that `hash` covers.
 create table audit (
   number integer primary key,
   time real not null,
   session text not null,
   event integer not null,
-  body text not null,
-  hash text not null
+  digest blob not null,
+  details text not null,
+  hash blob not null
 ) strict;
 create unique index audit_by_session on audit (session, event);
 

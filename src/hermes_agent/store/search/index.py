@@ -1,5 +1,5 @@
-"""Full-text search with bounded work: the newest messages that fit are ranked, however many
-there are. What messages are filtered by lies in the same index, as words nobody can type."""
+"""Full-text search with bounded work: only the newest matches are ranked, however many there are.
+Filters are marks in the same index, as words that nobody can type."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,8 +18,7 @@ from hermes_agent.core.events import (
     decode,
 )
 from hermes_agent.core.records import Found, FoundMessage, SearchFilter
-from hermes_agent.store.blobs import BlobStore
-from hermes_agent.store.engine.database import rows
+from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.search.text import FtsTerm, for_index, match_of, parse_query, snippet
 
 CANDIDATES = 400
@@ -60,6 +59,14 @@ def spoken(event: Event) -> Spoken | None:
     return None
 
 
+def _tags(*kinds: type[Event]) -> str:
+    return str(tuple(kind.__struct_config__.tag for kind in kinds))
+
+
+SPOKEN = _tags(MessageTaken, Replied, CallFinished, Compacted, Summarised)
+"""The kinds of events that have a message, as an SQL list."""
+
+
 def _mark(letter: str, number: int) -> str:
     digits = ""
     while True:
@@ -69,12 +76,12 @@ def _mark(letter: str, number: int) -> str:
             return letter + digits
 
 
-def _name(db: apsw.Connection, name: str) -> int | None:
+def _name(db: Connection, name: str) -> int | None:
     row = db.execute("select id from names where name = ?", (name,)).fetchone()
     return None if row is None else row[0]
 
 
-def _new_name(db: apsw.Connection, name: str) -> int:
+def _new_name(db: Connection, name: str) -> int:
     known = _name(db, name)
     if known is not None:
         return known
@@ -82,7 +89,7 @@ def _new_name(db: apsw.Connection, name: str) -> int:
     return db.last_insert_rowid()
 
 
-def index(db: apsw.Connection, id: int, session: int, source: str, message: Spoken) -> None:
+def index(db: Connection, id: int, session: int, source: str, message: Spoken) -> None:
     marks = [
         _ROLE[message.role],
         _mark(_SESSION, session),
@@ -96,20 +103,20 @@ def index(db: apsw.Connection, id: int, session: int, source: str, message: Spok
     db.execute("insert into words (rowid, text) values (?, ?)", (id, text))
 
 
-def tidy(db: apsw.Connection) -> bool:
-    """Merge a little of the index; whether there is more to merge."""
+def tidy(db: Connection) -> bool:
+    """Merge a little of the index; returns whether there is more."""
     before = db.total_changes()
     db.execute("insert into words (words, rank) values ('merge', 16)")
     return db.total_changes() - before >= 2
 
 
-def add_ranking(db: apsw.Connection) -> None:
+def add_ranking(db: Connection) -> None:
     db.register_fts5_function("closeness", _closeness)
 
 
 def _closeness(row: apsw.FTS5ExtensionApi, *values: Any) -> float:
-    """How much of a message its first phrases are (as many as the value says): often said in
-    few words."""
+    """How much of a message its first phrases make up: high if they occur often in few words. The
+    value says how many phrases count."""
     length = row.column_size(0)
     scores = []
     for phrase in range(values[0]):
@@ -119,9 +126,9 @@ def _closeness(row: apsw.FTS5ExtensionApi, *values: Any) -> float:
     return sum(scores) / max(1, len(scores))
 
 
-def search(
-    db: apsw.Connection, bodies: BlobStore, query: str, wanted: SearchFilter, now: float
-) -> list[Found]:
+def search(db: Connection, query: str, filter: SearchFilter | None = None) -> list[Found]:
+    """Messages with all the words, best first. `word*` is a prefix, `"a b"` a phrase."""
+    wanted = filter or SearchFilter()
     terms = parse_query(query)
     marks = _marks(db, wanted)
     if not terms or marks is None:
@@ -130,18 +137,17 @@ def search(
     expression = " AND ".join([match.expression, *marks])
     first, last = _range(db, wanted)
     # Newest first is the order the index is stored in, so this reads no more than it returns.
-    newest = rows(
-        db,
+    newest = db.rows(
         "select rowid, closeness(words, ?) from words where words match ? "
         "and rowid between ? and ? order by rowid desc limit ?",
         (match.phrases, expression, first, last, max(CANDIDATES, wanted.limit)),
     )
-    best = _best(db, wanted, newest, now)
-    return [_found(db, bodies, row, terms, wanted.around) for row in best]
+    best = _best(db, wanted, newest, db.now())
+    return [_found(db, row, terms, wanted.around) for row in best]
 
 
-def _marks(db: apsw.Connection, wanted: SearchFilter) -> list[str] | None:
-    """The filter as words of the index; None when nothing can fit it."""
+def _marks(db: Connection, wanted: SearchFilter) -> list[str] | None:
+    """The filter as marks of the index; None if nothing can match."""
     marks = []
     if wanted.session:
         row = db.execute("select key from sessions where id = ?", (wanted.session,)).fetchone()
@@ -161,10 +167,10 @@ def _marks(db: apsw.Connection, wanted: SearchFilter) -> list[str] | None:
     return [f'"{mark}"' for mark in marks]
 
 
-def _range(db: apsw.Connection, wanted: SearchFilter) -> tuple[int, int]:
-    """The ids of the messages in the filter's time. Messages are numbered as they come, so the
-    ends are found by halving; the slack is for clocks that were put back a little."""
-    first, last = 1, db.execute("select max(id) from messages").get or 0
+def _range(db: Connection, wanted: SearchFilter) -> tuple[int, int]:
+    """The range of ids in the filter's time. Ids grow with time, so both ends are found by
+    bisection; the slack allows for clocks that were set back a little."""
+    first, last = 1, db.execute("select max(id) from events").get or 0
     if wanted.since is not None:
         since = wanted.since - _CLOCK_SLACK
         first = _halve(db, first, last, lambda time: time >= since)
@@ -174,12 +180,12 @@ def _range(db: apsw.Connection, wanted: SearchFilter) -> tuple[int, int]:
     return first, last
 
 
-def _halve(db: apsw.Connection, low: int, high: int, past: Callable[[float], bool]) -> int:
-    """The first id in the range whose time is `past`, or the last id when none is."""
+def _halve(db: Connection, low: int, high: int, past: Callable[[float], bool]) -> int:
+    """The first id in the range whose time is `past`; the last id if there is none."""
     while low < high:
         middle = (low + high) // 2
         row = db.execute(
-            "select id, time from messages where id between ? and ? order by id limit 1",
+            "select id, time from events where id between ? and ? order by id limit 1",
             (middle, high),
         ).fetchone()
         if row is None or past(row[1]):
@@ -196,18 +202,16 @@ class _Row(NamedTuple):
     title: str
     number: int
     time: float
-    role: str
-    tool: str | None
     body: str | bytes
 
 
 def _best(
-    db: apsw.Connection, wanted: SearchFilter, newest: Sequence[tuple[Any, ...]], now: float
+    db: Connection, wanted: SearchFilter, newest: Sequence[tuple[Any, ...]], now: float
 ) -> list[_Row]:
-    """The best of the candidates, whole. A month halves what age is worth."""
+    """The best candidates, with their bodies. A month halves the weight of age."""
     scored = []
     for id, closeness in newest:
-        time: float = db.execute("select time from messages where id = ?", (id,)).get
+        time: float = db.execute("select time from events where id = ?", (id,)).get
         if (wanted.since is not None and time < wanted.since) or (
             wanted.until is not None and time > wanted.until
         ):
@@ -217,49 +221,45 @@ def _best(
     scored.sort(reverse=True)
     found = []
     for score, id in scored[: wanted.limit]:
-        (row,) = rows(
-            db,
-            "select s.key, s.id, coalesce(nullif(s.name, ''), s.title), m.number, m.time, m.role, "
-            "m.tool, m.body from messages m join sessions s on s.key = m.session where m.id = ?",
+        (row,) = db.rows(
+            "select s.key, s.id, coalesce(nullif(s.name, ''), s.title), e.number, e.time, e.body "
+            "from events e join sessions s on s.key = e.session where e.id = ?",
             (id,),
         )
         found.append(_Row(score, *row))
     return found
 
 
-def _found(
-    db: apsw.Connection, bodies: BlobStore, row: _Row, terms: Sequence[FtsTerm], around: int
-) -> Found:
+def _found(db: Connection, row: _Row, terms: Sequence[FtsTerm], around: int) -> Found:
+    message = _message(db, row.body)
     return Found(
         session=row.session,
         title=row.title,
         number=row.number,
         time=row.time,
-        role=row.role,
-        tool=row.tool or "",
-        snippet=snippet(_text(bodies, row.body), terms),
+        role=message.role,
+        tool=message.tool or "",
+        snippet=snippet(message.text, terms),
         score=row.score,
-        around=_around(db, bodies, row, around) if around else (),
+        around=_around(db, row, around) if around else (),
     )
 
 
-def _text(bodies: BlobStore, body: str | bytes) -> str:
-    message = spoken(decode(bodies.unpack(body)))
+def _message(db: Connection, body: str | bytes) -> Spoken:
+    message = spoken(decode(db.blobs.unpack(body)))
     assert message is not None
-    return message.text
+    return message
 
 
-def _around(
-    db: apsw.Connection, bodies: BlobStore, row: _Row, count: int
-) -> tuple[FoundMessage, ...]:
-    ask = (
-        "select m.number, m.role, m.body from events e join messages m on m.id = e.message "
-        "where e.session = ? and e.number {} ? and e.message is not null "
-        "order by e.number {} limit ?"
+def _around(db: Connection, row: _Row, count: int) -> tuple[FoundMessage, ...]:
+    sql = (
+        f"select number, body from events where session = ? and number {{}} ? and kind in {SPOKEN} "
+        "order by number {} limit ?"
     )
-    before = rows(db, ask.format("<", "desc"), (row.key, row.number, count))
-    after = rows(db, ask.format(">", "asc"), (row.key, row.number, count))
-    return tuple(
-        FoundMessage(number, role, _text(bodies, body)[:AROUND_CHARS])
-        for number, role, body in [*reversed(before), *after]
-    )
+    before = db.rows(sql.format("<", "desc"), (row.key, row.number, count))
+    after = db.rows(sql.format(">", "asc"), (row.key, row.number, count))
+    found = []
+    for number, body in [*reversed(before), *after]:
+        message = _message(db, body)
+        found.append(FoundMessage(number, message.role, message.text[:AROUND_CHARS]))
+    return tuple(found)

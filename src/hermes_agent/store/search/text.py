@@ -22,7 +22,7 @@ _PIECE = re.compile(r'"([^"]*)"?|([^\s"]+)')
 QUERY_CHARS = 1_000
 QUERY_TERMS = 24
 ANY_WORDS = 2_000
-"""Forms of words of which one is enough."""
+"""Words of which one must match."""
 SNIPPET_CHARS = 180
 
 
@@ -63,14 +63,15 @@ def _pairs(run: str) -> str:
 
 
 def for_index(text: str) -> str:
-    """The text as the index is given it. Private-use characters go: they are our own marks."""
+    """The text as it is indexed. Private-use characters are removed: the index uses them as
+    marks."""
     if text.isascii():
         return text
     return _run().sub(lambda found: f" {_pairs(found[0])} ", _plain(text))
 
 
 def _for_query(text: str) -> tuple[str, bool]:
-    """A phrase in the words of the index, and whether it ends in half a pair."""
+    """A phrase as it was indexed, and whether it ends in half a pair."""
     if text.isascii():
         return text.rstrip(), False
     prepared = for_index(text).rstrip()
@@ -84,8 +85,8 @@ def _for_query(text: str) -> tuple[str, bool]:
 
 
 def parse_query(query: str) -> list[FtsTerm]:
-    """Words and quoted phrases of whatever somebody typed. Nothing in it is an operator except
-    quotes and a `*` at the end of a word."""
+    """The words and quoted phrases of a query. The only operators are quotes and a `*` at the end
+    of a word."""
     terms: list[FtsTerm] = []
     for phrase, word in _PIECE.findall(query[:QUERY_CHARS]):
         text = _plain(phrase or word)
@@ -98,7 +99,7 @@ def parse_query(query: str) -> list[FtsTerm]:
 
 
 def match_of(terms: Sequence[FtsTerm]) -> FtsQuery:
-    """The terms as an expression: every one must be there."""
+    """An expression that matches all terms."""
     parts = []
     phrases = 0
     for term in terms:
@@ -115,7 +116,7 @@ def match_of(terms: Sequence[FtsTerm]) -> FtsQuery:
 
 
 def any_of(words: Sequence[str]) -> str:
-    """The words as an expression: at least one must be there. Empty when none can be looked for."""
+    """An expression that matches any of the words; empty if none can be searched for."""
     ways = []
     for word in dict.fromkeys(words):
         prepared, half = _for_query(word[:QUERY_CHARS])
@@ -134,7 +135,7 @@ def _fold(text: str) -> str:
 
 
 def _hits(text: str, terms: Sequence[FtsTerm]) -> list[tuple[int, int]]:
-    """Where the words of the terms stand in the text, in order and apart."""
+    """The positions of the terms in the text, in order, without overlaps."""
     whole: set[str] = set()
     starts: list[str] = []
     inside: list[str] = []
@@ -176,7 +177,7 @@ def _hits_in_run(run: str, wanted: Sequence[str], offset: int) -> list[tuple[int
 
 
 def snippet(text: str, terms: Sequence[FtsTerm]) -> str:
-    """The part of the text with most hits, on one line, each hit marked as «hit»."""
+    """The part of the text with the most hits, on one line, each marked as «hit»."""
     hits = _hits(text[: QUERY_CHARS * 200], terms)
     room = SNIPPET_CHARS * 3 // 4
     best = max(

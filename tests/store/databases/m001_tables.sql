@@ -1,5 +1,5 @@
 create table migrations (place integer primary key, name text not null unique, time real not null) strict;
-insert into migrations (name, time) values ('m001_schema', 1000000.0);
+insert into migrations (name, time) values ('m001_tables', 1000000.0);
 create table meta (name text primary key, value any) strict, without rowid;
 
 create table sessions (
@@ -35,41 +35,29 @@ create index sessions_by_parent on sessions (parent) where parent <> '';
 
 create table prompts (hash text primary key, body text not null) strict, without rowid;
 
--- An event that carries a message has its body there and none here: a text is stored once.
+-- `id` is the row of the event in the search index, where it has one.
 create table events (
+  id integer primary key,
   session integer not null,
   number integer not null,
   kind text not null,
   turn integer,
   time real not null,
-  body any,
-  message integer,
-  primary key (session, number)
-) strict, without rowid;
-
-create index events_judged on events (time) where kind = 'call_judged';
-
-create table messages (
-  id integer primary key,
-  session integer not null,
-  number integer not null,
-  role text not null,
-  tool text,
-  ok integer,
-  time real not null,
   body any not null
 ) strict;
+create unique index events_by_number on events (session, number);
+create index events_judged on events (time) where kind = 'call_judged';
 
--- The row stays when the message is taken, so that its key is known for good.
+-- The row stays when the message is taken, so that its key is known for good. `place` orders those
+-- that wait.
 create table queued_messages (
-  id integer primary key,
   session integer not null,
   key text not null,
-  time real not null,
+  place integer not null default 0,
   body any,
-  unique (session, key)
-) strict;
-create index queued_messages_waiting on queued_messages (session, id) where body is not null;
+  primary key (session, key)
+) strict, without rowid;
+create index queued_messages_waiting on queued_messages (session, place) where body is not null;
 
 create table turns (
   id integer primary key autoincrement,
@@ -127,14 +115,16 @@ create table costs (
 create index costs_by_time on costs (time, cost);
 create index costs_by_session on costs (session);
 
--- It has no session key: it outlives sessions.
+-- It has no session key: it outlives sessions. `digest` is that of the event; the other columns
+-- and `details` together are the entry that `hash` covers.
 create table audit (
   number integer primary key,
   time real not null,
   session text not null,
   event integer not null,
-  body text not null,
-  hash text not null
+  digest blob not null,
+  details text not null,
+  hash blob not null
 ) strict;
 create unique index audit_by_session on audit (session, event);
 
@@ -155,7 +145,6 @@ create virtual table words using fts5 (
 -- The writer merges the index in small steps, after it has told those who wait.
 insert into words (words, rank) values ('automerge', 0), ('crisismerge', 64);
 insert into meta values ('fence', 0), ('audit_since', unixepoch('subsec'));
-
 create table notes (
   id integer primary key autoincrement,
   view text not null check (view in ('memory', 'user')),
@@ -308,7 +297,6 @@ create table tasks (
 create index tasks_due on tasks (due) where state = 'due';
 create index tasks_by_session on tasks (session);
 create table counters (name text primary key, value integer not null) strict, without rowid;
-
 -- The body is the whole value; the other columns are what it is found by.
 create table incidents (
   number integer primary key autoincrement,
@@ -379,7 +367,6 @@ create table log_cursors (
   path text primary key, file text not null, offset integer not null
 ) strict, without rowid;
 create table services (name text primary key, body text not null) strict, without rowid;
-
 create table jobs (
   number integer primary key autoincrement,
   key text not null,
@@ -439,7 +426,6 @@ create unique index job_runs_by_job on job_runs (job, slot, hand);
 create index job_runs_by_slot on job_runs (slot);
 create index job_runs_open on job_runs (slot)
   where state in ('due', 'claimed', 'running', 'parked');
-
 -- What came in and what goes out. Names that platforms give to people and places are in the bodies
 -- alone, which go when they are old; the hashes stay, so that nothing is taken or sent twice.
 create table gateway_inbox (
@@ -516,16 +502,13 @@ insert into prompts values ('p', '{"system":"You are Hermes.","tools":[]}');
 insert into sessions (key, id, name, title, belongs, source, workspace, policy, model, prompt, created, updated, last, messages, turns)
   values (1, 'aaaabbbb', 'old', 'how warm is the sea', '', 'cli', '/work', 'careful', 'openai/m', 'p', 1000000.0, 1000000.0, 4, 2, 1);
 insert into turns (id, session, fence, state, started) values (1, 1, 3, 'running', 1000000.0);
-insert into queued_messages (id, session, key, time, body) values (1, 1, 'k1', 1000000.0, null);
+insert into queued_messages (session, key) values (1, 'k1');
 insert into names values (1, 'cli');
-insert into messages values
-  (1, 1, 3, 'user', null, null, 1000000.0, '{"kind":"message_taken","key":"k1","text":"how warm is the sea"}'),
-  (2, 1, 4, 'assistant', null, null, 1000000.0, '{"kind":"replied","step":1,"text":"it is 17 degrees"}');
 insert into words (rowid, text) values
-  (1, 'how warm is the sea ' || char(0xe001) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101)),
-  (2, 'it is 17 degrees ' || char(0xe002) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101));
+  (3, 'how warm is the sea ' || char(0xe001) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101)),
+  (4, 'it is 17 degrees ' || char(0xe002) || ' ' || char(0xe010, 0xe101) || ' ' || char(0xe012, 0xe101));
 insert into events values
-  (1, 1, 'session_opened', null, 1000000.0, '{"kind":"session_opened","workspace":"/work","policy":"careful","model":"openai/m","prompt":"p"}', null),
-  (1, 2, 'turn_started', 1, 1000000.0, '{"kind":"turn_started","turn":1}', null),
-  (1, 3, 'message_taken', 1, 1000000.0, null, 1),
-  (1, 4, 'replied', 1, 1000000.0, null, 2);
+  (1, 1, 1, 'session_opened', null, 1000000.0, '{"kind":"session_opened","workspace":"/work","policy":"careful","model":"openai/m","prompt":"p"}'),
+  (2, 1, 2, 'turn_started', 1, 1000000.0, '{"kind":"turn_started","turn":1}'),
+  (3, 1, 3, 'message_taken', 1, 1000000.0, '{"kind":"message_taken","key":"k1","text":"how warm is the sea"}'),
+  (4, 1, 4, 'replied', 1, 1000000.0, '{"kind":"replied","step":1,"text":"it is 17 degrees"}');
