@@ -8,7 +8,6 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -218,9 +217,9 @@ def command_entries(name: str, parser: argparse.ArgumentParser, depth: int = 2) 
 def commands_page() -> str:
     parts = ["# Commands\n\nWhat `hermes COMMAND --help` says, in one place."]
     for command in COMMANDS:
-        module = import_module(f"hermes_agent.cli.{command.module}")
-        parser = argparse.ArgumentParser(description=inspect.getdoc(module) or command.summary)
-        module.arguments(parser)
+        _module, description, add_arguments = command.load()
+        parser = argparse.ArgumentParser(description=inspect.cleandoc(description))
+        add_arguments(parser)
         parts += command_entries(f"hermes {command.name}", parser)
     return "\n\n".join(parts)
 

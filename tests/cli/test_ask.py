@@ -158,7 +158,7 @@ def test_a_runtime_that_is_stopped_is_left_so_by_an_open_ask(house: House) -> No
     house.good("down")
     _, told = asking.communicate(timeout=PATIENCE)
     assert asking.returncode == 1
-    assert "the runtime was stopped; the turn goes on" in told
+    assert "the runtime was stopped; the turn continues" in told
     assert "hermes up" in told
     assert session in told
     assert house.json("status")["state"] == "stopped"

@@ -65,7 +65,7 @@ def test_files_go_with_the_next_message_only(at_home: House, server: OpenAIServe
     done = at_home.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
     assert "dot.png (image/png) goes with your next message" in done.stdout
     assert "goes with your next message: nothing" in done.stdout
-    assert "no file goes with your next message" in done.stdout
+    assert "nothing is attached to your next message" in done.stdout
     assert "notes.txt is neither an image" in done.stderr
     assert "cannot read nowhere.png" in done.stderr
     with_file, without = [

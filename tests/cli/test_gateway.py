@@ -91,8 +91,8 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     out = await cli.good("send", f"telegram:{home}", input="from a pipe")
     assert "will be sent" in out
     await until(lambda: any("from a pipe" in one.text for one in telegram.sent()))
-    assert "nothing was given up" in await cli.good("gateway", "dead")
-    assert "nothing was given up" in await cli.good("gateway", "dead", "--drop", "all", "--yes")
+    assert "nothing is undeliverable" in await cli.good("gateway", "dead")
+    assert "nothing is undeliverable" in await cli.good("gateway", "dead", "--drop", "all", "--yes")
     code, _, err = await cli.run("gateway", "dead", "--drop", "4711", "--yes")
     assert (code, "no delivery 4711" in err) == (1, True)
 
@@ -137,10 +137,10 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     cli = Cli(house)
     address = f"address={telegram.settings()['address']}"
     out = await cli.good("gateway", "setup", "telegram", "--set", address, input=f"{TOKEN}\n")
-    assert "your chat becomes the home" in out
+    assert "your chat becomes its home" in out
     assert "nobody can be asked for consent" in await cli.good("gateway", "status")
     await cli.good("config", "set", "channels.telegram.onwers", "[4711]")
-    await until_said(cli, "there is no setting 'onwers' for it", "gateway", "status")
+    await until_said(cli, "unknown setting 'onwers'", "gateway", "status")
     told = await cli.good("doctor")
     assert "there is no setting channels.telegram.onwers" in told
     assert "hint: `hermes gateway pair telegram --role owner`" in told

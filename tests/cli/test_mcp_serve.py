@@ -160,7 +160,7 @@ async def test_a_client_that_cannot_ask_is_told_what_was_refused(careful: House)
     assert not (careful.work / "made.txt").exists()
     (refused,) = data_of(told)["refused"]
     assert "echo written" in refused
-    assert "needs consent, and this client cannot ask for it" in refused
+    assert "needs approval, which this client cannot ask for" in refused
     assert f"refused: {refused}" in text_of(told)
 
 
@@ -373,7 +373,7 @@ async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: Hous
     pages = [data_of(first)["messages"], data_of(rest)["messages"]]
     assert [one["role"] for one in pages[0]] == ["user", "assistant"]
     assert [one["role"] for one in pages[1]] == ["tool", "assistant"]
-    assert f"read on with after={after}" in text_of(first)
+    assert f"continue with after={after}" in text_of(first)
     assert data_of(rest)["next"] is None
     assert {row["name"] for row in data_of(cost)["costs"]} == {row["id"] for row in rows}
 
@@ -410,7 +410,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("ask", {"prompt": " "}, "the message is empty"),
     ("ask", {"prompt": "x", "session": "nowhere"}, "no session 'nowhere'"),
     ("ask", {"prompt": "x", "session": "papers", "model": "y/z"}, "a session keeps"),
-    ("ask", {"prompt": "x", "workspace": "here"}, "no absolute path"),
+    ("ask", {"prompt": "x", "workspace": "here"}, "not an absolute path"),
     ("ask", {"prompt": "x", "workspace": "/no/such/folder"}, "no folder at"),
     ("answer", {"session": "nowhere"}, "no session 'nowhere'"),
     ("session", {"id": ""}, "name a session"),
@@ -491,7 +491,7 @@ async def test_whatever_is_no_request_has_no_way_past_the_token() -> None:
         (["--http", "0", "--token", "short"], "at least 16"),
         (["--http", "door"], "'door' is no address"),
         (["--http", "70000"], "'70000' is no address"),
-        (["--token", "long-enough-to-be-one"], "--token is for HTTP"),
+        (["--token", "long-enough-to-be-one"], "--token needs --http"),
         (["--workspace", "/no/such/folder"], "no folder at"),
     ],
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes_agent.cli.arguments import STEPS
+from hermes_agent.cli.arguments import EFFORT_LEVELS
 from hermes_agent.core.messages import EFFORTS
 from tests.models.test_refresh import models_dev
 from tests.support.cli import House
@@ -27,7 +27,7 @@ def at_home(house: House, server: OpenAIServer) -> House:
 
 
 def test_the_steps_of_effort_are_those_of_the_core() -> None:
-    assert STEPS == EFFORTS
+    assert EFFORT_LEVELS == EFFORTS
 
 
 HEAVY = {"asyncio", "ssl", "logging", "subprocess", "urllib.request", "httpx", "yaml"}

@@ -79,7 +79,7 @@ def test_a_runtime_that_is_up_uses_a_new_key_without_a_restart(
     [
         (["mine"], "", "no key was given; nothing was changed"),
         (["mine"], "two words\n", "characters that no key has"),
-        (["mine", KEY], "", "not written on the command line"),
+        (["mine", KEY], "", "do not write a key on the command line"),
         (["nobody"], f"{KEY}\n", "no model service is called 'nobody'"),
     ],
 )
@@ -114,7 +114,7 @@ def test_services_are_listed_with_the_key_they_have_or_lack(keyed: House) -> Non
     assert rows["xai"].endswith("yes: XAI_API_KEY")
     assert rows["openai"].endswith("no: OPENAI_API_KEY")
     assert rows["codex"].endswith("no: `hermes model login codex`")
-    assert rows["ollama"].endswith("needs none")
+    assert rows["ollama"].endswith("not needed")
     assert max(map(len, shown.splitlines())) <= 110
     told = {row["name"]: row for row in keyed.json("model", "services")}
     assert told["mine"]["lacks"] == "MINE_KEY"

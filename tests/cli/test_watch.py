@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from hermes_agent.cli.watch.watch import Showing, unit_text
+from hermes_agent.cli.watch.watch import WatchFeed, unit_text
 from tests.support.cli import House, wait_until
 from tests.support.patience import PATIENCE
 
@@ -86,7 +86,7 @@ def test_a_check_that_makes_no_sense_is_not_written(
 def test_a_check_is_never_overwritten(house: House) -> None:
     add(house, "web", "true")
     done = house.run("watch", "add", "web", "--run", "false")
-    assert (done.returncode, "there is a check in" in done.stderr) == (2, True)
+    assert (done.returncode, "a check exists in" in done.stderr) == (2, True)
     assert "run: 'true'" in (house.home / "checks" / "web.yaml").read_text()
 
 
@@ -192,8 +192,8 @@ def test_what_happened_before_the_first_look_is_shown(
     assert house.run("watch", "run", "web").returncode == 1
     id = house.json("incidents", "declare", "the shop is slow")["id"]
     house.good("incidents", "close", id, "--why", "it is not")
-    showing = Showing(house.api, began, shown)
-    showing.look()
+    showing = WatchFeed(house.api, began, shown)
+    showing.poll()
     said = capsys.readouterr().out
     assert "web fails" in said
     assert "the shop is slow" in said
@@ -219,7 +219,7 @@ def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> 
         watching.kill()
         watching.wait()
     assert watching.returncode == 0
-    assert "goes on watching" in rest
+    assert "keeps watching" in rest
     assert "web  " in said
     assert house.json("status")["state"] == "running"
     assert incident(house)["service"] == "shop"
@@ -233,7 +233,7 @@ def test_a_unit_keeps_the_runtime_up(house: House, tmp_path: Path) -> None:
     assert f'ExecStart="{sys.executable}" -m hermes_agent serve' in unit
     assert "Restart=always" in unit
     assert str(config) in told
-    assert "systemctl --user enable --now hermes.service" in told or "does not run here" in told
+    assert "systemctl --user enable --now hermes.service" in told or "is not running here" in told
     assert house.good("watch", "install", "--print") == unit
     odd = unit_text("/a b/python", '/home/50% "x"')
     assert 'ExecStart="/a b/python" -m' in odd

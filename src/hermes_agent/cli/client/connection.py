@@ -1,6 +1,5 @@
-"""One request to the runtime over its Unix socket. Importing `http.client` would cost a third of
-what a whole command may take; HTTP/1.0 ends an answer with the connection, and that is all that is
-needed between two programs of ours."""
+"""One HTTP/1.0 request to the runtime over its Unix socket. Importing `http.client` would take a
+third of the time a whole command may take."""
 
 import socket
 
@@ -8,11 +7,11 @@ MAX_HEADERS = 100
 
 
 class MalformedResponse(OSError):
-    """What came back is not HTTP."""
+    """The answer is not HTTP."""
 
 
 class HttpClientConnection:
-    """Connected when it is made; good for one request."""
+    """Connects when constructed; good for one request."""
 
     def __init__(self, path: str, timeout: float | None) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -25,21 +24,21 @@ class HttpClientConnection:
         self._file = self._socket.makefile("rb")
 
     def ask(self, method: str, target: str, body: bytes | None = None) -> int:
-        """Send the request; the status of the answer, whose body can be read from then on."""
+        """Send the request and return the status; the body can be read from then on."""
         head = f"{method} {target} HTTP/1.0\r\nhost: hermes\r\n"
         if body is not None:
             head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         try:
             self._socket.sendall(head.encode() + b"\r\n" + (body or b""))
         except BrokenPipeError:
-            pass  # it may have answered already, and said why it hung up
+            pass  # it may have answered already, with the reason for closing
         words = self._file.readline().split()
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise MalformedResponse("it hung up")
+            raise MalformedResponse("the runtime closed it")
         for _ in range(MAX_HEADERS):
             if self._file.readline() in (b"\r\n", b""):
                 return int(words[1])
-        raise MalformedResponse("it sent no end of headers")
+        raise MalformedResponse("too many headers")
 
     def read(self) -> bytes:
         return self._file.read()
@@ -48,7 +47,7 @@ class HttpClientConnection:
         return self._file.readline()
 
     def disconnect(self) -> None:
-        """From another thread: whoever reads from it reads its end."""
+        """Call from another thread: a pending read returns end of file."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

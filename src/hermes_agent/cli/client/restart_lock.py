@@ -1,5 +1,5 @@
-"""A restart under way, so that whoever follows a turn can tell it from a stop. It is a lock on the
-folder of the runtime's socket: it ends with the process that restarts, however that ends."""
+"""Marks a restart under way, so that a client following a turn can tell it from a stop. The mark is
+a lock on the folder of the runtime's socket; it ends with the restarting process."""
 
 import fcntl
 import os
@@ -11,10 +11,10 @@ from hermes_agent.host.paths import socket_paths
 
 @contextmanager
 def restarting(home: str) -> Iterator[None]:
-    """Until this ends, `is_restarted` says that the runtime comes back."""
+    """Inside this, `is_restarted` tells other processes that the runtime will come back."""
     with ExitStack() as held:
         for folder in _folders(home, held):
-            with suppress(OSError):  # a file system without locks: those who follow wait less long
+            with suppress(OSError):  # no locks on this file system: followers wait a shorter time
                 fcntl.flock(folder, fcntl.LOCK_SH)
         yield
 

@@ -1,5 +1,5 @@
-"""The rules that every effect passes: what is in force, whether the files are in order, and why
-something would be allowed, asked about or refused.
+"""The rules that decide on every effect: which are in force, whether the files are valid, and why
+something would be allowed, denied or need approval.
 
 Your own rules are files in `policies/` of the home; docs/reference/policies.md explains them."""
 
@@ -11,63 +11,47 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.output.formatting import print_json, table
+from hermes_agent.cli.actions import add_action, add_actions, emit
+from hermes_agent.cli.home import home_and_settings, home_folder
+from hermes_agent.cli.output.formatting import table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.text.terminal import visible
-from hermes_agent.host.paths import find_home
 
 if TYPE_CHECKING:
-    from hermes_agent.core.settings.root import Settings
     from hermes_agent.policy.files.loader import LoadedPolicies, Policies
     from hermes_agent.policy.files.schema import PolicyFile, PolicyProblem
     from hermes_agent.policy.testing import PolicyTestOutcome, Touches
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(act=_list, profile="")
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    list_ = actions.add_parser("list", help="the rules in force for a profile")
-    list_.set_defaults(act=_list)
-    check = actions.add_parser("check", help="check policy files and say all that is wrong")
-    check.set_defaults(act=_check)
-    test = actions.add_parser("test", help="run the tests that policy files carry")
-    test.set_defaults(act=_test)
+    actions = add_actions(parser, _list, profile="")
+    list_ = add_action(actions, "list", _list, "the rules in force for a profile")
+    check = add_action(actions, "check", _check, "check policy files for errors")
+    test = add_action(actions, "test", _test, "run the tests in policy files")
     for action in (check, test):
         action.add_argument("files", nargs="*", metavar="FILE", help="default: all files in force")
-    explain = actions.add_parser("explain", help="what the rules say to a command, and why")
-    explain.set_defaults(act=_explain)
+    explain = add_action(actions, "explain", _explain, "how the rules judge a command, and why")
     explain.add_argument("command", nargs="*", help="a command, in quotes")
-    explain.add_argument("--tool", default="terminal", help="another tool than terminal")
+    explain.add_argument("--tool", default="terminal", help="default: terminal")
     explain.add_argument("--input", default="", help="its arguments, as JSON")
-    explain.add_argument("--folder", default="", help="the workspace; default: where you are")
+    explain.add_argument("--folder", default="", help="the workspace; default: this folder")
     explain.add_argument("--terminal", default="local", help="the name of a terminal")
-    explain.add_argument("--place", default="", help="another kind of terminal than that one's")
-    add = actions.add_parser("add", help="put a file among your policies, once it passes")
-    add.set_defaults(act=_add)
-    add.add_argument("file", help="a policy file; it takes the place of one of the same name")
-    simulate = actions.add_parser("simulate", help="judge past effects by changed rules")
-    simulate.set_defaults(act=_simulate)
+    explain.add_argument("--place", default="", help="its kind; default: that of the terminal")
+    add = add_action(actions, "add", _add, "add a file to your policies if it passes")
+    add.add_argument("file", help="a policy file; replaces yours of the same name")
+    simulate = add_action(actions, "simulate", _simulate, "judge past effects by changed rules")
     simulate.add_argument(
         "files", nargs="*", metavar="FILE",
-        help="changed files; each takes the place of yours of the same name, or is added",
+        help="changed files; each replaces yours of the same name, or is added",
     )  # fmt: skip
     simulate.add_argument("--since", default="7d", help="how far back: 12h, 7d (default), a date")
     simulate.add_argument("--session", default="", help="only one session")
     simulate.add_argument("--all", action="store_true", help="list every difference")
     simulate.add_argument("--profile", default="", help="default: that of each session")
-    why = actions.add_parser("why", help="why an effect went as it did, and what holds now")
-    why.set_defaults(act=_why)
+    why = add_action(actions, "why", _why, "why an effect was judged as it was, then and now")
     why.add_argument("effect", help="its id, as `hermes audit` shows it")
     for action in (list_, explain):
         action.add_argument("--profile", default="", help="default: the setting `policy`")
-    for action in (list_, check, test, explain, add, simulate, why):
-        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-
-
-def run(options: argparse.Namespace) -> int:
-    return int(options.act(options))
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -85,19 +69,11 @@ def _why(options: argparse.Namespace) -> int:
 def _policies(*, tests: bool = False) -> "Policies":
     from hermes_agent.policy.files.loader import Policies
 
-    return Policies.of_home(Path(find_home(os.environ)), Path.home(), tests=tests)
+    return Policies.of_home(home_folder(), Path.home(), tests=tests)
 
 
 def _profile(options: argparse.Namespace) -> str:
-    if options.profile:
-        return str(options.profile)
-    return _settings().policy
-
-
-def _settings() -> "Settings":
-    from hermes_agent.host.config import load_settings
-
-    return load_settings(Path(find_home(os.environ)) / "config.yaml", os.environ)
+    return str(options.profile or home_and_settings()[1].policy)
 
 
 # list
@@ -113,29 +89,24 @@ def _list(options: argparse.Namespace) -> int:
     profile = _profile(options)
     policies.rules(profile)
     files = loaded.order(profile)
-    if options.json:
-        print_json(
-            {
-                "profile": profile,
-                "profiles": loaded.profiles,
-                "files": [_file_row(file) for file in files],
-                "rules": [
-                    {
-                        "rule": rule.name, "then": rule.action, "reason": rule.reason,
-                        "where": rule.where,
-                    }
-                    for file in files
-                    for rule in file.rules
-                ],
-            }
-        )  # fmt: skip
-        return 0
-    print(f"profile {profile}; there are: {', '.join(loaded.profiles)}\n")
-    print(table(("file", "rules", "tests", "where"), [_file_cells(file) for file in files]))
-    rows = [(rule.action, rule.name, rule.reason) for file in files for rule in file.rules]
-    print(f"\n{len(rows)} rules, in the order in which they are asked; a deny goes before all\n")
-    print(table(("then", "rule", "reason"), rows))
-    return 0
+    rules = [rule for file in files for rule in file.rules]
+    document = {
+        "profile": profile,
+        "profiles": loaded.profiles,
+        "files": [_file_row(file) for file in files],
+        "rules": [
+            {"rule": rule.name, "then": rule.action, "reason": rule.reason, "where": rule.where}
+            for rule in rules
+        ],
+    }
+    cells = [(file.name, str(len(file.rules)), str(len(file.tests)), file.path) for file in files]
+    text = (
+        f"profile {profile}; available: {', '.join(loaded.profiles)}\n\n"
+        f"{table(('file', 'rules', 'tests', 'where'), cells)}\n\n"
+        f"{len(rules)} rules, in the order they are tried; a deny beats all others\n\n"
+    )
+    rows = [(rule.action, rule.name, rule.reason) for rule in rules]
+    return emit(options, document, text + table(("then", "rule", "reason"), rows))
 
 
 def _file_row(file: "PolicyFile") -> dict[str, Any]:
@@ -145,42 +116,29 @@ def _file_row(file: "PolicyFile") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _file_cells(file: "PolicyFile") -> tuple[str, str, str, str]:
-    return file.name, str(len(file.rules)), str(len(file.tests)), file.path
-
-
 # check
 
 
 def _check(options: argparse.Namespace) -> int:
+    import msgspec
+
     loaded = _policies(tests=True).load()
     problems: Sequence[PolicyProblem] = loaded.problems
-    count = len(loaded.files)
+    count_ = len(loaded.files)
     if options.files:
         files, _joined, problems = _beside(loaded, options.files)
-        count = len(files)
-    if options.json:
-        rows = [
-            {
-                "path": problem.path, "line": problem.line, "column": problem.column,
-                "message": problem.message, "hint": problem.hint,
-            }
-            for problem in problems
-        ]  # fmt: skip
-        print_json({"ok": not problems, "files": count, "problems": rows})
-        return 1 if problems else 0
-    for problem in problems:
-        print(visible(f"{problem}\n  hint: {problem.hint}" if problem.hint else str(problem)))
-    if problems:
-        return 1
-    print(f"policy files in order: {count}")
-    return 0
+        count_ = len(files)
+    lines = [f"{one}\n  hint: {one.hint}" if one.hint else str(one) for one in problems]
+    rows = [msgspec.to_builtins(one) for one in problems]
+    document = {"ok": not problems, "files": count_, "problems": rows}
+    text = visible("\n".join(lines)) or f"policy files checked: {count_}, all valid"
+    return emit(options, document, text, int(bool(problems)))
 
 
 def _beside(
     loaded: "LoadedPolicies", names: Sequence[str]
 ) -> "tuple[list[PolicyFile], LoadedPolicies, tuple[PolicyProblem, ...]]":
-    """Files by their paths, what would be in force with them, and what is wrong with that."""
+    """Files by their paths, the policies with them added, and the problems of both."""
     from hermes_agent.policy.files.loader import together
 
     read = [_read(name) for name in names]
@@ -199,7 +157,7 @@ def _read(name: str) -> "tuple[PolicyFile, tuple[PolicyProblem, ...]]":
     except FileNotFoundError:
         raise NotFound(f"no file at {path}", "`hermes policy list` names those in force") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise HermesError(f"cannot read {path}: {error}", "it must be a text in UTF-8") from None
+        raise HermesError(f"cannot read {path}: {error}", "it must be UTF-8 text") from None
     return read_file(path.stem, str(path), text)
 
 
@@ -223,23 +181,20 @@ def _test(options: argparse.Namespace) -> int:
         _check_profiles(loaded, file)
         outcomes += run_tests(loaded, file, tools)
     failed = [outcome for outcome in outcomes if not outcome.passed]
-    if options.json:
-        print_json({"ok": not failed, "tests": [_outcome_row(outcome) for outcome in outcomes]})
-        return 1 if failed else 0
-    for outcome in failed:
-        print("\n".join(_failure(outcome)))
-    print(f"tests: {len(outcomes)}, failed: {len(failed)}")
-    return 1 if failed else 0
+    rows = [_outcome_row(outcome) for outcome in outcomes]
+    lines = [line for outcome in failed for line in _failure(outcome)]
+    lines.append(f"tests: {len(outcomes)}, failed: {len(failed)}")
+    return emit(options, {"ok": not failed, "tests": rows}, "\n".join(lines), int(bool(failed)))
 
 
 def _check_profiles(loaded: "LoadedPolicies", file: "PolicyFile") -> None:
-    """A test under a profile that there is not would pass for the wrong reason."""
+    """A test under an unknown profile would pass for the wrong reason."""
     known = {*loaded.profiles, file.profile}
     for case in file.tests:
         if case.profile and case.profile not in known:
             raise UsageError(
                 f"{file.path}:{case.line}: no policy called {case.profile!r}",
-                f"there are: {', '.join(loaded.profiles)}",
+                f"available: {', '.join(loaded.profiles)}",
             )
 
 
@@ -280,12 +235,12 @@ def _failure(outcome: "PolicyTestOutcome") -> list[str]:
 
 
 def _add(options: argparse.Namespace) -> int:
-    """Nothing is put in force that is broken, or that fails its own tests."""
+    """Refuses a file that is invalid or fails its own tests."""
     from hermes_agent.policy.files.loader import ENDINGS, PolicyFilesInvalid
     from hermes_agent.policy.testing import run_tests
 
     if not options.file.endswith(ENDINGS) or Path(options.file).name.startswith("."):
-        raise UsageError(f"{options.file!r} is no name of a policy file", "call it NAME.yaml")
+        raise UsageError(f"not a policy file name: {options.file!r}", "call it NAME.yaml")
     policies = _policies(tests=True)
     (file,), loaded, problems = _beside(policies.load(), [options.file])
     if problems:
@@ -295,19 +250,17 @@ def _add(options: argparse.Namespace) -> int:
     failed = [outcome for outcome in outcomes if not outcome.passed]
     if failed:
         lines = "\n".join(line for outcome in failed for line in _failure(outcome))
-        raise UsageError(f"{len(failed)} of its tests fail\n{lines}", "mend the rules or the tests")
+        raise UsageError(f"{len(failed)} of its tests fail\n{lines}", "fix the rules or the tests")
     policies.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = policies.folder / Path(options.file).name
     draft = target.with_suffix(".new")
     draft.write_bytes(Path(options.file).read_bytes())
     draft.replace(target)
-    if options.json:
-        print_json({"file": str(target), "rules": len(file.rules), "tests": len(outcomes)})
-        return 0
-    print(f"{target.name}: {len(file.rules)} rules, {len(outcomes)} tests passed; now in force")
+    document = {"file": str(target), "rules": len(file.rules), "tests": len(outcomes)}
+    text = f"{target.name}: {len(file.rules)} rules, {len(outcomes)} tests passed; now in force"
     if file.profile:
-        print(f"hint: `hermes config set policy {file.profile}` uses it for new sessions")
-    return 0
+        text += f"\nhint: `hermes config set policy {file.profile}` uses it for new sessions"
+    return emit(options, document, text)
 
 
 # explain
@@ -326,36 +279,32 @@ def _explain(options: argparse.Namespace) -> int:
     )  # fmt: skip
     gate = _policies().gate(_profile(options))
     judged = finish(gate.consider(effect, on_disk, whole=True))
-    if options.json:
-        print_json(report(judged))
-    else:
-        print(visible("\n".join(lines(judged))))
-    return 0
+    return emit(options, report(judged), visible("\n".join(lines(judged))))
 
 
 def _check_tool(name: str) -> None:
-    """Programs and servers bring tools of their own; a name that is nearly a built-in one is a
-    slip."""
+    """Plugins and MCP servers add tools, so a name may be unknown; one that is close to a built-in
+    tool is a typo."""
     from difflib import get_close_matches
 
     from hermes_agent.runtime.tools.builtin import TABLE
 
     if name not in TABLE and (not name or get_close_matches(name, TABLE, 1, 0.75)):
-        raise UsageError(f"no tool called {name!r}", f"built in are: {', '.join(TABLE)}")
+        raise UsageError(f"no tool called {name!r}", f"built in: {', '.join(TABLE)}")
 
 
 def _place(options: argparse.Namespace) -> str:
-    """The kind of the terminal that is named."""
+    """The kind of the named terminal."""
     from hermes_agent.policy.files.rule_lint import PLACES
 
     if options.place and options.place not in PLACES:
         raise UsageError(
-            f"no kind of terminal is called {options.place!r}", f"there are: {', '.join(PLACES)}"
+            f"no kind of terminal called {options.place!r}", f"available: {', '.join(PLACES)}"
         )
-    places = _settings().places
+    places = home_and_settings()[1].places
     if options.terminal not in places:
         raise UsageError(
-            f"no terminal called {options.terminal!r}", f"there are: {', '.join(places)}"
+            f"no terminal called {options.terminal!r}", f"available: {', '.join(places)}"
         )
     return str(options.place or places[options.terminal].__struct_config__.tag)
 
@@ -363,11 +312,9 @@ def _place(options: argparse.Namespace) -> str:
 def _input(options: argparse.Namespace) -> dict[str, Any]:
     words: list[str] = options.command
     if words and (options.input or options.tool != "terminal"):
-        raise UsageError("either a command, or --tool with --input", "`hermes policy explain -h`")
+        raise UsageError("give a command, or --tool with --input", "`hermes policy explain -h`")
     if len(words) > 1:
-        raise UsageError(
-            "the command came as several words", f'put it in quotes: "{" ".join(words)}"'
-        )
+        raise UsageError("the command has several words", f'put it in quotes: "{" ".join(words)}"')
     if words and words[0].strip():
         return {"command": words[0]}
     if words or (not options.input and options.tool == "terminal"):
@@ -382,7 +329,7 @@ def _input(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _tools(*names: str) -> "dict[str, Touches]":
-    """What the gate is told of the built-in ones among these tools, and of `terminal`."""
+    """What the gate knows of `terminal` and of the built-in tools among these."""
     from hermes_agent.policy.testing import TERMINAL, Touches
     from hermes_agent.runtime.tools.builtin import TABLE, load_tools
 

@@ -1,26 +1,25 @@
-"""Policies and the past: what a changed policy would have said, and why one effect went as it did.
-The recorded calls are judged again with the paths as they led then; nothing runs."""
+"""Judges past effects again: what a changed policy would decide, and why one effect was judged as
+it was. Paths resolve as they did then; nothing runs."""
 
 import argparse
-import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import moment, print_json, stamp
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.actions import connect, emit
+from hermes_agent.cli.home import home_folder
+from hermes_agent.cli.output.formatting import moment, one_line, stamp
 from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.records import Judgement
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.tools import AT
-from hermes_agent.host.paths import find_home
 from hermes_agent.policy import explain
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.gate import Judged
@@ -30,65 +29,54 @@ SHOWN = 20
 
 
 def simulate(options: argparse.Namespace) -> int:
-    api = RuntimeClient()
-    api.ensure()
-    now = time.time()
-    past = _judgements(api, since=moment(options.since, now), session=options.session)
+    past = _judgements(since=moment(options.since, time.time()), session=options.session)
     with tempfile.TemporaryDirectory() as folder:
         policies = _with_changes(Path(folder), [Path(name) for name in options.files])
         differences = list(_differences(policies, past, options.profile))
-    if options.json:
-        print_json({"judged": len(past), "differences": differences})
-    else:
-        _print(past, differences, options.all)
-    return 0
+    document = {"judged": len(past), "differences": differences}
+    return emit(options, document, "\n".join(_lines(past, differences, options.all)))
 
 
 def why(options: argparse.Namespace) -> int:
-    api = RuntimeClient()
-    api.ensure()
     session, _, _ = options.effect.rpartition("-")[0].rpartition("-")
     found = [
         one
-        for one in _judgements(api, session=session)
+        for one in _judgements(session=session)
         if session and one.judged.effect == options.effect
     ]
     if not found:
         raise NotFound(f"no effect {options.effect!r}", "`hermes audit` lists them")
-    past = found[0]
-    policies = _policies()
-    now = _again(policies, past, past.policy)
-    if options.json:
-        print_json({"then": msgspec.to_builtins(past), "now": explain.report(now)})
-        return 0
-    judged = past.judged
-    print(f"{clean(judged.text)}")
-    print(f"{stamp(past.time)}, session {past.session}, profile {past.policy}")
-    print(f"then: {judged.action} by {judged.rule or 'default'}: {clean(judged.reason)}")
-    print("now:  " + clean("\n".join(explain.lines(now))))
-    return 0
+    past, judged = found[0], found[0].judged
+    now = _again(_policies(), past, past.policy)
+    text = (
+        f"{clean(judged.text)}\n"
+        f"{stamp(past.time)}, session {past.session}, profile {past.policy}\n"
+        f"then: {judged.action} by {judged.rule or 'default'}: {clean(judged.reason)}\n"
+        "now:  " + clean("\n".join(explain.lines(now)))
+    )
+    return emit(options, {"then": msgspec.to_builtins(past), "now": explain.report(now)}, text)
 
 
-def _judgements(api: RuntimeClient, *, since: float = 0.0, session: str = "") -> list[Judgement]:
-    rows = api.get("/v1/judgements", since=since, session=session, limit=100_000)
+def _judgements(*, since: float = 0.0, session: str = "") -> list[Judgement]:
+    rows = connect().get("/v1/judgements", since=since, session=session, limit=100_000)
     return msgspec.convert(rows, list[Judgement])
 
 
 def _policies(folder: Path | None = None) -> Policies:
-    home = Path(find_home(os.environ)).expanduser().resolve()
+    home = home_folder().expanduser().resolve()
     made = Policies.of_home(home, Path.home())
     return made if folder is None else Policies(folder, made.homes)
 
 
 def _with_changes(folder: Path, changed: Sequence[Path]) -> Policies:
-    """The policies of the home as they would be with these files."""
+    """The policies of the home with these files added."""
     own = _policies().folder
     for file in own.glob("*.y*ml") if own.is_dir() else ():
         shutil.copy(file, folder / file.name)
     for file in changed:
         files = sorted(file.glob("*.y*ml")) if file.is_dir() else [file]
         if not file.exists():
-            raise UsageError(f"no file {str(file)!r}", "name the policy file you have changed")
+            raise UsageError(f"no file {str(file)!r}", "name the policy file that you changed")
         for one in files:
             shutil.copy(one, folder / one.name)
     return _policies(folder)
@@ -156,22 +144,23 @@ def _differences(
             }
 
 
-def _print(past: Sequence[Judgement], differences: Sequence[dict[str, Any]], all: bool) -> None:
+def _lines(
+    past: Sequence[Judgement], differences: Sequence[dict[str, Any]], all: bool
+) -> Iterator[str]:
     if not past:
-        print("no effects were judged in that time")
+        yield "no effects were judged in that time"
         return
-    print(f"{len(past)} effects judged again, {len(differences)} would differ")
-    kinds: dict[str, int] = {}
-    for one in differences:
-        kind = f"{one['was']} -> {one['would_be']}" + (" (rewritten)" if one["rewritten"] else "")
-        kinds[kind] = kinds.get(kind, 0) + 1
-    for kind, count in sorted(kinds.items()):
-        print(f"  {count:>5}  {kind}")
+    yield f"{len(past)} effects judged again, {len(differences)} would differ"
+    kinds = Counter(
+        f"{one['was']} -> {one['would_be']}" + (" (rewritten)" if one["rewritten"] else "")
+        for one in differences
+    )
+    yield from (f"  {count:>5}  {kind}" for kind, count in sorted(kinds.items()))
     shown = differences if all else differences[:SHOWN]
     for one in shown:
-        print(f"{one['effect']}  {one['was']} -> {one['would_be']}  {one_line(one['call'])}")
-        print(f"    {clean(one['rule'])}: {one_line(one['reason'])}")
+        yield f"{one['effect']}  {one['was']} -> {one['would_be']}  {one_line(one['call'])}"
+        yield f"    {clean(one['rule'])}: {one_line(one['reason'])}"
         if one["rewritten"] is not None:
-            print(f"    it would run with {one_line(str(one['rewritten']))}")
+            yield f"    it would run with {one_line(str(one['rewritten']))}"
     if len(shown) < len(differences):
-        print(f"and {len(differences) - len(shown)} more; --all lists them")
+        yield f"and {len(differences) - len(shown)} more; --all lists them"

@@ -1,10 +1,11 @@
-"""What is known of models: the part of `hermes model` that lists and shows them."""
+"""`hermes model list | show`: facts about models."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import absolute_model
-from hermes_agent.cli.output.formatting import dollars, print_json, table
+from hermes_agent.cli.output.formatting import dollars, table
 from hermes_agent.core.errors import HermesError, UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ SHOWN = 50
 
 
 def state_of(models: "ModelRegistry", name: str) -> dict[str, Any]:
-    """The facts, and whether it can work. A name that is wrong has no facts."""
+    """The facts about a model, and whether it is usable."""
     facts: dict[str, Any] = dict.fromkeys(_FIELDS)
     trouble = hint = ""
     try:
@@ -69,20 +70,17 @@ def run_list(models: "ModelRegistry", rest: list[str], options: argparse.Namespa
     found = models.catalogue.search(words, service=options.service, limit=limit + 1)
     shown = found[:limit]
     rows = [{"model": entry.name, **facts_of(models.facts(entry.name))} for entry in shown]
-    if options.json:
-        print_json(rows)
-        return 0
     if not rows:
         meant = _meant(models.catalogue, words)
-        what = f" fits {words!r}" if words else f" is of {options.service}"
-        print(f"no model of the catalogue{what}")
-        print(f"hint: {meant}any model of a known service can be named all the same: service/name")
-        return 0
+        what = f" matches {words!r}" if words else f" is from {options.service}"
+        text = f"no model in the catalogue{what}"
+        hint = f"{meant}any model of a known service can be used: service/name"
+        return emit(options, rows, f"{text}\nhint: {hint}")
     cells = [(row["model"], window(row["context"]), price_of(row), _abilities(row)) for row in rows]
-    print(table(("model", "context", "$ in/out per M", "can"), cells))
+    text = table(("model", "context", "$ in/out per M", "can"), cells)
     if len(found) > len(shown):
-        print(f"and more: --limit {limit * 4} shows them, words narrow them down")
-    return 0
+        text += f"\nand more: --limit {limit * 4} shows them, words narrow them down"
+    return emit(options, rows, text)
 
 
 def check_service(name: str, settings: "ModelSettings") -> None:
@@ -95,12 +93,12 @@ def check_service(name: str, settings: "ModelSettings") -> None:
         near = get_close_matches(name, names, 1)
         meant = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
-            f"no model service is called {name!r}", f"{meant}`hermes model services` lists them"
+            f"no model service called {name!r}", f"{meant}`hermes model services` lists them"
         )
 
 
 def _meant(catalogue: "Catalogue", words: str) -> str:
-    """The words as they occur in names, where one of them is misspelt."""
+    """The closest words that occur in names."""
     import re
     from difflib import get_close_matches
 
@@ -121,23 +119,22 @@ def run_show(models: "ModelRegistry", rest: list[str], options: argparse.Namespa
     name = models.resolve(absolute_model(rest[0]))
     facts = models.facts(name)
     row = {"model": name, **state_of(models, name)}
-    if options.json:
-        print_json(row)
-        return 0
     known = models.catalogue.facts(name) or name.startswith(("scripted/", "local/"))
-    print(f"{name}{'' if known else ' (not in the catalogue: these are guesses)'}")
-    print(f"  context  {facts.context:,} tokens, of them {facts.max_output:,} of output")
+    lines = [
+        f"{name}{'' if known else ' (not in the catalogue: these are guesses)'}",
+        f"  context  {facts.context:,} tokens, at most {facts.max_output:,} of output",
+    ]
     if not facts.rates:
-        print(f"  price    unknown; `models.prices.{name}` in config.yaml sets it")
+        lines.append(f"  price    unknown; `models.prices.{name}` in config.yaml sets it")
     for rates in facts.rates:
         above = f", above {rates.above:,} tokens of input" if rates.above else ""
         cached = "" if rates.cached is None else f", {dollars(rates.cached)} cached"
         written = "" if rates.written is None else f", {dollars(rates.written)} into the cache"
-        print(f"  price    ${rates.input:g} in, ${rates.output:g} out{cached}{written}, per million"
-              f" tokens{above}")  # fmt: skip
-    print(f"  can      {_abilities(row) or 'text only'}")
-    print(f"  efforts  {', '.join(row['efforts']) or 'no such switch'}")
-    print(f"  usable   {'yes' if row['usable'] else 'no: ' + row['trouble']}")
-    if row["hint"]:
-        print(f"hint: {row['hint']}")
-    return 0
+        price = f"${rates.input:g} in, ${rates.output:g} out{cached}{written}"
+        lines.append(f"  price    {price}, per million tokens{above}")
+    lines += [
+        f"  can      {_abilities(row) or 'text only'}",
+        f"  efforts  {', '.join(row['efforts']) or 'none to choose'}",
+        f"  usable   {'yes' if row['usable'] else 'no: ' + row['trouble']}",
+    ]
+    return emit(options, row, "\n".join([*lines, *[f"hint: {row['hint']}"] * bool(row["hint"])]))

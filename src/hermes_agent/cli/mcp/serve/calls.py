@@ -1,8 +1,8 @@
-"""Which turns MCP clients wait for, and what becomes of one when its client does not any more.
+"""The turns that MCP clients wait for, and what happens to one when its client stops waiting.
 
-A client that takes its request back wants the turn stopped. One that only goes away does not: the
-work goes on, and its answer can be fetched later. Over HTTP, newer clients take a request back by
-hanging up."""
+A client that cancels its request wants the turn stopped. One that only disconnects does not: the
+turn goes on, and its answer can be fetched later. Over HTTP, newer clients cancel by
+disconnecting."""
 
 import asyncio
 import re
@@ -31,14 +31,14 @@ class ServedCall:
 
     def __init__(self) -> None:
         self.session = ""
-        """Empty until the message is handed in."""
+        """Empty until the message is submitted."""
         self.ours = False
-        """Whether the session works on it, and not on what came before."""
-        self.taken_back = False
+        """Whether the session works on it, not on an earlier message."""
+        self.cancelled = False
 
 
 class ServedCalls:
-    """Watches what clients send: a middleware of the server."""
+    """Server middleware that handles cancellations."""
 
     def __init__(self, api: RuntimeClient) -> None:
         self._api = api
@@ -50,14 +50,16 @@ class ServedCalls:
         if ctx.method == "notifications/cancelled":
             key = _key(ctx, (ctx.params or {}).get("requestId"))
             if (call := self._calls.pop(key, None)) is not None:
-                call.taken_back = True
+                call.cancelled = True
                 await self.stop(call)
         return await call_next(ctx)
 
     @contextmanager
     def waiting(self, context: McpContext) -> Iterator[ServedCall]:
         call = ServedCall()
-        if hangs_up(context):  # requests of different clients may have the same number there
+        if cancels_by_disconnect(
+            context
+        ):  # requests of different clients may have the same number there
             yield call
             return
         key = _key(context.request_context, context.request_id)
@@ -65,7 +67,7 @@ class ServedCalls:
         try:
             yield call
         except asyncio.CancelledError:
-            raise  # it stays: the notice that takes it back may still be on its way
+            raise  # it stays: the cancel notice may still be on its way
         except BaseException:
             self._calls.pop(key, None)
             raise
@@ -73,7 +75,7 @@ class ServedCalls:
             self._calls.pop(key, None)
 
     async def stop(self, call: ServedCall) -> None:
-        """Interrupt the turn, unless the session works on what somebody else asked before."""
+        """Interrupt the turn, unless the session still works on an earlier message."""
         if call.session and call.ours:
             with anyio.CancelScope(shield=True):
                 await run_sync(self._interrupt, call.session)
@@ -82,19 +84,19 @@ class ServedCalls:
         try:
             reach(self._api, lambda: self._api.post(f"{session_path(session)}/interrupt"))
         except NotFound:
-            pass  # deleted meanwhile
+            pass  # the session was deleted
 
 
-def whose(context: McpContext) -> str:
-    """Whose answer it is, for the rules and the record: the client's, by the name that it gives
-    itself. Nobody has checked that, so it is never the name of a person."""
+def client_name(context: McpContext) -> str:
+    """Who answers, for the rules and the record: the client, by the name it gives itself. That is
+    unverified, so it is never the name of a person."""
     known = context.session.client_params
     name = _ODD.sub("-", known.client_info.name if known is not None else "")
     return f"mcp:{name[:NAME_CHARS].strip('-') or 'unnamed'}"
 
 
-def hangs_up(context: McpContext) -> bool:
-    """Whether the client takes requests back by hanging up: over HTTP without a way back to it."""
+def cancels_by_disconnect(context: McpContext) -> bool:
+    """Whether the client cancels by disconnecting: over HTTP without a way back to it."""
     return context.headers is not None and not context.session.can_send_request
 
 

@@ -1,22 +1,22 @@
-"""What happens in an incident, in a few words: entries of its timeline, and events of the sessions
-that work on it."""
+"""Lines for an incident: entries of its timeline, and events of the sessions that work on it."""
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes_agent.cli.output.turn_printer import call_line, one_line
+from hermes_agent.cli.output.events import call_line, event_line
+from hermes_agent.cli.output.formatting import one_line
 from hermes_agent.cli.watch.incidents.view import IncidentLine
 
 Entry = dict[str, Any]
 Event = dict[str, Any]
 QUOTES = 2
-"""Pieces of evidence that are shown below a hypothesis."""
+"""Pieces of evidence shown below a hypothesis."""
 FOUND = 2
-"""Lines of what a child found."""
+"""Lines shown of what a child found."""
 LOOKS = 4
-"""Commands that are named of those that only look."""
+"""Read-only commands that are named."""
 _PLAIN = {
     "signal": ("signal", "bad"),
     "declared": ("declared", "bold"),
@@ -39,8 +39,8 @@ _STATES = {
 }
 
 
-def entry_said(entry: Entry, board: Sequence[dict[str, Any]]) -> IncidentLine | None:
-    """A line of the timeline. `board` has the hypotheses with what speaks for them."""
+def entry_line(entry: Entry, board: Sequence[dict[str, Any]]) -> IncidentLine | None:
+    """An entry of the timeline. `board` has the hypotheses with their evidence."""
     kind, time, text = entry["kind"], entry["time"], entry["text"]
     data = entry.get("data") or {}
     if kind == "hypothesis":
@@ -75,8 +75,8 @@ def _belief(time: float, found: dict[str, Any] | None, text: str) -> IncidentLin
 
 
 class IncidentNarrator:
-    """The events of one session, in words. `name` stands before what a child does; `checks` are
-    commands of which it is known that they only look."""
+    """Lines for the events of one session. `name` precedes what a child does; `checks` are commands
+    known to be read-only."""
 
     def __init__(self, name: str = "", checks: Sequence[str] = ()) -> None:
         self._name = name
@@ -84,23 +84,23 @@ class IncidentNarrator:
         self._calls: dict[str, dict[str, Any]] = {}
         self._looks: list[str] = []
         self._looking: set[str] = set()
-        """Effects that only look: that one of them found nothing is nothing to tell."""
+        """Read-only effects, whose failures are not worth a line."""
         self._looked = 0.0
         self._text = ""
         self._due = 0
-        """Calls of the last reply that the gate has not judged yet."""
+        """Calls of the last reply that are not judged yet."""
 
     def events(self, rows: Sequence[Event]) -> Iterator[IncidentLine]:
-        """Those that came at once. What only looks is one line for each reply, told when all its
-        calls have been judged or something else happens."""
+        """Lines for these events. The read-only calls of a reply share one line, which comes when
+        all its calls are judged or something else happens."""
         for row in rows:
             if row["event"]["kind"] == "replied":
-                self._keep(row)
+                self._remember_calls(row)
             yield from self._event(row["time"], row["event"])
         if not self._due:
             yield from self._seen()
 
-    def _keep(self, row: Event) -> None:
+    def _remember_calls(self, row: Event) -> None:
         """Calls by the ids of their effects."""
         for index, call in enumerate(row["event"]["calls"]):
             self._calls[f"{row['session']}-{row['number']}-{index}"] = call
@@ -120,8 +120,8 @@ class IncidentNarrator:
                 said = f"{event['tool']}: {one_line(event['text'], 200)}"
                 yield self._said(time, word, said, "bad")
             case "turn_resumed" if not self._name:
-                said = "a new runtime took the work up where it was"
-                yield self._said(time, "goes on", said, "bold")
+                line = event_line(event)
+                yield self._said(time, "resumes", line.text if line else "", "bold")
             case "call_parked":
                 yield self._said(time, "parked", f"{event['tool']}: {event['reason']}", "bad")
             case "question_asked":
@@ -132,7 +132,7 @@ class IncidentNarrator:
                     yield self._said(time, "found", _answer(event["text"]), "look")
 
     def _replied(self, event: Event) -> None:
-        """What it says stands with what it then does."""
+        """Its text is shown with what it does next."""
         self._due = len(event["calls"])
         self._text = one_line(event["text"], 240) if event["calls"] and not self._name else ""
 
@@ -148,7 +148,7 @@ class IncidentNarrator:
             return
         match tool:
             case "incident" | "todo" | "read_on":
-                return  # its timeline tells
+                return  # the timeline tells it
             case "delegate":
                 tasks = given.get("tasks") or [given]
                 said = self._why() or (f"{len(tasks)} children work in parallel",)
@@ -179,7 +179,7 @@ class IncidentNarrator:
     def _seen(self) -> Iterator[IncidentLine]:
         looks, self._looks = self._looks, []
         if not looks or self._name:
-            return  # of a child only what it found
+            return  # of a child, only the result
         shown = " · ".join(one_line(look, 60) for look in looks[:LOOKS])
         more = f" · and {len(looks) - LOOKS} more" if len(looks) > LOOKS else ""
         why = self._why()
@@ -188,7 +188,7 @@ class IncidentNarrator:
         yield self._said(self._looked, "looks", text, "look", details)
 
     def _why(self) -> tuple[str, ...]:
-        """What it said of it, once."""
+        """The text of the reply, once."""
         text, self._text = self._text, ""
         return (text,) if text else ()
 
@@ -209,7 +209,7 @@ def _arguments(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(text: str) -> str:
-    """What a child says for people, the first of it; the rest is for its parent."""
+    """The first lines of a child's answer; the rest is for its parent."""
     lines = [line.strip(" -") for line in text.partition("```")[0].splitlines()]
     said = [line for line in lines if line and not line.endswith(":")]
     return " · ".join(one_line(line, 110) for line in said[:FOUND]) or "nothing"

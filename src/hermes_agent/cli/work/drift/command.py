@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from hermes_agent.cli.actions import add_action, runtime
+from hermes_agent.cli.actions import add_action, connect
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.core.errors import NotFound, UsageError
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
         "ref": options.ref,
         "policy": options.policy,
     }
-    api = runtime()
+    api = connect()
     audit = api.post("/v1/drift", asked)
     if options.json:
         print_json(audit)
@@ -119,7 +119,7 @@ def _signal(api: Any, audit: dict[str, Any], silent: bool) -> None:
 def _list(options: argparse.Namespace) -> None:
     from hermes_agent.cli.work.drift.show import list_text
 
-    rows = runtime().get("/v1/drift")
+    rows = connect().get("/v1/drift")
     if options.json:
         print_json(rows)
     else:
@@ -129,7 +129,7 @@ def _list(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from hermes_agent.cli.work.drift.show import audit_text, finding_text
 
-    told = runtime().get(_path(options.id))
+    told = connect().get(_path(options.id))
     if options.json:
         print_json(told)
     elif "scopes" in told:
@@ -145,7 +145,7 @@ def _decide(options: argparse.Namespace) -> None:
         raise UsageError("say why it is fine", f"hermes drift accept {options.id} --why TEXT")
     by = options.by or os.environ.get("USER") or os.environ.get("LOGNAME") or "somebody"
     said: dict[str, object] = {"says": options.says, "why": options.why, "by": by}
-    pattern = runtime().post(_path(options.id), said)
+    pattern = connect().post(_path(options.id), said)
     if options.json:
         print_json(pattern)
     else:

@@ -1,10 +1,13 @@
-"""Skills as commands print them, and where the runtime keeps them."""
+"""Skills as commands print them, the report on their effect, and their addresses."""
 
 import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes_agent.cli.output.formatting import stamp, table
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.client.api import resource_path
+from hermes_agent.cli.output.formatting import one_line, stamp, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -12,19 +15,11 @@ Row = dict[str, Any]
 
 PUT_AWAY = ("demoted", "retired", "quarantined")
 MAIN = "SKILL.md"
+WIDEST = 100
 
 
 def skill_path(name: str) -> str:
-    """The address of a skill."""
-    if not name.strip():
-        raise UsageError("name a skill", "`hermes skills` lists them")
-    if "/" in name:
-        raise NotFound(f"no skill {name!r}", "`hermes skills` lists them")
-    if name.isascii() and name.replace("-", "").isalnum():  # `urllib` takes its time to import
-        return f"/v1/skills/{name}"
-    from urllib.parse import quote
-
-    return f"/v1/skills/{quote(name, safe='')}"
+    return resource_path("skills", name, "skill", "skills")
 
 
 def skills_text(rows: list[Row]) -> str:
@@ -45,12 +40,12 @@ def _about(row: Row) -> str:
     if row["broken"]:
         notes.append(f"cannot be used, `hermes skills check {one_line(row['name'])}`;")
     if row["runbook"]:
-        notes.append("(runs by itself)")
+        notes.append("(needs no model)")
     return " ".join([*notes, one_line(row["description"], 200)])
 
 
 def file_text(found: Row, path: str) -> str:
-    """A file of a skill's folder, which is on this machine as the runtime is."""
+    """A file in a skill's folder, which is on this machine like the runtime."""
     name = found["record"]["name"]
     if path == MAIN:
         return str(found["text"])
@@ -90,13 +85,13 @@ def skill_text(found: Row) -> str:
 
 
 def _parameter(one: Row) -> str:
-    default = f"default {one['default']!r}" if one.get("default") else "may be left out"
+    default = f"default {one['default']!r}" if one.get("default") else "optional"
     kind = "required" if one["required"] else default
     return one_line(f"{one['name']} ({kind}): {one['about']}", 200)
 
 
 def _bounds(bounds: Row | None) -> list[str]:
-    """What it may do while it is active."""
+    """What the skill may do while it is active."""
     return [
         f"{what}: {one_line(', '.join(bounds[what]), 4_000)}"
         for what in ("tools", "paths", "hosts")
@@ -109,3 +104,35 @@ def problem_lines(problem: Row) -> list[str]:
     if problem["hint"]:
         lines.append(f"    hint: {one_line(problem['hint'], 400)}")
     return lines
+
+
+# the report
+
+
+def report_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    from hermes_agent.learning.evaluation.table import report
+
+    width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
+    return report(rows, width=width, plain=not can_draw(sys.stdout.encoding, os.environ))
+
+
+def can_draw(encoding: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether bars and dots can be shown."""
+    try:
+        "●▁┄".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return environ.get("TERM") != "dumb"
+
+
+def write_image(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    from hermes_agent.learning.evaluation.table import picture
+
+    if not path.endswith(".svg"):
+        raise UsageError(f"not an SVG file name: {path!r}", "name it FILE.svg")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(picture(rows))
+    except OSError as error:
+        raise HermesError(f"cannot write {path}: {error.strerror}", "name another file") from None
+    print(f"wrote {path}", file=sys.stderr)

@@ -1,11 +1,11 @@
-"""Jobs: what the agent does later, or again and again, by itself. Alone, it lists them.
+"""Jobs: what the agent does later or repeatedly, by itself. Without an action, it lists them.
 
   hermes task add --cron "0 */6 * * *" "Check the diff of main, send to Telegram"
   hermes task add "weekdays at 8" "What changed since yesterday?" --deliver telegram
   hermes task add --every 10m --script ./free-space --script-only --deliver all
 
-When: five fields of cron, `every 2h`, `30m` (once, in 30 minutes), an ISO time, or plain words.
-What it means is shown back."""
+When: five cron fields, `every 2h`, `30m` (once, in 30 minutes), an ISO time, or plain words; how it
+was understood is printed."""
 
 import argparse
 import math
@@ -13,62 +13,57 @@ import os
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
-from hermes_agent.cli.actions import add_action, run_action
-from hermes_agent.cli.arguments import absolute_model, json_option, positive
-from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-from hermes_agent.cli.output.formatting import sure
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.actions import add_action, add_actions, connect, emit
+from hermes_agent.cli.arguments import absolute_model, positive
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, resource_path
+from hermes_agent.cli.output.formatting import count, one_line, sure
 from hermes_agent.cli.work.task.view import follow, history_text, job_text, jobs_text
-from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.errors import HermesError, UsageError
 
 Row = dict[str, Any]
 
 OVERLAP = ("wait", "skip", "parallel")
 CATCH_UP = ("latest", "all", "none")
 SEVERAL = ("deliver", "on_failure", "after", "skills", "terminals")
-"""Fields that take several words, each with an option that may be given again."""
+"""Fields whose option is repeatable."""
 NONE = object()
-"""What takes a limit away."""
+"""Removes a limit."""
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(act=_list, removed=False)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    adding = add_action(actions, "add", _add, "a new job")
+    actions = add_actions(parser, _list, removed=False)
+    adding = add_action(actions, "add", _add, "add a job")
     adding.add_argument(
         "words", nargs="*", metavar="WHEN PROMPT",
-        help="when it is due (unless an option says it) and what the agent is to do",
+        help="when it is due (unless an option says so) and what the agent is to do",
     )  # fmt: skip
     _when_options(adding)
     _spec_options(adding)
     listing = add_action(actions, "list", _list, "all jobs, and when they are due")
-    listing.add_argument("--removed", action="store_true", help="removed ones, too")
-    showing = add_action(
-        actions, "show", _show, "one job: its meaning, its settings, its last runs"
-    )
+    listing.add_argument("--removed", action="store_true", help="also removed ones")
+    showing = add_action(actions, "show", _show, "one job: its schedule, settings and last runs")
     editing = add_action(actions, "edit", _edit, "change a job")
-    editing.add_argument("job", metavar="JOB", help="its id or its name")
+    pausing = add_action(actions, "pause", _pause, "stop a job from coming due")
+    pausing.set_defaults(paused=True)
+    resuming = add_action(actions, "resume", _pause, "let a job come due again")
+    resuming.set_defaults(paused=False)
+    running = add_action(actions, "run", _run, "run a job now, besides its schedule")
+    running.add_argument("--follow", action="store_true", help="show its progress until it ends")
+    removing = add_action(actions, "remove", _remove, "remove a job; its history stays")
+    removing.add_argument("--yes", action="store_true", help="do not ask")
+    for action in (showing, editing, pausing, resuming, running, removing):
+        action.add_argument("job", metavar="JOB", help="its id or its name")
     editing.add_argument("words", metavar="PROMPT", nargs="?", help="what the agent is to do")
     editing.add_argument("--prompt", default=None, help="the same")
     _when_options(editing)
     _spec_options(editing, editing=True)
-    pausing = add_action(actions, "pause", _pause, "let no more runs come due")
-    resuming = add_action(actions, "resume", _resume, "go on from now")
-    running = add_action(actions, "run", _run, "run a job now, beside its schedule")
-    running.add_argument("--follow", action="store_true", help="show how it goes, until it ends")
-    removing = add_action(actions, "remove", _remove, "remove a job; its runs stay to be seen")
-    removing.add_argument("--yes", action="store_true", help="do not ask")
-    for action in (showing, pausing, resuming, running, removing):
-        action.add_argument("job", metavar="JOB", help="its id or its name")
-    past = add_action(actions, "history", _history, "runs, the newest first")
-    past.add_argument("job", metavar="JOB", nargs="?", default="", help="only of this one")
+    past = add_action(actions, "history", _history, "runs, newest first")
+    past.add_argument("job", metavar="JOB", nargs="?", default="", help="only this job")
     past.add_argument("--limit", type=positive, default=20, metavar="N")
-    add_action(actions, "check", _check, "whether every slot has its run, and every target a place")
-    deciding = add_action(actions, "decide", _decide, "say what became of a parked run")
+    add_action(actions, "check", _check, "check that every slot has a run and every target exists")
+    deciding = add_action(actions, "decide", _decide, "decide the outcome of a parked run")
     deciding.add_argument("run", metavar="RUN", type=positive)
     deciding.add_argument("decision", choices=("done", "again", "failed"))
 
@@ -78,10 +73,10 @@ def _when_options(parser: argparse.ArgumentParser) -> None:
     when.add_argument(
         "--cron", default="", metavar="FIELDS", help='"minute hour day month weekday"'
     )
-    when.add_argument("--every", default="", metavar="TIME", help="an interval, as 2h or 15m")
-    when.add_argument("--at", default="", metavar="TIME", help="once, as 2027-01-31T08:00")
+    when.add_argument("--every", default="", metavar="TIME", help="an interval, such as 2h or 15m")
+    when.add_argument("--at", default="", metavar="TIME", help="once, such as 2027-01-31T08:00")
     when.add_argument("--when", default="", metavar="WORDS", help='"weekdays at 8"')
-    parser.add_argument("--zone", default="", help="time zone, as Europe/Berlin")
+    parser.add_argument("--zone", default="", help="time zone, such as Europe/Berlin")
 
 
 def _spec_options(parser: argparse.ArgumentParser, *, editing: bool = False) -> None:
@@ -92,32 +87,41 @@ def _spec_options(parser: argparse.ArgumentParser, *, editing: bool = False) -> 
     def several(name: str, field: str, metavar: str, help: str) -> None:
         parser.add_argument(
             name, action="append", dest=field, default=None, metavar=metavar,
-            help=f"{help}; again for more" + ("; '' for none" if editing else ""),
+            help=f"{help}; repeatable" + ("; '' for none" if editing else ""),
         )  # fmt: skip
 
-    parser.add_argument("--name", default=None, help="a name for it")
+    parser.add_argument("--name", default=None, help="its name")
     several("--deliver", "deliver", "TARGET", "where results go: telegram:CHAT, matrix, all, local")
-    several("--on-failure", "on_failure", "TARGET", "where trouble is told")
+    several("--on-failure", "on_failure", "TARGET", "where failures are reported")
     flag("--quiet", "deliver only when there is something to say")
-    parser.add_argument("--script", default=None, metavar="COMMAND", help="runs first, every time")
-    flag("--script-only", "the script's output is the result; no model is asked")
-    several("--after", "after", "JOB", "put the last result of this job before the prompt")
+    parser.add_argument("--script", default=None, metavar="COMMAND", help="runs first, each time")
+    flag("--script-only", "the script's output is the result; no model is used")
+    several("--after", "after", "JOB", "prepend the last result of this job to the prompt")
     several("--skill", "skills", "NAME", "open this skill")
     parser.add_argument("--model", default=None, metavar="NAME")
     several("--terminal", "terminals", "NAME", "where commands run")
     parser.add_argument("--policy", default=None, metavar="PROFILE")
-    parser.add_argument("--workspace", default=None, metavar="FOLDER", help="where it works")
+    parser.add_argument("--workspace", default=None, metavar="FOLDER", help="working folder")
     amount, count = (_or_none(_amount), _or_none(positive)) if editing else (_amount, positive)
-    none = "; none takes the limit away" if editing else ""
-    parser.add_argument("--dollars", type=amount, default=None, help=f"that a run may cost{none}")
-    parser.add_argument("--tokens", type=count, default=None, help=f"that a run may use{none}")
+    none = "; none removes the limit" if editing else ""
+    parser.add_argument("--dollars", type=amount, default=None, help=f"limit per run{none}")
+    parser.add_argument("--tokens", type=count, default=None, help=f"limit per run{none}")
     parser.add_argument("--timeout", type=_seconds, default=None, metavar="TIME", help="default 1h")
-    parser.add_argument("--overlap", choices=OVERLAP, default=None, help="with the run before")
-    parser.add_argument("--catch-up", choices=CATCH_UP, default=None, help="after a downtime")
-    parser.add_argument("--grace", type=_seconds, default=None, metavar="TIME", help="until late")
+    parser.add_argument(
+        "--overlap", choices=OVERLAP, default=None, help="if the previous run is not over"
+    )
+    parser.add_argument(
+        "--catch-up",
+        choices=CATCH_UP,
+        default=None,
+        help="which missed runs to do after a downtime",
+    )
+    parser.add_argument(
+        "--grace", type=_seconds, default=None, metavar="TIME", help="how late a run may start"
+    )
     parser.add_argument(
         "--incident", choices=("P0", "P1", "P2", "P3", *(("none",) if editing else ())),
-        default=None, help="a run that fails is a signal of an incident of this severity",
+        default=None, help="a failed run raises an incident of this severity",
     )  # fmt: skip
     flag("--keep-session", "all runs in one conversation")
 
@@ -128,7 +132,9 @@ def _seconds(text: str) -> float:
     try:
         return _amount(number) * _UNITS[unit]
     except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m or 2h") from None
+        raise argparse.ArgumentTypeError(
+            f"not a valid duration: {text!r}; write 90s, 15m or 2h"
+        ) from None
 
 
 def _amount(text: str) -> float:
@@ -137,7 +143,7 @@ def _amount(text: str) -> float:
     except ValueError:
         amount = math.nan
     if not math.isfinite(amount):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+        raise argparse.ArgumentTypeError(f"not a number: {text!r}")
     return amount
 
 
@@ -148,30 +154,22 @@ def _or_none(kind: Callable[[str], float]) -> Callable[[str], float | object]:
     return amount
 
 
-def run(options: argparse.Namespace) -> int:
-    return run_action(options)
+# adding and changing
 
 
-# making and changing
-
-
-def _add(api: RuntimeClient, options: argparse.Namespace) -> Row:
+def _add(options: argparse.Namespace) -> int:
     when, words = _when(options), list(options.words)
     if not when and words:
         when = words.pop(0)
     prompt = words.pop(0) if words else ""
     if words:
         raise UsageError(
-            f"one word too many: {words[0]!r}", "put the time and the prompt in quotes, each whole"
+            f"unexpected argument: {words[0]!r}", "quote the time and quote the prompt"
         )
     spec = {"prompt": prompt, **_spec(options)}
     given: Row = {"spec": spec, "when": when, "zone": options.zone, "key": os.urandom(16).hex()}
-    shown: Row = api.post("/v1/jobs", given)
-    if not options.json:
-        print(job_text(shown, time.time()))
-        if hint := _not_started_by_itself():
-            print(f"hint: {hint}")
-    return _flat(shown)
+    shown: Row = connect().post("/v1/jobs", given)
+    return emit(options, _flat(shown), job_text(shown, time.time()) + _reboot_hint())
 
 
 def _when(options: argparse.Namespace) -> str:
@@ -202,129 +200,114 @@ def _spec(options: argparse.Namespace) -> Row:
     return {name: None if value is NONE else value for name, value in kept.items()}
 
 
-def _not_started_by_itself() -> str:
+def _reboot_hint() -> str:
     """A hint where nothing starts the runtime after a reboot."""
     from hermes_agent.host.paths import unit_path
 
     if os.path.exists(unit_path(os.environ)):
         return ""
-    return "nothing starts Hermes after a reboot: `hermes watch install` sees to it"
+    return "\nhint: Hermes does not start after a reboot; `hermes watch install` changes that"
 
 
-def _edit(api: RuntimeClient, options: argparse.Namespace) -> Row:
+def _edit(options: argparse.Namespace) -> int:
     spec = _spec(options)
     prompt = options.prompt if options.prompt is not None else options.words
     if prompt is not None:
         spec["prompt"] = prompt
     when = _when(options)
     if not spec and not when and not options.zone:
-        raise UsageError("nothing is to be changed", "`hermes task edit --help` shows what can be")
-    change: Row = {"spec": spec, "when": when, "zone": options.zone}
-    return _told(options, api.patch(_path(options.job), change))
+        raise UsageError("nothing to change", "`hermes task edit --help` lists the options")
+    return _patch(options, {"spec": spec, "when": when, "zone": options.zone})
 
 
-def _pause(api: RuntimeClient, options: argparse.Namespace) -> Row:
-    return _told(options, api.patch(_path(options.job), {"paused": True}))
+def _pause(options: argparse.Namespace) -> int:
+    return _patch(options, {"paused": options.paused})
 
 
-def _resume(api: RuntimeClient, options: argparse.Namespace) -> Row:
-    return _told(options, api.patch(_path(options.job), {"paused": False}))
+def _patch(options: argparse.Namespace, change: Row) -> int:
+    shown = connect().patch(_path(options.job), change)
+    return emit(options, _flat(shown), job_text(shown, time.time()))
 
 
-def _told(options: argparse.Namespace, shown: Row) -> Row:
-    if not options.json:
-        print(job_text(shown, time.time()))
-    return _flat(shown)
-
-
-def _remove(api: RuntimeClient, options: argparse.Namespace) -> Row:
+def _remove(options: argparse.Namespace) -> int:
+    api = connect()
     found: Row = api.get(_path(options.job))["job"]
-    name = one_line(found["spec"].get("name", "") or found["id"])
+    name = _name(found)
     if not sure(f"Remove the job {name}?", options.yes):
-        raise HermesError("nothing was removed", "--yes does it without a question")
+        raise HermesError("nothing was removed", "--yes skips the question")
     row: Row = api.delete(_path(found["id"]))
-    if not options.json:
-        print(f"{name} is removed; `hermes task history {found['id']}` still shows its runs")
-        for one in _that_follow(api, found):
-            print(f"warning: {one} comes after it, and goes on with its last result")
-    return row
+    text = f"{name} is removed; `hermes task history {found['id']}` still shows its runs"
+    for one in _dependents(api, found):
+        text += f"\nwarning: {one} runs after it and keeps using its last result"
+    return emit(options, row, text)
 
 
-def _that_follow(api: RuntimeClient, removed: Row) -> list[str]:
+def _name(job: Row) -> str:
+    return one_line(job["spec"].get("name", "") or job["id"])
+
+
+def _dependents(api: RuntimeClient, removed: Row) -> list[str]:
     names = {removed["id"], removed["spec"].get("name", "")}
     jobs = [one["job"] for one in api.get("/v1/jobs")]
-    return [
-        one_line(job["spec"].get("name", "") or job["id"])
-        for job in jobs
-        if names & set(job["spec"].get("after", ()))
-    ]
+    return [_name(job) for job in jobs if names & set(job["spec"].get("after", ()))]
 
 
-# looking
+# showing
 
 
 def _path(reference: str) -> str:
-    if not reference.strip() or "/" in reference:
-        raise NotFound(f"no job {reference!r}", "`hermes task list` lists them")
-    return f"/v1/jobs/{quote(reference, safe='')}"
+    return resource_path("jobs", reference, "job", "task list")
 
 
 def _flat(shown: Row) -> Row:
-    """One object: the job, and what is shown of it besides."""
+    """The job and what is shown with it, as one object."""
     also = ("meaning", "results", "warnings", "runs")
     return {**shown["job"], **{key: shown[key] for key in also}}
 
 
-def _list(api: RuntimeClient, options: argparse.Namespace) -> list[Row]:
-    found: list[Row] = api.get("/v1/jobs", removed="true" if options.removed else "")
-    if not options.json:
-        print(jobs_text(found, time.time()))
-    return [_flat(one) for one in found]
+def _list(options: argparse.Namespace) -> int:
+    found: list[Row] = connect().get("/v1/jobs", removed="true" if options.removed else "")
+    return emit(options, [_flat(one) for one in found], jobs_text(found, time.time()))
 
 
-def _show(api: RuntimeClient, options: argparse.Namespace) -> Row:
-    return _told(options, api.get(_path(options.job)))
+def _show(options: argparse.Namespace) -> int:
+    shown = connect().get(_path(options.job))
+    return emit(options, _flat(shown), job_text(shown, time.time()))
 
 
-def _history(api: RuntimeClient, options: argparse.Namespace) -> list[Row]:
-    rows: list[Row] = api.get("/v1/runs", job=options.job, limit=options.limit)
-    if not options.json:
-        print(history_text(rows, time.time()))
-    return rows
+def _history(options: argparse.Namespace) -> int:
+    rows: list[Row] = connect().get("/v1/runs", job=options.job, limit=options.limit)
+    return emit(options, rows, history_text(rows, time.time()))
 
 
-def _check(api: RuntimeClient, options: argparse.Namespace) -> list[str]:
-    faults: list[str] = api.get("/v1/jobs/check")["faults"]
-    if not options.json:
-        print("\n".join(one_line(one, 300) for one in faults) or "every slot has its run")
+def _check(options: argparse.Namespace) -> int:
+    faults: list[str] = connect().get("/v1/jobs/check")["faults"]
+    text = "\n".join(one_line(one, 300) for one in faults) or "every slot has its run"
+    code = emit(options, faults, text)
     if faults and not options.json:
-        raise HermesError(f"{len(faults)} things are wrong", "`hermes logs` may say more")
-    return faults
+        raise HermesError(f"{count(len(faults), 'problem')} found", "`hermes logs` may say more")
+    return code
 
 
 # runs
 
 
-def _run(api: RuntimeClient, options: argparse.Namespace) -> Row:
+def _run(options: argparse.Namespace) -> int:
+    api = connect()
     row: Row = api.post(f"{_path(options.job)}/run")
-    if options.follow:
-        try:
-            row = follow(api, row["id"], quiet=options.json)
-        except RuntimeGone as gone:
-            hint = f"the run goes on when one is up: `hermes task history {row['job']}`"
-            raise HermesError(gone.message, hint) from None
-        if row["state"] != "done":
-            raise HermesError(
-                f"run {row['id']} is {row['state']}: {one_line(row.get('error', ''), 300)}",
-                f"`hermes task history {row['job']}`",
-            )
-    elif not options.json:
-        print(f"run {row['id']} is asked for\nhint: `hermes task history {row['job']}` shows it")
-    return row
+    hint = f"`hermes task history {row['job']}`"
+    if not options.follow:
+        return emit(options, row, f"run {row['id']} is queued\nhint: {hint} shows it")
+    try:
+        row = follow(api, row["id"], quiet=options.json)
+    except RuntimeGone as gone:
+        raise HermesError(gone.message, f"the run continues when a runtime is up: {hint}") from None
+    if row["state"] != "done":
+        error = one_line(row.get("error", ""), 300)
+        raise HermesError(f"run {row['id']} is {row['state']}: {error}", hint)
+    return emit(options, row)
 
 
-def _decide(api: RuntimeClient, options: argparse.Namespace) -> Row:
-    row: Row = api.post(f"/v1/runs/{options.run}/decide", {"decision": options.decision})
-    if not options.json:
-        print(f"run {row['id']} is {row['state']}")
-    return row
+def _decide(options: argparse.Namespace) -> int:
+    row: Row = connect().post(f"/v1/runs/{options.run}/decide", {"decision": options.decision})
+    return emit(options, row, f"run {row['id']} is {row['state']}")

@@ -1,11 +1,10 @@
-"""Jobs and their runs as they are shown."""
+"""Jobs and their runs as text."""
 
 import sys
 from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import dollars, span, stamp, table
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.output.formatting import dollars, one_line, span, stamp, table
 from hermes_agent.core.text.terminal import clean
 
 Row = dict[str, Any]
@@ -23,7 +22,7 @@ def jobs_text(found: list[Row], now: float) -> str:
         for one in found
     ]  # fmt: skip
     lines = [table(("id", "name", "state", "next", "when", ""), cells)]
-    lines += [f"trouble: {one_line(why, 300)}" for one in found for why in one["warnings"]]
+    lines += [f"warning: {one_line(why, 300)}" for one in found for why in one["warnings"]]
     return "\n".join(lines)
 
 
@@ -62,8 +61,8 @@ def job_text(shown: Row, now: float) -> str:
             lines.append(f"{key:<10} {first}")
             lines += [f"           {line}" for line in more]
     for key, value in spec.items():
-        said = ", ".join(map(str, value)) if isinstance(value, list) else value
-        lines.append(f"{key.replace('_', ' '):<10} {one_line(str(said), 150)}")
+        text = ", ".join(map(str, value)) if isinstance(value, list) else value
+        lines.append(f"{key.replace('_', ' '):<10} {one_line(str(text), 150)}")
     lines.append(f"results    {one_line(shown['results'], 150)}")
     lines += [f"warning: {one_line(why, 300)}" for why in shown["warnings"]]
     if shown["runs"]:
@@ -83,7 +82,7 @@ def history_text(runs: list[Row], now: float) -> str:
 
 
 def _due(slot: float) -> str:
-    """To the second where a minute has several."""
+    """With seconds, unless it is a full minute."""
     return stamp(slot) + (f":{slot % 60:02.0f}" if int(slot) % 60 else "")
 
 
@@ -111,7 +110,7 @@ def _said(run: Row) -> str:
 
 
 def follow(api: RuntimeClient, id: int, *, quiet: bool) -> Row:
-    """A run until its end: its turn as it goes, then what it came to."""
+    """Follow a run to its end: its turn, then its result."""
     path = f"/v1/runs/{id}"
     run: Row = {"state": "due"}
     while run["state"] not in (*ENDED, "parked") and not run.get("session"):
@@ -129,7 +128,7 @@ def follow(api: RuntimeClient, id: int, *, quiet: bool) -> Row:
 
 def _follow_turn(api: RuntimeClient, run: Row) -> None:
     from hermes_agent.cli.client.follower import TurnFollower
-    from hermes_agent.cli.output.turn_printer import Printer
+    from hermes_agent.cli.output.events import Printer
 
     printer = Printer(live=sys.stdout.isatty(), quiet=False)
     following = TurnFollower(api, run["session"], f"run:{run['id']}", run.get("after", 0))

@@ -1,23 +1,46 @@
-"""Sessions below those that they work for, with what each cost alone and with its children."""
+"""Lists of sessions, search results, and the tree of sessions and their children."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes_agent.cli.client.api import RuntimeClient, session_path
-from hermes_agent.cli.output.formatting import dollars, span, table
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.output.formatting import ago, dollars, one_line, span, stamp, table
 
 ALL = 1_000_000_000
+NONE_YET = 'no sessions yet\nhint: hermes ask "…" or `hermes chat` opens one'
 
 Row = dict[str, Any]
 
 
+def sessions_text(rows: list[Row], now: float) -> str:
+    if not rows:
+        return NONE_YET
+    cells = [
+        (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
+         dollars(row["cost"]), one_line(row["model"]), one_line(row["name"] or row["title"], 60))
+        for row in rows
+    ]  # fmt: skip
+    return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
+
+
+def found_text(rows: list[Row]) -> str:
+    """Results of a search."""
+    lines = []
+    for row in rows:
+        who = one_line(f"{row['role']} {row['tool']}")
+        title = f"  {one_line(row['title'], 50)}" if row["title"] else ""
+        lines.append(f"{row['session']} {stamp(row['time'])} {who}{title}")
+        lines.append(f"    {one_line(row['snippet'], 200)}")
+        lines += [f"    · {near['role']}: {one_line(near['text'])}" for near in row["around"]]
+    return "\n".join(lines) or "nothing found"
+
+
 def tree(api: RuntimeClient, reference: str, limit: int) -> list[Row]:
-    """The newest sessions that work for nobody, or the one that is named, each with its `children`
-    and the `total` of what it and they cost."""
+    """The newest sessions without a parent, or the named one, each with its `children` and the
+    `total` cost of them all."""
     if reference:
-        return [_below(api, api.get(session_path(reference)))]
+        return [_below(api, api.session(reference))]
     rows: list[Row] = api.get("/v1/sessions", limit=ALL)
     families: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -43,7 +66,7 @@ def _with_children(row: Row, children: Sequence[Row]) -> Row:
 
 def tree_text(roots: Sequence[Row], now: float) -> str:
     if not roots:
-        return 'no sessions yet\nhint: hermes ask "…" or `hermes chat` opens one'
+        return NONE_YET
     cells = [
         (f"{branch}{row['id']}", row["state"], span(now - row["created"]), dollars(row["cost"]),
          dollars(row["total"]), one_line(row["name"] or row["title"], 60))
@@ -54,7 +77,7 @@ def tree_text(roots: Sequence[Row], now: float) -> str:
 
 
 def _lines(row: Row, first: str, rest: str) -> Iterator[tuple[str, Row]]:
-    """Each session with the branch that leads to it."""
+    """Each session with the branch drawn before it."""
     yield first, row
     last = len(row["children"]) - 1
     for place, child in enumerate(row["children"]):
