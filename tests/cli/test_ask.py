@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.client.restart_lock import restarting
+from hermes_agent.cli.client.follower import restarting
 from tests.support.cli import PATIENCE, House, Pane, wait_until
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.cli.watch.incidents.narration import IncidentNarrator, entry_line
+from hermes_agent.cli.watch.incidents.feed import IncidentNarrator, entry_line
 from hermes_agent.cli.watch.incidents.view import TONES, IncidentLine, IncidentView, cells, cut
 from tests.support.patience import PATIENCE
 from tests.support.source import ROOT

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.work.skills.show import can_draw, skill_text, skills_text
+from hermes_agent.cli.work.skills import can_draw, skill_text, skills_text
 from tests.support.cli import House
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"

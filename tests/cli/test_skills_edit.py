@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import skills_ref
 
-from hermes_agent.cli.work.skills.edit import template
+from hermes_agent.cli.work.skills import template
 from hermes_agent.learning.skills.file import problems
 from tests.support.cli import House, Pane
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.cli.output.events import Printer
-from hermes_agent.cli.work.skills.command import run_code
+from hermes_agent.cli.work.skills import run_code
 from hermes_agent.core.errors import HermesError
 from tests.support.cli import House
 

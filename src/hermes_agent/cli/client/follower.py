@@ -1,15 +1,16 @@
 """Follows a turn's events, across a runtime that dies or restarts."""
 
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
-from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-from hermes_agent.cli.client.connection import HttpClientConnection
-from hermes_agent.cli.client.restart_lock import is_restarted
+from hermes_agent.cli.client.api import HttpClientConnection, RuntimeClient, RuntimeGone
 from hermes_agent.cli.client.stream import EventStream
 from hermes_agent.core.errors import Degraded, HermesError
+from hermes_agent.host.paths import socket_paths
 
 TRIES = 5
 """How often in a row a runtime may die without progress before the client gives up."""
@@ -135,3 +136,33 @@ def start_again(api: RuntimeClient, failures: int) -> None:
     except HermesError:
         if failures >= TRIES:
             raise
+
+
+@contextmanager
+def restarting(home: str) -> Iterator[None]:
+    """Inside this, `is_restarted` tells other processes that the runtime will come back."""
+    with ExitStack() as held:
+        for folder in _folders(home, held):
+            with suppress(OSError):  # no locks on this file system: followers wait a shorter time
+                fcntl.flock(folder, fcntl.LOCK_SH)
+        yield
+
+
+def is_restarted(home: str) -> bool:
+    with ExitStack() as held:
+        for folder in _folders(home, held):
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError:
+                continue
+    return False
+
+
+def _folders(home: str, held: ExitStack) -> Iterator[int]:
+    for path in socket_paths(home):
+        with suppress(OSError):
+            folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, folder)
+            yield folder

@@ -12,7 +12,7 @@ from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import ago, one_line, stamp, table
-from hermes_agent.cli.work.skills.show import file_text, skill_path
+from hermes_agent.cli.work.skills import file_text, skill_path
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.text.terminal import visible
 

@@ -87,13 +87,21 @@ def token_counts(usage: dict[str, int]) -> str:
     return f"{usage['input']:,} tokens in{cached}, {usage['output']:,} out"
 
 
-def call_line(call: dict[str, Any]) -> str:
+def call_arguments(call: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call; none where they are not a JSON object."""
     import json
 
     try:
         given = json.loads(call["arguments"] or "{}")
     except (ValueError, RecursionError):
-        return one_line(f"{call['name']} {call['arguments']}")
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def call_line(call: dict[str, Any]) -> str:
+    given = call_arguments(call)
+    if not given:
+        return one_line(f"{call['name']} {call['arguments'].strip().removeprefix('{}')}")
     if call["name"] == "use_tool" and isinstance(given.get("arguments", {}), dict):
         call, given = {"name": str(given.get("name"))}, given.get("arguments", {})
     if set(given) <= {"command", "timeout", "background"} and "command" in given:

@@ -1,10 +1,12 @@
-"""Lists of sessions, search results, and the tree of sessions and their children."""
+"""Sessions as lists, search results, trees with their children, and exported files."""
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.output.formatting import ago, dollars, one_line, span, stamp, table
 
 ALL = 1_000_000_000
@@ -85,3 +87,40 @@ def _lines(row: Row, first: str, rest: str) -> Iterator[tuple[str, Row]]:
             yield from _lines(child, f"{rest}└─ ", f"{rest}   ")
         else:
             yield from _lines(child, f"{rest}├─ ", f"{rest}│  ")
+
+
+def export(api: RuntimeClient, session: Row, form: str) -> Iterator[str]:
+    """The session in one of `FORMS`, in pieces that end with a newline."""
+    return FORMS[form](api, session)
+
+
+def _trajectories(api: RuntimeClient, session: Row, form: Any) -> Iterator[str]:
+    import msgspec
+
+    from hermes_agent.agent.trajectory import trajectories
+    from hermes_agent.core.events import Recorded
+    from hermes_agent.core.messages import Prompt
+
+    prompt = msgspec.convert(api.get(f"{session_path(session['id'])}/prompt"), Prompt)
+    recorded = msgspec.convert(api.journal(session["id"]), list[Recorded])
+    for line in trajectories(session["id"], prompt, recorded, form):
+        yield msgspec.json.encode(line).decode() + "\n"
+
+
+def _markdown(api: RuntimeClient, session: Row) -> Iterator[str]:
+    from hermes_agent.cli.output.transcript import markdown
+
+    yield markdown(session, api.journal(session["id"]))
+
+
+def _journal(api: RuntimeClient, session: Row) -> Iterator[str]:
+    for one in api.journal(session["id"]):
+        yield json.dumps(one, ensure_ascii=False) + "\n"
+
+
+FORMS: dict[str, Callable[[RuntimeClient, Row], Iterator[str]]] = {
+    "openai": partial(_trajectories, form="openai"),
+    "sharegpt": partial(_trajectories, form="sharegpt"),
+    "markdown": _markdown,
+    "journal": _journal,
+}

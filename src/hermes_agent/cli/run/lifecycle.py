@@ -64,7 +64,7 @@ def stop(api: RuntimeClient) -> dict[str, Any] | None:
 
 def restart(options: argparse.Namespace) -> int:
     """Stop the runtime and start it again; it resumes the turns it was working on."""
-    from hermes_agent.cli.client.restart_lock import restarting
+    from hermes_agent.cli.client.follower import restarting
 
     api = RuntimeClient()
     with restarting(api.home):

@@ -125,7 +125,7 @@ def _rename(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from hermes_agent.cli.talk.export import export
+    from hermes_agent.cli.output.sessions import export
 
     if bool(options.session) == options.all:
         raise UsageError("name one session, or --all", "`hermes sessions` lists them")

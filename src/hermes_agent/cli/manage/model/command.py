@@ -25,7 +25,6 @@ from hermes_agent.cli.actions import connect, emit
 from hermes_agent.cli.arguments import absolute_model, effort_option, json_option, positive
 from hermes_agent.cli.client.api import RuntimeGone, login_name, session_path
 from hermes_agent.cli.home import home_and_settings, open_models, write_setting
-from hermes_agent.cli.manage.model.facts import price_of, state_of, window
 from hermes_agent.cli.output.events import with_effort
 from hermes_agent.cli.output.formatting import dollars, print_json, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
@@ -34,6 +33,11 @@ from hermes_agent.core.text.terminal import clean
 if TYPE_CHECKING:
     from hermes_agent.core.settings.root import Settings
     from hermes_agent.models.registry import ModelRegistry
+if TYPE_CHECKING:
+    from hermes_agent.core.messages import ModelFacts
+    from hermes_agent.models.catalogue.catalogue import Catalogue
+    from hermes_agent.models.registry import ModelRegistry
+
 
 DEFAULTS = {
     "main": "none: `hermes model NAME`",
@@ -45,6 +49,7 @@ DEFAULTS = {
     "vision": "none: images are left out",
     "judge": "the main models",
 }
+SHOWN = 50
 USES = tuple(use for use in DEFAULTS if use != "main")
 
 TAKES: dict[str, tuple[str, ...]] = {
@@ -92,12 +97,11 @@ def run(options: argparse.Namespace) -> int:
         return keys.run(word, rest, options)
     home, settings = home_and_settings()
     models = open_models(home, settings)
-    if word in ("list", "show"):
-        from hermes_agent.cli.manage.model import facts
-
-        act = {"list": facts.run_list, "show": facts.run_show}[word]
-        return act(models, rest, options)
     match word:
+        case "list":
+            return _list(models, rest, options)
+        case "show":
+            return _show(models, rest, options)
         case "test":
             return _test(models, settings.model, rest, options)
         case "use":
@@ -139,7 +143,7 @@ def _current(models: "ModelRegistry", settings: "Settings", options: argparse.Na
         for use in USES
     }
     rows = [
-        {"use": use, "model": name, **state_of(models, name)}
+        {"use": use, "model": name, **_state_of(models, name)}
         for use, names in named.items()
         for name in names
     ]
@@ -160,8 +164,8 @@ def _current(models: "ModelRegistry", settings: "Settings", options: argparse.Na
 
 def _cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
     mark = "" if row["usable"] else " !"
-    context = "" if row["context"] is None else window(row["context"])
-    return row["use"], row["model"] + mark, context, price_of(row)
+    context = "" if row["context"] is None else _window(row["context"])
+    return row["use"], row["model"] + mark, context, _price_of(row)
 
 
 def _warning(row: dict[str, Any]) -> str:
@@ -296,3 +300,119 @@ def _trial(trial: dict[str, Any]) -> str:
         f"{trial['model']}: {trial['text'][:60]!r}, {soon}done after {trial['seconds'] * 1000:.0f}"
         f" ms, {usage['input']} tokens in, {usage['output']} out, {price}{steps}"
     )
+
+
+# facts about models
+
+
+def _state_of(models: "ModelRegistry", name: str) -> dict[str, Any]:
+    """The facts about a model, and whether it is usable."""
+    facts: dict[str, Any] = dict.fromkeys(_FIELDS)
+    trouble = hint = ""
+    try:
+        facts = _facts_of(models.facts(name))
+        models.check(name)
+    except HermesError as error:
+        trouble, hint = error.message, error.hint
+    return {**facts, "usable": not trouble, "trouble": trouble, "hint": hint}
+
+
+_FIELDS = (
+    "context", "max_output", "price_input", "price_output", "price_cached", "efforts", "sees",
+    "reads", "tools",
+)  # fmt: skip
+
+
+def _facts_of(facts: "ModelFacts") -> dict[str, Any]:
+    rates = facts.rates[0] if facts.rates else None
+    return {
+        "context": facts.context,
+        "max_output": facts.max_output,
+        "price_input": rates and rates.input,
+        "price_output": rates and rates.output,
+        "price_cached": rates and rates.cached,
+        "efforts": list(facts.efforts),
+        "sees": facts.sees,
+        "reads": facts.reads,
+        "tools": facts.tools,
+    }
+
+
+def _window(tokens: int) -> str:
+    if tokens >= 1_000_000:
+        return f"{tokens / 1_000_000:.2g}M"
+    return f"{tokens // 1000}k" if tokens >= 1000 else str(tokens)
+
+
+def _price_of(row: dict[str, Any]) -> str:
+    if row["price_input"] is None:
+        return "unknown"
+    return f"{row['price_input']:g}/{row['price_output']:g}"
+
+
+def _list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
+    words = " ".join([options.search, *rest]).strip()
+    limit = options.limit or SHOWN
+    if options.service:
+        from hermes_agent.cli.manage.model.keys import check_service
+
+        check_service(options.service, models.settings)
+    found = models.catalogue.search(words, service=options.service, limit=limit + 1)
+    shown = found[:limit]
+    rows = [{"model": entry.name, **_facts_of(models.facts(entry.name))} for entry in shown]
+    if not rows:
+        meant = _closest_words(models.catalogue, words)
+        what = f" matches {words!r}" if words else f" is from {options.service}"
+        text = f"no model in the catalogue{what}"
+        hint = f"{meant}any model of a known service can be used: service/name"
+        return emit(options, rows, f"{text}\nhint: {hint}")
+    cells = [
+        (row["model"], _window(row["context"]), _price_of(row), _abilities(row)) for row in rows
+    ]
+    text = table(("model", "context", "$ in/out per M", "can"), cells)
+    if len(found) > len(shown):
+        text += f"\nand more: --limit {limit * 4} shows them, words narrow them down"
+    return emit(options, rows, text)
+
+
+def _closest_words(catalogue: "Catalogue", words: str) -> str:
+    """The closest words that occur in names."""
+    import re
+    from difflib import get_close_matches
+
+    parts = {part for name in catalogue.models for part in re.split(r"[^a-z0-9]+", name.lower())}
+    near = [(get_close_matches(word.lower(), parts, 1) or [word])[0] for word in words.split()]
+    said = " ".join(near)
+    return f"did you mean {said!r}? " if said != words and catalogue.search(said, limit=1) else ""
+
+
+def _abilities(row: dict[str, Any]) -> str:
+    able = [name for name in ("tools", "sees", "reads") if row[name]]
+    return ", ".join([*able, *(["thinks"] if row["efforts"] else [])])
+
+
+def _show(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
+    if len(rest) != 1:
+        raise UsageError("name one model", "hermes model show NAME")
+    name = models.resolve(absolute_model(rest[0]))
+    facts = models.facts(name)
+    row = {"model": name, **_state_of(models, name)}
+    known = models.catalogue.facts(name) or name.startswith(("scripted/", "local/"))
+    lines = [
+        f"{name}{'' if known else ' (not in the catalogue: these are guesses)'}",
+        f"  context  {facts.context:,} tokens, at most {facts.max_output:,} of output",
+    ]
+    if not facts.rates:
+        lines.append(f"  price    unknown; `models.prices.{name}` in config.yaml sets it")
+    for rates in facts.rates:
+        above = f", above {rates.above:,} tokens of input" if rates.above else ""
+        cached = "" if rates.cached is None else f", {dollars(rates.cached)} cached"
+        written = "" if rates.written is None else f", {dollars(rates.written)} into the cache"
+        price = f"${rates.input:g} in, ${rates.output:g} out{cached}{written}"
+        lines.append(f"  price    {price}, per million tokens{above}")
+    lines += [
+        f"  can      {_abilities(row) or 'text only'}",
+        f"  efforts  {', '.join(row['efforts']) or 'none to choose'}",
+        f"  usable   {'yes' if row['usable'] else 'no: ' + row['trouble']}",
+    ]
+    return emit(options, row, "\n".join([*lines, *[f"hint: {row['hint']}"] * bool(row["hint"])]))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.home import home_and_settings, home_folder, open_models
-from hermes_agent.cli.manage.model.facts import check_service
 from hermes_agent.cli.output.formatting import table
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
+    from hermes_agent.core.settings.root import ModelSettings
     from hermes_agent.core.settings.services import ModelService
 
 SHOWN = 10
@@ -54,6 +54,20 @@ def _key_state(row: dict[str, Any]) -> str:
         return f"no: {row['lacks']}"
     labels = ", ".join(key["label"] for key in row["keys"])
     return f"yes: {labels}" if labels else "not needed"
+
+
+def check_service(name: str, settings: "ModelSettings") -> None:
+    from hermes_agent.models.catalogue.services import known_services
+
+    names = known_services(settings)
+    if name not in names:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names, 1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"no model service called {name!r}", f"{meant}`hermes model services` lists them"
+        )
 
 
 def _service(name: str) -> "ModelService":

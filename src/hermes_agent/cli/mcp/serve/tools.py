@@ -16,13 +16,6 @@ from mcp.types import CallToolResult, ElicitResult, InputRequiredResult, ToolAnn
 
 from hermes_agent.cli.client.api import RuntimeClient, quoted
 from hermes_agent.cli.client.follower import reach, send
-from hermes_agent.cli.mcp.serve.calls import (
-    McpContext,
-    ServedCall,
-    ServedCalls,
-    cancels_by_disconnect,
-    client_name,
-)
 from hermes_agent.cli.mcp.serve.text import (
     as_text,
     error_result,
@@ -32,7 +25,16 @@ from hermes_agent.cli.mcp.serve.text import (
     sessions_list,
     turn_result,
 )
-from hermes_agent.cli.mcp.serve.turn import ServedTurn, TurnCursor, answer
+from hermes_agent.cli.mcp.serve.turn import (
+    McpContext,
+    ServedCall,
+    ServedCalls,
+    ServedTurn,
+    TurnCursor,
+    answer,
+    cancels_by_disconnect,
+    client_name,
+)
 from hermes_agent.cli.output.events import question_lines
 from hermes_agent.cli.output.formatting import moment
 from hermes_agent.cli.output.sessions import found_text

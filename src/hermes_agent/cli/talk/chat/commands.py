@@ -13,10 +13,9 @@ from hermes_agent.cli.decide.approvals import answer_question, questions_text
 from hermes_agent.cli.decide.parked import DECISIONS, decide, parked_text
 from hermes_agent.cli.output.events import token_counts, with_effort
 from hermes_agent.cli.output.formatting import dollars
-from hermes_agent.cli.output.sessions import found_text, sessions_text
+from hermes_agent.cli.output.sessions import export, found_text, sessions_text
 from hermes_agent.cli.run.status import current_status, status_lines
 from hermes_agent.cli.talk.chat.session import ChatSession
-from hermes_agent.cli.talk.export import export
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 

@@ -6,21 +6,47 @@ Your own rules are files in `policies/` of the home; docs/reference/policies.md 
 import argparse
 import json
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hermes_agent.cli.actions import add_action, add_actions, emit
+import msgspec
+
+from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.home import home_and_settings, home_folder
-from hermes_agent.cli.output.formatting import table
+from hermes_agent.cli.output.formatting import moment, one_line, stamp, table
+from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.text.terminal import visible
+from hermes_agent.core.records import Judgement
+from hermes_agent.core.text.terminal import clean, visible
+from hermes_agent.core.tools import AT
+from hermes_agent.policy.explain import lines as explain_lines
+from hermes_agent.policy.explain import report as explain_report
+from hermes_agent.policy.files.loader import (
+    ENDINGS,
+    LoadedPolicies,
+    Policies,
+    PolicyFilesInvalid,
+    together,
+)
+from hermes_agent.policy.files.parse import read_file
+from hermes_agent.policy.files.rule_lint import PLACES
+from hermes_agent.policy.files.schema import PolicyFile, PolicyProblem
+from hermes_agent.policy.gate import Judged
+from hermes_agent.policy.path_resolvers import finish, on_disk
+from hermes_agent.policy.testing import (
+    TERMINAL,
+    PolicyTestOutcome,
+    Touches,
+    make_effect,
+    run_tests,
+)
 
-if TYPE_CHECKING:
-    from hermes_agent.policy.files.loader import LoadedPolicies, Policies
-    from hermes_agent.policy.files.schema import PolicyFile, PolicyProblem
-    from hermes_agent.policy.testing import PolicyTestOutcome, Touches
+SHOWN = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,22 +80,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--profile", default="", help="default: the setting `policy`")
 
 
-def _simulate(options: argparse.Namespace) -> int:
-    from hermes_agent.cli.decide.policy.simulate import simulate
-
-    return simulate(options)
-
-
-def _why(options: argparse.Namespace) -> int:
-    from hermes_agent.cli.decide.policy.simulate import why
-
-    return why(options)
-
-
-def _policies(*, tests: bool = False) -> "Policies":
-    from hermes_agent.policy.files.loader import Policies
-
-    return Policies.of_home(home_folder(), Path.home(), tests=tests)
+def _policies(*, tests: bool = False) -> Policies:
+    return Policies.of_home(home_folder().expanduser().resolve(), Path.home(), tests=tests)
 
 
 def _profile(options: argparse.Namespace) -> str:
@@ -80,8 +92,6 @@ def _profile(options: argparse.Namespace) -> str:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from hermes_agent.policy.files.loader import PolicyFilesInvalid
-
     policies = _policies(tests=True)
     loaded = policies.load()
     if loaded.problems:
@@ -109,7 +119,7 @@ def _list(options: argparse.Namespace) -> int:
     return emit(options, document, text + table(("then", "rule", "reason"), rows))
 
 
-def _file_row(file: "PolicyFile") -> dict[str, Any]:
+def _file_row(file: PolicyFile) -> dict[str, Any]:
     return {
         "name": file.name, "title": file.title, "path": file.path, "profile": file.profile,
         "extends": file.extends, "rules": len(file.rules), "tests": len(file.tests),
@@ -120,8 +130,6 @@ def _file_row(file: "PolicyFile") -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    import msgspec
-
     loaded = _policies(tests=True).load()
     problems: Sequence[PolicyProblem] = loaded.problems
     count_ = len(loaded.files)
@@ -136,11 +144,9 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _beside(
-    loaded: "LoadedPolicies", names: Sequence[str]
-) -> "tuple[list[PolicyFile], LoadedPolicies, tuple[PolicyProblem, ...]]":
+    loaded: LoadedPolicies, names: Sequence[str]
+) -> tuple[list[PolicyFile], LoadedPolicies, tuple[PolicyProblem, ...]]:
     """Files by their paths, the policies with them added, and the problems of both."""
-    from hermes_agent.policy.files.loader import together
-
     read = [_read(name) for name in names]
     files = [file for file, _problems in read]
     joined = together(loaded, files)
@@ -148,9 +154,7 @@ def _beside(
     return files, joined, (*own, *joined.problems)
 
 
-def _read(name: str) -> "tuple[PolicyFile, tuple[PolicyProblem, ...]]":
-    from hermes_agent.policy.files.parse import read_file
-
+def _read(name: str) -> tuple[PolicyFile, tuple[PolicyProblem, ...]]:
     path = Path(name).absolute()
     try:
         text = path.read_text(encoding="utf-8")
@@ -165,9 +169,6 @@ def _read(name: str) -> "tuple[PolicyFile, tuple[PolicyProblem, ...]]":
 
 
 def _test(options: argparse.Namespace) -> int:
-    from hermes_agent.policy.files.loader import PolicyFilesInvalid
-    from hermes_agent.policy.testing import run_tests
-
     loaded = _policies(tests=True).load()
     files = list(loaded.files)
     problems = loaded.problems
@@ -187,7 +188,7 @@ def _test(options: argparse.Namespace) -> int:
     return emit(options, {"ok": not failed, "tests": rows}, "\n".join(lines), int(bool(failed)))
 
 
-def _check_profiles(loaded: "LoadedPolicies", file: "PolicyFile") -> None:
+def _check_profiles(loaded: LoadedPolicies, file: PolicyFile) -> None:
     """A test under an unknown profile would pass for the wrong reason."""
     known = {*loaded.profiles, file.profile}
     for case in file.tests:
@@ -198,7 +199,7 @@ def _check_profiles(loaded: "LoadedPolicies", file: "PolicyFile") -> None:
             )
 
 
-def _outcome_row(outcome: "PolicyTestOutcome") -> dict[str, Any]:
+def _outcome_row(outcome: PolicyTestOutcome) -> dict[str, Any]:
     case = outcome.case
     return {
         "where": f"{outcome.file.path}:{case.line}",
@@ -212,14 +213,14 @@ def _outcome_row(outcome: "PolicyTestOutcome") -> dict[str, Any]:
     }
 
 
-def _subject(outcome: "PolicyTestOutcome") -> str:
+def _subject(outcome: PolicyTestOutcome) -> str:
     case = outcome.case
     if case.run is not None:
         return case.run
     return f"{case.call} {json.dumps(case.input, ensure_ascii=False)}"
 
 
-def _failure(outcome: "PolicyTestOutcome") -> list[str]:
+def _failure(outcome: PolicyTestOutcome) -> list[str]:
     case = outcome.case
     wanted = [case.expect, *([f"by {case.rule}"] if case.rule else [])]
     wanted += [f"as {case.becomes}"] if case.becomes else []
@@ -236,9 +237,6 @@ def _failure(outcome: "PolicyTestOutcome") -> list[str]:
 
 def _add(options: argparse.Namespace) -> int:
     """Refuses a file that is invalid or fails its own tests."""
-    from hermes_agent.policy.files.loader import ENDINGS, PolicyFilesInvalid
-    from hermes_agent.policy.testing import run_tests
-
     if not options.file.endswith(ENDINGS) or Path(options.file).name.startswith("."):
         raise UsageError(f"not a policy file name: {options.file!r}", "call it NAME.yaml")
     policies = _policies(tests=True)
@@ -267,10 +265,6 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from hermes_agent.policy.explain import lines, report
-    from hermes_agent.policy.path_resolvers import finish, on_disk
-    from hermes_agent.policy.testing import make_effect
-
     _check_tool(options.tool)
     effect = make_effect(
         options.tool, _input(options), _tools(options.tool),
@@ -279,7 +273,7 @@ def _explain(options: argparse.Namespace) -> int:
     )  # fmt: skip
     gate = _policies().gate(_profile(options))
     judged = finish(gate.consider(effect, on_disk, whole=True))
-    return emit(options, report(judged), visible("\n".join(lines(judged))))
+    return emit(options, explain_report(judged), visible("\n".join(explain_lines(judged))))
 
 
 def _check_tool(name: str) -> None:
@@ -295,8 +289,6 @@ def _check_tool(name: str) -> None:
 
 def _place(options: argparse.Namespace) -> str:
     """The kind of the named terminal."""
-    from hermes_agent.policy.files.rule_lint import PLACES
-
     if options.place and options.place not in PLACES:
         raise UsageError(
             f"no kind of terminal called {options.place!r}", f"available: {', '.join(PLACES)}"
@@ -328,9 +320,8 @@ def _input(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _tools(*names: str) -> "dict[str, Touches]":
+def _tools(*names: str) -> dict[str, Touches]:
     """What the gate knows of `terminal` and of the built-in tools among these."""
-    from hermes_agent.policy.testing import TERMINAL, Touches
     from hermes_agent.runtime.tools.builtin import TABLE, load_tools
 
     wanted = [name for name in names if name in TABLE and name != "terminal"]
@@ -340,3 +331,138 @@ def _tools(*names: str) -> "dict[str, Touches]":
         for tool in found
     }
     return {"terminal": TERMINAL, **tools}
+
+
+# the past: judge recorded effects again, with paths as they resolved then
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    past = _judgements(since=moment(options.since, time.time()), session=options.session)
+    with tempfile.TemporaryDirectory() as folder:
+        policies = _with_changes(Path(folder), [Path(name) for name in options.files])
+        differences = list(_differences(policies, past, options.profile))
+    document = {"judged": len(past), "differences": differences}
+    return emit(options, document, "\n".join(_lines(past, differences, options.all)))
+
+
+def _why(options: argparse.Namespace) -> int:
+    session, _, _ = options.effect.rpartition("-")[0].rpartition("-")
+    found = [
+        one
+        for one in _judgements(session=session)
+        if session and one.judged.effect == options.effect
+    ]
+    if not found:
+        raise NotFound(f"no effect {options.effect!r}", "`hermes audit` lists them")
+    past, judged = found[0], found[0].judged
+    now = _again(_policies(), past, past.policy)
+    text = (
+        f"{clean(judged.text)}\n"
+        f"{stamp(past.time)}, session {past.session}, profile {past.policy}\n"
+        f"then: {judged.action} by {judged.rule or 'default'}: {clean(judged.reason)}\n"
+        "now:  " + clean("\n".join(explain_lines(now)))
+    )
+    return emit(options, {"then": msgspec.to_builtins(past), "now": explain_report(now)}, text)
+
+
+def _judgements(*, since: float = 0.0, session: str = "") -> list[Judgement]:
+    rows = connect().get("/v1/judgements", since=since, session=session, limit=100_000)
+    return msgspec.convert(rows, list[Judgement])
+
+
+def _with_changes(folder: Path, changed: Sequence[Path]) -> Policies:
+    """The policies of the home with these files added."""
+    own = _policies()
+    for file in own.folder.glob("*.y*ml") if own.folder.is_dir() else ():
+        shutil.copy(file, folder / file.name)
+    for file in changed:
+        files = sorted(file.glob("*.y*ml")) if file.is_dir() else [file]
+        if not file.exists():
+            raise UsageError(f"no file {str(file)!r}", "name the policy file that you changed")
+        for one in files:
+            shutil.copy(one, folder / one.name)
+    return Policies(folder, own.homes)
+
+
+def effect_of(past: Judgement) -> Effect:
+    """The effect as the gate saw it."""
+    facts = past.judged.facts
+    given = {key: value for key, value in _past_input(past).items() if key != AT}
+    return Effect(
+        id=past.judged.effect,
+        tool=past.judged.tool,
+        input=given,
+        session=past.session,
+        workspace=facts.workspace,
+        folder=facts.folder,
+        terminal=facts.terminal,
+        terminal_kind=facts.place,
+        capabilities=facts.capabilities,
+        command=str(given.get(facts.runs, "")) if facts.runs else None,
+        paths=facts.paths,
+        hosts=facts.hosts,
+        origin=facts.origin,
+        actor=facts.actor,
+        time=past.time,
+        bounds=facts.bounds,
+    )
+
+
+def _past_input(past: Judgement) -> dict[str, Any]:
+    given: dict[str, Any] = msgspec.json.decode(past.input or "{}")
+    return given
+
+
+def _again(policies: Policies, past: Judgement, profile: str) -> Judged:
+    led = dict(past.judged.facts.seen)
+
+    async def resolve(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return [led.get(path, (path,)) for path in paths]
+
+    gate = policies.gate(profile)
+    granted = frozenset(past.judged.facts.granted)
+    return finish(gate.consider(effect_of(past), resolve, granted))
+
+
+def _differences(
+    policies: Policies, past: Sequence[Judgement], profile: str
+) -> Iterator[dict[str, Any]]:
+    for one in past:
+        verdict = _again(policies, one, profile or one.policy).verdict
+        was = one.judged
+        rewritten = verdict.input if verdict.input != was.input else None
+        if verdict.action != was.action or rewritten is not None:
+            yield {
+                "effect": was.effect,
+                "session": one.session,
+                "time": one.time,
+                "call": was.text,
+                "was": was.action,
+                "was_rule": was.rule,
+                "would_be": verdict.action,
+                "rule": verdict.rule,
+                "reason": verdict.reason,
+                "rewritten": rewritten,
+            }
+
+
+def _lines(
+    past: Sequence[Judgement], differences: Sequence[dict[str, Any]], all: bool
+) -> Iterator[str]:
+    if not past:
+        yield "no effects were judged in that time"
+        return
+    yield f"{len(past)} effects judged again, {len(differences)} would differ"
+    kinds = Counter(
+        f"{one['was']} -> {one['would_be']}" + (" (rewritten)" if one["rewritten"] else "")
+        for one in differences
+    )
+    yield from (f"  {times:>5}  {kind}" for kind, times in sorted(kinds.items()))
+    shown = differences if all else differences[:SHOWN]
+    for one in shown:
+        yield f"{one['effect']}  {one['was']} -> {one['would_be']}  {one_line(one['call'])}"
+        yield f"    {clean(one['rule'])}: {one_line(one['reason'])}"
+        if one["rewritten"] is not None:
+            yield f"    it would run with {one_line(str(one['rewritten']))}"
+    if len(shown) < len(differences):
+        yield f"and {len(differences) - len(shown)} more; --all lists them"
