@@ -91,7 +91,7 @@ def test_a_broken_reply_is_said_to_begin_anew() -> None:
     shown, _ = view()
     arrive(shown, "half\n\na")
     (piece,) = shown.apply({"kind": "text_voided", "reason": "cut"})
-    assert "asking again" in piece.text
+    assert "retrying" in piece.text
     assert shown.live() == []
 
 

@@ -101,7 +101,7 @@ def _learning(learning: dict[str, Any]) -> list[str]:
     if learning.get("trouble"):
         lines.append(f"learning   {one_line(learning['trouble'], 200)}")
     if given_up := learning.get("given_up"):
-        failed = f"{count(len(given_up), 'review')} given up: {'; '.join(given_up)}"
+        failed = f"{count(len(given_up), 'task')} given up: {'; '.join(given_up)}"
         lines.append(f"learning   {one_line(failed, 200)}")
     return lines
 
