@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _path(id: str) -> str:
-    full = id if not id.strip() or id.startswith("inc-") else f"inc-{id}"
+    full = id if id.startswith("inc-") else f"inc-{id.strip()}"
     return resource_path("incidents", full, "incident", "incidents")
 
 
