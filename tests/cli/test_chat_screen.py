@@ -90,8 +90,8 @@ def test_a_long_turn_survives_the_death_of_the_runtime(house: House, open_chat: 
     chat.enter("begin")
     chat.shows("│ begun")
     house.kill_runtime()
-    chat.shows("it is back")
-    chat.shows("goes on where it was")
+    chat.shows("it is running again")
+    chat.shows("continues where it stopped")
     (house.work / "go").touch()
     chat.shows("It ran to its end.")
     assert (house.work / "runs").read_text() == "ran\n"

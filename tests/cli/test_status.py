@@ -40,7 +40,7 @@ def test_jobs_that_nobody_runs_are_told(house: House) -> None:
     late = {**status, "jobs": {"active": 1, "paused": 0, "next": status["jobs"]["next"] - 90_000}}
     assert any("1 active, missed since" in line for line in status_lines(late))
     house.good("up")
-    assert "1 job is active and will be missed" in house.good("down")
+    assert "1 active job will be missed" in house.good("down")
     assert "killed" not in house.good("status")
 
 

@@ -41,7 +41,7 @@ def test_a_check_is_written_listed_and_run(house: House) -> None:
     up.unlink()
     failed = house.run("watch", "run", "web", "--json")
     assert (failed.returncode, json.loads(failed.stdout)["ok"]) == (1, False)
-    assert "FAILS since" in house.good("watch", "list")
+    assert "FAILING for" in house.good("watch", "list")
     assert "failing: web" in house.good("status")
 
 
@@ -208,7 +208,7 @@ def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> 
     )  # fmt: skip
     try:
         assert watching.stdout is not None
-        said = read_until(watching.stdout, "passes")
+        said = read_until(watching.stdout, "pass")
         up.unlink()
         said += read_until(watching.stdout, "declared", "web fails")
         watching.send_signal(signal.SIGINT)

@@ -15,7 +15,7 @@ from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, quoted
 from hermes_agent.cli.home import home_and_settings, home_folder
-from hermes_agent.cli.output.formatting import ago, one_line, span, table
+from hermes_agent.cli.output.formatting import one_line, span, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -108,10 +108,10 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
     when = "daily 08:00" if row["daily"] else f"every {span(row['every'])}"
     if state.get("ok") is None:
         return (row["name"], row["service"], when, row["severity"], "not run yet", "")
-    word = "passes" if state["ok"] else "FAILS"
-    since = ago(state["since"], now) if state.get("since") else ""
+    word = "passing" if state["ok"] else "FAILING"
+    lasting = f" for {span(now - state['since'])}" if state.get("since") else ""
     detail = one_line(state.get("detail", ""), 120)
-    return (row["name"], row["service"], when, row["severity"], f"{word} since {since}", detail)
+    return (row["name"], row["service"], when, row["severity"], f"{word}{lasting}", detail)
 
 
 def _run(options: argparse.Namespace) -> int:
