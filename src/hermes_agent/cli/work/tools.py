@@ -88,34 +88,31 @@ def _builtin() -> list[dict[str, Any]]:
 def _written(tool_store: "AuthoredToolStore") -> list[dict[str, Any]]:
     from hermes_agent.runtime.tools.builtin import TABLE
 
-    records = tool_store.records()
-    names = sorted({*tool_store.names(), *records})
-    return [_row(tool_store, name, records.get(name), name in TABLE) for name in names]
+    names = sorted({*tool_store.names(), *tool_store.records()})
+    return [_row(tool_store, name, name in TABLE) for name in names]
 
 
-def _row(
-    tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | None", taken: bool
-) -> dict[str, Any]:
+def _row(tool_store: "AuthoredToolStore", name: str, taken: bool) -> dict[str, Any]:
+    record = tool_store.record(name)
+    hidden = "hidden by a built-in tool of the same name"
     return {
         "name": name,
         "toolset": "-",
         "origin": "written",
         "capabilities": [],
-        "version": record.current if record else 0,
-        "versions": len(record.versions) if record else 0,
-        "state": "hidden by a built-in tool of the same name"
-        if taken
-        else _state(tool_store, name, record),
-        "uses": record.uses if record else 0,
-        "failures": record.failures if record else 0,
+        "version": record.current,
+        "versions": len(record.versions),
+        "state": hidden if taken else _state(tool_store, name, record),
+        "uses": record.uses,
+        "failures": record.failures,
     }
 
 
-def _state(tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | None") -> str:
+def _state(tool_store: "AuthoredToolStore", name: str, record: "ToolRecord") -> str:
     """Its state, without changing anything."""
     from hermes_agent.agent.authored_tools.store import digest_of
 
-    if record is not None and record.disabled == "person":
+    if record.disabled == "person":
         return "disabled"
     try:
         code = tool_store.read(name)
@@ -123,12 +120,12 @@ def _state(tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | Non
         return f"not used: {error.message}"
     if code is None:
         return "removed"
-    now = record.version if record is not None else None
+    now = record.version
     if now is None or now.digest != digest_of(code):
         return "changed, not checked yet"
-    if record is not None and record.disabled:
+    if record.disabled:
         return f"disabled, it failed: {now.failed}"
-    failed = [one.number for one in record.versions if one.failed] if record is not None else []
+    failed = [one.number for one in record.versions if one.failed]
     if failed and failed[-1] > now.number:
         return f"rolled back, version {failed[-1]} failed"
     return "ready"
@@ -157,9 +154,9 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _show_written(options: argparse.Namespace, tool_store: "AuthoredToolStore") -> int:
-    record = _known(tool_store, options.name)
+    _known(tool_store, options.name)
     code = tool_store.read(options.name)
-    row = _row(tool_store, options.name, record, taken=False)
+    row = _row(tool_store, options.name, taken=False)
     text = code.decode(errors="replace") if code is not None else ""
     path = f"{tool_store.folder / options.name}.py"
     shown = f"{row['name']}: {_standing(row)}\n{path}\n\n{clean(text)}".rstrip("\n")

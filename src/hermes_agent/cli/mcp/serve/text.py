@@ -8,7 +8,7 @@ from mcp.types import CallToolResult, ElicitResult, TextContent
 
 from hermes_agent.cli.client.stream import answer_or_refuse
 from hermes_agent.cli.output.events import call_line, event_line, question_lines
-from hermes_agent.cli.output.formatting import ago, dollars, one_line
+from hermes_agent.cli.output.formatting import dollars, one_line
 from hermes_agent.cli.output.transcript import messages
 from hermes_agent.cli.talk.turn import collect
 from hermes_agent.core.errors import HermesError
@@ -128,15 +128,6 @@ def page_of(journal: Sequence[Event], after: int, most: int) -> tuple[str, Event
     if following is not None:
         lines.append(f"hint: {len(left) - len(page)} more; continue with after={following}")
     return "\n".join(lines) or "nothing more", {"messages": page, "next": following}
-
-
-def sessions_list(rows: Sequence[Event], now: float) -> str:
-    lines = [
-        f"{row['id']} {row['state']}, used {ago(row['updated'], now)}, {dollars(row['cost'])}: "
-        f"{one_line(row['name'] or row['title'])}"
-        for row in rows
-    ]
-    return "\n".join(lines) or "no sessions yet"
 
 
 def as_text(document: Any) -> str:

@@ -22,7 +22,6 @@ from hermes_agent.cli.mcp.serve.text import (
     last_turn,
     page_of,
     result,
-    sessions_list,
     turn_result,
 )
 from hermes_agent.cli.mcp.serve.turn import (
@@ -37,7 +36,7 @@ from hermes_agent.cli.mcp.serve.turn import (
 )
 from hermes_agent.cli.output.events import question_lines
 from hermes_agent.cli.output.formatting import moment
-from hermes_agent.cli.output.sessions import found_text
+from hermes_agent.cli.output.sessions import found_text, sessions_text
 from hermes_agent.cli.output.transcript import markdown
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.version import __version__
@@ -249,7 +248,7 @@ class Tools:
     async def sessions(self, limit: int = 20) -> CallToolResult:
         """The newest sessions: id, state, last use, cost, name."""
         rows = await self._rows(_between(limit, 1, 500))
-        return result(sessions_list(rows, time.time()), {"sessions": [_shown(row) for row in rows]})
+        return result(sessions_text(rows, time.time()), {"sessions": [_shown(row) for row in rows]})
 
     @safe_tool
     async def session(self, id: str, after: int = 0, limit: int = 50) -> CallToolResult:

@@ -143,20 +143,16 @@ class LiveEvents:
         self._arrived: asyncio.Queue[tuple[Event, int] | tuple[BaseException | None]]
         self._arrived = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._left = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
 
     def leave(self) -> None:
         """Disconnect, which ends the thread."""
-        self._left.set()
         self._following.leave()
 
     def _read(self) -> None:
         failure: BaseException | None = None
         try:
             for event in self._following.events():
-                if self._left.is_set():
-                    break
                 self._put((event, self._following.after))
         except BaseException as error:  # noqa: BLE001 - raised again where the events are read
             failure = error
@@ -166,7 +162,7 @@ class LiveEvents:
         try:
             self._loop.call_soon_threadsafe(self._arrived.put_nowait, item)
         except RuntimeError:
-            self._left.set()  # the server has ended
+            self._following.leave()  # the server has ended
 
     async def next(self) -> tuple[Event, int] | None:
         """The next event and its number; None after the last."""
