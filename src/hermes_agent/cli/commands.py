@@ -27,8 +27,11 @@ class CliCommand:
         name, _, function = self.module.partition(":")
         module = import_module(f"hermes_agent.cli.{name}")
         described = getattr(module, function) if function else module
+        description = described.__doc__ or self.summary
+        if function:
+            description = description.replace("\n    ", "\n")  # the indent of a function
         adds = f"{function}_arguments" if function else "arguments"
-        return module, described.__doc__ or self.summary, getattr(module, adds, json_option)
+        return module, description, getattr(module, adds, json_option)
 
     def run(self, module: "Any", options: "argparse.Namespace") -> int:
         act = getattr(module, self.module.partition(":")[2] or "run", None) or options.act
