@@ -18,7 +18,6 @@ from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core import events
 from hermes_agent.core.settings import root, services, terminals
 from hermes_agent.core.tools import Tool
-from hermes_agent.host.distributions import load
 from hermes_agent.models.catalogue.services import SERVICES
 from hermes_agent.models.keys.oauth.table import LOGINS
 from hermes_agent.policy.files.loader import Policies
@@ -218,9 +217,9 @@ def command_entries(name: str, parser: argparse.ArgumentParser, depth: int = 2) 
 def commands_page() -> str:
     parts = ["# Commands\n\nWhat `hermes COMMAND --help` says, in one place."]
     for command in COMMANDS:
-        module = load(command.module)
-        parser = argparse.ArgumentParser(description=inspect.getdoc(module) or command.summary)
-        module.arguments(parser)
+        _module, description, add_arguments = command.load()
+        parser = argparse.ArgumentParser(description=inspect.cleandoc(description))
+        add_arguments(parser)
         parts += command_entries(f"hermes {command.name}", parser)
     return "\n\n".join(parts)
 

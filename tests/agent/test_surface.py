@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.decide.policy.simulate import effect_of
+from hermes_agent.cli.decide.policy import effect_of
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, Retry, ToolError
 from hermes_agent.core.messages import (

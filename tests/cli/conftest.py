@@ -23,3 +23,16 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.ask("good morning, zebra")
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def home_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("shared") / "house")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shared(home_of_module: House, tmp_path: Path) -> House:
+    """A workspace of its own in a home, and with a runtime, that the module's tests share."""
+    return home_of_module.beside(tmp_path / "beside")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.client.restart_lock import restarting
+from hermes_agent.cli.client.follower import restarting
 from tests.support.cli import PATIENCE, House, Pane, wait_until
 
 
@@ -36,39 +36,39 @@ def holds_socket(pid: int) -> bool:
         return False
 
 
-def test_control_c_stops_the_turn_and_keeps_what_was_done(house: House) -> None:
-    pane = open_ask(house, "work long", "--name", "talk")
+def test_control_c_stops_the_turn_and_keeps_what_was_done(shared: House) -> None:
+    pane = open_ask(shared, "work long", "--name", "talk")
     try:
         pane.shows("$ echo begun")
-        wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
-        house.wait_for_command(house.api.get("/v1/sessions/talk")["id"])
+        wait_until(lambda: shared.api.is_up() and shared.sessions(), "the session")
+        shared.wait_for_command(shared.api.get("/v1/sessions/talk")["id"])
         pane.press("C-c")
         shown = pane.shows("keeps what was done")
         wait_until(pane.has_ended, "the command to end")
     finally:
         pane.close()
     assert "broke" not in shown
-    assert house.json("sessions", "show", "talk")["state"] == "idle"
+    assert shared.json("sessions", "show", "talk")["state"] == "idle"
 
 
-def test_an_answer_stands_alone_on_standard_output(house: House) -> None:
-    done = house.run("ask", "write a file")
+def test_an_answer_stands_alone_on_standard_output(shared: House) -> None:
+    done = shared.run("ask", "write a file")
     assert done.stdout == "The file is **written**.\n"
     assert "→ $ echo written" in done.stderr
 
 
-def test_a_question_that_is_answered_elsewhere_is_dropped(house: House) -> None:
-    pane = open_ask(house, "write a file", "--policy", "careful")
+def test_a_question_that_is_answered_elsewhere_is_dropped(shared: House) -> None:
+    pane = open_ask(shared, "write a file", "--policy", "careful")
     try:
         pane.shows("allow? [y/N/s")
-        (asked,) = house.api.get("/v1/questions")
+        (asked,) = shared.api.get("/v1/questions")
         pane.type("n")
-        house.good("approvals", "answer", asked["id"], "yes")
+        shared.good("approvals", "answer", asked["id"], "yes")
         pane.shows("answered elsewhere: yes")
         pane.shows("The file is **written**.")
     finally:
         pane.close()
-    assert (house.work / "made.txt").read_text() == "written\n"
+    assert (shared.work / "made.txt").read_text() == "written\n"
 
 
 def test_an_answer_outlives_the_runtime_that_asked(house: House) -> None:
@@ -139,15 +139,15 @@ def test_control_c_while_the_message_is_on_its_way_stops_its_turn(house: House) 
     assert session["state"] == "idle"
 
 
-def test_a_message_to_a_session_at_work_is_said_to_be_queued(house: House) -> None:
-    session = house.send("work long")
-    house.wait_for_command(session)
-    asking = start_ask(house, "hello", "--session", session)
+def test_a_message_to_a_session_at_work_is_said_to_be_queued(shared: House) -> None:
+    session = shared.send("work long")
+    shared.wait_for_command(session)
+    asking = start_ask(shared, "hello", "--session", session)
     assert asking.stderr is not None
     assert "your message is queued" in asking.stderr.readline()
-    house.good("interrupt", session)
+    shared.good("interrupt", session)
     asking.communicate(timeout=PATIENCE)
-    assert house.json("sessions", "show", session)["turns"] == 2
+    assert shared.json("sessions", "show", session)["turns"] == 2
 
 
 def test_a_runtime_that_is_stopped_is_left_so_by_an_open_ask(house: House) -> None:
@@ -158,7 +158,7 @@ def test_a_runtime_that_is_stopped_is_left_so_by_an_open_ask(house: House) -> No
     house.good("down")
     _, told = asking.communicate(timeout=PATIENCE)
     assert asking.returncode == 1
-    assert "the runtime was stopped; the turn goes on" in told
+    assert "the runtime was stopped; the turn continues" in told
     assert "hermes up" in told
     assert session in told
     assert house.json("status")["state"] == "stopped"
@@ -183,10 +183,10 @@ def test_a_budget_that_is_used_up_names_its_setting(house: House) -> None:
     assert "hermes config set loop.max_steps" in done.stderr
 
 
-def test_a_script_is_found_from_where_the_command_is_given(house: House) -> None:
-    (house.work / "mine.yaml").write_text("turns: [{replies: [{say: Mine.}]}]")
-    assert house.good("ask", "hi", "--model", "scripted/./mine.yaml") == "Mine.\n"
-    assert house.good("ask", "hi", HERMES_MODEL="scripted/mine.yaml") == "Mine.\n"
+def test_a_script_is_found_from_where_the_command_is_given(shared: House) -> None:
+    (shared.work / "mine.yaml").write_text("turns: [{replies: [{say: Mine.}]}]")
+    assert shared.good("ask", "hi", "--model", "scripted/./mine.yaml") == "Mine.\n"
+    assert shared.good("ask", "hi", HERMES_MODEL="scripted/mine.yaml") == "Mine.\n"
 
 
 def test_a_restart_that_takes_long_is_waited_for(house: House) -> None:

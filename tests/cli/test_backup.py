@@ -67,11 +67,11 @@ def test_a_backup_of_a_stopped_home_needs_no_runtime(other: House) -> None:
     other.ask("hello")
     other.good("down")
     told = other.good("backup")
-    assert "checked" in told
+    assert "verified" in told
     (made,) = (other.home / "backups").iterdir()
     assert made.stat().st_mode & 0o077 == 0
     assert other.json("status")["state"] == "stopped"
-    assert "sound" in other.good("restore", "--check", str(made))
+    assert "intact" in other.good("restore", "--check", str(made))
 
 
 def test_logs_locks_and_shells_are_left_out(saved: Path) -> None:

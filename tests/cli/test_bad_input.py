@@ -20,40 +20,38 @@ def assert_refused(
     assert len(done.stderr.splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        (("sesions",), "'sesions'"),
-        (("--nonsense",), "'--nonsense'"),
-        (("status", "--nonsense"), "--nonsense"),
-        (("sessions", "nonsense"), "nonsense"),
-        (("parked", "nonsense"), "nonsense"),
-        (("ask",), "text"),
-        (("ask", "  "), "empty"),
-        (("restore",), "file"),
-        (("sessions", "show", ""), "name a session"),
-        (("interrupt", " "), "name a session"),
-        (("ask", "hi", "--session", ""), "name a session"),
-        (("chat", "--session", ""), "name a session"),
-        (("sessions", "search", " "), "search for what"),
-        (("sessions", "list", "--limit", "0"), "--limit"),
-        (("sessions", "search", "a", "--limit", "-1"), "--limit"),
-        (("logs", "--lines", "0"), "--lines"),
-        (("logs", "--lines", "many"), "--lines"),
-        (("ask", "hi", "--name", " "), "empty"),
-        (("ask", "hi", "--name", "a" * 101), "101 characters"),
-        (("ask", "hi", "--name", "a\nb"), "cannot be a name"),
-        (("sessions", "rename", "any", "a/b"), "cannot be a name"),
-        (("ask", "hi", "--tools", ""), "names no tool"),
-        (("ask", "hi", "--tools", " ,, "), "names no tool"),
-        (("chat", "--tools", ","), "names no tool"),
-        (("ask", b"caf\xe9"), "is not UTF-8"),
-    ],
-)
-def test_wrong_usage_exits_with_two(
-    house: House, words: tuple[str | bytes, ...], names: str
-) -> None:
-    assert_refused(house, 2, names, *words)
+WRONG: list[tuple[tuple[str | bytes, ...], str]] = [
+    (("sesions",), "'sesions'"),
+    (("--nonsense",), "'--nonsense'"),
+    (("status", "--nonsense"), "--nonsense"),
+    (("sessions", "nonsense"), "nonsense"),
+    (("parked", "nonsense"), "nonsense"),
+    (("ask",), "text"),
+    (("ask", "  "), "empty"),
+    (("restore",), "file"),
+    (("sessions", "show", ""), "name a session"),
+    (("interrupt", " "), "name a session"),
+    (("ask", "hi", "--session", ""), "name a session"),
+    (("chat", "--session", ""), "name a session"),
+    (("sessions", "search", " "), "search for what"),
+    (("sessions", "list", "--limit", "0"), "--limit"),
+    (("sessions", "search", "a", "--limit", "-1"), "--limit"),
+    (("logs", "--lines", "0"), "--lines"),
+    (("logs", "--lines", "many"), "--lines"),
+    (("ask", "hi", "--name", " "), "empty"),
+    (("ask", "hi", "--name", "a" * 101), "101 characters"),
+    (("ask", "hi", "--name", "a\nb"), "cannot be a name"),
+    (("sessions", "rename", "any", "a/b"), "cannot be a name"),
+    (("ask", "hi", "--tools", ""), "names no tool"),
+    (("ask", "hi", "--tools", " ,, "), "names no tool"),
+    (("chat", "--tools", ","), "names no tool"),
+    (("ask", b"caf\xe9"), "is not UTF-8"),
+]
+
+
+def test_wrong_usage_exits_with_two(house: House) -> None:
+    for words, names in WRONG:
+        assert_refused(house, 2, names, *words)
 
 
 def test_the_nearest_command_is_suggested(house: House) -> None:

@@ -41,9 +41,9 @@ def test_a_chat_names_its_model_and_switches_it(at_home: House) -> None:
     assert shown[2].startswith("mine/z, reasoning effort high;")
     assert shown[3] == "Good day."
     assert "tokens of this conversation cached" in shown[4]
-    assert shown[5] == "/model mine/x anyway  switches all the same"
-    assert shown[6] == "mine/z answers from here on, reasoning effort low"
-    assert shown[7].startswith("mine/x answers from here on")
+    assert shown[5] == "/model mine/x anyway  switches regardless"
+    assert shown[6] == "the model is now mine/z, reasoning effort low"
+    assert shown[7].startswith("the model is now mine/x")
     assert shown[8].startswith("mine/x, reasoning effort low;")
 
 
@@ -63,9 +63,9 @@ def test_files_go_with_the_next_message_only(at_home: House, server: OpenAIServe
     lines = ["/file dot.png", "/file", "hello", "/file", "/file dot.png", "/file none", "again",
              "/file notes.txt", "/file nowhere.png"]  # fmt: skip
     done = at_home.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
-    assert "dot.png (image/png) goes with your next message" in done.stdout
-    assert "goes with your next message: nothing" in done.stdout
-    assert "no file goes with your next message" in done.stdout
+    assert "attached to your next message: dot.png (image/png)" in done.stdout
+    assert "attached to your next message: nothing" in done.stdout
+    assert "nothing is attached to your next message" in done.stdout
     assert "notes.txt is neither an image" in done.stderr
     assert "cannot read nowhere.png" in done.stderr
     with_file, without = [
@@ -112,7 +112,7 @@ def test_a_large_file_is_refused_before_it_is_sent(house: House, tmp_path: Path)
         file.truncate(20_000_001)
     done = house.run("ask", "look", "--file", str(large))
     assert done.returncode == 2
-    assert "more than 20 MB" in done.stderr
+    assert "larger than 20 MB" in done.stderr
     assert not house.home.exists()
 
 

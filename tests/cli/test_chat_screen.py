@@ -90,8 +90,8 @@ def test_a_long_turn_survives_the_death_of_the_runtime(house: House, open_chat: 
     chat.enter("begin")
     chat.shows("│ begun")
     house.kill_runtime()
-    chat.shows("it is back")
-    chat.shows("goes on where it was")
+    chat.shows("it is running again")
+    chat.shows("continues where it stopped")
     (house.work / "go").touch()
     chat.shows("It ran to its end.")
     assert (house.work / "runs").read_text() == "ran\n"
@@ -204,5 +204,5 @@ def test_commands_typed_in_a_burst_are_all_answered(open_chat: Open) -> None:
     chat.press("/cost", "Enter", "/name first", "Enter", "/approvals", "Enter", "/quit", "Enter")
     wait_until(chat.has_ended, "the chat to end")
     shown = chat.text()
-    for words in ("nothing was spent yet", "'first'", "no open questions"):
+    for words in ("nothing spent yet", "'first'", "no open questions"):
         assert words in shown

@@ -3,10 +3,10 @@
 import io
 from typing import Any
 
+from hermes_agent.cli.output.events import Printer, typed_answer
 from hermes_agent.cli.output.formatting import span
-from hermes_agent.cli.output.turn_printer import Printer
 from hermes_agent.cli.talk.chat.screen import render
-from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece, answer_to
+from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece
 
 
 class Time:
@@ -91,7 +91,7 @@ def test_a_broken_reply_is_said_to_begin_anew() -> None:
     shown, _ = view()
     arrive(shown, "half\n\na")
     (piece,) = shown.apply({"kind": "text_voided", "reason": "cut"})
-    assert "asking again" in piece.text
+    assert "retrying" in piece.text
     assert shown.live() == []
 
 
@@ -143,10 +143,10 @@ def test_the_state_says_what_is_going_on() -> None:
         "choices": [],
     }
     shown.apply(asked)
-    assert shown.state == "waits for your answer"
+    assert shown.state == "waiting for your answer"
     shown.apply({"kind": "question_answered", "id": "q", "answer": "no"})
     shown.apply({"kind": "gone", "stopped": False})
-    assert shown.state == "the runtime is away"
+    assert shown.state == "the runtime is gone"
     shown.apply({"kind": "reconnected"})
     shown.apply(finished(cost=0.5))
     assert (shown.state, shown.cost) == ("idle", 0.5)
@@ -154,14 +154,14 @@ def test_the_state_says_what_is_going_on() -> None:
 
 def test_consent_needs_a_y_and_nothing_else_will_do() -> None:
     approval = {"purpose": "approval", "choices": ["yes", "no"]}
-    assert [answer_to(approval, typed) for typed in ("y", "YES", "", "n", "sure", "1")] == [
+    assert [typed_answer(approval, typed) for typed in ("y", "YES", "", "n", "sure", "1")] == [
         "yes", "yes", "no", "no", None, None,
     ]  # fmt: skip
 
 
 def test_a_question_takes_a_number_or_words_but_not_silence() -> None:
     question = {"purpose": "question", "choices": ["red", "blue"]}
-    assert [answer_to(question, typed) for typed in ("2", "3", "green", "")] == [
+    assert [typed_answer(question, typed) for typed in ("2", "3", "green", "")] == [
         "blue", "3", "green", None,
     ]  # fmt: skip
 

@@ -113,7 +113,7 @@ def test_status_says_which_models_are_left_alone(house: House, server: OpenAISer
     assert "trouble" not in house.good("status")
     server.fail_next("500")
     assert house.run("ask", "hello").returncode == 1
-    assert "trouble    mine/x is left alone for " in house.good("status")
+    assert "problem    mine/x is paused for " in house.good("status")
     (model,) = house.json("status")["models"]
     assert (model["model"], model["circuit"]) == ("mine/x", "open")
 
@@ -125,7 +125,7 @@ def test_status_says_which_keys_rest(house: House, server: OpenAIServer) -> None
     server.fail_next("429", retry_after=300)
     done = house.run("ask", "hello")
     assert (done.returncode, done.stdout) == (0, "Good day.\n")
-    assert "ONE_KEY rests for " in house.good("status")
+    assert "ONE_KEY is paused for " in house.good("status")
     (resting,) = house.json("status")["models"][0]["resting"]
     assert (resting["label"], resting["kind"]) == ("ONE_KEY", "rate_limit")
 

@@ -2,7 +2,7 @@
 
 import json
 
-from hermes_agent.cli.output.turn_printer import call_line
+from hermes_agent.cli.output.events import call_line
 from tests.support.cli import House
 from tests.support.openai_server import OpenAIServer, Raw
 

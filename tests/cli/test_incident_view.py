@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.cli.watch.incidents.narration import IncidentNarrator, entry_said
+from hermes_agent.cli.watch.incidents.feed import IncidentNarrator, entry_line
 from hermes_agent.cli.watch.incidents.view import TONES, IncidentLine, IncidentView, cells, cut
 from tests.support.patience import PATIENCE
 from tests.support.source import ROOT
@@ -54,7 +54,7 @@ def drawn(said: IncidentLine, **how: object) -> str:
 
 
 def test_a_belief_is_shown_with_what_speaks_for_it_and_against_it() -> None:
-    said = entry_said(entry("hypothesis", "h1 …", hypothesis="h1"), BOARD)
+    said = entry_line(entry("hypothesis", "h1 …", hypothesis="h1"), BOARD)
     assert said is not None
     assert drawn(said) == (
         "  0:07 ? believes   h1 ledger: /var/log is full (disk-full, 80%)\n"
@@ -74,16 +74,16 @@ def test_a_belief_is_shown_with_what_speaks_for_it_and_against_it() -> None:
     ],
 )
 def test_an_entry_says_what_it_is(line: dict[str, object], word: str, tone: str) -> None:
-    said = entry_said(line, [])
+    said = entry_line(line, [])
     assert said is not None
     assert (said.word, said.tone) == (word, tone)
 
 
 def test_what_is_needed_of_people_stands_below_an_escalation() -> None:
-    said = entry_said(entry("escalated", "nobody knows", needed="a bigger disk"), [])
+    said = entry_line(entry("escalated", "nobody knows", needed="a bigger disk"), [])
     assert said is not None
     assert said.details == ("needed: a bigger disk",)
-    assert entry_said(entry("state", "investigating"), []) is None
+    assert entry_line(entry("state", "investigating"), []) is None
 
 
 def test_commands_that_only_look_are_one_line_and_one_that_acts_has_its_rule() -> None:
@@ -111,7 +111,7 @@ def test_a_refusal_children_skills_and_a_new_runtime_are_told() -> None:
         judged("s1-7-0", "skill"),
     ]
     said = list(IncidentNarrator().events(rows))
-    assert [one.word for one in said] == ["refused", "splits up", "goes on", "follows"]
+    assert [one.word for one in said] == ["refused", "splits up", "resumes", "follows"]
     assert said[1].details == ("look at the service web", "look at the service db")
 
 
@@ -161,13 +161,9 @@ def test_a_pipe_gets_no_colour_and_no_line_that_changes() -> None:
     out = io.StringIO()
     view = IncidentView(out, 0.0)
     view.status("working", 3.0)
-    view.heading("One")
-    view.table(("", "first", "second"), [("replies", "14", "5")])
-    view.text("done\n\nindeed")
+    view.say(IncidentLine(3.0, "acts", "restarts it", "act"))
     view.close()
-    assert "\x1b" not in out.getvalue()
-    assert "\r" not in out.getvalue()
-    assert "  replies      14        5\n" in out.getvalue()
+    assert out.getvalue() == "  0:03 ▸ acts       restarts it\n"
 
 
 @given(text=st.text(max_size=80), most=st.integers(2, 60))

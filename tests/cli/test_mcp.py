@@ -59,12 +59,12 @@ def test_comments_and_other_servers_stay_when_one_goes(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("add", "a b", "--", "x"), "'a b' cannot be the name of a server"),
-        (("add", "a"), "a server is a program or an address"),
-        (("add", "a", "--url", "http://a", "--", "x"), "a server is a program or an address"),
-        (("add", "a", "--url", "ftp://a"), "'ftp://a' is no address"),
-        (("add", "a", "--oauth", "--", "x"), "--header and --oauth are for a server with --url"),
-        (("add", "a", "--url", "http://a", "--env", "A=b"), "--env is for a program"),
+        (("add", "a b", "--", "x"), "not a valid server name: 'a b'"),
+        (("add", "a"), "give either a command or --url"),
+        (("add", "a", "--url", "http://a", "--", "x"), "give either a command or --url"),
+        (("add", "a", "--url", "ftp://a"), "not a URL: 'ftp://a'"),
+        (("add", "a", "--oauth", "--", "x"), "--header and --oauth need --url"),
+        (("add", "a", "--url", "http://a", "--env", "A=b"), "--env needs a command"),
         (("add", "a", "--env", "A", "--", "x"), "'A' is not NAME=VALUE"),
         (("add", "there", "--", "x"), "there is a server called 'there'"),
         (("login", "there"), "there is a program on this machine"),
@@ -84,7 +84,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
 def test_a_server_that_is_not_there_is_named(house: House, action: str) -> None:
     done = house.run("mcp", action, "nobody")
     assert done.returncode == 1
-    assert done.stderr == "no server called 'nobody'\nhint: there are: none\n"
+    assert done.stderr == "no server called 'nobody'\nhint: configured: none\n"
 
 
 def test_one_logs_in_and_out(house: House) -> None:

@@ -39,23 +39,28 @@ FEW = [
 
 
 @pytest.fixture
-def careful(house: House) -> House:
-    """Where writing a file needs consent."""
-    house.environ["HERMES_POLICY"] = "careful"
-    return house
+def careful(shared: House) -> House:
+    """Where writing a file needs approval."""
+    shared.environ["HERMES_POLICY"] = "careful"
+    return shared
 
 
 def the_session(house: House) -> dict[str, Any]:
-    (row,) = house.api.get("/v1/sessions")
-    return dict(row)
+    (row,) = house.sessions()
+    return row
 
 
 async def at_work(house: House) -> str:
     """The session whose long command has begun."""
-    await eventually(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
+    await eventually(lambda: house.api.is_up() and house.sessions(), "the session")
     session = str(the_session(house)["id"])
     await asyncio.to_thread(house.wait_for_command, session)
     return session
+
+
+def questions(house: House) -> list[dict[str, Any]]:
+    ours = {row["id"] for row in house.sessions()}
+    return [row for row in house.api.get("/v1/questions") if row["session"] in ours]
 
 
 async def idle(house: House) -> None:
@@ -81,7 +86,7 @@ async def test_work_is_answered_with_consent_asked_for_and_each_step_told(
     assert (careful.work / "made.txt").read_text() == "written\n"
     assert [number for number, _ in steps] == list(range(1, len(steps) + 1))
     said = [message or "" for _, message in steps]
-    assert [words.split(" ")[0] for words in said] == ["step", "$", "waits", "step"]
+    assert [words.split(" ")[0] for words in said] == ["step", "$", "waiting", "step"]
     assert data_of(again)["text"] == "Good day to you."
     assert the_session(careful)["turns"] == 2
     assert the_session(careful)["source"] == "mcp"
@@ -136,7 +141,7 @@ async def test_a_user_who_declines_has_said_no(careful: House, way: str) -> None
     async with connected(careful, way, answer="-") as client:
         await client.call_tool("ask", {"prompt": "write a file"})
     assert not (careful.work / "made.txt").exists()
-    assert careful.api.get("/v1/questions") == []
+    assert questions(careful) == []
 
 
 @pytest.mark.parametrize("purpose", ["approval", "budget"])
@@ -160,7 +165,7 @@ async def test_a_client_that_cannot_ask_is_told_what_was_refused(careful: House)
     assert not (careful.work / "made.txt").exists()
     (refused,) = data_of(told)["refused"]
     assert "echo written" in refused
-    assert "needs consent, and this client cannot ask for it" in refused
+    assert "needs approval, which this client cannot ask for" in refused
     assert f"refused: {refused}" in text_of(told)
 
 
@@ -183,8 +188,8 @@ async def test_the_form_shows_the_whole_question_and_offers_no_rule_for_good(
 
 
 @pytest.mark.parametrize("way", WAYS[:2])
-async def test_a_question_of_the_model_is_put_too(house: House, way: str) -> None:
-    async with connected(house, way, answer="2") as client:
+async def test_a_question_of_the_model_is_put_too(shared: House, way: str) -> None:
+    async with connected(shared, way, answer="2") as client:
         told = await client.call_tool("ask", {"prompt": "which colour"})
         page = await client.call_tool("session", {"id": data_of(told)["session"]})
     assert data_of(told)["text"] == "A fine colour."
@@ -195,7 +200,7 @@ async def test_a_question_that_is_answered_elsewhere_is_taken_back(careful: Hous
     async with connected(careful, WAYS[1], elicitation_callback=never) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "write a file"}))
         await eventually(careful.api.is_up, "the runtime")
-        (question,) = await eventually(lambda: careful.api.get("/v1/questions"), "a question")
+        (question,) = await eventually(lambda: questions(careful), "a question")
         await asyncio.to_thread(careful.good, "approvals", "answer", question["id"], "yes")
         told = await asking
     assert data_of(told)["text"] == "The file is **written**."
@@ -225,67 +230,68 @@ async def test_a_childs_question_is_put_too(careful: House, way: str) -> None:
     assert (careful.work / "made.txt").read_text() == "written\n"
 
 
-async def test_children_are_not_listed(house: House) -> None:
-    house.script.write_text(DELEGATING)
-    async with connected(house) as client:
+async def test_children_are_not_listed(shared: House) -> None:
+    shared.script.write_text(DELEGATING)
+    async with connected(shared) as client:
         told = await client.call_tool("ask", {"prompt": "hand it on"})
         rows = data_of(await client.call_tool("sessions"))["sessions"]
         (read,) = (await client.read_resource("hermes://sessions")).contents
-    assert len(house.api.get("/v1/sessions")) == 2
-    assert [row["id"] for row in rows] == [data_of(told)["session"]]
+    assert len(shared.sessions()) == 2
+    assert data_of(told)["session"] in {row["id"] for row in rows}
+    assert [row["parent"] for row in rows] == [""] * len(rows)
     assert isinstance(read, TextResourceContents)
-    assert [row["id"] for row in json.loads(read.text)] == [data_of(told)["session"]]
+    assert {row["parent"] for row in json.loads(read.text)} == {""}
 
 
 async def test_a_turn_that_nobody_waits_for_any_more_is_no_longer_listened_to(
-    house: House,
+    shared: House,
 ) -> None:
-    session = await asyncio.to_thread(house.send, "which colour", interactive=True)
-    live = LiveEvents(TurnFollower(house.api, session, "another", 0))
+    session = await asyncio.to_thread(shared.send, "which colour", interactive=True)
+    live = LiveEvents(TurnFollower(shared.api, session, "another", 0))
     while (item := await live.next()) is not None and item[0]["kind"] != "question_asked":
         pass
     live.leave()  # nothing more happens in the session
     while await asyncio.wait_for(live.next(), PATIENCE) is not None:
         pass  # what had arrived before
-    assert house.api.get(f"/v1/sessions/{session}")["state"] == "waiting"
+    assert shared.api.get(f"/v1/sessions/{session}")["state"] == "waiting"
 
 
 @pytest.mark.parametrize("way", FEW)
-async def test_a_request_that_is_taken_back_interrupts_the_turn(house: House, way: str) -> None:
-    async with connected(house, way) as client:
+async def test_a_request_that_is_taken_back_interrupts_the_turn(shared: House, way: str) -> None:
+    async with connected(shared, way) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
-        session = await at_work(house)
+        session = await at_work(shared)
         asking.cancel()
-        await idle(house)
+        await idle(shared)
         told = await client.call_tool("answer", {"session": session})
     assert told.is_error
     assert data_of(told)["state"] == "interrupted"
 
 
-async def test_a_client_that_goes_away_leaves_the_turn_at_work(house: House) -> None:
-    async with connected(house) as client:
+async def test_a_client_that_goes_away_leaves_the_turn_at_work(shared: House) -> None:
+    async with connected(shared) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
-        session = await at_work(house)
+        session = await at_work(shared)
     with pytest.raises(MCPError):
         await asking
-    async with connected(house) as client:
+    async with connected(shared) as client:
         told = await client.call_tool("answer", {"session": session})
     assert data_of(told) == {"session": session, "state": "running"}
-    house.good("interrupt", session)
+    shared.good("interrupt", session)
 
 
-async def test_a_server_that_is_stopped_leaves_the_turn_at_work(house: House) -> None:
-    with served(house) as server:
+async def test_a_server_that_is_stopped_leaves_the_turn_at_work(shared: House) -> None:
+    with served(shared) as server:
         async with Client(http_transport(server)) as client:
             asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
-            session = await at_work(house)
+            session = await at_work(shared)
             server.process.terminate()
             await asyncio.to_thread(server.process.wait, PATIENCE)
             with pytest.raises(MCPError):
                 await asking
     assert server.process.returncode in (0, -15)
-    assert the_session(house)["state"] == "running"
-    house.good("interrupt", session)
+    assert the_session(shared)["state"] == "running"
+    shared.good("interrupt", session)
 
 
 @pytest.mark.parametrize("end", ["kill", "restart"])
@@ -327,30 +333,33 @@ turns:
 """
 
 
-async def test_taking_one_request_back_leaves_the_others(house: House) -> None:
-    house.script.write_text(HELD)
-    with served(house) as server:
+async def test_taking_one_request_back_leaves_the_others(shared: House) -> None:
+    shared.script.write_text(HELD)
+    with served(shared) as server:
         async with Client(http_transport(server)) as one, Client(http_transport(server)) as other:
             asking = asyncio.create_task(one.call_tool("ask", {"prompt": "work long"}))
-            session = await at_work(house)
+            session = await at_work(shared)
             held = asyncio.create_task(other.call_tool("ask", {"prompt": "work until told"}))
-            await eventually(lambda: len(house.api.get("/v1/status")["working"]) == 2, "both")
+            await eventually(
+                lambda: len([one for one in shared.sessions() if one["state"] == "running"]) == 2,
+                "both",
+            )
             asking.cancel()
             await eventually(
-                lambda: house.api.get(f"/v1/sessions/{session}")["state"] == "idle", "the end"
+                lambda: shared.api.get(f"/v1/sessions/{session}")["state"] == "idle", "the end"
             )
             assert not held.done()
-            (house.work / "go").touch()
+            (shared.work / "go").touch()
             told = await held
     assert data_of(told)["text"] == "The work was done."
 
 
-async def test_work_goes_on_without_being_waited_for(house: House) -> None:
-    async with connected(house) as client:
+async def test_work_goes_on_without_being_waited_for(shared: House) -> None:
+    async with connected(shared) as client:
         sent = await client.call_tool("ask", {"prompt": "write a file", "wait": False})
         session = data_of(sent)["session"]
         assert data_of(sent)["state"] == "running"
-        await idle(house)
+        await idle(shared)
         told = await client.call_tool("answer", {"session": session})
     assert data_of(told)["text"] == "The file is **written**."
 
@@ -373,7 +382,7 @@ async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: Hous
     pages = [data_of(first)["messages"], data_of(rest)["messages"]]
     assert [one["role"] for one in pages[0]] == ["user", "assistant"]
     assert [one["role"] for one in pages[1]] == ["tool", "assistant"]
-    assert f"read on with after={after}" in text_of(first)
+    assert f"continue with after={after}" in text_of(first)
     assert data_of(rest)["next"] is None
     assert {row["name"] for row in data_of(cost)["costs"]} == {row["id"] for row in rows}
 
@@ -410,12 +419,12 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("ask", {"prompt": " "}, "the message is empty"),
     ("ask", {"prompt": "x", "session": "nowhere"}, "no session 'nowhere'"),
     ("ask", {"prompt": "x", "session": "papers", "model": "y/z"}, "a session keeps"),
-    ("ask", {"prompt": "x", "workspace": "here"}, "no absolute path"),
+    ("ask", {"prompt": "x", "workspace": "here"}, "not an absolute path"),
     ("ask", {"prompt": "x", "workspace": "/no/such/folder"}, "no folder at"),
     ("answer", {"session": "nowhere"}, "no session 'nowhere'"),
     ("session", {"id": ""}, "name a session"),
     ("search", {"query": " "}, "search for what?"),
-    ("cost", {"since": "lately"}, "'lately' is no time"),
+    ("cost", {"since": "lately"}, "not a valid time: 'lately'"),
 )
 
 
@@ -429,11 +438,11 @@ async def test_what_is_wrong_is_said_with_a_way_out(lived_in: House) -> None:
             assert data_of(told)["hint"]
 
 
-async def test_a_turn_that_fails_says_why(house: House) -> None:
-    house.script.write_text(
+async def test_a_turn_that_fails_says_why(shared: House) -> None:
+    shared.script.write_text(
         "turns: [{replies: [{say: Half., calls: [{tool: terminal, with: {command: 'true'}}]}]}]"
     )
-    async with connected(house) as client:
+    async with connected(shared) as client:
         told = await client.call_tool("ask", {"prompt": "hello"})
     assert told.is_error
     assert data_of(told)["state"] == "failed"
@@ -487,36 +496,36 @@ async def test_whatever_is_no_request_has_no_way_past_the_token() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--http", "0.0.0.0:0"], "there is no token"),
+        (["--http", "0.0.0.0:0"], "no token is set"),
         (["--http", "0", "--token", "short"], "at least 16"),
-        (["--http", "door"], "'door' is no address"),
-        (["--http", "70000"], "'70000' is no address"),
-        (["--token", "long-enough-to-be-one"], "--token is for HTTP"),
+        (["--http", "door"], "not an address: 'door'"),
+        (["--http", "70000"], "not an address: '70000'"),
+        (["--token", "long-enough-to-be-one"], "--token needs --http"),
         (["--workspace", "/no/such/folder"], "no folder at"),
     ],
 )
 def test_a_server_that_cannot_be_is_refused_with_a_hint(
-    house: House, words: list[str], said: str
+    shared: House, words: list[str], said: str
 ) -> None:
-    done = house.run("mcp", "serve", *words)
+    done = shared.run("mcp", "serve", *words)
     assert done.returncode == 2
     assert said in done.stderr
     assert "\nhint: " in done.stderr
     assert done.stdout == ""
 
 
-def test_a_port_that_is_taken_is_said(house: House) -> None:
-    with served(house) as server:
+def test_a_port_that_is_taken_is_said(shared: House) -> None:
+    with served(shared) as server:
         port = server.url.split(":")[2].split("/")[0]
-        done = house.run("mcp", "serve", "--http", port)
+        done = shared.run("mcp", "serve", "--http", port)
     assert done.returncode == 1
     assert "cannot listen at 127.0.0.1" in done.stderr
 
 
-def test_the_root_of_the_machine_is_no_workspace_by_default(house: House) -> None:
+def test_the_root_of_the_machine_is_no_workspace_by_default(shared: House) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        COMMAND, cwd="/", env=house.environ, stdin=pipe, stdout=pipe, text=True
+        COMMAND, cwd="/", env=shared.environ, stdin=pipe, stdout=pipe, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -91,7 +91,7 @@ def test_a_note_that_was_removed_is_brought_back(noted: House) -> None:
     assert f"{id}  the heating hums" not in noted.good("memory", "show", "--all")
     again = noted.run("memory", "remove", str(id))
     assert again.returncode == 2
-    assert "removed already" in again.stderr
+    assert "already removed" in again.stderr
     noted.good("memory", "undo")
     assert not note_of(noted, id)["removed"]
 

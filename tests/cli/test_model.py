@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes_agent.cli.arguments import STEPS
+from hermes_agent.cli.arguments import EFFORT_LEVELS
 from hermes_agent.core.messages import EFFORTS
 from tests.models.test_refresh import models_dev
 from tests.support.cli import House
@@ -27,7 +27,7 @@ def at_home(house: House, server: OpenAIServer) -> House:
 
 
 def test_the_steps_of_effort_are_those_of_the_core() -> None:
-    assert STEPS == EFFORTS
+    assert EFFORT_LEVELS == EFFORTS
 
 
 HEAVY = {"asyncio", "ssl", "logging", "subprocess", "urllib.request", "httpx", "yaml"}
@@ -148,7 +148,7 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: House) -> None
         (["lst", "opus"], "no action called 'lst'"),
         (["claude", "opus"], "`hermes model list claude opus`"),
         (["claude-opus"], "did you mean anthropic/claude-opus"),
-        (["opnai/gpt-5"], "no model service is called 'opnai'"),
+        (["opnai/gpt-5"], "no model service called 'opnai'"),
         (["openai/"], "names no model"),
         (["use"], "name a use"),
         (["use", "cheep", "mine/x"], "did you mean cheap?"),
@@ -192,9 +192,9 @@ def test_a_warm_cache_is_not_thrown_away_unasked(at_home: House) -> None:
     told = at_home.run("model", "mine/z", "--session", "talk", "--json")
     assert (told.returncode, json.loads(told.stdout)["switched"]) == (1, False)
     assert at_home.json("model", "--session", "talk")["model"] == "mine/x"
-    assert "goes on with mine/z" in at_home.good("model", "mine/z", "--session", "talk", "--yes")
+    assert "now uses mine/z" in at_home.good("model", "mine/z", "--session", "talk", "--yes")
     kept = at_home.good("model", "--effort", "low", "--session", "talk")
-    assert "goes on with mine/z, reasoning effort low" in kept
+    assert "now uses mine/z, reasoning effort low" in kept
     assert at_home.json("model", "--session", "talk") == {"model": "mine/z", "effort": "low"}
 
 
@@ -245,7 +245,7 @@ def test_a_refreshed_catalogue_is_listed_and_a_runtime_that_is_up_goes_by_it(
 
 def test_a_round_trip_tells_its_time_and_price(at_home: House, server: OpenAIServer) -> None:
     shown = at_home.good("model", "test")
-    assert shown.startswith("mine/x: 'Good day.', first piece after ")
+    assert shown.startswith("mine/x: 'Good day.', first token after ")
     assert "2000 tokens in, 125 out, $0.0009" in shown
     named = at_home.json("model", "test", "mine/x", "mine/unpriced")
     assert [trial["ok"] for trial in named] == [True, True]

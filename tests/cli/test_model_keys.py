@@ -54,7 +54,7 @@ def test_a_key_that_is_typed_is_not_shown(keyed: House) -> None:
     try:
         pane.shows("key for mine (it is not shown):")
         pane.enter(KEY)
-        assert KEY not in pane.shows("kept in MINE_KEY")
+        assert KEY not in pane.shows("stored in MINE_KEY")
         wait_until(pane.has_ended, "the command to end")
     finally:
         pane.close()
@@ -79,8 +79,8 @@ def test_a_runtime_that_is_up_uses_a_new_key_without_a_restart(
     [
         (["mine"], "", "no key was given; nothing was changed"),
         (["mine"], "two words\n", "characters that no key has"),
-        (["mine", KEY], "", "not written on the command line"),
-        (["nobody"], f"{KEY}\n", "no model service is called 'nobody'"),
+        (["mine", KEY], "", "do not write a key on the command line"),
+        (["nobody"], f"{KEY}\n", "no model service called 'nobody'"),
     ],
 )
 def test_what_is_no_key_is_refused_and_not_repeated(
@@ -95,15 +95,15 @@ def test_what_is_no_key_is_refused_and_not_repeated(
 
 def test_a_key_that_something_else_goes_before_says_so(keyed: House) -> None:
     done = keyed.good("model", "key", "mine", input=f"{KEY}\n", MINE_KEY="sk-of-the-environment")
-    assert "! MINE_KEY is set in this environment and goes before it" in done
+    assert "! MINE_KEY is set in this environment and overrides it" in done
     settings = json.loads((keyed.home / "config.yaml").read_text())
     settings["models"]["keys"] = {"mine": ["env:OTHER"]}
     (keyed.home / "config.yaml").write_text(json.dumps(settings))
-    assert "! OTHER goes before it" in keyed.good("model", "key", "mine", input=f"{KEY}\n")
+    assert "! OTHER is used before it" in keyed.good("model", "key", "mine", input=f"{KEY}\n")
 
 
 def test_forgetting_a_key_that_is_not_there_is_no_failure(keyed: House) -> None:
-    assert keyed.good("model", "key", "mine", "--remove") == "nothing is kept for mine\n"
+    assert keyed.good("model", "key", "mine", "--remove") == "no key is stored for mine\n"
     assert keyed.json("model", "key", "mine", "--remove") == {"service": "mine", "forgotten": []}
 
 
@@ -114,7 +114,7 @@ def test_services_are_listed_with_the_key_they_have_or_lack(keyed: House) -> Non
     assert rows["xai"].endswith("yes: XAI_API_KEY")
     assert rows["openai"].endswith("no: OPENAI_API_KEY")
     assert rows["codex"].endswith("no: `hermes model login codex`")
-    assert rows["ollama"].endswith("needs none")
+    assert rows["ollama"].endswith("not needed")
     assert max(map(len, shown.splitlines())) <= 110
     told = {row["name"]: row for row in keyed.json("model", "services")}
     assert told["mine"]["lacks"] == "MINE_KEY"
@@ -145,12 +145,12 @@ def test_signing_in_shows_a_code_and_its_token_is_used(
     done = signing_in.run("model", "login", "mine")
     assert done.returncode == 0, done.stderr
     assert "and enter the code ABCD-0001" in done.stderr
-    assert done.stdout == "signed in with mine; new turns use it\n"
+    assert done.stdout == "signed in to mine; new turns use it\n"
     assert signing_in.good("ask", "hello") == "Good day.\n"
     assert sent_key(server).startswith("Bearer access-")
     assert "yes: the login of mine" in signing_in.good("model", "services")
     assert signing_in.json("model", "logout", "mine") == {"service": "mine", "forgotten": True}
-    assert "nobody is signed in with mine" in signing_in.good("model", "logout", "mine")
+    assert "you are not signed in to mine" in signing_in.good("model", "logout", "mine")
     assert signing_in.run("model", "test").returncode == 1
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hermes_agent.cli.output.turn_printer import question_lines
+from hermes_agent.cli.output.events import question_lines
 from tests.support.cli import House, wait_until
 
 

@@ -99,7 +99,7 @@ def test_an_improvement_of_a_skill_is_shown_as_what_differs(proposed: House) -> 
 
 def test_an_improvement_of_an_earlier_version_is_told_to_be_one(proposed: House) -> None:
     id = id_of(proposed, "too late")
-    assert "thought up for an earlier version" in proposed.good("proposals", "show", id)
+    assert "made for an earlier version" in proposed.good("proposals", "show", id)
     assert proposed.run("proposals", "accept", id).returncode != 0
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.work.skills.report import can_draw
-from hermes_agent.cli.work.skills.show import skill_text, skills_text
+from hermes_agent.cli.work.skills import can_draw, skill_text, skills_text
 from tests.support.cli import House
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
@@ -101,12 +100,12 @@ def test_versions_are_compared_and_brought_back(skilled: House) -> None:
 def test_a_skill_is_put_away_and_brought_back(skilled: House) -> None:
     lay(skilled, "rarely")
     assert rows(skilled)["rarely"]["state"] == "given"
-    assert "put away" in skilled.good("skills", "retire", "rarely", "--why", "nobody counts")
+    assert "is retired" in skilled.good("skills", "retire", "rarely", "--why", "nobody counts")
     assert "rarely" not in rows(skilled)
     away = rows(skilled, "--all")["rarely"]
     assert (away["state"], away["reason"]) == ("retired", "nobody counts")
     assert "nobody counts" in skilled.good("skills", "list", "--all")
-    assert "put away" in skilled.good("skills", "list")
+    assert "not in use" in skilled.good("skills", "list")
     skilled.good("skills", "restore", "rarely")
     assert rows(skilled)["rarely"]["state"] == "given"
 

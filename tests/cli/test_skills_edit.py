@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import skills_ref
 
-from hermes_agent.cli.work.skills.edit import template
+from hermes_agent.cli.work.skills import template
 from hermes_agent.learning.skills.file import problems
 from tests.support.cli import House, Pane
 
@@ -193,7 +193,7 @@ def test_a_folder_is_checked_without_a_runtime(house: House, tmp_path: Path) -> 
     folder = tmp_path / "fed-well"
     folder.mkdir()
     (folder / "SKILL.md").write_text(template("fed-well", ABOUT))
-    assert "is well" in house.good("skills", "check", str(folder))
+    assert "has no problems" in house.good("skills", "check", str(folder))
     (folder / "SKILL.md").write_text("---\nname: other\n---\n")
     done = house.run("skills", "check", str(folder))
     assert done.returncode == 1

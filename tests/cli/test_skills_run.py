@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.output.turn_printer import Printer
-from hermes_agent.cli.work.skills.run import told
+from hermes_agent.cli.output.events import Printer
+from hermes_agent.cli.work.skills import run_code
 from hermes_agent.core.errors import HermesError
 from tests.support.cli import House
 
@@ -135,16 +135,18 @@ def printer(out: StringIO) -> Printer:
     ],
 )
 def test_the_exit_code_says_how_it_went(outcome: dict[str, Any], code: int) -> None:
-    assert told(outcome, False, printer(StringIO())) == code
+    assert run_code(outcome, False, printer(StringIO())) == code
 
 
 def test_what_failed_is_an_error_with_its_hint() -> None:
     with pytest.raises(HermesError, match="no way") as raised:
-        told(ended(reason="failed", error="no way", hint="go round"), False, printer(StringIO()))
+        run_code(
+            ended(reason="failed", error="no way", hint="go round"), False, printer(StringIO())
+        )
     assert raised.value.hint == "go round"
 
 
 def test_the_answer_of_a_runbook_does_not_drive_the_terminal() -> None:
     out = StringIO()
-    told(ended(text="well\x1b[2J"), False, printer(out))
+    run_code(ended(text="well\x1b[2J"), False, printer(out))
     assert out.getvalue() == "well[2J\n"

@@ -107,7 +107,7 @@ def test_what_a_job_leans_on_and_is_not_there_is_said(house: House) -> None:
     add(house, "--every", "1d", "second", "--name", "two", "--after", "one")
     done = house.run("task", "edit", "one", "--after", "two")
     assert (done.returncode, "one would come after itself" in done.stderr) == (2, True)
-    assert "warning: two comes after it" in house.good("task", "remove", "one", "--yes")
+    assert "warning: two runs after it" in house.good("task", "remove", "one", "--yes")
     assert "it comes after 'one': one was removed" in house.good("task", "show", "two")
     shown = house.good("task", "edit", "two", "third", "--after", "", "--deliver", "origin")
     assert "`origin` leads nowhere" in shown
@@ -134,14 +134,14 @@ def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House
         (["add", "--cron", "61 * * * *", "x"], "61", 2),
         (["add", "whenever", "x"], "whenever", 2),
         (["add", "--every", "2h"], "nothing to do", 2),
-        (["add", "every 2h", "x", "y"], "one word too many", 2),
+        (["add", "every 2h", "x", "y"], "unexpected argument", 2),
         (["add"], "", 2),
         (["add", "every 2h", "x", "--zone", "Mars/Base"], "Mars/Base", 2),
         (["add", "every 2h", "x", "--deliver", "telegram:1"], "no channel 'telegram'", 2),
         (["add", "every 2h", "x", "--timeout", "soon"], "soon", 2),
-        (["add", "every 2h", "x", "--dollars", "nan"], "is no number", 2),
+        (["add", "every 2h", "x", "--dollars", "nan"], "not a number", 2),
         (["show", "nosuch"], "no job 'nosuch'", 1),
-        (["edit", "nosuch"], "nothing is to be changed", 2),
+        (["edit", "nosuch"], "nothing to change", 2),
         (["decide", "99", "done"], "no run 99", 1),
         (["run", "a/b"], "no job", 1),
     ],

@@ -30,7 +30,7 @@ def test_all_tools_are_listed_with_how_they_stand(
     rows = {(row["name"], row["origin"]): row for row in house.json("tools", "list")}
     assert rows["terminal", "builtin"]["toolset"] == "terminal"
     assert rows["terminal", "builtin"]["capabilities"] == ["process"]
-    assert rows["terminal", "written"]["state"] == "has the name of a built-in tool"
+    assert rows["terminal", "written"]["state"] == "hidden by a built-in tool"
     assert rows["dropped", "written"]["state"] == "changed, not checked yet"
     assert "cannot be read" in rows["elsewhere", "written"]["state"]
     add = rows["add", "written"]
@@ -74,7 +74,7 @@ def test_versions_are_compared(house: House, tool_store: AuthoredToolStore) -> N
 def test_a_version_is_brought_back_and_the_log_tells(
     house: House, tool_store: AuthoredToolStore
 ) -> None:
-    assert "add is version 1 again" in house.good("tools", "rollback", "add")
+    assert "add is back to version 1" in house.good("tools", "rollback", "add")
     assert (house.home / "tools/add.py").read_text() == ADD
     assert house.json("tools", "rollback", "add", "2") == {"name": "add", "version": 2}
     assert "there are: 1, 2" in house.run("tools", "rollback", "add", "3").stderr
@@ -98,7 +98,7 @@ def test_a_tool_is_disabled_and_enabled(house: House, tool_store: AuthoredToolSt
 def test_a_tool_and_a_file_are_checked_for_real(
     house: House, tool_store: AuthoredToolStore, tmp_path: Path
 ) -> None:
-    assert "add is well: version 2" in house.good("tools", "check", "add")
+    assert "add passes: version 2" in house.good("tools", "check", "add")
     (house.home / "tools/add.py").write_text(CHANGED + "# by hand\n")
     assert house.json("tools", "check", "add")["version"] == 3
     file = tmp_path / "add.py"

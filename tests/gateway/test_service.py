@@ -312,7 +312,7 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
         status = await runtime_status(one.runtime)
         assert status["gateway"]["left"] == {"alpha": {"waiting": 1, "dead": 1, "set_aside": 0}}
         said = status_lines(status["gateway"])
-        assert any("alpha: not set up, with 1 waiting, 1 given up" in line for line in said)
+        assert any("alpha: not set up, with 1 waiting, 1 undeliverable" in line for line in said)
         told = list(channels.look(one.gateway.context.settings, status))
         assert any("alpha is not set up any more" in what for _, what, _ in told)
         transport = httpx.ASGITransport(build_app(one.runtime, lambda: None))

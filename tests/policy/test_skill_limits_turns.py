@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.decide.policy.simulate import effect_of as past_effect
+from hermes_agent.cli.decide.policy import effect_of as past_effect
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Verdict
 from hermes_agent.core.messages import Reply, ToolCall

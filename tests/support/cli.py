@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.core.errors import HermesError
 from hermes_agent.host.inspect import lock_owner
 from hermes_agent.host.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
@@ -44,6 +46,9 @@ turns:
 """
 
 
+STOP_SECONDS = 20.0
+
+
 def wait_until(met: Callable[[], Any], what: str) -> Any:
     """What `met` returns once that is true."""
     deadline = time.monotonic() + PATIENCE
@@ -70,6 +75,20 @@ class House:
             "NO_COLOR": "1",
         }
         self.api = RuntimeClient(str(self.home))
+
+    def beside(self, folder: Path) -> "House":
+        """The same home and runtime, with a workspace, a script and variables of its own."""
+        made = copy(self)
+        made.work, made.script = folder / "work", folder / "script.yaml"
+        made.work.mkdir(parents=True)
+        made.script.write_text(self.script.read_text())
+        made.environ = {**self.environ, "HERMES_MODEL": f"scripted/{made.script}"}
+        return made
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """The sessions that work here."""
+        rows: list[dict[str, Any]] = self.api.get("/v1/sessions", limit=1000)
+        return [row for row in rows if row["workspace"] == str(self.work)]
 
     def run(
         self, *words: str | bytes, input: str = "", **environ: str
@@ -129,8 +148,12 @@ class House:
             subprocess.run(["bash", str(daemon.SCRIPT), "destroy", str(spool)], capture_output=True)
 
     def close(self) -> None:
-        self.run("down")
-        if (pid := lock_owner(str(self.home))) is not None:
+        with suppress(HermesError):
+            self.api.post("/v1/stop")
+        deadline = time.monotonic() + STOP_SECONDS
+        while (pid := lock_owner(str(self.home))) is not None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if pid is not None:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: lock_owner(str(self.home)) is None, "the runtime to be gone")
         self.end_shells()

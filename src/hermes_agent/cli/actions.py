@@ -1,4 +1,4 @@
-"""Commands that have actions, as `hermes memory` and `hermes skills` do."""
+"""What command modules share: actions (`hermes memory add`), the runtime, and printing results."""
 
 import argparse
 from typing import Any
@@ -7,9 +7,23 @@ from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import print_json
 
 
-def add_action(actions: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:
-    """One more action, which `act` does. It takes --json, too, where the command itself does."""
+def add_actions(
+    parser: argparse.ArgumentParser, act: Any, *, parser_class: Any = None, **defaults: object
+) -> Any:
+    """Add `--json` and a list of actions; without an action, `act` runs."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(act=act, **defaults)
+    kind = parser_class or type(parser)
+    return parser.add_subparsers(metavar="ACTION", title="actions", parser_class=kind)
+
+
+def add_action(
+    actions: Any, name: str, act: Any, summary: str, *arguments: str
+) -> argparse.ArgumentParser:
+    """Add one action that `act` runs; it takes --json and these positional arguments."""
     made: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
+    for argument in arguments:
+        made.add_argument(argument, metavar=argument.upper())
     made.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document"
     )
@@ -17,16 +31,17 @@ def add_action(actions: Any, name: str, act: Any, summary: str) -> argparse.Argu
     return made
 
 
-def runtime() -> RuntimeClient:
-    """The runtime of this home, started where it was not."""
+def connect() -> RuntimeClient:
+    """The runtime of this home, started if it was not running."""
     api = RuntimeClient()
     api.ensure()
     return api
 
 
-def run_action(options: argparse.Namespace) -> int:
-    """Do the action that was chosen; with --json, print what it returns."""
-    told = options.act(runtime(), options)
+def emit(options: argparse.Namespace, document: Any, text: str = "", code: int = 0) -> int:
+    """Print the result: a document with --json, a text otherwise. Returns the exit code."""
     if options.json:
-        print_json(told)
-    return 0
+        print_json(document)
+    elif text:
+        print(text, flush=True)
+    return code

@@ -1,16 +1,16 @@
-"""Arguments of commands: argparse with our way of saying what is wrong."""
+"""Command-line arguments: argparse with our error messages, and the options commands share."""
 
 import argparse
 import os
 from typing import Any, NoReturn
 
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import HermesError, UsageError
 
 MAX_COUNT = 1_000_000_000
 NAME_LENGTH = 100
 MAX_FILE_BYTES = 20_000_000
-STEPS = ("low", "medium", "high", "xhigh", "max")
-"""Of reasoning effort; the same as `EFFORTS` in core, which takes its time to import."""
+EFFORT_LEVELS = ("low", "medium", "high", "xhigh", "max")
+"""Levels of reasoning effort: `EFFORTS` in core, which is slow to import."""
 
 _FILE_TYPES = (
     (b"\x89PNG\r\n", "image/png"),
@@ -18,7 +18,7 @@ _FILE_TYPES = (
     (b"GIF8", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
-"""How the files that models take begin; beside them WebP."""
+"""First bytes of the files that models accept, apart from WebP."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # argparse's own signature
 
     def print_help(self, file: Any = None) -> None:
-        print(self.format_help(), end="", file=file)  # argparse hides that it could not
+        print(self.format_help(), end="", file=file)  # argparse swallows write errors
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}", f"`{self.prog} --help`")
@@ -41,53 +41,81 @@ def json_option(parser: argparse.ArgumentParser) -> None:
 def terminal_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--terminal", action="append", default=[], metavar="NAME",
-        help="where commands run, for a new session; again for more (see `hermes terminals`)",
+        help="where commands run in a new session; repeatable (see `hermes terminals`)",
     )  # fmt: skip
 
 
 def tools_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools", default=None, metavar="NAMES",
-        help="tools and toolsets of a new session, with commas (see `hermes tools list`)",
+        help="tools and toolsets of a new session, comma-separated (see `hermes tools list`)",
     )  # fmt: skip
 
 
 def chosen_tools(options: argparse.Namespace) -> list[str]:
-    """Those named on the command line; none of them means all there are."""
+    """The tools named on the command line; an empty list means all."""
     if options.tools is None:
         return []
     names = [name for name in options.tools.replace(" ", "").split(",") if name]
     if not names:
         raise UsageError(
-            f"--tools {options.tools!r} names no tool", "`hermes tools list` shows what there is"
+            f"--tools {options.tools!r} names no tool", "`hermes tools list` shows them"
         )
     return names
 
 
 def chosen_terminals(options: argparse.Namespace) -> list[str]:
-    """Those named on the command line, else the one of the environment, else none."""
+    """The terminals named on the command line, else HERMES_TERMINAL, else none."""
     named = options.terminal or [os.environ.get("HERMES_TERMINAL", "")]
     return [name for name in named if name]
 
 
-def effort_option(parser: argparse.ArgumentParser, what: str) -> None:
+def effort_option(parser: argparse.ArgumentParser, scope: str) -> None:
     parser.add_argument(
-        "--effort", default="", metavar="STEP", choices=STEPS,
-        help=f"how hard the model thinks, {what}: {', '.join(STEPS)}",
+        "--effort", default="", metavar="LEVEL", choices=EFFORT_LEVELS,
+        help=f"reasoning effort {scope}: {', '.join(EFFORT_LEVELS)}",
     )  # fmt: skip
 
 
-def file_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--file", action="append", default=[], metavar="PATH",
-        help="send an image or a PDF with it; again for more",
-    )  # fmt: skip
+def session_options(parser: argparse.ArgumentParser) -> None:
+    """Which session a message goes to, and how a new one is opened."""
+    parser.add_argument("--session", help="continue a session: its id or name")
+    parser.add_argument("--name", help="name the new session")
+    parser.add_argument("--model", default="", help="service/name, for a new session")
+    effort_option(parser, "of a new session")
+    parser.add_argument("--policy", default="", help="policy profile, for a new session")
+    parser.add_argument("--workspace", default="", help="working folder; default: this one")
+    terminal_option(parser)
+    tools_option(parser)
 
 
-def read_files(paths: list[str]) -> list[dict[str, str]]:
-    """Files as a message carries them: their type by how they begin, their bytes in base 64."""
-    if not paths:
-        return []
+def new_session(options: argparse.Namespace, hint: str) -> dict[str, object]:
+    """The fields of a message that opens a session. An existing session keeps its own."""
+    if options.session is not None and not options.session.strip():
+        raise UsageError("name a session", "`hermes sessions` lists them")
+    name = "" if options.name is None else session_name(options.name)
+    tools = chosen_tools(options)
+    chosen = (options.model, options.policy, options.workspace, options.name, options.terminal)
+    if (options.session or getattr(options, "last", False)) and any(
+        (*chosen, options.effort, tools)
+    ):
+        raise UsageError(
+            "a session keeps its model, policy, workspace, terminals, tools and name", hint
+        )
+    return {
+        "name": name,
+        "model": absolute_model(options.model) or os.environ.get("HERMES_MODEL", ""),
+        "policy": options.policy or os.environ.get("HERMES_POLICY", ""),
+        "workspace": os.path.abspath(options.workspace or os.getcwd()),
+        "terminals": chosen_terminals(options),
+        "effort": options.effort,
+        "tools": tools,
+    }
+
+
+def read_files(paths: list[str], *, any_type: bool = False) -> list[dict[str, str]]:
+    """Files as a message carries them: type, base64 data and name. Models accept images and PDFs;
+    people accept any type."""
     from base64 import b64encode
 
     files = []
@@ -96,24 +124,28 @@ def read_files(paths: list[str]) -> list[dict[str, str]]:
             with open(os.path.expanduser(path), "rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise UsageError(
-                f"cannot read {path}: {error.strerror}", "name a file of this machine"
+            refused = HermesError if any_type else UsageError
+            raise refused(
+                f"cannot read {path}: {error.strerror}", "name a file on this machine"
             ) from None
         if len(data) > MAX_FILE_BYTES:
             most = MAX_FILE_BYTES // 1_000_000
-            raise UsageError(f"{path} has more than {most} MB", "send a smaller one, or its path")
-        content = b64encode(data).decode()
-        name = os.path.basename(path)
-        files.append({"type": _file_type(path, data), "data": content, "name": name})
+            raise UsageError(f"{path} is larger than {most} MB", "send a smaller file, or its path")
+        type, name = _file_type(path, data, any_type=any_type), os.path.basename(path)
+        files.append({"type": type, "data": b64encode(data).decode(), "name": name})
     return files
 
 
-def _file_type(path: str, data: bytes) -> str:
+def _file_type(path: str, data: bytes, *, any_type: bool) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     for begin, type in _FILE_TYPES:
         if data.startswith(begin):
             return type
+    if any_type:
+        from mimetypes import guess_type
+
+        return guess_type(path)[0] or "application/octet-stream"
     raise UsageError(
         f"{path} is neither an image (PNG, JPEG, GIF, WebP) nor a PDF",
         "name its path in the message instead: the agent can read files",
@@ -139,23 +171,21 @@ def _whole(text: str, least: int) -> int:
 
 
 def session_name(given: str) -> str:
-    """A name that a session can be found by again."""
+    """Check the name of a session: it must be usable in commands and paths."""
     name = given.strip()
     if not name:
-        raise UsageError("the name is empty", "name it with a word or two")
+        raise UsageError("the name is empty", "give it a word or two")
     if len(name) > NAME_LENGTH:
-        raise UsageError(
-            f"the name has {len(name)} characters", f"{NAME_LENGTH} are the most; shorten it"
-        )
+        raise UsageError(f"the name has {len(name)} characters", f"use at most {NAME_LENGTH}")
     if "/" in name or not name.isprintable():
         raise UsageError(
-            f"{name!r} cannot be a name", "leave out slashes, line ends and control characters"
+            f"{name!r} cannot be a name", "leave out slashes, line breaks and control characters"
         )
     return name
 
 
 def absolute_model(model: str) -> str:
-    """A file named by a path means the same file wherever the runtime works."""
+    """A model named by a relative path, with the path made absolute for the runtime."""
     service, _, script = model.partition("/")
     if service == "local" and script.startswith(("./", "../")):
         return f"local/{os.path.abspath(script)}"

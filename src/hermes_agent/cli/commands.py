@@ -1,5 +1,12 @@
-"""The table of commands. `hermes --help` prints it; a command's module is imported when it runs
-and offers `arguments(parser)` and `run(options) -> exit code`."""
+"""The table of commands. `hermes --help` prints it; the module of a command is imported when the
+command runs. It offers `arguments(parser)` and `run(options) -> exit code`, or actions that
+`arguments` adds. One module may hold several small commands: `module:function`."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any
 
 
 class CliCommand:
@@ -13,84 +20,79 @@ class CliCommand:
         self.module = module if module.startswith("hermes_") else f"hermes_agent.cli.{module}"
         self.summary = summary
 
+    def load(self) -> "tuple[Any, str, Callable[[argparse.ArgumentParser], None]]":
+        """Import the command: its module, its description and what adds its arguments."""
+        from hermes_agent.cli.arguments import json_option
+        from hermes_agent.host.distributions import load
 
-COMMANDS = (
-    CliCommand("Talk", "ask", "talk.ask", "Ask one thing and print the answer"),
-    CliCommand("Talk", "chat", "talk.chat.command", "Talk in the terminal"),
-    CliCommand(
-        "Talk",
-        "sessions",
-        "talk.sessions.command",
-        "List, show, search, resume, export, delete sessions",
+        name, _, function = self.module.partition(":")
+        module = load(name)
+        described = getattr(module, function) if function else module
+        description = described.__doc__ or self.summary
+        if function:
+            description = description.replace("\n    ", "\n")  # the indent of a function
+        adds = f"{function}_arguments" if function else "arguments"
+        return module, description, getattr(module, adds, json_option)
+
+    def run(self, module: "Any", options: "argparse.Namespace") -> int:
+        act = getattr(module, self.module.partition(":")[2] or "run", None) or options.act
+        return int(act(options) or 0)
+
+
+_GROUPS = {
+    "Talk": (
+        ("ask", "talk.ask", "Ask one thing and print the answer"),
+        ("chat", "talk.chat.command", "Talk in the terminal"),
+        ("sessions", "talk.sessions", "List, show, search, resume, export, delete sessions"),
+        ("interrupt", "talk.sessions:interrupt", "Stop what a session is doing, at once"),
+        ("send", "talk.send", "Send a message to people through a channel"),
+        ("gateway", "manage.gateway.command", "Channels: set up, status, test; who may talk"),
     ),
-    CliCommand("Talk", "interrupt", "talk.interrupt", "Stop what a session is doing, at once"),
-    CliCommand("Talk", "send", "talk.send", "Send a message to people, by a channel"),
-    CliCommand(
-        "Talk", "gateway", "manage.gateway.command", "Channels: set up, status, test; who may talk"
+    "Decide": (
+        ("approvals", "decide.approvals", "List and answer open questions"),
+        ("parked", "decide.parked", "List and decide effects whose outcome is unknown"),
+        ("proposals", "decide.proposals", "Notes and skills that reviews propose"),
+        ("policy", "decide.policy", "List, check, test, explain and simulate policies"),
+        ("audit", "decide.audit", "Show and verify the audit log"),
     ),
-    CliCommand("Decide", "approvals", "decide.approvals", "List and answer open questions"),
-    CliCommand(
-        "Decide", "parked", "decide.parked", "List and decide effects whose outcome is unknown"
+    "Work": (
+        ("tools", "work.tools", "The agent's tools: built-in, and those it wrote itself"),
+        ("skills", "work.skills", "Procedures: list, write, run, prove, report"),
+        ("memory", "work.memory", "What it remembers: show, add, edit, undo, why"),
+        ("search", "work.search", "Search all conversations, notes and skills"),
+        ("mcp", "mcp.command", "MCP servers, and Hermes as an MCP server"),
+        (
+            "manifests",
+            "hermes_drift.commands.manifests",
+            "Check Kubernetes manifests against a policy",
+        ),
+        ("drift", "hermes_drift.commands.drift", "Compare live state with what Git declares"),
+        ("drill", "work.drill", "Break something for practice, and see it healed"),
+        ("task", "work.task", "Jobs: add, list, run, edit, pause, history, decide"),
     ),
-    CliCommand(
-        "Decide", "proposals", "decide.proposals", "What reviews propose to remember and to learn"
+    "Watch": (
+        ("watch", "watch.watch", "Health checks and alerts: show, list, run, add, install"),
+        ("incidents", "watch.incidents.command", "Incidents: list, show, declare, close, report"),
     ),
-    CliCommand(
-        "Decide",
-        "policy",
-        "decide.policy.command",
-        "List, check, test, explain and simulate policies",
+    "Run": (
+        ("terminals", "run.terminals", "Where commands can run, and what is missing"),
+        ("up", "run.lifecycle:up", "Start the runtime in the background"),
+        ("down", "run.lifecycle:down", "Stop the runtime"),
+        ("restart", "run.lifecycle:restart", "Stop the runtime and start it again"),
+        ("status", "run.status", "Show the state of the runtime"),
+        ("logs", "run.lifecycle:logs", "Show the runtime's log"),
+        ("doctor", "run.doctor", "Check everything and say how to fix it"),
+        ("serve", "run.lifecycle:serve", "Run the runtime in the foreground"),
     ),
-    CliCommand("Decide", "audit", "decide.audit", "Show and verify the audit log"),
-    CliCommand("Work", "tools", "work.tools", "The agent's tools, and those that it wrote itself"),
-    CliCommand(
-        "Work", "skills", "work.skills.command", "Procedures: list, write, run, prove, report"
+    "Manage": (
+        ("model", "manage.model.command", "Choose, list and test models; keys and logins"),
+        ("cost", "manage.cost", "What was spent, by day, session, model and use"),
+        ("config", "manage.config", "Show, get and set settings"),
+        ("backup", "manage.backup:backup", "Write a verified copy of the home to a file"),
+        ("restore", "manage.backup:restore", "Restore a home from a backup"),
     ),
-    CliCommand("Work", "memory", "work.memory", "What it remembers: show, add, edit, undo, why"),
-    CliCommand(
-        "Work", "search", "work.search", "Search everything that was said, noted and learned"
-    ),
-    CliCommand(
-        "Work", "mcp", "mcp.command", "Servers of the Model Context Protocol; Hermes as one"
-    ),
-    CliCommand(
-        "Work",
-        "manifests",
-        "hermes_drift.commands.manifests",
-        "Check Kubernetes manifests against a policy",
-    ),
-    CliCommand(
-        "Work", "drift", "hermes_drift.commands.drift", "What Git declares against what is there"
-    ),
-    CliCommand("Work", "drill", "work.drill", "Break something for practice, and see it healed"),
-    CliCommand(
-        "Work", "task", "work.task.command", "Jobs: add, list, run, edit, pause, history, decide"
-    ),
-    CliCommand(
-        "Watch", "watch", "watch.watch", "Health checks and alerts: show, list, run, add, install"
-    ),
-    CliCommand(
-        "Watch",
-        "incidents",
-        "watch.incidents.command",
-        "What went wrong: list, show, declare, close, report",
-    ),
-    CliCommand("Run", "terminals", "run.terminals", "Where commands can run, and what is missing"),
-    CliCommand("Run", "up", "run.up", "Start the runtime in the background"),
-    CliCommand("Run", "down", "run.down", "Stop the runtime"),
-    CliCommand("Run", "restart", "run.restart", "Stop the runtime and start it again"),
-    CliCommand("Run", "status", "run.status", "How the runtime is"),
-    CliCommand("Run", "logs", "run.logs", "Show the runtime's log"),
-    CliCommand("Run", "doctor", "run.doctor", "Check everything and say what to mend"),
-    CliCommand("Run", "serve", "run.serve", "Run the runtime in the foreground"),
-    CliCommand(
-        "Manage", "model", "manage.model.command", "Which model answers, and which there are"
-    ),
-    CliCommand("Manage", "cost", "manage.cost", "What was spent, by day, session, model and use"),
-    CliCommand("Manage", "config", "manage.config", "Show, get and set settings"),
-    CliCommand("Manage", "backup", "manage.backup", "Write a checked copy of the home to a file"),
-    CliCommand("Manage", "restore", "manage.restore", "Bring a home back from a backup"),
-)
+}
+COMMANDS = tuple(CliCommand(group, *row) for group, rows in _GROUPS.items() for row in rows)
 
 
 def help_text() -> str:
@@ -99,15 +101,12 @@ def help_text() -> str:
         "",
         "usage: hermes COMMAND [options]",
     ]
-    group = ""
-    for command in COMMANDS:
-        if command.group != group:
-            group = command.group
-            lines += ["", f"{group}:"]
-        lines.append(f"  {command.name:<10} {command.summary}")
+    for group, rows in _GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {name:<10} {summary}" for name, _, summary in rows)]
     lines += [
         "",
-        "`hermes COMMAND --help` tells more. HERMES_HOME, HERMES_MODEL and HERMES_POLICY override",
-        "the home (~/.hermes), the model and the policy profile; HERMES_TERMINAL the terminal.",
+        "`hermes COMMAND --help` says more. HERMES_HOME, HERMES_MODEL, HERMES_POLICY and",
+        "HERMES_TERMINAL override the home (~/.hermes), the model, the policy profile and the",
+        "terminal.",
     ]
     return "\n".join(lines)

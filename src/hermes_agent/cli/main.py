@@ -1,28 +1,32 @@
-"""The entry point. It imports nothing but what the one command needs."""
+"""The entry point. Imports only what the command needs."""
 
 import errno
 import io
 import os
 import sys
 
-CUT_SHORT = 130
-"""The exit code after Ctrl-C, as shells count it."""
-NO_READER = 141
-"""The exit code when whoever read our output has gone."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hermes_agent.cli.commands import CliCommand
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as in shells."""
+BROKEN_PIPE = 141
+"""The exit code when the reader of our output is gone, as in shells."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def main(argv: list[str] | None = None) -> int:
     try:
-        _mend_streams()
+        _repair_streams()
         code = _main(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return CUT_SHORT
+        return INTERRUPTED
     except SystemExit as end:  # `--help` of a command
         return _flushed(end)
     except OSError as error:
-        return _cut_off(error)
+        return _output_failed(error)
     return code
 
 
@@ -30,26 +34,25 @@ def _flushed(end: SystemExit) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        return _cut_off(error)
+        return _output_failed(error)
     return end.code if isinstance(end.code, int) else 0
 
 
-def _cut_off(error: OSError) -> int:
-    """Our output could not be written. What is left of it goes nowhere."""
+def _output_failed(error: OSError) -> int:
+    """Our output could not be written; discard the rest of it."""
     gone = isinstance(error, BrokenPipeError)
     if not gone and (error.errno not in _FULL or error.filename is not None):
         raise error
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if gone:
-        os.dup2(1, 2)  # perhaps it was this one, and there is nobody left to tell
-        return NO_READER
+        os.dup2(1, 2)  # stderr may be the broken one
+        return BROKEN_PIPE
     print(f"cannot write the output: {error.strerror}", file=sys.stderr)
     return 1
 
 
-def _mend_streams() -> None:
-    """A stream that is closed reads and writes nothing, and one that cannot show a letter shows
-    its number; neither is a reason to break."""
+def _repair_streams() -> None:
+    """Replace closed streams with null ones, and escape characters that a stream cannot show."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -71,7 +74,7 @@ def _main(words: list[str]) -> int:
         return 0
     for command in COMMANDS:
         if command.name == words[0]:
-            return _run(command.name, command.module, command.summary, words[1:])
+            return _run(command, words[1:])
     return _unknown(words[0], [command.name for command in COMMANDS])
 
 
@@ -85,54 +88,53 @@ def _unknown(word: str, names: list[str]) -> int:
     return 2
 
 
-def _run(name: str, module: str, summary: str, words: list[str]) -> int:
+def _run(command: "CliCommand", words: list[str]) -> int:
     from hermes_agent.core.errors import HermesError, UsageError
 
     try:
-        return _command(name, module, summary, words)
+        return _command(command, words)
     except HermesError as error:
-        _tell(error.message, error.hint, "--json" in words)
+        _print_error(error.message, error.hint, "--json" in words)
         return 2 if isinstance(error, UsageError) else 1
     except Exception as error:
         output = isinstance(error, OSError) and error.filename is None and error.errno in _FULL
         if output or isinstance(error, BrokenPipeError) or os.environ.get("HERMES_DEBUG"):
             raise
-        _tell(
-            f"hermes {name} broke: {type(error).__name__}: {error}",
-            "this is a bug in Hermes; HERMES_DEBUG=1 shows where",
+        _print_error(
+            f"hermes {command.name} crashed: {type(error).__name__}: {error}",
+            "this is a bug in Hermes; HERMES_DEBUG=1 shows the traceback",
             "--json" in words,
         )
         return 1
 
 
-def _command(name: str, module: str, summary: str, words: list[str]) -> int:
+def _command(command: "CliCommand", words: list[str]) -> int:
     from hermes_agent.cli.arguments import Parser, absolute_model
     from hermes_agent.core.errors import UsageError
-    from hermes_agent.host.distributions import load
 
     for word in words:
         if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
             raise UsageError(f"{word!r} is not UTF-8", "write it in UTF-8, or rename the file")
     if os.environ.get("HERMES_MODEL"):
         os.environ["HERMES_MODEL"] = absolute_model(os.environ["HERMES_MODEL"])
-    command = load(module)
-    parser = Parser(prog=f"hermes {name}", description=command.__doc__ or summary)
-    command.arguments(parser)
-    options, stray = parser.parse_known_args(getattr(command, "completed", list)(words))
+    module, description, add_arguments = command.load()
+    parser = Parser(prog=f"hermes {command.name}", description=description)
+    add_arguments(parser)
+    options, stray = parser.parse_known_args(getattr(module, "completed", list)(words))
     if stray:
         several = not any(word.startswith("-") for word in stray)
-        hint = getattr(command, "STRAY_WORDS", "") if several else ""
+        hint = getattr(module, "STRAY_WORDS", "") if several else ""
         raise UsageError(
-            f"hermes {name}: unrecognized arguments: {' '.join(stray)}",
-            hint or f"`hermes {name} --help`",
+            f"hermes {command.name}: unrecognized arguments: {' '.join(stray)}",
+            hint or f"`hermes {command.name} --help`",
         )
-    return int(command.run(options))
+    return command.run(module, options)
 
 
-def _tell(message: str, hint: str, as_json: bool) -> None:
+def _print_error(message: str, hint: str, as_json: bool) -> None:
     from hermes_agent.core.text.terminal import clean
 
-    message, hint = clean(message), clean(hint)  # a service may have had a word in it
+    message, hint = clean(message), clean(hint)  # it may quote a service
     print(f"{message}\nhint: {hint}" if hint else message, file=sys.stderr)
     if as_json:
         import json

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from hermes_agent.cli.actions import add_action, runtime
+from hermes_agent.cli.actions import add_action, connect
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.core.errors import NotFound, UsageError
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
         "ref": options.ref,
         "policy": options.policy,
     }
-    api = runtime()
+    api = connect()
     audit = api.post("/v1/drift", body)
     if options.json:
         print_json(audit)
@@ -122,7 +122,7 @@ def _signal(api: Any, audit: dict[str, Any], silent: bool) -> None:
 def _list(options: argparse.Namespace) -> None:
     from hermes_drift.commands.show import list_text
 
-    rows = runtime().get("/v1/drift")
+    rows = connect().get("/v1/drift")
     if options.json:
         print_json(rows)
     else:
@@ -132,7 +132,7 @@ def _list(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from hermes_drift.commands.show import audit_text, finding_text
 
-    shown = runtime().get(_path(options.id))
+    shown = connect().get(_path(options.id))
     if options.json:
         print_json(shown)
     else:
@@ -146,7 +146,7 @@ def _decide(options: argparse.Namespace) -> None:
         raise UsageError("say why it is fine", f"hermes drift accept {options.id} --why TEXT")
     by = options.by or os.environ.get("USER") or os.environ.get("LOGNAME") or "somebody"
     body: dict[str, object] = {"says": options.says, "why": options.why, "by": by}
-    pattern = runtime().post(_path(options.id), body)
+    pattern = connect().post(_path(options.id), body)
     if options.json:
         print_json(pattern)
     else:

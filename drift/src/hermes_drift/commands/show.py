@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hermes_agent.cli.output.formatting import stamp, table
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.output.formatting import one_line, stamp, table
 from hermes_agent.core.text.terminal import clean
 
 CALLED = {"harmless": "harmless", "look": "needs a look", "dangerous": "DANGEROUS"}

@@ -1,40 +1,88 @@
-"""The client of the runtime: HTTP over its Unix socket, with the standard library alone. It
-starts the runtime when there is none."""
+"""The client of the runtime: HTTP over its Unix socket, standard library only. Starts the runtime
+if it is not running."""
 
 import json
 import os
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hermes_agent.cli.client.connection import HttpClientConnection
-from hermes_agent.core.errors import (
-    Degraded,
-    HermesError,
-    HomeLocked,
-    NotFound,
-    UsageError,
-)
+from hermes_agent.core.errors import Degraded, HermesError, HomeLocked, NotFound, UsageError
 from hermes_agent.host.paths import find_home, log_path, socket_paths
 
+MAX_HEADERS = 100
 START_SECONDS = 120.0
-"""How long a runtime may take to answer after it was started: on a small machine that is busy, or
-with a large store to bring up to date, it takes its time."""
+"""How long a started runtime may take to answer: a busy small machine or a large store to migrate
+takes a while."""
 
 SLOW_SECONDS = 5.0
-"""Who waits at a terminal longer than this for a start is told."""
+"""After this long, a person at a terminal is told why nothing happens."""
 
 STREAM_SECONDS = 60.0
-"""A stream that gives no sign of life for this long is dead."""
+"""A stream that sends nothing for this long is dead."""
+
+
+class MalformedResponse(OSError):
+    """The answer is not HTTP."""
+
+
+class HttpClientConnection:
+    """One HTTP/1.0 request over a Unix socket; connects when constructed. Importing `http.client`
+    would take a third of the time a whole command may take."""
+
+    def __init__(self, path: str, timeout: float | None) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.connect(path)
+        except OSError:
+            self._socket.close()
+            raise
+        self._file = self._socket.makefile("rb")
+
+    def ask(self, method: str, target: str, body: bytes | None = None) -> int:
+        """Send the request and return the status; the body can be read from then on."""
+        head = f"{method} {target} HTTP/1.0\r\nhost: hermes\r\n"
+        if body is not None:
+            head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        try:
+            self._socket.sendall(head.encode() + b"\r\n" + (body or b""))
+        except BrokenPipeError:
+            pass  # it may have answered already, with the reason for closing
+        words = self._file.readline().split()
+        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+            raise MalformedResponse("the runtime closed it")
+        for _ in range(MAX_HEADERS):
+            if self._file.readline() in (b"\r\n", b""):
+                return int(words[1])
+        raise MalformedResponse("too many headers")
+
+    def read(self) -> bytes:
+        return self._file.read()
+
+    def readline(self) -> bytes:
+        return self._file.readline()
+
+    def disconnect(self) -> None:
+        """Call from another thread: a pending read returns end of file."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended already
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
 
 
 class RuntimeGone(HermesError):
-    """The runtime is not there, or went away in the middle."""
+    """The runtime is not running, or the connection to it broke."""
 
 
 class RuntimeNotRunning(RuntimeGone):
-    """It is not there: nothing has got to it."""
+    """No runtime is running: the request did not reach one."""
 
 
 ERRORS: dict[int, type[HermesError]] = {
@@ -46,17 +94,49 @@ ERRORS: dict[int, type[HermesError]] = {
 }
 
 
+def login_name() -> str:
+    """Who gives an answer: several people may share one account of a machine."""
+    if name := os.environ.get("SUDO_USER"):
+        return name
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def by_prefix(
+    rows: Sequence[dict[str, Any]], key: str, prefix: str, what: str, command: str
+) -> dict[str, Any]:
+    """The one row whose id is `prefix` or begins with it."""
+    found = [row for row in rows if row[key] == prefix]
+    found = found or [row for row in rows if prefix and row[key].startswith(prefix)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = ", ".join(row[key] for row in found[:4])
+        raise NotFound(f"several ids begin with {prefix!r}", f"write more of it: {several}")
+    raise NotFound(f"no {what} {prefix!r}", f"`hermes {command}` lists them")
+
+
+def resource_path(folder: str, reference: str, what: str, command: str) -> str:
+    """The address of something by its id or name, neither of which has a slash."""
+    if not reference.strip():
+        raise UsageError(f"name a {what}", f"`hermes {command}` lists them")
+    if "/" in reference:
+        raise NotFound(f"no {what} {reference!r}", f"`hermes {command}` lists them")
+    return f"/v1/{folder}/{quoted(reference)}"
+
+
 def session_path(reference: str) -> str:
     """The address of a session, by its id, the beginning of its id, or its name."""
-    if not reference.strip():
-        raise UsageError("name a session", "`hermes sessions` lists them")
-    if "/" in reference:  # which no id and no name has
-        raise NotFound(f"no session {reference!r}", "`hermes sessions` lists them")
-    return f"/v1/sessions/{_quoted(reference)}"
+    return resource_path("sessions", reference, "session", "sessions")
 
 
-def _quoted(text: str) -> str:
-    if text.isascii() and text.isalnum():  # as ids are; `urllib` takes its time to import
+def quoted(text: str) -> str:
+    """A segment of a path."""
+    if text.isascii() and text.replace("-", "").isalnum():  # `urllib` is slow to import
         return text
     from urllib.parse import quote
 
@@ -70,7 +150,7 @@ class RuntimeClient:
         self.home = home or find_home(os.environ)
         self._timeout = timeout
         self._found = False
-        """Whether it was there just now, and nothing was asked of it since."""
+        """Whether it answered just now and has not been asked anything since."""
 
     def get(self, path: str, **query: object) -> Any:
         return self._call("GET", path, query=query)
@@ -83,6 +163,14 @@ class RuntimeClient:
 
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path)
+
+    def session(self, reference: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(session_path(reference))
+        return found
+
+    def journal(self, session: str, after: int = 0) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.get(f"{session_path(session)}/journal", after=after)
+        return rows
 
     def events(
         self,
@@ -105,7 +193,7 @@ class RuntimeClient:
             raise RuntimeGone(f"the connection to the runtime broke: {error}") from None
         finally:
             connection.close()
-        raise RuntimeGone("the runtime went away")
+        raise RuntimeGone("the runtime closed the connection")
 
     def is_up(self) -> bool:
         try:
@@ -115,8 +203,8 @@ class RuntimeClient:
         return True
 
     def ensure(self) -> None:
-        """Start the runtime when it is not there, and wait until it answers. It may fall asleep
-        before the next request, which then starts it again."""
+        """Start the runtime if it is not running, and wait until it answers. If it goes idle and
+        exits before the next request, that request starts it again."""
         if not any(map(os.path.exists, socket_paths(self.home))) or not self.is_up():
             start_runtime(self)
         self._found = True
@@ -152,7 +240,7 @@ class RuntimeClient:
         try:
             return json.loads(answer)
         except ValueError:
-            raise RuntimeGone("the runtime broke off in the middle of an answer") from None
+            raise RuntimeGone("the runtime's answer was cut off") from None
 
     def _connect(self, timeout: float | None) -> HttpClientConnection:
         for path in socket_paths(self.home):
@@ -162,7 +250,7 @@ class RuntimeClient:
                 continue
             except OSError as error:
                 raise RuntimeGone(f"cannot reach the runtime at {path}: {error}") from None
-        raise RuntimeNotRunning(f"no runtime owns {self.home}", "`hermes up` starts it")
+        raise RuntimeNotRunning(f"no runtime is running for {self.home}", "`hermes up` starts one")
 
 
 def _target(path: str, query: dict[str, object]) -> str:
@@ -184,24 +272,24 @@ def _encoded(body: dict[str, object]) -> bytes:
 
 def _error(status: int, body: bytes) -> HermesError:
     try:
-        told = json.loads(body)
-        message, hint = told["error"], told["hint"]
+        answer = json.loads(body)
+        message, hint = answer["error"], answer["hint"]
     except (ValueError, KeyError, TypeError):
         message, hint = f"the runtime answered {status}", "`hermes logs` may say why"
     return ERRORS.get(status, HermesError)(message, hint)
 
 
 def start_runtime(api: RuntimeClient) -> None:
-    """Start `hermes serve` on its own, and wait until it answers or says why it cannot."""
+    """Start `hermes serve` as a process of its own; wait until it answers or says why it cannot."""
     patience = _Patience(log_path(api.home))
     while not api.is_up():
-        trouble = _serve(api, patience)
-        if trouble is not None and not _another(api, patience):
-            raise trouble
+        failure = _serve(api, patience)
+        if failure is not None and not _another(api, patience):
+            raise failure
 
 
 class _Patience:
-    """How long a start is waited for, and that who waits is told."""
+    """How long to wait for a start; tells the person who waits."""
 
     def __init__(self, log: str) -> None:
         self._log = log
@@ -209,7 +297,7 @@ class _Patience:
         self._told = False
 
     def lasts(self) -> bool:
-        """Wait a moment; False when there was enough waiting."""
+        """Wait a moment; False when the time is up."""
         waited = time.monotonic() - self._began
         if waited >= SLOW_SECONDS and not self._told and sys.stderr.isatty():
             self._told = True
@@ -220,16 +308,16 @@ class _Patience:
 
 
 def _serve(api: RuntimeClient, patience: _Patience) -> HermesError | None:
-    """A runtime of ours: None once one answers, or why ours ended."""
+    """Start a runtime: None once one answers, otherwise why ours ended."""
     import subprocess
     import tempfile
 
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "hermes_agent", "serve"],
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
             cwd="/",
             env={**os.environ, "HERMES_HOME": api.home},
@@ -238,21 +326,21 @@ def _serve(api: RuntimeClient, patience: _Patience) -> HermesError | None:
             if api.is_up():
                 return None
             if process.poll() is not None:
-                said.seek(0)
-                lines = said.read().decode(errors="replace").strip().split("\nhint: ", 1)
+                output.seek(0)
+                lines = output.read().decode(errors="replace").strip().split("\nhint: ", 1)
                 return HermesError(
-                    lines[0] or f"the runtime ended with code {process.returncode}",
+                    lines[0] or f"the runtime exited with code {process.returncode}",
                     lines[1] if len(lines) > 1 else "`hermes doctor` looks for the cause",
                 )
     raise HermesError(
         f"the runtime (pid {process.pid}) did not answer within {START_SECONDS:.0f} s; "
         "it is still starting",
-        f"look into {log_path(api.home)}",
+        f"see {log_path(api.home)}",
     )
 
 
 def _another(api: RuntimeClient, patience: _Patience) -> bool:
-    """Whether another runtime was in the way, which has come up by now, or has ended."""
+    """Whether another runtime held the home, and by now answers or has ended."""
     from hermes_agent.host.inspect import is_runtime, lock_owner
 
     seen = False

@@ -1,4 +1,4 @@
-"""Questions on a terminal, while what happens goes on arriving."""
+"""Questions on a terminal, while events keep arriving."""
 
 import os
 import queue
@@ -10,12 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hermes_agent.cli.output.turn_printer import (
-    consent_prompt,
-    consent_typed,
-    format_answer,
-    question_lines,
-)
+from hermes_agent.cli.output.events import consent_prompt, question_lines, typed_answer
+from hermes_agent.cli.output.formatting import one_line
 
 Event = dict[str, Any]
 _End = tuple[BaseException | None]
@@ -24,31 +20,31 @@ TERMINAL = 0
 
 
 class EventStream:
-    """Events, taken in by a thread so that a person can be listened to at the same time. It may be
-    iterated again after it was broken off, and goes on."""
+    """Events, read by a thread so that the keyboard can be read at the same time. Iterating again
+    after a break continues where it stopped."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._arrived: queue.SimpleQueue[Event | _End] = queue.SimpleQueue()
         self._held: deque[Event | _End] = deque()
-        self._bell, self._ring = os.pipe()
-        threading.Thread(target=self._take_in, args=(events,), daemon=True).start()
+        self._wake_read, self._wake_write = os.pipe()
+        threading.Thread(target=self._read, args=(events,), daemon=True).start()
 
-    def _take_in(self, events: Iterable[Event]) -> None:
-        trouble: BaseException | None = None
+    def _read(self, events: Iterable[Event]) -> None:
+        failure: BaseException | None = None
         try:
             for event in events:
                 self._put(event)
         except BaseException as error:  # noqa: BLE001 - raised again where the events are read
-            trouble = error
-        self._put((trouble,))
+            failure = error
+        self._put((failure,))
 
     def _put(self, item: Event | _End) -> None:
         self._arrived.put(item)
-        os.write(self._ring, b".")
+        os.write(self._wake_write, b".")
 
     def _next(self) -> Event | _End:
         item = self._arrived.get()
-        os.read(self._bell, 1)
+        os.read(self._wake_read, 1)
         return item
 
     def __iter__(self) -> Iterator[Event]:
@@ -62,11 +58,11 @@ class EventStream:
             yield item
 
     def line(self, question: str) -> str | Event | None:
-        """What somebody types; the event when it was answered in another way; None when there is
-        nothing to answer any more. Other events wait."""
+        """A typed line; the event when the question was answered elsewhere; None when it is no
+        longer open. Other events wait."""
         while True:
-            ready, _, _ = select.select([self._bell, TERMINAL], [], [])
-            if self._bell not in ready:
+            ready, _, _ = select.select([self._wake_read, TERMINAL], [], [])
+            if self._wake_read not in ready:
                 return os.read(TERMINAL, 4096).decode(errors="replace").strip()
             item = self._next()
             self._held.append(item)
@@ -77,11 +73,11 @@ class EventStream:
 
 
 def ask_question(question: Event, events: EventStream) -> str | None:
-    """Ask on the terminal; None when no answer of ours is wanted any more."""
+    """Ask on the terminal; None when our answer is no longer needed."""
     print_question(question)
     typed = events.line(question["id"])
     if isinstance(typed, str):
-        return answer_typed(question, typed)
+        return answer_or_refuse(question, typed)
     drop_question(typed)
     return None
 
@@ -89,7 +85,7 @@ def ask_question(question: Event, events: EventStream) -> str | None:
 def print_question(question: Event) -> None:
     consent = question["purpose"] != "question"
     if consent:
-        # What was typed before the question was seen is no consent to it.
+        # What was typed before the question was seen is not consent to it.
         termios.tcflush(TERMINAL, termios.TCIFLUSH)
     print("\n" + "\n".join(question_lines(question)), file=sys.stderr)
     prompt = f"  {consent_prompt(question)}" if consent else "> "
@@ -98,14 +94,16 @@ def print_question(question: Event) -> None:
 
 def drop_question(answered: Event | None) -> None:
     termios.tcflush(TERMINAL, termios.TCIFLUSH)
-    said = "no longer asked" if answered is None else format_answer(answered)
+    if answered is None:
+        said = "the question is no longer open"
+    elif answered["answer"] is None:
+        said = "nobody answered in time"
+    else:
+        said = f"answered elsewhere: {one_line(answered['answer'])}"
     print(f"\n· {said}", file=sys.stderr, flush=True)
 
 
-def answer_typed(question: Event, typed: str) -> str:
-    """For consent, only what was clearly typed is one: Enter and anything else is no."""
-    if question["purpose"] != "question":
-        return consent_typed(question, typed) or "no"
-    if typed.isdigit() and 1 <= int(typed) <= len(question["choices"]):
-        return str(question["choices"][int(typed) - 1])
-    return typed
+def answer_or_refuse(question: Event, typed: str) -> str:
+    """Anything but a clear consent refuses."""
+    refusal = "" if question["purpose"] == "question" else "no"
+    return typed_answer(question, typed) or refusal

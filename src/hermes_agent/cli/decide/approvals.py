@@ -1,66 +1,52 @@
-"""List and answer open questions: effects that need consent, and what the model wants to know.
+"""List and answer open questions: effects that need approval, and what the model wants to know.
 
 `hermes approvals answer ID yes` allows the effect once; `session` allows what the question says it
-covers for the rest of the session; `always` adds the rule that the question shows. What nobody
-answers in time is refused."""
+covers for the rest of the session; `always` adds the rule that the question shows. A question that
+nobody answers in time is refused."""
 
 import argparse
 import time
 from typing import Any
-from urllib.parse import quote
 
-from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.actions import add_action, add_actions, connect, emit
+from hermes_agent.cli.client.api import RuntimeClient, by_prefix, login_name, quoted
 from hermes_agent.cli.client.follower import reach
-from hermes_agent.cli.output.formatting import print_json, span
-from hermes_agent.cli.output.id_prefix import myself, pick
-from hermes_agent.cli.output.turn_printer import question_lines
+from hermes_agent.cli.output.events import question_lines
+from hermes_agent.cli.output.formatting import span
 
 SHORT = {"y": "yes", "n": "no", "s": "session", "a": "always"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(id="", answer=[], name="")
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    answer = actions.add_parser("answer", help="answer a question")
+    actions = add_actions(parser, _list)
+    answer = add_action(actions, "answer", _answer, "answer a question")
     answer.add_argument("id", help="the question's id, or the beginning of it")
     answer.add_argument(
         "answer", nargs="+", help="yes, no, session or always; words for a question"
     )
     answer.add_argument("--as", dest="name", default="", help="your name; default: your login")
-    answer.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
 
 
-def run(options: argparse.Namespace) -> int:
-    api = RuntimeClient()
-    api.ensure()
-    if options.answer:
-        told = answer_question(api, options.id, " ".join(options.answer), options.name)
-        if options.json:
-            print_json(told)
-        else:
-            print(f"{told['id']}: {told['answer']}")
-        return 0
+def _list(options: argparse.Namespace) -> int:
+    rows = connect().get("/v1/questions")
+    return emit(options, rows, questions_text(rows, time.time()))
+
+
+def _answer(options: argparse.Namespace) -> int:
+    done = answer_question(connect(), options.id, " ".join(options.answer), options.name)
+    return emit(options, done, f"{done['id']}: {done['answer']}")
+
+
+def answer_question(api: RuntimeClient, prefix: str, answer: str, name: str = "") -> dict[str, Any]:
     rows = api.get("/v1/questions")
-    if options.json:
-        print_json(rows)
-    else:
-        print(questions_text(rows, time.time()))
-    return 0
-
-
-def answer_question(
-    api: RuntimeClient, beginning: str, answer: str, name: str = ""
-) -> dict[str, Any]:
-    question = pick(api.get("/v1/questions"), "id", beginning, "open question")
+    question = by_prefix(rows, "id", prefix, "open question", "approvals")
     if question["purpose"] != "question":
         answer = SHORT.get(answer.lower(), answer.lower())
-    body: dict[str, object] = {"answer": answer, "by": name or myself()}
-    told: dict[str, Any] = reach(
-        api, lambda: api.post(f"/v1/questions/{quote(question['id'], safe='')}", body)
+    body: dict[str, object] = {"answer": answer, "by": name or login_name()}
+    done: dict[str, Any] = reach(
+        api, lambda: api.post(f"/v1/questions/{quoted(question['id'])}", body)
     )
-    return told
+    return done
 
 
 def questions_text(rows: list[dict[str, Any]], now: float) -> str:

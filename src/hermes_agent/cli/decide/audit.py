@@ -1,8 +1,9 @@
-"""Show and verify the audit log: what was asked of the gate, what it said, who agreed, what ran.
+"""Show and verify the audit log: what was asked of the gate, what it decided, who approved, what
+ran.
 
-Each entry is hashed with the one before it. `hermes audit verify` recomputes all of them and
-compares them with the journal. `hermes audit head` prints the end of the chain: keep it elsewhere,
-and `hermes audit verify --head N:HASH` notices when the end was cut off."""
+Each entry is hashed with the one before it. `hermes audit verify` recomputes the whole chain and
+compares it with the journal. `hermes audit head` prints the end of the chain: keep it elsewhere,
+and `hermes audit verify --head N:HASH` notices when the log was truncated."""
 
 import argparse
 import json
@@ -10,68 +11,48 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.actions import add_action, add_actions, connect, emit
+from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.output.formatting import moment, print_json, stamp
-from hermes_agent.cli.talk.sessions.text import find
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.text.terminal import clean
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
     _list_arguments(parser)
-    parser.set_defaults(act=_list)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    verify = actions.add_parser("verify", help="recompute the chain and compare it")
+    actions = add_actions(parser, _list)
+    verify = add_action(actions, "verify", _verify, "recompute the chain and compare it")
     verify.add_argument("--head", default="", help="an earlier end of the chain, as N:HASH")
-    verify.set_defaults(act=_verify)
-    head = actions.add_parser("head", help="print the end of the chain")
-    head.set_defaults(act=_head)
-    export = actions.add_parser("export", help="print entries as JSON lines, with their hashes")
+    add_action(actions, "head", _head, "print the end of the chain")
+    export = add_action(actions, "export", _export, "print entries as JSON lines, with hashes")
     _list_arguments(export)
-    export.set_defaults(act=_export)
-    for made in (verify, head, export):
-        made.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--session", default="", help="of one session, by its id or name")
+    parser.add_argument("--session", default="", help="only this session: its id or name")
     parser.add_argument("--since", default="", help="2d, 3h, 1w, or a date such as 2026-01-31")
     parser.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
 
 
-def run(options: argparse.Namespace) -> int:
-    api = RuntimeClient()
-    api.ensure()
-    code: int = options.act(api, options)
-    return code
-
-
-def _entries(api: RuntimeClient, options: argparse.Namespace) -> list[dict[str, Any]]:
+def _entries(options: argparse.Namespace) -> list[dict[str, Any]]:
+    api = connect()
     since = moment(options.since, time.time()) if options.since else 0.0
     session = options.session
     if session:
         with suppress(NotFound):  # the log outlives its sessions
-            session = find(api, session)["id"]
+            session = api.session(session)["id"]
     rows: list[dict[str, Any]] = api.get(
         "/v1/audit", since=since, session=session, limit=options.limit
     )
     if session and not rows:
-        raise NotFound(f"no entries of session {session!r}", "`hermes audit` lists all")
+        raise NotFound(f"no entries for session {session!r}", "`hermes audit` lists all")
     return rows
 
 
-def _list(api: RuntimeClient, options: argparse.Namespace) -> int:
-    rows = _entries(api, options)
-    if options.json:
-        print_json([{**json.loads(row["body"]), "hash": row["hash"]} for row in rows])
-    elif not rows:
-        print("the audit log is empty")
-    else:
-        for row in rows:
-            print(clean(entry_line(json.loads(row["body"]))))
-    return 0
+def _list(options: argparse.Namespace) -> int:
+    rows = [{**json.loads(row["body"]), "hash": row["hash"]} for row in _entries(options)]
+    lines = [clean(entry_line(row)) for row in rows]
+    return emit(options, rows, "\n".join(lines) or "the audit log is empty")
 
 
 def entry_line(entry: dict[str, Any]) -> str:
@@ -86,14 +67,14 @@ def entry_line(entry: dict[str, Any]) -> str:
             if entry["audits"]:
                 said += f" (noted by {', '.join(entry['audits'])})"
         case "question_asked":
-            said = "asked for consent"
+            said = "asked for approval"
         case "approval_given":
-            said = f"{entry['by']} agreed"
+            said = f"{entry['by']} approved"
         case "question_answered":
             said = f"answered {entry['answer'] or 'by nobody in time'}"
             said += f" by {entry['by']}" if entry["answer"] else ""
         case "call_intended":
-            said = f"{entry['tool']} begins, try {entry['attempt']}"
+            said = f"{entry['tool']} starts, attempt {entry['attempt']}"
         case "call_finished":
             said = f"{entry['tool']} {'done' if entry['ok'] else 'failed or refused'}"
         case _:
@@ -101,30 +82,23 @@ def entry_line(entry: dict[str, Any]) -> str:
     return f"{entry['number']:>6}  {stamp(entry['time'])}  {about}  {' '.join(said.split())}"
 
 
-def _export(api: RuntimeClient, options: argparse.Namespace) -> int:
-    for row in _entries(api, options):
+def _export(options: argparse.Namespace) -> int:
+    for row in _entries(options):
         print_json(row)
     return 0
 
 
-def _head(api: RuntimeClient, options: argparse.Namespace) -> int:
-    head = api.get("/v1/audit/verify")["head"]
-    if options.json:
-        print_json({"head": head})
-    else:
-        print(head)
-    return 0
+def _head(options: argparse.Namespace) -> int:
+    head = connect().get("/v1/audit/verify")["head"]
+    return emit(options, {"head": head}, head)
 
 
-def _verify(api: RuntimeClient, options: argparse.Namespace) -> int:
+def _verify(options: argparse.Namespace) -> int:
     number, _, hash = options.head.partition(":")
     if options.head and not (number.isdigit() and len(hash) == 64):
-        raise UsageError(f"{options.head!r} is no head", "`hermes audit head` prints one: N:HASH")
-    report = api.get("/v1/audit/verify", head=options.head)
-    if options.json:
-        print_json(report)
-    elif report["troubles"]:
-        print("\n".join(report["troubles"]))
-    else:
-        print(f"{report['entries']} entries, the chain is whole; head {report['head']}")
-    return 1 if report["troubles"] else 0
+        raise UsageError(f"not a head: {options.head!r}", "`hermes audit head` prints one: N:HASH")
+    report = connect().get("/v1/audit/verify", head=options.head)
+    text = f"{report['entries']} entries, the chain is intact; head {report['head']}"
+    return emit(
+        options, report, "\n".join(report["troubles"]) or text, int(bool(report["troubles"]))
+    )

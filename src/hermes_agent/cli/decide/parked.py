@@ -1,5 +1,5 @@
-"""List and decide effects whose outcome is unknown: they were running when the runtime died, and
-nobody can tell whether they took effect.
+"""List and decide effects whose outcome is unknown: they were running when the runtime died, and it
+cannot be told whether they took effect.
 
   retry        run it again: it did not happen, or may happen twice
   skip         do not run it; the model is told that the outcome is unknown
@@ -8,67 +8,50 @@ nobody can tell whether they took effect.
 import argparse
 import time
 from typing import Any
-from urllib.parse import quote
 
-from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.actions import add_action, add_actions, connect, emit
+from hermes_agent.cli.client.api import RuntimeClient, by_prefix, quoted
 from hermes_agent.cli.client.follower import reach
-from hermes_agent.cli.output.formatting import ago, print_json, table
-from hermes_agent.cli.output.id_prefix import pick
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.output.formatting import ago, one_line, table
 from hermes_agent.cli.run.status import parked_run
 
 DECISIONS = {
     "retry": "run it again",
-    "skip": "leave it; its outcome stays unknown",
-    "it-happened": "it did take effect; go on",
+    "skip": "do not run it; its outcome stays unknown",
+    "it-happened": "it did take effect; continue",
 }
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(decision="", effect="")
-    actions = parser.add_subparsers(metavar="DECISION", title="decisions")
+    actions = add_actions(parser, _list)
     for name, summary in DECISIONS.items():
-        action = actions.add_parser(name, help=summary)
+        action = add_action(actions, name, _decide, summary)
         action.add_argument("effect", help="the effect's id, or the beginning of it")
-        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
         action.set_defaults(decision=name)
 
 
-def run(options: argparse.Namespace) -> int:
-    api = RuntimeClient()
-    api.ensure()
-    if options.decision:
-        decided = decide(api, options.effect, options.decision)
-        if options.json:
-            print_json(decided)
-        else:
-            print(f"{decided['effect']}: {decided['decision']}; its turn goes on")
-        return 0
+def _list(options: argparse.Namespace) -> int:
+    api = connect()
     rows = api.get("/v1/parked")
-    if options.json:
-        print_json(rows)
-    else:
-        scripts = [one for one in _runs(api) if not one.get("session")]
-        lines = [parked_run(one) for one in scripts]
-        print("\n".join([parked_text(rows, time.time())] * bool(rows or not lines) + lines))
-    return 0
+    runs = [] if options.json else (api.get("/v1/status")["jobs"] or {}).get("parked", [])
+    lines = [parked_run(one) for one in runs if not one.get("session")]
+    text = [parked_text(rows, time.time())] * bool(rows or not lines)
+    return emit(options, rows, "\n".join(text + lines))
 
 
-def _runs(api: RuntimeClient) -> list[dict[str, Any]]:
-    """Runs of jobs that wait for a decision."""
-    found: list[dict[str, Any]] = (api.get("/v1/status")["jobs"] or {}).get("parked", [])
-    return found
+def _decide(options: argparse.Namespace) -> int:
+    decided = decide(connect(), options.effect, options.decision)
+    text = f"{decided['effect']}: {decided['decision']}; its turn continues"
+    return emit(options, decided, text)
 
 
-def decide(api: RuntimeClient, beginning: str, decision: str) -> dict[str, Any]:
-    effect = pick(api.get("/v1/parked"), "effect", beginning, "parked effect")["effect"]
+def decide(api: RuntimeClient, prefix: str, decision: str) -> dict[str, Any]:
+    row = by_prefix(api.get("/v1/parked"), "effect", prefix, "parked effect", "parked")
     body: dict[str, object] = {"decision": decision}
-    told: dict[str, Any] = reach(
-        api, lambda: api.post(f"/v1/parked/{quote(effect, safe='')}", body)
+    decided: dict[str, Any] = reach(
+        api, lambda: api.post(f"/v1/parked/{quoted(row['effect'])}", body)
     )
-    return told
+    return decided
 
 
 def parked_text(rows: list[dict[str, Any]], now: float) -> str:

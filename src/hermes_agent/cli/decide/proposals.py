@@ -1,18 +1,18 @@
-"""What looking back on past work would change: notes and skills that wait for your word. Alone, it
-lists them.
+"""Notes and skills that reviews of past work propose, and that wait for your decision. Without an
+action, it lists them.
 
-They are kept for you where `learning.notes` or `learning.skills` of the settings is `ask`."""
+Reviews propose instead of applying when the setting `learning.notes` or `learning.skills` is
+`ask`."""
 
 import argparse
 import time
 from typing import Any
 
-from hermes_agent.cli.actions import add_action, run_action
-from hermes_agent.cli.arguments import json_option, positive
+from hermes_agent.cli.actions import add_action, add_actions, connect, emit
+from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import ago, stamp, table
-from hermes_agent.cli.output.turn_printer import one_line
-from hermes_agent.cli.work.skills.show import file_text, skill_path
+from hermes_agent.cli.output.formatting import ago, one_line, stamp, table
+from hermes_agent.cli.work.skills import file_text, skill_path
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.text.terminal import visible
 
@@ -22,30 +22,22 @@ STATES = ("open", "accepted", "rejected")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(act=_list, state="open")
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    listing = add_action(actions, "list", _list, "those that are open")
+    actions = add_actions(parser, _list, state="open")
+    listing = add_action(actions, "list", _list, "open proposals")
     listing.add_argument("--state", choices=STATES, default="open", help="default: open")
     for name, act, summary in (
-        ("show", _show, "one of them whole, with its evidence"),
-        ("accept", _decide, "do what it says"),
-        ("reject", _decide, "do not"),
+        ("show", _show, "one proposal in full, with its evidence"),
+        ("accept", _decide, "apply it"),
+        ("reject", _decide, "do not apply it"),
     ):
         made = add_action(actions, name, act, summary)
         made.add_argument("id", type=positive, metavar="ID")
         made.set_defaults(decision=name)
 
 
-def run(options: argparse.Namespace) -> int:
-    return run_action(options)
-
-
-def _list(api: RuntimeClient, options: argparse.Namespace) -> Any:
-    rows = api.get("/v1/proposals", state=options.state)
-    if not options.json:
-        print(proposals_text(rows, time.time(), options.state))
-    return rows
+def _list(options: argparse.Namespace) -> int:
+    rows = connect().get("/v1/proposals", state=options.state)
+    return emit(options, rows, proposals_text(rows, time.time(), options.state))
 
 
 def proposals_text(rows: list[Row], now: float, state: str) -> str:
@@ -62,13 +54,13 @@ def proposals_text(rows: list[Row], now: float, state: str) -> str:
     return f"{text}\nhint: `hermes proposals show|accept|reject ID`"
 
 
-def _show(api: RuntimeClient, options: argparse.Namespace) -> Any:
+def _show(options: argparse.Namespace) -> int:
+    api = connect()
     for state in STATES:
         for row in api.get("/v1/proposals", state=state):
             if row["id"] == options.id:
-                if not options.json:
-                    print(proposal_text(row, _improved(api, row)))
-                return row
+                text = "" if options.json else proposal_text(row, _improved(api, row))
+                return emit(options, row, text)
     raise NotFound(f"no proposal {options.id}", "`hermes proposals` lists the open ones")
 
 
@@ -81,8 +73,7 @@ def _improved(api: RuntimeClient, row: Row) -> Row | None:
 
 
 def proposal_text(row: Row, skill: Row | None = None) -> str:
-    """A proposal, as somebody needs to see it to decide. What would become of a skill is shown as
-    what differs from it now."""
+    """All that is needed to decide. A change to a skill is shown as a diff."""
     by = f", by {one_line(row['by'])}" if row["by"] else ""
     lines = [
         f"{row['kind']} {row['id']}: {_plain(row['title']).replace(chr(10), ' ')}",
@@ -100,27 +91,27 @@ def _improvement_lines(body: Row, skill: Row) -> list[str]:
     others = {name: value for name, value in body.items() if name != "files"}
     lines = body_lines(others, 1)
     if skill["record"]["digest"] != body["base"]:
-        lines.append("    it was thought up for an earlier version, and is refused for this one")
+        lines.append("    it was made for an earlier version and cannot be applied to this one")
     for path, text in body["files"].items():
         lines += [f"    {_plain(line)}" for line in _difference(skill, path, text)]
     return lines
 
 
 def _difference(skill: Row, path: str, text: str) -> list[str]:
-    """How a file would change, line by line; line ends of other kinds are seen within a line."""
+    """How a file would change, line by line; unusual line endings show within a line."""
     from difflib import unified_diff
 
     try:
         now = file_text(skill, path).split("\n") if path in skill["files"] else []
-    except HermesError:  # it is no text now, and is replaced whole
+    except HermesError:  # it is not text now, and is replaced as a whole
         now = []
     name = one_line(path)
     names = (f"version {skill['record']['version']}/{name}", f"proposed/{name}")
-    return list(unified_diff(now, text.split("\n"), *names, lineterm="")) or [f"{name}: as it is"]
+    return list(unified_diff(now, text.split("\n"), *names, lineterm="")) or [f"{name}: unchanged"]
 
 
 def body_lines(value: Any, depth: int) -> list[str]:
-    """Whatever is to be applied, whole: texts of several lines below their name."""
+    """What would be applied, in full: texts of several lines below their name."""
     pad = "    " * depth
     if isinstance(value, dict):
         lines = []
@@ -137,12 +128,10 @@ def body_lines(value: Any, depth: int) -> list[str]:
 
 
 def _plain(value: Any) -> str:
-    """With what cannot be seen written out: somebody consents to it."""
+    """With invisible characters written out: somebody approves it."""
     return visible(value) if isinstance(value, str) else str(value)
 
 
-def _decide(api: RuntimeClient, options: argparse.Namespace) -> Any:
-    told = api.post(f"/v1/proposals/{options.id}", {"decision": options.decision})
-    if not options.json:
-        print(f"{told['id']} is {told['state']}: {one_line(told['title'], 200)}")
-    return told
+def _decide(options: argparse.Namespace) -> int:
+    row = connect().post(f"/v1/proposals/{options.id}", {"decision": options.decision})
+    return emit(options, row, f"{row['id']} is {row['state']}: {one_line(row['title'], 200)}")

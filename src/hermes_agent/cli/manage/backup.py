@@ -1,5 +1,4 @@
-"""Write a checked copy of the home to a file: the database, settings, documents and results. The
-runtime goes on working meanwhile. Logs, shells and older backups are left out."""
+"""Copies of the home: `hermes backup` and `hermes restore`."""
 
 import argparse
 import os
@@ -8,22 +7,26 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import print_json, size
+from hermes_agent.cli.output.formatting import size, sure
+from hermes_agent.host.paths import find_home
 
 LARGE = 50_000_000
 """From this size on, progress is shown."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def backup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", default="", help="default: backups/hermes-DATE-TIME.tar.gz in the home"
     )
     json_option(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def backup(options: argparse.Namespace) -> int:
+    """Write a verified copy of the home to a file: the database, settings, documents and results.
+    The runtime keeps working meanwhile. Logs, shells and older backups are left out."""
     from hermes_agent.runtime.backup import copy_database, default_target, write_backup
 
     api = RuntimeClient()
@@ -38,16 +41,17 @@ def run(options: argparse.Namespace) -> int:
             copy_database(home, database)
 
     done = write_backup(home, target, now, copy, progress_to_terminal())
-    if options.json:
-        print_json({"file": str(done.file), "files": done.files, "bytes": done.bytes,
-                    "created": done.created, "left_out": list(done.left_out)})  # fmt: skip
-        return 0
-    packed = done.file.stat().st_size
-    print(f"wrote {done.file}")
-    print(f"{done.files} files, {size(done.bytes)}, packed {size(packed)}; read back and checked")
+    text = (
+        f"wrote {done.file}\n{done.files} files, {size(done.bytes)}, packed "
+        f"{size(done.file.stat().st_size)}; read back and verified"
+    )
     for path in done.left_out:
-        print(f"left out: {path} is a link to a folder, or to nothing")
-    return 0
+        text += f"\nleft out: {path} is a link to a folder, or to nothing"
+    document = {
+        "file": str(done.file), "files": done.files, "bytes": done.bytes, "created": done.created,
+        "left_out": list(done.left_out),
+    }  # fmt: skip
+    return emit(options, document, text)
 
 
 def progress_to_terminal() -> Callable[[int, int], None]:
@@ -63,3 +67,39 @@ def progress_to_terminal() -> Callable[[int, int], None]:
         print(f"\r{percent:3d} % of {size(total)}", end=end, file=sys.stderr, flush=True)
 
     return progress
+
+
+def restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="a file that `hermes backup` wrote")
+    parser.add_argument("--check", action="store_true", help="verify the file and change nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    json_option(parser)
+
+
+def restore(options: argparse.Namespace) -> int:
+    """Restore a home from a backup. The whole file is verified before anything is touched; the
+    current home is moved aside, never deleted. The runtime must be down."""
+    from hermes_agent.runtime.backup import check_backup, no_backup, restore_backup
+
+    archive = Path(os.path.abspath(options.file))
+    home = Path(find_home(os.environ))
+    aside: Path | None = None
+    if options.check:
+        done = check_backup(archive)
+    else:
+        if not archive.exists():
+            raise no_backup(archive)
+        question = f"replace {home} with {archive}?"
+        if os.path.lexists(home) and not sure(question, options.yes):
+            print("nothing was changed")
+            return 1
+        done, aside = restore_backup(archive, home, datetime.now().astimezone())
+    what = "is intact" if options.check else f"was restored to {home}"
+    text = f"{archive} {what}: {done.files} files, {size(done.bytes)}, made {done.created}"
+    if aside is not None:
+        text += f"\nthe previous home is in {aside}"
+    document = {
+        "file": str(archive), "files": done.files, "bytes": done.bytes, "created": done.created,
+        "restored": not options.check, "aside": str(aside) if aside else None,
+    }  # fmt: skip
+    return emit(options, document, text)

@@ -1,153 +1,122 @@
 """Show, get and set settings. `*` marks what differs from the default.
 
-HERMES_MODEL and HERMES_POLICY go before the file, here as everywhere."""
+HERMES_MODEL and HERMES_POLICY override the file, here and everywhere."""
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.arguments import absolute_model, json_option
-from hermes_agent.cli.output.formatting import print_json, table
+from hermes_agent.cli.actions import add_action, add_actions, emit
+from hermes_agent.cli.arguments import absolute_model
+from hermes_agent.cli.home import home_and_settings, home_folder, open_models, write_setting
+from hermes_agent.cli.output.formatting import table
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.host.home import Home
-from hermes_agent.host.paths import find_home
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(act=_list)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    get = actions.add_parser("get", help="print one setting, or a group of them")
+    actions = add_actions(parser, _list)
+    get = add_action(actions, "get", _get, "print one setting, or a group of them")
     get.add_argument("name", help="for instance `model` or `budgets`")
-    get.set_defaults(act=_get)
-    set_ = actions.add_parser("set", help="change one setting in config.yaml")
+    set_ = add_action(actions, "set", _set, "change one setting in config.yaml")
     set_.add_argument("name", help="for instance `budgets.day_dollars`")
-    set_.add_argument("value", help="as it would stand in config.yaml; `null` for none")
-    set_.set_defaults(act=_set)
+    set_.add_argument("value", help="as in config.yaml; `null` for none")
     actions.add_parser("path", help="print where config.yaml is").set_defaults(act=_path)
     actions.add_parser("check", help="check config.yaml").set_defaults(act=_check)
-    for action in (get, set_):
-        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-
-
-def run(options: argparse.Namespace) -> int:
-    options.act(options, Home(Path(find_home(os.environ))).config)
-    return 0
 
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _list(options: argparse.Namespace, config: Path) -> None:
+def _list(options: argparse.Namespace) -> int:
     from hermes_agent.core.settings.root import Settings
-    from hermes_agent.host.config import flatten, load_settings
+    from hermes_agent.host.config import flatten
 
     defaults = flatten(Settings())
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": name, "value": value, "changed": value != defaults[name]}
-        for name, value in flatten(load_settings(config, os.environ)).items()
+        for name, value in flatten(home_and_settings()[1]).items()
     ]
-    if options.json:
-        print_json(rows)
-    else:
-        cells = [
-            ("*" if row["changed"] else "", str(row["name"]), _shown(row["value"])) for row in rows
-        ]
-        print(table(("", "setting", "value"), cells))
+    cells = [("*" if row["changed"] else "", row["name"], _shown(row["value"])) for row in rows]
+    return emit(options, rows, table(("", "setting", "value"), cells))
 
 
-def _get(options: argparse.Namespace, config: Path) -> None:
-    from hermes_agent.host.config import get_setting, load_settings
+def _get(options: argparse.Namespace) -> int:
+    from hermes_agent.host.config import get_setting
 
-    value = get_setting(load_settings(config, os.environ), options.name)
-    if options.json:
-        print_json({"name": options.name, "value": value})
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            print(f"{name}: {_shown(each)}")
-    else:
-        print(_shown(value))
+    value = get_setting(home_and_settings()[1], options.name)
+    text = _shown(value)
+    if isinstance(value, dict):
+        text = "\n".join(f"{name}: {_shown(each)}" for name, each in value.items())
+    return emit(options, {"name": options.name, "value": value}, text)
 
 
-def _set(options: argparse.Namespace, config: Path) -> None:
+def _set(options: argparse.Namespace) -> int:
     from hermes_agent.cli.client.api import RuntimeClient
-    from hermes_agent.host.config import set_setting
 
-    trouble: HermesError | None = None
+    problem: HermesError | None = None
 
     def check(settings: Any) -> None:
-        nonlocal trouble
+        nonlocal problem
         named = options.name == "terminal.default" or (
             options.name in ("model", "policy") and getattr(settings, options.name)
         )
         if named:
-            trouble = _unusable(settings, options.name)
-            if isinstance(trouble, UsageError):
-                raise trouble
-        _refuse_astray(settings, options.name)
+            problem = _unusable(settings, options.name)
+            if isinstance(problem, UsageError):
+                raise problem
+        _check_references(settings, options.name)
 
     given = absolute_model(options.value) if options.name == "model" else options.value
-    try:
-        value = set_setting(config, options.name, given, check)
-    except OSError as error:
-        raise HermesError(f"cannot write {config}: {error.strerror}", "`hermes doctor`") from None
+    value = write_setting(options.name, given, check)
     up = RuntimeClient().is_up()
-    if options.json:
-        print_json({"name": options.name, "value": value, "restart": up})
-        return
-    print(f"{options.name}: {_shown(value)}")
+    text = f"{options.name}: {_shown(value)}"
     if up:
-        print("new sessions go by it; `hermes restart` makes the others and the runtime do so")
-    if trouble is not None:
-        print(f"but: {trouble.message}\nhint: {trouble.hint}")
+        text += "\napplies to new sessions; `hermes restart` applies it to the rest"
+    if problem is not None:
+        text += f"\nwarning: {problem.message}\nhint: {problem.hint}"
+    return emit(options, {"name": options.name, "value": value, "restart": up}, text)
 
 
-def _path(_options: argparse.Namespace, config: Path) -> None:
-    print(config)
+def _path(_options: argparse.Namespace) -> None:
+    print(home_folder() / "config.yaml")
 
 
-def _check(_options: argparse.Namespace, config: Path) -> None:
-    from hermes_agent.host.config import load_settings
-
-    settings = load_settings(config, os.environ)
+def _check(_options: argparse.Namespace) -> None:
+    home, settings = home_and_settings()
+    config = home / "config.yaml"
     for name in ("policy", "terminal.default", "model"):
-        trouble = _unusable(settings, name)
-        if trouble is not None:
-            raise HermesError(trouble.message, trouble.hint)
-    _refuse_astray(settings, "")
-    print(f"{config} is in order" if config.exists() else f"no {config}; the defaults are in order")
+        problem = _unusable(settings, name)
+        if problem is not None:
+            raise HermesError(problem.message, problem.hint)
+    _check_references(settings, "")
+    print(f"{config} is valid" if config.exists() else f"no {config}; the defaults apply")
 
 
-def _refuse_astray(settings: Any, name: str) -> None:
-    """A setting that names what is not there is not taken; below one that is set whole, too. An
-    empty name is all of them."""
+def _check_references(settings: Any, name: str) -> None:
+    """Refuse a setting, or one below it, that names something that does not exist. An empty name
+    checks all settings."""
     from hermes_agent.runtime.references import astray
 
-    for one in astray(Path(find_home(os.environ)), settings):
+    for one in astray(home_folder(), settings):
         if name in ("", one.name) or one.name.startswith(f"{name}."):
             raise UsageError(f"{one.name}: {one.error.message}", one.error.hint)
 
 
 def _unusable(settings: Any, name: str) -> HermesError | None:
-    """Why a session could not be opened with this model, policy or terminal."""
-    from hermes_agent.host.paths import find_home
+    """Why a session cannot be opened with this model, policy or terminal."""
     from hermes_agent.policy.files.loader import Policies
 
     try:
         if name == "policy":
-            Policies.of_home(Path(find_home(os.environ)), Path.home()).rules(settings.policy)
+            Policies.of_home(home_folder(), Path.home()).rules(settings.policy)
         elif name == "terminal.default":
-            if settings.terminal.default not in settings.places:
-                there = ", ".join(settings.places)
-                name = settings.terminal.default
-                raise UsageError(f"no terminal called {name!r}", f"there are: {there}")
+            if (chosen := settings.terminal.default) not in settings.places:
+                available = ", ".join(settings.places)
+                raise UsageError(f"no terminal called {chosen!r}", f"available: {available}")
         else:
-            from hermes_agent.cli.manage.model.registry import open_models
-
-            open_models(Path(find_home(os.environ)), settings).check(settings.model)
+            open_models(home_folder(), settings).check(settings.model)
     except HermesError as error:
         return error
     return None

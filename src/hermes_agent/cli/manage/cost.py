@@ -1,27 +1,27 @@
 """What was spent: by day, session, job, model, service or use.
 
-Days are those of UTC, as the budget of a day counts them. What a call cost is computed from the
-tokens that the service counted and the catalogue's prices; a call whose price is not known counts
-as such and not as nothing. "cached" is how much of the input came from the service's cache. What a
-deleted session cost is kept, under its id."""
+Days are in UTC, as for the daily budget. Costs come from the tokens that the service counted and
+the catalogue's prices; calls whose price is unknown are counted separately. "cached" is the share
+of the input that came from the service's cache. The costs of deleted sessions are kept under their
+ids."""
 
 import argparse
 import time
 from typing import Any
 
+from hermes_agent.cli.actions import connect, emit
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import dollars, moment, print_json, table
-from hermes_agent.cli.output.turn_printer import hit_rate, one_line
+from hermes_agent.cli.output.events import hit_rate
+from hermes_agent.cli.output.formatting import count, dollars, moment, one_line, table
 
 NAMES = ("day", "session", "job", "model", "service", "use")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", choices=NAMES, default="day", help="the default is by day")
+    parser.add_argument("--by", choices=NAMES, default="day", help="default: day")
     parser.add_argument("--since", default="30d", help="2d, 3h, 1w, or a date (default 30d)")
-    parser.add_argument("--until", default="", help="up to then")
-    parser.add_argument("--session", default="", help="of one session, by its id or name")
+    parser.add_argument("--until", default="", help="the end; default: now")
+    parser.add_argument("--session", default="", help="only this session: its id or name")
     json_option(parser)
 
 
@@ -30,34 +30,26 @@ def run(options: argparse.Namespace) -> int:
     query: dict[str, Any] = {"by": options.by, "since": moment(options.since, now)}
     if options.until:
         query["until"] = moment(options.until, now)
-    if options.session:
-        query["session"] = options.session
-    api = RuntimeClient()
-    api.ensure()
-    found = api.get("/v1/costs", **query)
-    if options.json:
-        print_json(found)
-        return 0
-    rows = found["costs"]
-    if not rows:
-        print("nothing was spent")
-    else:
+    found = connect().get("/v1/costs", session=options.session, **query)
+    rows, limit = found["costs"], found["day_dollars"]
+    text = "nothing was spent"
+    if rows:
         cells = [_cells(row, options.by) for row in rows]
         total = [_cells(_sum(rows), "")] if len(rows) > 1 else []
-        print(table((options.by, "calls", "in", "cached", "out", "cost", ""), [*cells, *total]))
-    limit = found["day_dollars"]
-    of = "" if limit is None else f" of {dollars(limit)}"
-    print(f"today (UTC): {dollars(found['today'])}{of}")
+        text = table((options.by, "calls", "in", "cached", "out", "cost", ""), [*cells, *total])
+    text += f"\ntoday (UTC): {dollars(found['today'])}"
     if limit is None:
-        print("no budget; `hermes config set budgets.day_dollars 5` sets one")
-    return 0
+        text += "\nno budget; `hermes config set budgets.day_dollars 5` sets one"
+    else:
+        text += f" of {dollars(limit)}"
+    return emit(options, found, text)
 
 
 def _cells(row: dict[str, Any], by: str) -> tuple[str, ...]:
     usage, unpriced = row["usage"], row["unpriced"]
     name = row["name"] or ("no job" if by == "job" else "none")
-    calls = "1 call" if unpriced == 1 else f"{unpriced} calls"
-    notes = [f"{calls} of unknown price" if unpriced else "", one_line(row["title"], 50)]
+    unknown = f"{count(unpriced, 'call')} of unknown price" if unpriced else ""
+    notes = [unknown, one_line(row["title"], 50)]
     return (
         name,
         str(row["calls"]),

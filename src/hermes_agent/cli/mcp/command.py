@@ -1,9 +1,11 @@
-"""Servers of the Model Context Protocol: those whose tools Hermes uses, and Hermes as one.
+"""MCP (Model Context Protocol) servers whose tools Hermes uses, and Hermes as an MCP server.
 
-`hermes mcp add NAME -- COMMAND…` for a program on this machine, `--url` for a server elsewhere. In
---env and --header, `secret:NAME` stands for a secret of the home's `.env`."""
+`hermes mcp add NAME -- COMMAND…` adds a program on this machine, `--url` a remote server. In --env
+and --header, `secret:NAME` stands for a secret in the home's `.env`."""
 
 import argparse
+import asyncio
+import json
 import os
 import re
 import sys
@@ -11,9 +13,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.arguments import Parser, json_option
+from hermes_agent.cli.actions import add_action, add_actions, emit
+from hermes_agent.cli.arguments import Parser
+from hermes_agent.cli.home import home_and_settings, write_setting
 from hermes_agent.cli.mcp.serve import command
-from hermes_agent.cli.output.formatting import ago, print_json, table
+from hermes_agent.cli.output.formatting import ago, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
 class _Parser(Parser):
-    """Takes what stands behind `--` for a command, wherever options stand."""
+    """Takes everything after `--` as the command, wherever options are."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args or ())
@@ -42,78 +46,52 @@ class _Parser(Parser):
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(act=_list)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions", parser_class=_Parser)
-    _add_arguments(
-        actions.add_parser(
-            "add",
-            help="use a server from now on",
-            usage="hermes mcp add NAME [options] -- COMMAND…\n"
-            "       hermes mcp add NAME [options] --url URL",
-        )
-    )
-    listing = actions.add_parser("list", help="the servers there are, and what is known of them")
-    listing.set_defaults(act=_list)
-    known: list[tuple[str, str, Callable[..., int]]] = [
-        ("tools", "what a server offers", _tools),
-        ("test", "connect to it, and say how long that took", _test),
-        ("login", "log in to it with a browser", _login),
-        ("logout", "forget the login", _logout),
-        ("remove", "use it no more", _remove),
-    ]
-    parsers = [listing]
-    for name, help, act in known:
-        made = actions.add_parser(name, help=help)
-        made.add_argument("name", help="its name")
-        made.set_defaults(act=act)
-        parsers.append(made)
-    for made in parsers:
-        made.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
+    actions = add_actions(parser, _list, parser_class=_Parser)
+    _add_arguments(add_action(actions, "add", _add, "use a server from now on"))
+    add_action(actions, "list", _list, "the configured servers and their tools")
+    add_action(actions, "tools", _tools, "what a server offers", "name")
+    add_action(actions, "test", _test, "connect to a server and time it", "name")
+    add_action(actions, "login", _login, "log in to a server with a browser", "name")
+    add_action(actions, "logout", _logout, "log out of a server", "name")
+    add_action(actions, "remove", _remove, "stop using a server", "name")
     serve = actions.add_parser(
         "serve", help="be a server for other agents and editors", description=command.__doc__
     )
     command.arguments(serve)
-    serve.set_defaults(act=None)
+    serve.set_defaults(act=command.serve)
 
 
 def _add_arguments(add: argparse.ArgumentParser) -> None:
-    add.add_argument("name", help="what to call it: letters, digits, dashes and underscores")
-    add.add_argument("--url", default="", help="the address of a server elsewhere")
-    add.add_argument("--oauth", action="store_true", help="one logs in to it with a browser")
+    add.usage = (
+        "hermes mcp add NAME [options] -- COMMAND…\n       hermes mcp add NAME [options] --url URL"
+    )
+    add.add_argument("name", help="its name: letters, digits, dashes and underscores")
+    add.add_argument("--url", default="", help="the address of a remote server")
+    add.add_argument("--oauth", action="store_true", help="it needs a login with a browser")
     add.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'",
-        help="an HTTP header for it; again for more",
+        help="an HTTP header; repeatable",
     )  # fmt: skip
     add.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE",
-        help="a variable for the program; again for more",
+        help="a variable for the program; repeatable",
     )  # fmt: skip
-    add.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-    add.set_defaults(act=_add, command=[])
+    add.set_defaults(command=[])
 
 
-def run(options: argparse.Namespace) -> int:
-    if options.act is None:
-        return command.serve(options)
-    from hermes_agent.host.config import load_settings
-    from hermes_agent.host.paths import find_home
-
-    home = Path(find_home(os.environ))
-    code: int = options.act(options, load_settings(home / "config.yaml", os.environ).mcp, home)
-    return code
+def _configured() -> tuple[Path, Named]:
+    home, settings = home_and_settings()
+    return home, settings.mcp
 
 
-def _list(options: argparse.Namespace, servers: Named, home: Path) -> int:
+def _list(options: argparse.Namespace) -> int:
+    home, servers = _configured()
     rows = [_row(name, one, home) for name, one in sorted(servers.items())]
-    if options.json:
-        print_json(rows)
-    elif rows:
+    text = "no servers; `hermes mcp add NAME -- COMMAND…` or `hermes mcp add NAME --url URL`"
+    if rows:
         cells = [(row["name"], row["kind"], _state(row), row["address"]) for row in rows]
-        print(table(("server", "kind", "", ""), cells))
-    else:
-        print("no servers; `hermes mcp add NAME -- COMMAND…` or `hermes mcp add NAME --url URL`")
-    return 0
+        text = table(("server", "kind", "", ""), cells)
+    return emit(options, rows, text)
 
 
 def _row(name: str, settings: "McpServerSettings", home: Path) -> dict[str, Any]:
@@ -139,40 +117,31 @@ def _state(row: dict[str, Any]) -> str:
     return f"{row['tools']} tools, seen {ago(row['seen'], time.time())}"
 
 
-def _add(options: argparse.Namespace, servers: Named, home: Path) -> int:
-    if not _NAME.fullmatch(options.name):
+def _add(options: argparse.Namespace) -> int:
+    name = options.name
+    if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{options.name!r} cannot be the name of a server",
-            "at most 40 letters, digits, dashes and underscores, with a letter or digit first",
+            f"not a valid server name: {name!r}",
+            "at most 40 letters, digits, dashes and underscores, starting with a letter or digit",
         )
-    if options.name in servers:
-        raise UsageError(
-            f"there is a server called {options.name!r}", f"`hermes mcp remove {options.name}`"
-        )
+    if name in _configured()[1]:
+        raise UsageError(f"a server called {name!r} already exists", f"`hermes mcp remove {name}`")
     entry = _entry(options)
-    _write(home, options.name, entry)
-    if options.json:
-        print_json({"name": options.name, **entry})
-        return 0
-    print(f"added {options.name}")
-    if options.oauth:
-        print(f"`hermes mcp login {options.name}` logs in to it")
-    else:
-        print(f"`hermes mcp test {options.name}` connects to it")
-    return 0
+    write_setting(f"mcp.{name}", json.dumps(entry))
+    then = f"`hermes mcp {'login' if options.oauth else 'test'} {name}`"
+    does = "logs in" if options.oauth else "connects"
+    return emit(options, {"name": name, **entry}, f"added {name}\n{then} {does} to it")
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
     if bool(options.command) == bool(options.url):
-        raise UsageError(
-            "a server is a program or an address", "NAME -- COMMAND…, or NAME --url URL"
-        )
+        raise UsageError("give either a command or --url", "NAME -- COMMAND…, or NAME --url URL")
     if options.command and (options.header or options.oauth):
-        raise UsageError("--header and --oauth are for a server with --url", "leave them out")
+        raise UsageError("--header and --oauth need --url", "leave them out")
     if options.url and options.env:
-        raise UsageError("--env is for a program", "leave it out")
+        raise UsageError("--env needs a command, not --url", "leave it out")
     if options.url and not options.url.startswith(("https://", "http://")):
-        raise UsageError(f"{options.url!r} is no address", "it begins with https:// or http://")
+        raise UsageError(f"not a URL: {options.url!r}", "it starts with https:// or http://")
     program = [os.path.abspath(word) if n == 0 and "/" in word else word
                for n, word in enumerate(options.command)]  # fmt: skip
     entry = {
@@ -192,59 +161,40 @@ def _split(text: str, sign: str, form: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _write(home: Path, name: str, entry: dict[str, Any]) -> None:
-    import json
-
-    from hermes_agent.host.config import set_setting
-
-    config = home / "config.yaml"
-    try:
-        set_setting(config, f"mcp.{name}", json.dumps(entry), lambda _: None)
-    except OSError as error:
-        raise HermesError(f"cannot write {config}: {error.strerror}", "`hermes doctor`") from None
-
-
-def _remove(options: argparse.Namespace, servers: Named, home: Path) -> int:
+def _remove(options: argparse.Namespace) -> int:
     from hermes_agent.host.config import remove_setting
     from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 
-    _named(options.name, servers)
-    remove_setting(home / "config.yaml", f"mcp.{options.name}")
-    _forget(options.name, home)
-    CatalogueCache(home / "mcp").drop(options.name)
-    return _said(options, {"name": options.name, "removed": True}, f"removed {options.name}")
+    name, _settings, home = _named(options)
+    remove_setting(home / "config.yaml", f"mcp.{name}")
+    _forget(name, home)
+    CatalogueCache(home / "mcp").drop(name)
+    return emit(options, {"name": name, "removed": True}, f"removed {name}")
 
 
-def _logout(options: argparse.Namespace, servers: Named, home: Path) -> int:
-    _named(options.name, servers)
-    was = _forget(options.name, home)
-    text = f"logged out of {options.name}" if was else f"nobody was logged in to {options.name}"
-    return _said(options, {"name": options.name, "logged_out": was}, text)
+def _logout(options: argparse.Namespace) -> int:
+    name, _settings, home = _named(options)
+    was = _forget(name, home)
+    text = f"logged out of {name}" if was else f"you were not logged in to {name}"
+    return emit(options, {"name": name, "logged_out": was}, text)
 
 
 def _forget(name: str, home: Path) -> bool:
-    file = _world(home).token_file(name)
+    file = _context(home).token_file(name)
     was = file.exists()
     file.unlink(missing_ok=True)
     return was
 
 
-def _said(options: argparse.Namespace, document: dict[str, Any], text: str) -> int:
-    if options.json:
-        print_json(document)
-    else:
-        print(text)
-    return 0
+def _named(options: argparse.Namespace) -> "tuple[str, McpServerSettings, Path]":
+    home, servers = _configured()
+    if options.name not in servers:
+        available = ", ".join(sorted(servers)) or "none"
+        raise NotFound(f"no server called {options.name!r}", f"configured: {available}")
+    return options.name, servers[options.name], home
 
 
-def _named(name: str, servers: Named) -> "McpServerSettings":
-    if name not in servers:
-        there = ", ".join(sorted(servers)) or "none"
-        raise NotFound(f"no server called {name!r}", f"there are: {there}")
-    return servers[name]
-
-
-def _world(home: Path) -> "McpContext":
+def _context(home: Path) -> "McpContext":
     from hermes_agent.policy.secrets import Secrets
     from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
     from hermes_agent.tools.mcp.context import McpContext
@@ -254,26 +204,22 @@ def _world(home: Path) -> "McpContext":
 
 
 def _servers(name: str, settings: "McpServerSettings", home: Path) -> "Servers":
-    """The one server, whether it is in use or not."""
+    """This one server, even if it is disabled."""
     from msgspec.structs import replace
 
     from hermes_agent.tools.mcp.provider import Servers
 
     only = {name: replace(settings, enabled=True)}
-    world = _world(home)
-    return Servers(lambda: only, home, world.secret, os.environ, time.time)
+    context = _context(home)
+    return Servers(lambda: only, home, context.secret, os.environ, time.time)
 
 
-def _tools(options: argparse.Namespace, servers: Named, home: Path) -> int:
-    settings = _named(options.name, servers)
-    rows, left_out = _run(_offered(options.name, settings, home))
-    if options.json:
-        print_json(rows)
-        return 0
-    print(table(("tool", ""), [(row["name"], row["about"]) for row in rows]))
+def _tools(options: argparse.Namespace) -> int:
+    rows, left_out = asyncio.run(_offered(*_named(options)))
+    text = table(("tool", ""), [(row["name"], row["about"]) for row in rows])
     if left_out:
-        print(f"{left_out} more are left out: their names are too long, or there are too many")
-    return 0
+        text += f"\n{left_out} more are left out: their names are too long, or there are too many"
+    return emit(options, rows, text)
 
 
 async def _offered(
@@ -288,13 +234,13 @@ async def _offered(
     return rows, facts.left_out
 
 
-def _test(options: argparse.Namespace, servers: Named, home: Path) -> int:
-    told = _run(_tried(options.name, _named(options.name, servers), home))
+def _test(options: argparse.Namespace) -> int:
+    done = asyncio.run(_tried(*_named(options)))
     text = (
-        f"{options.name}: {told['title'] or 'a server without a name'}, {told['tools']} tools; "
-        f"ready in {told['seconds']:.2f} s (protocol {told['protocol']})"
+        f"{options.name}: {done['title'] or 'a server without a name'}, {done['tools']} tools; "
+        f"ready in {done['seconds']:.2f} s (protocol {done['protocol']})"
     )
-    return _said(options, told, text)
+    return emit(options, done, text)
 
 
 async def _tried(name: str, settings: "McpServerSettings", home: Path) -> dict[str, Any]:
@@ -315,28 +261,24 @@ async def _tried(name: str, settings: "McpServerSettings", home: Path) -> dict[s
     }
 
 
-def _login(options: argparse.Namespace, servers: Named, home: Path) -> int:
+def _login(options: argparse.Namespace) -> int:
     import msgspec
 
-    before = _named(options.name, servers)
+    name, before, home = _named(options)
     settings = msgspec.structs.replace(before, oauth=True)
     if not settings.url:
-        raise UsageError(
-            f"{options.name} is a program on this machine", "one logs in to servers elsewhere"
-        )
-    facts = _run(_logged_in(options.name, settings, home))
+        raise UsageError(f"{name} is a program on this machine", "only remote servers have a login")
+    facts = asyncio.run(_logged_in(name, settings, home))
     if settings != before:
         plain = msgspec.to_builtins(settings)
         default = msgspec.to_builtins(type(settings)())
         entry = {key: value for key, value in plain.items() if value != default[key]}
-        _write(home, options.name, entry)
+        write_setting(f"mcp.{name}", json.dumps(entry))
     count = len(facts.offered(settings))
-    text = f"logged in to {options.name}: {count} tools"
-    return _said(options, {"name": options.name, "tools": count}, text)
+    return emit(options, {"name": name, "tools": count}, f"logged in to {name}: {count} tools")
 
 
 async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> Any:
-    import asyncio
     import threading
 
     log_in = _loaded().log_in
@@ -345,7 +287,7 @@ async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> An
     def show(address: str, paste: "Callable[[str], bool]") -> None:
         print(f"open this in a browser:\n\n  {address}\n", file=sys.stderr)
         print(
-            "If the browser is on another machine, paste the address that it ends at here.",
+            "If the browser is on another machine, paste the final address from it here.",
             file=sys.stderr,
             flush=True,
         )
@@ -356,9 +298,9 @@ async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> An
 
         threading.Thread(target=read, daemon=True).start()
 
-    world = _world(home)
-    facts = await log_in(name, settings, world, show, settings.timeout_seconds)
-    world.cache.put(name, facts)
+    context = _context(home)
+    facts = await log_in(name, settings, context, show, settings.timeout_seconds)
+    context.cache.put(name, facts)
     return facts
 
 
@@ -370,9 +312,3 @@ def _loaded() -> Any:
             f"the package {error.name} is not installed", "pip install 'hermes-agent[mcp]'"
         ) from None
     return opening
-
-
-def _run(work: Any) -> Any:
-    import asyncio
-
-    return asyncio.run(work)

@@ -1,4 +1,4 @@
-"""Text in the editor that a person has chosen."""
+"""Edits text in the user's editor."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from hermes_agent.core.errors import HermesError, UsageError
 
 USUAL = ("editor", "nano", "vi")
-"""Looked for when nobody has chosen one."""
+"""Tried when neither VISUAL nor EDITOR is set."""
 
 
 def has_terminal() -> bool:
@@ -16,7 +16,7 @@ def has_terminal() -> bool:
 
 
 def edited(text: str, file_name: str) -> str:
-    """The text as it is when the editor ends. `file_name` tells the editor what it is."""
+    """The text after editing. `file_name` tells the editor its type."""
     import shlex
     import subprocess
     import tempfile
@@ -31,10 +31,10 @@ def edited(text: str, file_name: str) -> str:
         except OSError as error:
             raise UsageError(
                 f"cannot start the editor {command[0]!r}: {error.strerror}",
-                "set EDITOR to one that is installed",
+                "set EDITOR to an installed editor",
             ) from None
         if code:
-            raise HermesError(f"{command[0]} ended with code {code}", "nothing was changed")
+            raise HermesError(f"{command[0]} exited with code {code}", "nothing was changed")
         try:
             with open(path, encoding="utf-8", newline="") as file:
                 return file.read()
@@ -46,17 +46,17 @@ def edited(text: str, file_name: str) -> str:
 
 @contextmanager
 def save_draft_on_error(text: str, file_name: str) -> Iterator[None]:
-    """What somebody has written is not lost when it cannot be used."""
+    """Save what was written to a file if it cannot be used."""
     try:
         yield
     except HermesError as error:
-        place = f"your text is in {_left(text, file_name)}"
+        place = f"your text is in {_save_draft(text, file_name)}"
         between = "\n" if "\n" in error.hint else "; "
         error.hint = f"{error.hint}{between}{place}" if error.hint else place
         raise
 
 
-def _left(text: str, file_name: str) -> str:
+def _save_draft(text: str, file_name: str) -> str:
     import tempfile
 
     path = os.path.join(tempfile.mkdtemp(prefix="hermes-draft-"), os.path.basename(file_name))
@@ -73,5 +73,5 @@ def _chosen() -> str:
 
     found = next((name for name in USUAL if shutil.which(name)), "") if has_terminal() else ""
     if not found:
-        raise UsageError("there is no editor to open", "set EDITOR, as in EDITOR=nano")
+        raise UsageError("no editor found", "set EDITOR, as in EDITOR=nano")
     return found

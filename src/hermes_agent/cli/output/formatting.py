@@ -1,17 +1,27 @@
-"""Times, sums and tables as commands print them."""
+"""Times, costs, sizes, lines and tables as commands print them."""
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.text.terminal import clean
 
 _BACK = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def one_line(text: str, most: int = 100) -> str:
+    line = " ".join(clean(text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def span(seconds: float) -> str:
@@ -45,7 +55,7 @@ def moment(text: str, now: float) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         raise UsageError(
-            f"{text!r} is no time", "write 30m, 3h, 2d, 1w, or a date such as 2026-01-31"
+            f"not a valid time: {text!r}", "write 30m, 3h, 2d, 1w, or a date such as 2026-01-31"
         ) from None
 
 
@@ -55,36 +65,38 @@ def dollars(cost: float | None) -> str:
     return f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"
 
 
-def size(count: float) -> str:
+def size(amount: float) -> str:
     for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
+        if amount < 1000:
+            return f"{amount:.0f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns; the last one is cut to the width of a terminal, and whole in a pipe."""
+    """Aligned columns. On a terminal, lines are cut to its width."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in (heads, *rows)
     ]
     if sys.stdout.isatty():
+        import shutil
+
         most = shutil.get_terminal_size().columns
         lines = [line if len(line) <= most else line[: most - 1] + "…" for line in lines]
     return "\n".join(lines)
 
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, ensure_ascii=False))
+    print(json.dumps(document, ensure_ascii=False), flush=True)
 
 
 def sure(question: str, yes: bool) -> bool:
-    """Ask before something that cannot be taken back; Enter is no."""
+    """Confirm something that cannot be undone; Enter means no."""
     if yes:
         return True
     if not os.isatty(0):
-        raise UsageError("nobody is there to be asked", "--yes does it without a question")
+        raise UsageError("no terminal to prompt on", "--yes skips the question")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,10 +1,10 @@
-"""A session's journal as something to read: who said what, and what was done."""
+"""A session's journal for people: who said what, and what was done."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes_agent.cli.output.formatting import stamp
-from hermes_agent.cli.output.turn_printer import call_line, one_line
+from hermes_agent.cli.output.events import call_line, event_line
+from hermes_agent.cli.output.formatting import one_line, stamp
 
 Recorded = dict[str, Any]
 
@@ -25,24 +25,15 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
             case "call_made":
                 calls[event["call"]["id"]] = f"  {call_line(event['call'])}"
             case "call_finished":
-                yield {
-                    **place,
-                    "role": "tool",
-                    "tool": event["tool"],
-                    "call": calls.get(event["call_id"], event["tool"]),
-                    "ok": event["ok"],
-                    "seconds": event["seconds"],
-                    "text": event["text"],
-                    "undo": event["inverse"],
-                }
-            case "call_parked":
-                yield {**place, "role": "note", "text": f"parked: {event['reason']}"}
+                kept = {key: event[key] for key in ("tool", "ok", "seconds", "text")}
+                call = calls.get(event["call_id"], event["tool"])
+                yield {**place, "role": "tool", **kept, "call": call, "undo": event["inverse"]}
             case "compacted":
                 text = f"the messages so far were summarised:\n{event['summary']}"
                 yield {**place, "role": "note", "text": text}
-            case "turn_finished" if event["reason"] != "done":
-                said = one_line(f"the turn ended: {event['reason']} {event['error']}")
-                yield {**place, "role": "note", "text": said}
+            case "call_parked" | "turn_finished" if (line := event_line(event)) is not None:
+                ended = "the turn ended: " if event["kind"] == "turn_finished" else ""
+                yield {**place, "role": "note", "text": one_line(f"{ended}{line.text}", 300)}
 
 
 def plain(journal: Sequence[Recorded]) -> Iterator[str]:
@@ -62,7 +53,7 @@ def plain(journal: Sequence[Recorded]) -> Iterator[str]:
 
 
 def tool_line(call: str, finished: dict[str, Any]) -> str:
-    """`✓ $ ls -a  0.1 s`; what went wrong stands behind it."""
+    """`✓ $ ls -a  0.1 s`, or `✗ $ ls -a  0.1 s  failed: …`."""
     why = "" if finished["ok"] else f"  failed: {one_line(finished['text'], 80)}"
     return f"{'✓' if finished['ok'] else '✗'} {call}  {finished['seconds']:.1f} s{why}"
 
@@ -90,8 +81,6 @@ def markdown(session: dict[str, Any], journal: Sequence[Recorded]) -> str:
 
 
 def _longest_fence(text: str) -> int:
-    longest = run = 0
-    for letter in text:
-        run = run + 1 if letter == "`" else 0
-        longest = max(longest, run)
-    return longest
+    import re
+
+    return max(map(len, re.findall("`+", text)), default=0)

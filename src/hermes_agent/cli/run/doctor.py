@@ -1,13 +1,12 @@
-"""Check everything and say what to mend. Nothing is changed, and the runtime is not started.
+"""Check everything and say how to fix it. Nothing is changed, and the runtime is not started.
 
-Exit code 1 when a check fails; warnings alone do not count."""
+Exit code 1 when a check fails; warnings alone do not."""
 
 import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.core.errors import HermesError
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
 
 MARKS = {"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}
 ANSWER_SECONDS = 120.0
-"""A large database takes its time to be checked."""
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
+"""Checking a large database takes a while."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,7 +44,7 @@ def _drills(home: str) -> "Iterator[DoctorFinding]":
     from hermes_agent.runtime.doctor.doctor import DoctorFinding
 
     if names := abandoned(home):
-        what = f"left by drills that were killed: the boxes {', '.join(names)} and their checks"
+        what = f"left behind by killed drills: boxes {', '.join(names)} and their checks"
         yield DoctorFinding("drills", "warn", what, "the next `hermes drill` command removes them")
 
 

@@ -1,16 +1,15 @@
-"""How the runtime is. It is not started for this.
+"""Show the state of the runtime, without starting it.
 
-Exit code 0 when it runs or is stopped, 1 when something keeps it from working."""
+Exit code 0 when it is running or stopped, 1 when something is wrong."""
 
 import argparse
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.actions import emit
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-from hermes_agent.cli.output.formatting import dollars, print_json, span, stamp
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.output.formatting import count, dollars, one_line, span, stamp
 from hermes_agent.core.errors import HermesError
 from hermes_agent.host.paths import socket_paths
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANSWER_SECONDS = 10.0
-"""A runtime that has not said how it is by then does not answer."""
+"""A runtime that has not answered by then is reported as not answering."""
 
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
@@ -27,43 +26,36 @@ KEYS = (
 )  # fmt: skip
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-
-
 def run(options: argparse.Namespace) -> int:
     status = current_status(RuntimeClient(timeout=ANSWER_SECONDS))
-    if options.json:
-        print_json(status)
-    else:
-        print("\n".join(status_lines(status)))
-    return 0 if status["state"] in ("running", "stopped") else 1
+    well = status["state"] in ("running", "stopped")
+    return emit(options, status, "\n".join(status_lines(status)), 0 if well else 1)
 
 
 def current_status(api: RuntimeClient) -> dict[str, Any]:
-    """What the runtime says of itself, or what a look at its home says."""
+    """The runtime's own status, or what its home shows when it does not answer."""
     try:
-        told = api.get("/v1/status")
-        if told["state"] == "running":
-            told |= _models(api)
+        status = api.get("/v1/status")
+        if status["state"] == "running":
+            status |= _models(api)
     except RuntimeGone:
-        told = _look(api.home)
-    return {**dict.fromkeys(KEYS), **told}
+        status = _inspect(api.home)
+    return {**dict.fromkeys(KEYS), **status}
 
 
 def _models(api: RuntimeClient) -> dict[str, Any]:
-    """How the models that were asked are doing, and what they cost today."""
+    """The health of the models that were used, and what they cost today."""
     models = api.get("/v1/models/health")
     try:
         costs = api.get("/v1/costs", since=time.time())
     except RuntimeGone:
         raise
-    except HermesError:  # the settings cannot be read, which the status says
+    except HermesError:  # the settings cannot be read, which the status tells
         return {"models": models}
     return {"models": models, "today": costs["today"], "day_dollars": costs["day_dollars"]}
 
 
-def _look(home: str) -> dict[str, Any]:
+def _inspect(home: str) -> dict[str, Any]:
     from pathlib import Path
 
     from hermes_agent.host.inspect import home_trouble, lock_owner
@@ -76,7 +68,7 @@ def _look(home: str) -> dict[str, Any]:
             "state": "degraded",
             "pid": owner,
             "reason": f"the runtime (pid {owner}) does not answer",
-            "hint": f"`hermes logs` may say why; `kill {owner}` ends it, and nothing is lost",
+            "hint": f"`hermes logs` may say why; `kill {owner}` ends it without losing anything",
         }
     trouble = home_trouble(Path(home))
     if trouble is not None:
@@ -84,11 +76,11 @@ def _look(home: str) -> dict[str, Any]:
     if owner is not None:
         return {
             **found,
-            "reason": f"a program (pid {owner}) uses the home without a runtime",
-            "hint": "a runtime can start when it has ended",
+            "reason": f"another program (pid {owner}) is using the home",
+            "hint": "a runtime can start once it has ended",
         }
     if any(os.path.exists(path) for path in socket_paths(home)):
-        found["reason"] = "it was not stopped: it was killed, or broke; `hermes logs` may say why"
+        found["reason"] = "it was killed or crashed; `hermes logs` may say why"
     return {**found, "jobs": _waiting(Path(home))}
 
 
@@ -105,13 +97,12 @@ def _learning(learning: dict[str, Any]) -> list[str]:
         lines.append(f"proposals  {learning['proposals']}; `hermes proposals` lists them")
     if names := learning.get("quarantined"):
         shown = one_line(", ".join(names), 150)
-        lines.append(f"skills     look dangerous and are not used: {shown}")
+        lines.append(f"skills     quarantined as dangerous: {shown}")
     if learning.get("trouble"):
         lines.append(f"learning   {one_line(learning['trouble'], 200)}")
     if given_up := learning.get("given_up"):
-        some = "1 thing" if len(given_up) == 1 else f"{len(given_up):,} things"
-        said = one_line(f"{some} given up: {'; '.join(given_up)}", 200)
-        lines.append(f"learning   {said}")
+        failed = f"{count(len(given_up), 'task')} given up: {'; '.join(given_up)}"
+        lines.append(f"learning   {one_line(failed, 200)}")
     return lines
 
 
@@ -124,9 +115,9 @@ def _watch(watch: dict[str, Any]) -> list[str]:
         lines.append(f"incidents  {watch['open']} open; `hermes incidents` lists them")
     if waiting := watch.get("escalated"):
         named = one_line(", ".join(waiting), 150)
-        lines.append(f"escalated  {named}: people must go on; `hermes incidents show ID` says how")
+        lines.append(f"escalated  {named}: needs people; `hermes incidents show ID` says why")
     if watch.get("listening"):
-        lines.append(f"alerts     taken on {watch['listening']}")
+        lines.append(f"alerts     received on {watch['listening']}")
     return lines + [f"watch      {one_line(one, 200)}" for one in watch.get("troubles", ())]
 
 
@@ -134,10 +125,10 @@ def _jobs(jobs: dict[str, Any], now: float) -> list[str]:
     if not jobs.get("active") and not jobs.get("paused"):
         return []
     due = jobs.get("next")
-    following = f"; the next in {span(due - now)}" if due is not None else ""
+    following = f"; next in {span(due - now)}" if due is not None else ""
     paused = f", {jobs['paused']} paused" if jobs["paused"] else ""
     lines = [f"jobs       {jobs['active']} active{paused}{following}"]
-    for key, said in (("running", "at work"), ("late", "late today"), ("missed", "missed today")):
+    for key, said in (("running", "running"), ("late", "late today"), ("missed", "missed today")):
         if found := jobs.get(key):
             names = ", ".join(dict.fromkeys(one["name"] for one in found))
             lines.append(f"jobs       {said}: {len(found):,} ({one_line(names, 120)})")
@@ -151,31 +142,29 @@ def _jobs(jobs: dict[str, Any], now: float) -> list[str]:
 
 
 def parked_run(one: dict[str, Any]) -> str:
-    """A run of which nobody knows how it ended, and who takes the decision."""
+    """A run whose outcome is unknown, and the command that decides it."""
     decide = "`hermes parked`" if one.get("session") else (
         f"`hermes task decide {one['run']} done|again|failed`"
     )  # fmt: skip
-    return f"run {one['run']} of {one_line(one['name'], 60)} waits for a decision: {decide}"
+    return f"run {one['run']} of {one_line(one['name'], 60)} needs a decision: {decide}"
 
 
 def _unattended(jobs: dict[str, Any], now: float) -> list[str]:
-    """Jobs that are due while no runtime is there."""
+    """Jobs that are due while no runtime is running."""
     if not jobs.get("active") or jobs.get("next") is None:
         return []
     due, active = jobs["next"], jobs["active"]
     if due <= now:
         return [f"jobs       {active} active, missed since {stamp(due)} ({span(now - due)} ago)"]
-    return [
-        f"jobs       {active} active; the next in {span(due - now)}, if a runtime is there then"
-    ]
+    return [f"jobs       {active} active; next in {span(due - now)}, if a runtime is running then"]
 
 
 def _services(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
     lines = []
     if gateway.get("channels") or gateway.get("left"):
-        from hermes_agent.cli.manage.gateway.command import status_lines as told
+        from hermes_agent.cli.manage.gateway.command import status_lines as channel_lines
 
-        lines += [f"channel    {line}" for line in told(gateway)]
+        lines += [f"channel    {line}" for line in channel_lines(gateway)]
     if door.get("address"):
         lines.append(f"HTTP API   on {door['address']}")
     if door.get("trouble"):
@@ -197,8 +186,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"version    {status['version']}",
         f"model      {status['model'] or 'none; `hermes model NAME` chooses one'}",
         f"policy     {status['policy']}",
-        f"up for     {span(status['uptime'])}",
-        f"works on   {working}",
+        f"uptime     {span(status['uptime'])}",
+        f"working on {working}",
     ]
     if status["parked"]:
         lines.append(f"parked     {status['parked']}; `hermes parked` lists them")
@@ -212,23 +201,23 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(
             f"spent      {dollars(status['today'])} of {dollars(status['day_dollars'])} today"
         )
-    lines += [f"trouble    {line}" for line in _troubles(status["models"] or [], time.time())]
+    lines += [f"problem    {line}" for line in _problems(status["models"] or [], time.time())]
     if status["hint"]:
         lines.append(f"hint: {status['hint']}")
     return lines
 
 
-def _troubles(models: list[dict[str, Any]], now: float) -> list[str]:
-    """Models that are left alone for a while, and keys that rest."""
+def _problems(models: list[dict[str, Any]], now: float) -> list[str]:
+    """Models that are paused, and keys that are rate-limited or refused for now."""
     lines: list[str] = []
     for model in models:
         if model["circuit"] != "closed" or model["until"]:
             wait = f" for {span(model['until'] - now)}" if model["until"] > now else ""
-            alone = "is being tried again" if model["circuit"] == "half-open" else "is left alone"
+            state = "is being tried again" if model["circuit"] == "half-open" else "is paused"
             why = f": {one_line(model['reason'])}" if model["reason"] else ""
-            lines.append(f"{model['model']} {alone}{wait}{why}")
+            lines.append(f"{model['model']} {state}{wait}{why}")
         service = model["model"].partition("/")[0]
         for key in model["resting"]:
             kind, wait = key["kind"].replace("_", " "), span(key["until"] - now)
-            lines.append(f"{key['model'] or service}: {key['label']} rests for {wait}: {kind}")
+            lines.append(f"{key['model'] or service}: {key['label']} is paused for {wait}: {kind}")
     return list(dict.fromkeys(lines))

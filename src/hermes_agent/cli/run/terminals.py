@@ -1,7 +1,7 @@
-"""Where commands can run: the terminals of `config.yaml`, whether each is usable now and, if not,
-what is missing; and the kinds there are.
+"""Where commands can run: the terminals in `config.yaml`, whether each is usable now and what is
+missing if not; then the other kinds of terminal.
 
-`hermes terminals test NAME` opens one for real, runs a command in it, and removes it again."""
+`hermes terminals test NAME` opens one, runs a command in it, and removes it again."""
 
 import argparse
 import asyncio
@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.output.formatting import print_json, table
+from hermes_agent.cli.actions import add_action, add_actions, emit
+from hermes_agent.cli.home import home_and_settings
+from hermes_agent.cli.output.formatting import table
 from hermes_agent.core.errors import HermesError, UsageError
 
 if TYPE_CHECKING:
@@ -19,29 +20,12 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(act=_list)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    test = actions.add_parser("test", help="open one for real and run a command in it")
-    test.add_argument("name", help="its name")
-    test.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-    test.set_defaults(act=_test)
+    actions = add_actions(parser, _list)
+    add_action(actions, "test", _test, "open a terminal and run a command in it", "name")
 
 
-def run(options: argparse.Namespace) -> int:
-    from hermes_agent.host.config import load_settings
-    from hermes_agent.host.paths import find_home
-
-    home = Path(find_home(os.environ))
-    code: int = options.act(options, load_settings(home / "config.yaml", os.environ), home)
-    return code
-
-
-def _list(options: argparse.Namespace, settings: "Settings", _home: Path) -> int:
-    rows = asyncio.run(_looked_at(settings))
-    if options.json:
-        print_json(rows)
-        return 0
+def _list(options: argparse.Namespace) -> int:
+    rows = asyncio.run(_checked(home_and_settings()[1]))
     cells = [
         (
             row["name"] + (" *" if row["default"] else ""),
@@ -51,12 +35,12 @@ def _list(options: argparse.Namespace, settings: "Settings", _home: Path) -> int
         )
         for row in rows
     ]
-    print(table(("terminal", "kind", "usable", ""), cells))
-    print("* is the default; `hermes config set terminal.default NAME` changes it")
-    return 0
+    text = table(("terminal", "kind", "usable", ""), cells)
+    hint = "* is the default; `hermes config set terminal.default NAME` changes it"
+    return emit(options, rows, f"{text}\n{hint}")
 
 
-async def _looked_at(settings: "Settings") -> list[dict[str, Any]]:
+async def _checked(settings: "Settings") -> list[dict[str, Any]]:
     from hermes_agent.terminals.registry import KINDS, check, kind_of, missing, unset
 
     places = settings.places
@@ -67,9 +51,9 @@ async def _looked_at(settings: "Settings") -> list[dict[str, Any]]:
         for name, lacking in zip(places, await asyncio.gather(*checks), strict=True)
     ]
     for kind in KINDS.values():
-        if kind.name not in kinds.values():  # not looked at: some take seconds to load
+        if kind.name not in kinds.values():  # not checked: some take seconds to load
             lacking = missing(kind) or unset(kind, os.environ)
-            lacking = lacking or f"none is set up in `terminals`; it needs {kind.needs}"
+            lacking = lacking or f"none configured in `terminals`; needs {kind.needs}"
             rows.append(_row("-", kind.name, lacking, False))
     return rows
 
@@ -87,18 +71,18 @@ def _row(name: str, kind: str, missing: str, default: bool) -> dict[str, Any]:
     }
 
 
-def _test(options: argparse.Namespace, settings: "Settings", home: Path) -> int:
+def _test(options: argparse.Namespace) -> int:
+    home, settings = home_and_settings()
     if options.name not in settings.places:
         raise UsageError(
-            f"no terminal called {options.name!r}", f"there are: {', '.join(settings.places)}"
+            f"no terminal called {options.name!r}", f"available: {', '.join(settings.places)}"
         )
-    told = asyncio.run(_tried(options.name, settings, home))
-    if options.json:
-        print_json(told)
-    else:
-        print(f"{options.name}: {told['system']} in {told['workspace']}")
-        print(f"ready in {told['ready']:.2f} s, a command took {told['command'] * 1000:.1f} ms")
-    return 0
+    done = asyncio.run(_tried(options.name, settings, home))
+    text = (
+        f"{options.name}: {done['system']} in {done['workspace']}\n"
+        f"ready in {done['ready']:.2f} s, a command took {done['command'] * 1000:.1f} ms"
+    )
+    return emit(options, done, text)
 
 
 async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:

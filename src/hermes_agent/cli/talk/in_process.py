@@ -1,4 +1,4 @@
-"""`hermes ask --no-runtime`: the same objects in this process, with the home locked."""
+"""`hermes ask --no-runtime`: the runtime's objects in this process, with the home locked."""
 
 import asyncio
 import logging
@@ -9,10 +9,15 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.cli.client.stream import TERMINAL, answer_typed, drop_question, print_question
-from hermes_agent.cli.output.id_prefix import myself
-from hermes_agent.cli.output.turn_outcome import collect
-from hermes_agent.cli.output.turn_printer import Printer
+from hermes_agent.cli.client.api import login_name
+from hermes_agent.cli.client.stream import (
+    TERMINAL,
+    answer_or_refuse,
+    drop_question,
+    print_question,
+)
+from hermes_agent.cli.output.events import Printer
+from hermes_agent.cli.talk.turn import collect
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.messages import Media
@@ -24,7 +29,7 @@ Event = dict[str, Any]
 
 
 def ask_in_process(message: dict[str, Any], printer: Printer) -> Event:
-    # What the runtime logs is told by events here; without a handler it would be printed too.
+    # Events tell what the runtime logs; without a handler it would be printed, too.
     logging.getLogger("hermes").addHandler(logging.NullHandler())
     return asyncio.run(_ask(message, printer))
 
@@ -82,7 +87,7 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
 
 
 def _stop_on_control_c(runtime: Runtime, session: str) -> None:
-    """The first Ctrl-C stops the turn, a second one everything."""
+    """The first Ctrl-C stops the turn, a second one the process."""
     loop = asyncio.get_running_loop()
 
     stopping: set[asyncio.Task[bool]] = set()
@@ -95,7 +100,7 @@ def _stop_on_control_c(runtime: Runtime, session: str) -> None:
 
 
 class _Asking:
-    """The question that stands on the terminal, if there is one."""
+    """The question on the terminal, if there is one."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -108,7 +113,7 @@ class _Asking:
         asyncio.get_running_loop().add_reader(TERMINAL, self._typed)
 
     def end(self, answered: Event | None) -> None:
-        """It was answered, by us or in another way, or nobody waits for it."""
+        """It was answered, here or elsewhere, or is no longer open."""
         asked = self._question
         if asked is not None and (answered is None or answered["id"] == asked["id"]):
             self._close()
@@ -128,7 +133,7 @@ class _Asking:
     async def _answer(self, question: Event, typed: str) -> None:
         try:
             await self._runtime.sessions.answer(
-                question["id"], answer_typed(question, typed), myself()
+                question["id"], answer_or_refuse(question, typed), login_name()
             )
         except NotFound:
-            return  # somebody or the clock was quicker, and the turn goes on
+            return  # answered elsewhere or expired; the turn continues

@@ -1,10 +1,10 @@
-"""Drills: a small machine is broken for real, and Hermes detects it, heals it and reports. What it
-did is judged from outside, by checks that nobody in the machine can see or touch.
+"""Drills: a small machine is really broken; Hermes detects it, heals it and reports. Checks outside
+the machine, which nothing inside can see or touch, judge the result.
 
 Every run has a seed, which decides the stack, its layout, names, ports and paths. Some stacks and
-layouts are held out (--held), and some mechanisms (--foreign), so that what is measured with them
-was never practised. Drills run as you, in namespaces of their own; nothing outside of the box is
-touched. They are a package of their own, `hermes-drills`."""
+layouts (--held) and some mechanisms (--foreign) are held out from practice, for measurements.
+Drills run as you, in namespaces of their own, and touch nothing outside. They are a separate
+package, `hermes-drills`."""
 
 import argparse
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ PACKAGE = "hermes_drills"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     if find_spec(PACKAGE) is None:
-        parser.add_argument("words", nargs=argparse.REMAINDER, help="what hermes-drills takes")
+        parser.add_argument("words", nargs=argparse.REMAINDER, help="arguments of hermes-drills")
         return
     from hermes_drills.run import commands
 
@@ -27,14 +27,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def completed(words: list[str]) -> list[str]:
-    """The words as they are, where somebody is there to read them."""
+    """The words unchanged, if the package is installed."""
     if find_spec(PACKAGE) is None and not {"-h", "--help"} & {*words}:
         raise NotInstalled(PACKAGE)
     return words
 
 
 def abandoned(home: str) -> list[str]:
-    """The boxes that drills which were killed have left in a home; none without the package."""
+    """The boxes that killed drills left in a home; none without the package."""
     if find_spec(PACKAGE) is None:
         return []
     from pathlib import Path
@@ -43,7 +43,7 @@ def abandoned(home: str) -> list[str]:
 
     try:
         return [box.folder.name for box in left.abandoned(Path(home))]
-    except OSError:  # there is no such home, which is told elsewhere
+    except OSError:  # no such home, which is reported elsewhere
         return []
 
 

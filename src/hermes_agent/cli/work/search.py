@@ -1,13 +1,12 @@
-"""Find anything that is known: sessions and their summaries, what was said in them, skills, notes
-and incidents; the best first."""
+"""Search everything: sessions and their summaries, messages, skills, notes and incidents, best
+match first."""
 
 import argparse
 from typing import Any
 
+from hermes_agent.cli.actions import connect, emit
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import print_json, stamp
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.output.formatting import one_line, stamp
 from hermes_agent.core.errors import UsageError
 
 KINDS = {
@@ -25,13 +24,13 @@ NEXT = {
     "note": "`hermes memory why {ref}`",
     "incident": "`hermes incidents show {ref}`",
 }
-"""How more of what was found is seen."""
+"""The command that shows more of a result."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="+", help="what to look for")
+    parser.add_argument("words", nargs="+", help="what to search for")
     parser.add_argument(
-        "--in", dest="kind", choices=KINDS, default=None, help="one kind only; default: all"
+        "--in", dest="kind", choices=KINDS, default=None, help="only one kind; default: all"
     )
     parser.add_argument("--limit", type=positive, default=20, help="how many (default 20)")
     json_option(parser)
@@ -41,15 +40,9 @@ def run(options: argparse.Namespace) -> int:
     query = " ".join(options.words).strip()
     if not query:
         raise UsageError("search for what?", "`hermes search WORDS`")
-    api = RuntimeClient()
-    api.ensure()
     kind = KINDS[options.kind] if options.kind else ""
-    rows = api.get("/v1/recall", query=query, kind=kind, limit=options.limit)
-    if options.json:
-        print_json(rows)
-    else:
-        print(found_text(rows))
-    return 0
+    rows = connect().get("/v1/recall", query=query, kind=kind, limit=options.limit)
+    return emit(options, rows, found_text(rows))
 
 
 def found_text(rows: list[dict[str, Any]]) -> str:

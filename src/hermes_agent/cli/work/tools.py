@@ -1,7 +1,6 @@
-"""The tools that the agent has: those built in, and those that it wrote itself, with their
-versions.
+"""The agent's tools: the built-in ones, and those it wrote itself, with their versions.
 
-Written tools lie in `tools/NAME.py` of the home. You may change one there: it is checked in a
+Written tools are in `tools/NAME.py` of the home. If you change one there, it is checked in a
 sandbox before it is used again, and becomes a new version."""
 
 import argparse
@@ -10,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.output.formatting import print_json, stamp, table
-from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.cli.actions import add_action, add_actions, emit
+from hermes_agent.cli.arguments import positive
+from hermes_agent.cli.home import home_and_settings, home_folder
+from hermes_agent.cli.output.formatting import one_line, stamp, table
 from hermes_agent.core.errors import NotFound, ToolError, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -24,74 +24,52 @@ PERSON = "person"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    json_option(parser)
-    parser.set_defaults(act=_list)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    _action(actions, "list", _list, "all tools", named=False)
-    _action(actions, "show", _show, "one tool: what is known of it, and its code")
-    diff = _action(actions, "diff", _diff, "what two versions of a written tool differ in")
+    actions = add_actions(parser, _list)
+    add_action(actions, "list", _list, "all tools")
+    add_action(actions, "show", _show, "one tool: its state and its code", "name")
+    diff = add_action(actions, "diff", _diff, "compare two versions of a written tool", "name")
     diff.add_argument(
         "versions", nargs="*", type=positive, metavar="VERSION",
-        help="two versions; else the last two, or what was changed by hand",
+        help="two versions; default: the last two, or a change by hand",
     )  # fmt: skip
-    back = _action(actions, "rollback", _rollback, "bring a version of a written tool back")
+    back = add_action(actions, "rollback", _rollback, "restore a version of a written tool", "name")
     back.add_argument(
         "version", nargs="?", type=positive, metavar="VERSION",
-        help="which; else the last good one before the current",
+        help="default: the last good one before the current",
     )  # fmt: skip
-    _action(actions, "disable", _switch, "let nobody use a written tool").set_defaults(on=False)
-    _action(actions, "enable", _switch, "let it be used again").set_defaults(on=True)
-    _action(actions, "log", _log, "what became of a written tool")
-    check = _action(actions, "check", _check, "check a written tool in a sandbox", named=False)
+    off = add_action(actions, "disable", _switch, "stop a written tool from being used", "name")
+    off.set_defaults(on=False)
+    on = add_action(actions, "enable", _switch, "let a written tool be used again", "name")
+    on.set_defaults(on=True)
+    add_action(actions, "log", _log, "the history of a written tool", "name")
+    check = add_action(actions, "check", _check, "check a written tool in a sandbox")
     check.add_argument("name", metavar="NAME|FILE", help="a tool, or a file that may become one")
 
 
-def _action(
-    actions: Any, name: str, act: Any, help: str, *, named: bool = True
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=help, description=help)
-    if named:
-        parser.add_argument("name", metavar="NAME", help="the tool")
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-    parser.set_defaults(act=act)
-    return parser
-
-
-def run(options: argparse.Namespace) -> int:
-    from hermes_agent.host.paths import find_home
-
-    code: int = options.act(options, Path(find_home(os.environ)))
-    return code
-
-
-def _tool_store(home: Path) -> "AuthoredToolStore":
+def _tool_store() -> "AuthoredToolStore":
     import time
 
     from hermes_agent.agent.authored_tools.store import AuthoredToolStore
 
-    return AuthoredToolStore(home / "tools", time.time)
+    return AuthoredToolStore(home_folder() / "tools", time.time)
 
 
-# looking
+# showing
 
 
-def _list(options: argparse.Namespace, home: Path) -> int:
-    rows = [*_builtin(home), *_written(_tool_store(home))]
-    if options.json:
-        print_json(rows)
-        return 0
+def _list(options: argparse.Namespace) -> int:
+    rows = [*_builtin(), *_written(_tool_store())]
     cells = [
         (row["name"], row["toolset"], row["origin"], ", ".join(row["capabilities"]) or "-",
          _standing(row))
         for row in rows
     ]  # fmt: skip
-    print(table(("tool", "toolset", "origin", "touches", ""), cells))
-    print("`hermes config set tools.use` chooses tools or toolsets for new sessions")
-    return 0
+    text = table(("tool", "toolset", "origin", "touches", ""), cells)
+    hint = "`hermes config set tools.use` chooses tools or toolsets for new sessions"
+    return emit(options, rows, f"{text}\n{hint}")
 
 
-def _builtin(home: Path) -> list[dict[str, Any]]:
-    from hermes_agent.host.config import load_settings
+def _builtin() -> list[dict[str, Any]]:
     from hermes_agent.runtime.tools.builtin import facts
 
     return [
@@ -103,39 +81,38 @@ def _builtin(home: Path) -> list[dict[str, Any]]:
             "about": one.description,
             "missing": one.missing,
         }
-        for one in facts(load_settings(home / "config.yaml", os.environ))
+        for one in facts(home_and_settings()[1])
     ]
 
 
 def _written(tool_store: "AuthoredToolStore") -> list[dict[str, Any]]:
     from hermes_agent.runtime.tools.builtin import TABLE
 
-    records = tool_store.records()
-    names = sorted({*tool_store.names(), *records})
-    return [_row(tool_store, name, records.get(name), name in TABLE) for name in names]
+    names = sorted({*tool_store.names(), *tool_store.records()})
+    return [_row(tool_store, name, name in TABLE) for name in names]
 
 
-def _row(
-    tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | None", taken: bool
-) -> dict[str, Any]:
+def _row(tool_store: "AuthoredToolStore", name: str, taken: bool) -> dict[str, Any]:
+    record = tool_store.record(name)
+    hidden = "hidden by a built-in tool of the same name"
     return {
         "name": name,
         "toolset": "-",
         "origin": "written",
         "capabilities": [],
-        "version": record.current if record else 0,
-        "versions": len(record.versions) if record else 0,
-        "state": "has the name of a built-in tool" if taken else _state(tool_store, name, record),
-        "uses": record.uses if record else 0,
-        "failures": record.failures if record else 0,
+        "version": record.current,
+        "versions": len(record.versions),
+        "state": hidden if taken else _state(tool_store, name, record),
+        "uses": record.uses,
+        "failures": record.failures,
     }
 
 
-def _state(tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | None") -> str:
-    """How it stands, without changing anything."""
+def _state(tool_store: "AuthoredToolStore", name: str, record: "ToolRecord") -> str:
+    """Its state, without changing anything."""
     from hermes_agent.agent.authored_tools.store import digest_of
 
-    if record is not None and record.disabled == "person":
+    if record.disabled == "person":
         return "disabled"
     try:
         code = tool_store.read(name)
@@ -143,12 +120,12 @@ def _state(tool_store: "AuthoredToolStore", name: str, record: "ToolRecord | Non
         return f"not used: {error.message}"
     if code is None:
         return "removed"
-    now = record.version if record is not None else None
+    now = record.version
     if now is None or now.digest != digest_of(code):
         return "changed, not checked yet"
-    if record is not None and record.disabled:
+    if record.disabled:
         return f"disabled, it failed: {now.failed}"
-    failed = [one.number for one in record.versions if one.failed] if record is not None else []
+    failed = [one.number for one in record.versions if one.failed]
     if failed and failed[-1] > now.number:
         return f"rolled back, version {failed[-1]} failed"
     return "ready"
@@ -163,38 +140,31 @@ def _standing(row: dict[str, Any]) -> str:
     )
 
 
-def _show(options: argparse.Namespace, home: Path) -> int:
-    found = [row for row in _builtin(home) if row["name"] == options.name]
-    if not found:
-        return _show_written(options, _tool_store(home))
-    if options.json:
-        print_json(found[0])
-        return 0
-    row = found[0]
-    print(f"{row['name']}: built in, toolset {row['toolset']}")
-    print(f"touches: {', '.join(row['capabilities']) or 'nothing by itself'}")
-    if row["missing"]:
-        print(f"needs {row['missing']}")
-    print(f"\n{row['about']}")
-    return 0
+def _show(options: argparse.Namespace) -> int:
+    row = next((row for row in _builtin() if row["name"] == options.name), None)
+    if row is None:
+        return _show_written(options, _tool_store())
+    lines = [
+        f"{row['name']}: built in, toolset {row['toolset']}",
+        f"touches: {', '.join(row['capabilities']) or 'nothing by itself'}",
+        *[f"needs {row['missing']}"] * bool(row["missing"]),
+        f"\n{row['about']}",
+    ]
+    return emit(options, row, "\n".join(lines))
 
 
 def _show_written(options: argparse.Namespace, tool_store: "AuthoredToolStore") -> int:
-    record = _known(tool_store, options.name)
+    _known(tool_store, options.name)
     code = tool_store.read(options.name)
-    row = _row(tool_store, options.name, record, taken=False)
+    row = _row(tool_store, options.name, taken=False)
     text = code.decode(errors="replace") if code is not None else ""
-    if options.json:
-        print_json({**row, "code": text})
-        return 0
-    print(f"{row['name']}: {_standing(row)}")
-    print(f"{tool_store.folder / options.name}.py\n")
-    print(clean(text), end="")
-    return 0
+    path = f"{tool_store.folder / options.name}.py"
+    shown = f"{row['name']}: {_standing(row)}\n{path}\n\n{clean(text)}".rstrip("\n")
+    return emit(options, {**row, "code": text}, shown)
 
 
 def _known(tool_store: "AuthoredToolStore", name: str) -> "ToolRecord":
-    """What is known of a written tool; an error when there never was one."""
+    """The record of a written tool; raises when there never was one."""
     from hermes_agent.agent.authored_tools.signature import check_name
 
     try:
@@ -203,15 +173,14 @@ def _known(tool_store: "AuthoredToolStore", name: str) -> "ToolRecord":
         raise UsageError(error.message, "`hermes tools list` shows the names") from None
     record = tool_store.record(name)
     if not record.versions and tool_store.read(name) is None:
-        raise NotFound(f"no tool called {name!r} was written", "`hermes tools list` shows all")
+        raise NotFound(f"no written tool called {name!r}", "`hermes tools list` shows all")
     return record
 
 
-def _diff(options: argparse.Namespace, home: Path) -> int:
+def _diff(options: argparse.Namespace) -> int:
     from difflib import unified_diff
 
-    tool_store = _tool_store(home)
-    (old, before), (new, after) = _sides(tool_store, options.name, options.versions)
+    (old, before), (new, after) = _sides(_tool_store(), options.name, options.versions)
     lines = list(
         unified_diff(
             before.decode(errors="replace").splitlines(),
@@ -221,11 +190,8 @@ def _diff(options: argparse.Namespace, home: Path) -> int:
             lineterm="",
         )
     )
-    if options.json:
-        print_json({"from": old, "to": new, "diff": lines})
-    else:
-        print(clean("\n".join(lines)) if lines else f"{old} and {new} are the same")
-    return 0
+    text = clean("\n".join(lines)) if lines else f"{old} and {new} are the same"
+    return emit(options, {"from": old, "to": new, "diff": lines}, text)
 
 
 def _sides(
@@ -255,52 +221,42 @@ def _side(tool_store: "AuthoredToolStore", name: str, number: int) -> tuple[str,
     return f"version {number}", tool_store.code(name, number)
 
 
-def _log(options: argparse.Namespace, home: Path) -> int:
+def _log(options: argparse.Namespace) -> int:
     import msgspec
 
-    tool_store = _tool_store(home)
+    tool_store = _tool_store()
     _known(tool_store, options.name)
     entries = tool_store.log(options.name)
-    if options.json:
-        print_json(msgspec.to_builtins(entries))
-        return 0
     cells = [
         (stamp(one.time), one.what, str(one.version), clean(one.by) or "-", one_line(one.why, 160))
         for one in entries
     ]
-    print(table(("when", "what", "version", "by", "why"), cells))
-    return 0
+    text = table(("when", "what", "version", "by", "why"), cells)
+    return emit(options, msgspec.to_builtins(entries), text)
 
 
 # changing
 
 
-def _rollback(options: argparse.Namespace, home: Path) -> int:
-    tool_store = _tool_store(home)
-    _known(tool_store, options.name)
-    version = tool_store.roll_back(options.name, options.version, PERSON)
-    if options.json:
-        print_json({"name": options.name, "version": version.number})
-    else:
-        print(f"{options.name} is version {version.number} again")
-    return 0
+def _rollback(options: argparse.Namespace) -> int:
+    tool_store, name = _tool_store(), options.name
+    _known(tool_store, name)
+    version = tool_store.roll_back(name, options.version, PERSON).number
+    return emit(options, {"name": name, "version": version}, f"{name} is back to version {version}")
 
 
-def _switch(options: argparse.Namespace, home: Path) -> int:
-    tool_store = _tool_store(home)
-    _known(tool_store, options.name)
-    tool_store.switch(options.name, options.on, PERSON)
-    if options.json:
-        print_json({"name": options.name, "enabled": options.on})
-    else:
-        print(f"{options.name} is {'enabled' if options.on else 'disabled'}")
-    return 0
+def _switch(options: argparse.Namespace) -> int:
+    tool_store, name = _tool_store(), options.name
+    _known(tool_store, name)
+    tool_store.switch(name, options.on, PERSON)
+    text = f"{name} is {'enabled' if options.on else 'disabled'}"
+    return emit(options, {"name": name, "enabled": options.on}, text)
 
 
-def _check(options: argparse.Namespace, home: Path) -> int:
+def _check(options: argparse.Namespace) -> int:
     import asyncio
 
-    tools = _tools(home)
+    tools = _tools()
     file = Path(options.name).expanduser()
     if file.suffix == ".py" or "/" in options.name:
         try:
@@ -313,11 +269,8 @@ def _check(options: argparse.Namespace, home: Path) -> int:
         name = options.name
         _known(tools.tool_store, name)
         version = asyncio.run(_checked(tools, name))
-    if options.json:
-        print_json({"name": name, "version": version, "ok": True})
-    else:
-        print(f"{name} is well" + (f": version {version}" if version else ""))
-    return 0
+    text = f"{name} passes" + (f": version {version}" if version else "")
+    return emit(options, {"name": name, "version": version, "ok": True}, text)
 
 
 async def _checked(tools: "AuthoredTools", name: str) -> int:
@@ -328,20 +281,19 @@ async def _checked(tools: "AuthoredTools", name: str) -> int:
     return (await tools.check(name)).version
 
 
-def _tools(home: Path) -> "AuthoredTools":
+def _tools() -> "AuthoredTools":
     import time
 
     from hermes_agent.agent.authored_tools.service import AuthoredTools
-    from hermes_agent.host.config import load_settings
     from hermes_agent.policy.redaction.redactor import Redactor
     from hermes_agent.runtime.tools.builtin import TABLE
     from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 
-    settings = load_settings(home / "config.yaml", os.environ)
-    workshop = CodeSandboxRunner(home / "workers", os.environ)
+    home, settings = home_and_settings()
+    sandbox = CodeSandboxRunner(home / "workers", os.environ)
     return AuthoredTools(
         home / "tools",
-        workers=lambda: workshop,
+        workers=lambda: sandbox,
         settings=lambda: settings,
         taken=TABLE.keys,
         clock=time.time,

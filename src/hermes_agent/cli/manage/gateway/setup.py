@@ -1,4 +1,4 @@
-"""Setting a channel up: its fields go to config.yaml, its secrets to `.env` in the home."""
+"""Sets up a channel: its fields go to config.yaml, its secrets to `.env` in the home."""
 
 import argparse
 import json
@@ -6,22 +6,21 @@ import os
 import sys
 from pathlib import Path
 
-from hermes_agent.cli.manage.gateway.test import tested
+from hermes_agent.cli.actions import connect, emit
+from hermes_agent.cli.client.api import quoted
+from hermes_agent.cli.home import home_and_settings, write_setting
 from hermes_agent.cli.output.formatting import print_json, table
-from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.text.terminal import clean
 from hermes_agent.gateway.channel import Manifest, SettingField
 from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.gateway.service import COMMON
-from hermes_agent.host.config import load_settings, set_setting
-from hermes_agent.host.home import Home
 from hermes_agent.host.outbound import HOME
-from hermes_agent.host.paths import find_home
 
 
 def channels(options: argparse.Namespace) -> int:
-    """Which channels there are."""
-    settings = load_settings(_home().config, os.environ)
+    """List the channels."""
+    home, settings = home_and_settings()
     rows = [
         {
             "name": name,
@@ -30,22 +29,18 @@ def channels(options: argparse.Namespace) -> int:
             "set_up": name in settings.channels,
             "fields": [field.name for field in one.fields],
         }
-        for name, one in sorted(ChannelRegistry(home=_home().path).manifests().items())
+        for name, one in sorted(ChannelRegistry(home=home).manifests().items())
     ]
-    if options.json:
-        print_json(rows)
-        return 0
     cells = [(str(row["name"]), "yes" if row["set_up"] else "", str(row["about"])) for row in rows]
-    print(table(("channel", "set up", "about"), cells))
-    print("hint: `hermes gateway setup CHANNEL`")
-    return 0
+    text = table(("channel", "set up", "about"), cells)
+    return emit(options, rows, f"{text}\nhint: `hermes gateway setup CHANNEL`")
 
 
 def setup(options: argparse.Namespace) -> int:
-    manifest = ChannelRegistry(home=_home().path).manifest(options.channel)
+    home, settings = home_and_settings()
+    manifest = ChannelRegistry(home=home).manifest(options.channel)
     given = _given(manifest, options.given)
-    home = _home()
-    before = dict(load_settings(home.config, os.environ).channels.get(manifest.name, {}))
+    before = dict(settings.channels.get(manifest.name, {}))
     asks = sys.stdin.isatty() and not options.json
     if asks:
         for number, step in enumerate(manifest.steps, 1):
@@ -57,25 +52,33 @@ def setup(options: argparse.Namespace) -> int:
             values[field.name] = value
     if options.home:
         values["home"] = options.home
-    _write(home, manifest, values, known=manifest.name in _channels(home))
+    if manifest.name not in settings.channels:
+        write_setting(f"channels.{manifest.name}", "{}")
+    for name, given_value in values.items():  # lists are written as they are given, `[a, b]`
+        is_list = str(given_value).startswith("[")
+        text = str(given_value) if is_list else json.dumps(given_value, ensure_ascii=False)
+        write_setting(f"channels.{manifest.name}.{name}", text)
     if not options.json:
-        print(f"{manifest.name} is set up in {str(home.config)!r}")
-    code = 0 if options.no_test else tested(manifest.name, json=options.json)
+        print(f"{manifest.name} is set up in {str(home / 'config.yaml')!r}")
+    code = 0 if options.no_test else test_channel(options, manifest.name)
     if options.no_test and options.json:
         print_json({"channel": manifest.name, "set": sorted(values)})
     elif not options.json:
-        homeless = not _channels(home).get(manifest.name, {}).get(HOME)
-        more = "; your chat becomes the home, where consent is asked for" if homeless else ""
+        homeless = not home_and_settings()[1].channels.get(manifest.name, {}).get(HOME)
+        more = "; your chat becomes its home, where approvals are asked for" if homeless else ""
         print(f"hint: `hermes gateway pair {manifest.name} --role owner` lets you in{more}")
     return code
 
 
-def _home() -> Home:
-    return Home(Path(find_home(os.environ)))
-
-
-def _channels(home: Home) -> dict[str, dict[str, object]]:
-    return load_settings(home.config, os.environ).channels
+def test_channel(options: argparse.Namespace, channel: str) -> int:
+    """Send a real test message; 1 when the channel is not proven to receive."""
+    done = connect().post(f"/v1/gateway/{quoted(channel)}/test")
+    if done["proven_now"]:
+        proves = "messages to it arrive" if done["proof"] == "round-trip" else "it answers"
+        return emit(options, done, f"{channel}: proven just now: {proves}")
+    hint = done.get("hint") or "it is retried automatically; `hermes logs` may say more"
+    text = f"{channel}: not proven: {clean(str(done['error']))}\nhint: {clean(str(hint))}"
+    return emit(options, done, text, 1)
 
 
 def _given(manifest: Manifest, pairs: list[str]) -> dict[str, str]:
@@ -92,7 +95,7 @@ def _given(manifest: Manifest, pairs: list[str]) -> dict[str, str]:
 
 
 def _value(
-    home: Home,
+    home: Path,
     manifest: Manifest,
     field: SettingField,
     given: dict[str, str],
@@ -106,54 +109,36 @@ def _value(
     if before or not (asks or field.required):
         return before
     if not asks:
-        raise UsageError(f"{field.name} is needed: {field.about}", f"--set {field.name}=…")
+        raise UsageError(f"{field.name} is required: {field.about}", f"--set {field.name}=…")
     default = f" [{field.default}]" if field.default else "" if field.required else " [none]"
     said = input(f"{field.about}{default}: ").strip()
     if not said and field.required and not field.default:
-        raise UsageError(f"{field.name} is needed", "nothing was changed")
+        raise UsageError(f"{field.name} is required", "nothing was changed")
     return said
 
 
-def _secret(home: Home, manifest: Manifest, field: SettingField, before: str, asks: bool) -> str:
-    """The name of the secret. One that is typed or piped in takes the place of the one before."""
+def _secret(home: Path, manifest: Manifest, field: SettingField, before: str, asks: bool) -> str:
+    """The name of the secret. A value that is typed or piped in replaces the stored one."""
     from hermes_agent.cli.manage.model.keys import read_secret
     from hermes_agent.models.keys.storage import store_secret
     from hermes_agent.policy.secrets import Secrets, is_secret
 
     name = before or f"{manifest.name}_{field.name}".upper().replace("-", "_")
-    kept = name in Secrets(os.environ, home.path).names()
+    stored = name in Secrets(os.environ, home).names()
     if not (field.required or asks):
-        return name if kept else before
-    keeps = "; nothing typed: the one that is kept" if kept else ""
-    secret = read_secret(f"{field.about} (it is not shown{keeps}): ")
+        return name if stored else before
+    keeps = "; Enter keeps the stored one" if stored else ""
+    secret = read_secret(f"{field.about} (not shown{keeps}): ")
     if secret and is_secret(name, os.environ.get(name, "")):
         raise UsageError(
-            f"{name} stands in the environment, which counts before {str(home.path / '.env')!r}",
-            "change it there, or take it out; the runtime must be started anew then",
+            f"{name} is set in the environment, which overrides {str(home / '.env')!r}",
+            "change or unset it there, then restart the runtime",
         )
     if secret:
-        where = store_secret(name, secret, home.path)
-        if kept:
+        where = store_secret(name, secret, home)
+        if stored:
             print(f"{field.name}: replaced, {where}", file=sys.stderr)
         return name
-    if field.required and not kept:
-        raise UsageError(f"{field.name} is needed; nothing was changed", "type it, or pipe it in")
-    return name if kept else before
-
-
-def _write(home: Home, manifest: Manifest, values: dict[str, object], *, known: bool) -> None:
-    def fine(_settings: Settings) -> None: ...
-
-    try:
-        if not known:
-            set_setting(home.config, f"channels.{manifest.name}", "{}", fine)
-        for name, value in values.items():
-            text = json.dumps(value, ensure_ascii=False) if _is_text(value) else str(value)
-            set_setting(home.config, f"channels.{manifest.name}.{name}", text, fine)
-    except OSError as error:
-        raise HermesError(f"cannot write {home.config}: {error.strerror}") from None
-
-
-def _is_text(value: object) -> bool:
-    """Lists are written as they are given, `[a, b]`; the rest is text."""
-    return not str(value).startswith("[")
+    if field.required and not stored:
+        raise UsageError(f"{field.name} is required; nothing was changed", "type it, or pipe it in")
+    return name if stored else before

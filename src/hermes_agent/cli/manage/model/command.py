@@ -1,30 +1,31 @@
-"""Which model answers, and which there are.
+"""Choose, list and test models; manage keys and logins.
 
-hermes model                        what answers for what, and whether it can
-hermes model NAME                   choose the model for new sessions; --session for one of them
+hermes model                        the model of each use, and whether it is usable
+hermes model NAME                   choose the model of new sessions, or of one with --session
 hermes model use USE NAME...        choose models for a use, in order (fallbacks, cheap,
                                     compaction, review, titles, vision, judge); none: the default
 hermes model list [WORDS]           the catalogue; --service for one service
-hermes model show NAME              what is known of one
+hermes model show NAME              context, price and abilities of one model
 hermes model test [NAME...]         a real round trip, with its time and price
 hermes model services               the services, and where their keys come from
-hermes model key SERVICE            keep a key (read from the terminal or standard input)
-hermes model login SERVICE          sign in with a code on another device; logout forgets it
-hermes model refresh [URL|FILE]     bring the catalogue up to date
+hermes model key SERVICE            store a key (read from the terminal or standard input)
+hermes model login SERVICE          sign in with a code on another device; logout signs out
+hermes model refresh [URL|FILE]     update the catalogue
 
-A model that cannot work, as there is no key for it, is not chosen unless you say --yes.
+A model without a key is not chosen unless you say --yes.
 """
 
 import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.cli.actions import connect, emit
 from hermes_agent.cli.arguments import absolute_model, effort_option, json_option, positive
-from hermes_agent.cli.manage.model.facts import price_of, state_of, window
-from hermes_agent.cli.manage.model.registry import home_and_settings, open_models
+from hermes_agent.cli.client.api import RuntimeGone, login_name, session_path
+from hermes_agent.cli.home import home_and_settings, open_models, write_setting
+from hermes_agent.cli.output.events import with_effort
 from hermes_agent.cli.output.formatting import dollars, print_json, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
@@ -32,18 +33,24 @@ from hermes_agent.core.text.terminal import clean
 if TYPE_CHECKING:
     from hermes_agent.core.settings.root import Settings
     from hermes_agent.models.registry import ModelRegistry
+if TYPE_CHECKING:
+    from hermes_agent.core.messages import ModelFacts
+    from hermes_agent.models.catalogue.catalogue import Catalogue
+    from hermes_agent.models.registry import ModelRegistry
 
-STANDS_IN = {
+
+DEFAULTS = {
     "main": "none: `hermes model NAME`",
     "fallbacks": "none",
     "cheap": "the main models",
     "compaction": "the session's own",
     "review": "the cheap ones",
-    "titles": "none: the first line is it",
+    "titles": "none: the first line is the title",
     "vision": "none: images are left out",
     "judge": "the main models",
 }
-USES = tuple(use for use in STANDS_IN if use != "main")
+SHOWN = 50
+USES = tuple(use for use in DEFAULTS if use != "main")
 
 TAKES: dict[str, tuple[str, ...]] = {
     "": ("session", "effort", "yes"),
@@ -63,15 +70,15 @@ TAKES: dict[str, tuple[str, ...]] = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="see above")
-    parser.add_argument("--search", default="", metavar="WORDS", help="list: words that must fit")
-    parser.add_argument("--service", default="", help="list: of one service")
+    parser.add_argument("--search", default="", metavar="WORDS", help="list: words that must match")
+    parser.add_argument("--service", default="", help="list: only this service")
     parser.add_argument("--limit", type=positive, help="list: how many (default 50)")
-    parser.add_argument("--session", default="", help="choose for this session, by id or name")
-    effort_option(parser, "where a model is chosen, or alone")
-    parser.add_argument("--keyring", action="store_true", help="key: keep it in the OS keyring")
-    parser.add_argument("--remove", action="store_true", help="key: forget it")
+    parser.add_argument("--session", default="", help="choose for this session: its id or name")
+    effort_option(parser, "to choose, with a model or alone")
+    parser.add_argument("--keyring", action="store_true", help="key: store it in the OS keyring")
+    parser.add_argument("--remove", action="store_true", help="key: delete it")
     parser.add_argument(
-        "--yes", action="store_true", help="choose a model although it lacks a key; do not ask"
+        "--yes", action="store_true", help="choose a model even without a key; do not ask"
     )
     json_option(parser)
 
@@ -81,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     if rest and word not in TAKES:
         raise UsageError(
             f"no action called {word!r}",
-            _meant(word) + f"`hermes model list {' '.join([word, *rest])}` looks for a model",
+            _meant(word) + f"`hermes model list {' '.join([word, *rest])}` searches for a model",
         )
     _check_options(word, options)
     if word in ("services", "key", "login", "logout", "refresh"):
@@ -90,23 +97,22 @@ def run(options: argparse.Namespace) -> int:
         return keys.run(word, rest, options)
     home, settings = home_and_settings()
     models = open_models(home, settings)
-    if word in ("list", "show"):
-        from hermes_agent.cli.manage.model import facts
-
-        act = {"list": facts.run_list, "show": facts.run_show}[word]
-        return act(models, rest, options)
     match word:
+        case "list":
+            return _list(models, rest, options)
+        case "show":
+            return _show(models, rest, options)
         case "test":
             return _test(models, settings.model, rest, options)
         case "use":
-            return _use(home, models, rest, options)
+            return _use(models, rest, options)
         case "" if not (options.session or options.effort):
             return _current(models, settings, options)
-    return _choose(home, models, word, options)
+    return _choose(models, word, options)
 
 
 def _check_options(word: str, options: argparse.Namespace) -> None:
-    """An option that an action would not look at is a misunderstanding."""
+    """Refuse an option that the action would ignore."""
     taken = TAKES.get(word, TAKES["NAME"])
     for option in dict.fromkeys(one for each in TAKES.values() for one in each):
         if getattr(options, option) and option not in taken:
@@ -127,7 +133,7 @@ def _meant(word: str) -> str:
     return f"did you mean `hermes model {near[0]}`? " if near else ""
 
 
-# what answers
+# showing
 
 
 def _current(models: "ModelRegistry", settings: "Settings", options: argparse.Namespace) -> int:
@@ -137,66 +143,59 @@ def _current(models: "ModelRegistry", settings: "Settings", options: argparse.Na
         for use in USES
     }
     rows = [
-        {"use": use, "model": name, **state_of(models, name)}
+        {"use": use, "model": name, **_state_of(models, name)}
         for use, names in named.items()
         for name in names
     ]
-    if options.json:
-        own = settings.models.reasoning_effort
-        print_json({"models": rows, "reasoning_effort": own, "catalogue": models.catalogue.date})
-        return 0
     cells = []
     for use in named:
-        there = [_cells(row) for row in rows if row["use"] == use]
-        cells += there or [(use, STANDS_IN[use], "", "")]
-    print(table(("use", "model", "context", "$ in/out per M"), cells))
-    effort = settings.models.reasoning_effort or "the model's own"
-    print(f"reasoning effort: {effort}; catalogue of {models.catalogue.date}")
-    _warn_of_variable()
-    for said in dict.fromkeys((row["trouble"], row["hint"]) for row in rows if row["trouble"]):
-        _warn(*said)
-    return 0
+        chosen = [_cells(row) for row in rows if row["use"] == use]
+        cells += chosen or [(use, DEFAULTS[use], "", "")]
+    effort, date = settings.models.reasoning_effort, models.catalogue.date
+    lines = [
+        table(("use", "model", "context", "$ in/out per M"), cells),
+        f"reasoning effort: {effort or 'default of the model'}; catalogue of {date}",
+        *_variable_warning(),
+        *dict.fromkeys(_warning(row) for row in rows if row["trouble"]),
+    ]
+    document = {"models": rows, "reasoning_effort": effort, "catalogue": date}
+    return emit(options, document, "\n".join(lines))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
     mark = "" if row["usable"] else " !"
-    context = "" if row["context"] is None else window(row["context"])
-    return row["use"], row["model"] + mark, context, price_of(row)
+    context = "" if row["context"] is None else _window(row["context"])
+    return row["use"], row["model"] + mark, context, _price_of(row)
 
 
-def _warn(trouble: str, hint: str) -> None:
-    print(f"! {trouble}\nhint: {hint}" if hint else f"! {trouble}")
+def _warning(row: dict[str, Any]) -> str:
+    return f"! {row['trouble']}" + (f"\nhint: {row['hint']}" if row["hint"] else "")
 
 
-def _warn_of_variable() -> None:
-    if os.environ.get("HERMES_MODEL"):
-        print("! HERMES_MODEL is set here and goes before the setting")
+def _variable_warning() -> list[str]:
+    set_here = os.environ.get("HERMES_MODEL")
+    return ["! HERMES_MODEL is set in this environment and overrides the setting"] * bool(set_here)
 
 
 # choosing
 
 
-def _choose(home: Path, models: "ModelRegistry", name: str, options: argparse.Namespace) -> int:
-    """Without a name: only how hard it thinks, or, for a session, which it is."""
+def _choose(models: "ModelRegistry", name: str, options: argparse.Namespace) -> int:
+    """Without a name: only the reasoning effort, or, for a session, show its model."""
     if options.session:
         return _choose_for_session(name, options)
-    told: dict[str, Any] = {"model": "", "trouble": "", "hint": ""}
+    chosen: dict[str, Any] = {"model": "", "trouble": "", "hint": ""}
+    lines = []
     if name:
-        told |= _checked(models, _resolved(models, name), options.yes)
-        _set(home, "model", told["model"])
+        chosen |= _checked(models, _resolved(models, name), options.yes)
+        write_setting("model", json.dumps(chosen["model"]))
+        lines += [f"new sessions use {chosen['model']}", *_variable_warning()]
     if options.effort:
-        _set(home, "models.reasoning_effort", options.effort)
-    if options.json:
-        print_json({**told, "effort": options.effort})
-        return 0
-    if name:
-        print(f"new sessions use {told['model']}")
-        _warn_of_variable()
-    if options.effort:
-        print(f"models think with effort {options.effort}, unless a session says otherwise")
-    if told["trouble"]:
-        _warn(told["trouble"], told["hint"])
-    return 0
+        write_setting("models.reasoning_effort", json.dumps(options.effort))
+        lines.append(f"default reasoning effort: {options.effort}")
+    if chosen["trouble"]:
+        lines.append(_warning(chosen))
+    return emit(options, {**chosen, "effort": options.effort}, "\n".join(lines))
 
 
 def _resolved(models: "ModelRegistry", name: str) -> str:
@@ -207,70 +206,43 @@ def _resolved(models: "ModelRegistry", name: str) -> str:
 
 
 def _checked(models: "ModelRegistry", name: str, anyway: bool) -> dict[str, Any]:
-    """The model, and what is wrong with it where it is chosen all the same."""
+    """The model, and what is wrong with it if it is chosen anyway."""
     try:
         models.check(name)
     except HermesError as error:
         if not anyway:
             kind = UsageError if isinstance(error, UsageError) else HermesError
-            raise kind(error.message, f"{error.hint}; --yes chooses it all the same") from None
+            raise kind(error.message, f"{error.hint}; --yes chooses it anyway") from None
         return {"model": name, "trouble": error.message, "hint": error.hint}
     return {"model": name, "trouble": "", "hint": ""}
 
 
-def _set(home: Path, setting: str, value: Any) -> None:
-    from hermes_agent.host.config import set_setting
-
-    config = home / "config.yaml"
-    try:
-        set_setting(config, setting, json.dumps(value), lambda _settings: None)
-    except OSError as error:
-        raise HermesError(f"cannot write {config}: {error.strerror}", "`hermes doctor`") from None
-
-
 def _choose_for_session(name: str, options: argparse.Namespace) -> int:
-    from hermes_agent.cli.client.api import RuntimeClient, session_path
-    from hermes_agent.cli.output.id_prefix import myself
-    from hermes_agent.cli.talk.sessions.text import find
-
-    api = RuntimeClient()
-    api.ensure()
-    session = find(api, options.session)
+    api = connect()
+    session = api.session(options.session)
+    id = session["id"]
     if not (name or options.effort):
-        return _tell_session(session, options)
+        shown = {key: session[key] for key in ("model", "effort")}
+        text = f"session {id} uses {session['model']}{with_effort(session['effort'])}"
+        return emit(options, shown, text)
     asked = {
-        "model": absolute_model(name),
-        "effort": options.effort,
-        "anyway": options.yes,
-        "by": myself(),
-    }
-    path = f"{session_path(session['id'])}/model"
+        "model": absolute_model(name), "effort": options.effort, "anyway": options.yes,
+        "by": login_name(),
+    }  # fmt: skip
+    path = f"{session_path(id)}/model"
     choice = api.post(path, asked)
     if not choice["switched"] and not options.json:
         if not sys.stdin.isatty():
-            raise HermesError(choice["warning"], "--yes switches all the same")
+            raise HermesError(choice["warning"], "--yes switches anyway")
         if sure(f"{choice['warning']}. Switch?", options.yes):
             choice = api.post(path, {**asked, "anyway": True})
-    if options.json:
-        print_json(choice)
-    elif choice["switched"]:
-        effort = f", reasoning effort {choice['effort']}" if choice["effort"] else ""
-        print(f"session {session['id']} goes on with {choice['model']}{effort}")
-    else:
-        print("nothing was changed")
-    return 0 if choice["switched"] else 1
+    text = "nothing was changed"
+    if choice["switched"]:
+        text = f"session {id} now uses {choice['model']}{with_effort(choice['effort'])}"
+    return emit(options, choice, text, 0 if choice["switched"] else 1)
 
 
-def _tell_session(session: dict[str, Any], options: argparse.Namespace) -> int:
-    if options.json:
-        print_json({name: session[name] for name in ("model", "effort")})
-    else:
-        effort = f", reasoning effort {session['effort']}" if session["effort"] else ""
-        print(f"session {session['id']} has {session['model']}{effort}")
-    return 0
-
-
-def _use(home: Path, models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
+def _use(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
     if not rest or rest[0] not in USES:
         from difflib import get_close_matches
 
@@ -279,40 +251,33 @@ def _use(home: Path, models: "ModelRegistry", rest: list[str], options: argparse
         near = get_close_matches(rest[0], USES, 1) if rest else []
         meant = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
-            f"no use is called {rest[0]!r}" if rest else "name a use",
+            f"no use called {rest[0]!r}" if rest else "name a use",
             f"{meant}one of {', '.join(USES)}, then its models in order",
         )
     names = list(dict.fromkeys(models.resolve(absolute_model(name)) for name in rest[1:]))
-    told = [_checked(models, name, options.yes) for name in names]
-    _set(home, "models.fallbacks" if rest[0] == "fallbacks" else f"models.uses.{rest[0]}", names)
-    if options.json:
-        print_json({"use": rest[0], "models": names})
-        return 0
-    print(f"{rest[0]}: {', '.join(names) or STANDS_IN[rest[0]]}")
-    for one in told:
-        if one["trouble"]:
-            _warn(one["trouble"], one["hint"])
-    return 0
+    checked = [_checked(models, name, options.yes) for name in names]
+    setting = "models.fallbacks" if rest[0] == "fallbacks" else f"models.uses.{rest[0]}"
+    write_setting(setting, json.dumps(names))
+    lines = [f"{rest[0]}: {', '.join(names) or DEFAULTS[rest[0]]}"]
+    lines += [_warning(one) for one in checked if one["trouble"]]
+    return emit(options, {"use": rest[0], "models": names}, "\n".join(lines))
 
 
-# a try
+# testing
 
 
 def _test(models: "ModelRegistry", main: str, rest: list[str], options: argparse.Namespace) -> int:
-    from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-
     names = [_resolved(models, name) for name in rest] or [models.resolve(main)]
-    api = RuntimeClient()
-    api.ensure()
+    api = connect()
     trials = []
     for name in names:
         try:
             trial = api.post("/v1/models/test", {"model": name})
         except RuntimeGone:
             raise
-        except HermesError as error:  # the others are still tried
-            told = {"error": error.message, "hint": error.hint}
-            trial = {"model": name, "ok": False, "trouble": "not tried", "steps": [], **told}
+        except HermesError as error:  # the others are still tested
+            why = {"error": error.message, "hint": error.hint}
+            trial = {"model": name, "ok": False, "trouble": "not tested", "steps": [], **why}
         trials.append(trial)
         if not options.json:
             print(_trial(trial), flush=True)
@@ -328,10 +293,126 @@ def _trial(trial: dict[str, Any]) -> str:
         kind = trial["trouble"].replace("_", " ")
         return clean(f"{trial['model']}: {kind}: {trial['error']}{hint}{steps}")
     first = trial["first_seconds"]
-    soon = f"first piece after {first * 1000:.0f} ms, " if first is not None else ""
+    soon = f"first token after {first * 1000:.0f} ms, " if first is not None else ""
     usage = trial["usage"]
     price = "price unknown" if trial["cost"] is None else dollars(trial["cost"])
     return (
-        f"{trial['model']}: {trial['text'][:60]!r}, {soon}whole after {trial['seconds'] * 1000:.0f}"
+        f"{trial['model']}: {trial['text'][:60]!r}, {soon}done after {trial['seconds'] * 1000:.0f}"
         f" ms, {usage['input']} tokens in, {usage['output']} out, {price}{steps}"
     )
+
+
+# facts about models
+
+
+def _state_of(models: "ModelRegistry", name: str) -> dict[str, Any]:
+    """The facts about a model, and whether it is usable."""
+    facts: dict[str, Any] = dict.fromkeys(_FIELDS)
+    trouble = hint = ""
+    try:
+        facts = _facts_of(models.facts(name))
+        models.check(name)
+    except HermesError as error:
+        trouble, hint = error.message, error.hint
+    return {**facts, "usable": not trouble, "trouble": trouble, "hint": hint}
+
+
+_FIELDS = (
+    "context", "max_output", "price_input", "price_output", "price_cached", "efforts", "sees",
+    "reads", "tools",
+)  # fmt: skip
+
+
+def _facts_of(facts: "ModelFacts") -> dict[str, Any]:
+    rates = facts.rates[0] if facts.rates else None
+    return {
+        "context": facts.context,
+        "max_output": facts.max_output,
+        "price_input": rates and rates.input,
+        "price_output": rates and rates.output,
+        "price_cached": rates and rates.cached,
+        "efforts": list(facts.efforts),
+        "sees": facts.sees,
+        "reads": facts.reads,
+        "tools": facts.tools,
+    }
+
+
+def _window(tokens: int) -> str:
+    if tokens >= 1_000_000:
+        return f"{tokens / 1_000_000:.2g}M"
+    return f"{tokens // 1000}k" if tokens >= 1000 else str(tokens)
+
+
+def _price_of(row: dict[str, Any]) -> str:
+    if row["price_input"] is None:
+        return "unknown"
+    return f"{row['price_input']:g}/{row['price_output']:g}"
+
+
+def _list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
+    words = " ".join([options.search, *rest]).strip()
+    limit = options.limit or SHOWN
+    if options.service:
+        from hermes_agent.cli.manage.model.keys import check_service
+
+        check_service(options.service, models.settings)
+    found = models.catalogue.search(words, service=options.service, limit=limit + 1)
+    shown = found[:limit]
+    rows = [{"model": entry.name, **_facts_of(models.facts(entry.name))} for entry in shown]
+    if not rows:
+        meant = _closest_words(models.catalogue, words)
+        what = f" matches {words!r}" if words else f" is from {options.service}"
+        text = f"no model in the catalogue{what}"
+        hint = f"{meant}any model of a known service can be used: service/name"
+        return emit(options, rows, f"{text}\nhint: {hint}")
+    cells = [
+        (row["model"], _window(row["context"]), _price_of(row), _abilities(row)) for row in rows
+    ]
+    text = table(("model", "context", "$ in/out per M", "can"), cells)
+    if len(found) > len(shown):
+        text += f"\nand more: --limit {limit * 4} shows them, words narrow them down"
+    return emit(options, rows, text)
+
+
+def _closest_words(catalogue: "Catalogue", words: str) -> str:
+    """The closest words that occur in names."""
+    import re
+    from difflib import get_close_matches
+
+    parts = {part for name in catalogue.models for part in re.split(r"[^a-z0-9]+", name.lower())}
+    near = [(get_close_matches(word.lower(), parts, 1) or [word])[0] for word in words.split()]
+    said = " ".join(near)
+    return f"did you mean {said!r}? " if said != words and catalogue.search(said, limit=1) else ""
+
+
+def _abilities(row: dict[str, Any]) -> str:
+    able = [name for name in ("tools", "sees", "reads") if row[name]]
+    return ", ".join([*able, *(["thinks"] if row["efforts"] else [])])
+
+
+def _show(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
+    if len(rest) != 1:
+        raise UsageError("name one model", "hermes model show NAME")
+    name = models.resolve(absolute_model(rest[0]))
+    facts = models.facts(name)
+    row = {"model": name, **_state_of(models, name)}
+    known = models.catalogue.facts(name) or name.startswith(("scripted/", "local/"))
+    lines = [
+        f"{name}{'' if known else ' (not in the catalogue: these are guesses)'}",
+        f"  context  {facts.context:,} tokens, at most {facts.max_output:,} of output",
+    ]
+    if not facts.rates:
+        lines.append(f"  price    unknown; `models.prices.{name}` in config.yaml sets it")
+    for rates in facts.rates:
+        above = f", above {rates.above:,} tokens of input" if rates.above else ""
+        cached = "" if rates.cached is None else f", {dollars(rates.cached)} cached"
+        written = "" if rates.written is None else f", {dollars(rates.written)} into the cache"
+        price = f"${rates.input:g} in, ${rates.output:g} out{cached}{written}"
+        lines.append(f"  price    {price}, per million tokens{above}")
+    lines += [
+        f"  can      {_abilities(row) or 'text only'}",
+        f"  efforts  {', '.join(row['efforts']) or 'none to choose'}",
+        f"  usable   {'yes' if row['usable'] else 'no: ' + row['trouble']}",
+    ]
+    return emit(options, row, "\n".join([*lines, *[f"hint: {row['hint']}"] * bool(row["hint"])]))

@@ -1,4 +1,4 @@
-"""The services, their keys, and the catalogue's upkeep: the rest of `hermes model`."""
+"""`hermes model services | key | login | logout | refresh`."""
 
 import argparse
 import os
@@ -6,17 +6,18 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.manage.model.facts import check_service
-from hermes_agent.cli.manage.model.registry import home_and_settings, open_models
-from hermes_agent.cli.output.formatting import print_json, table
+from hermes_agent.cli.actions import emit
+from hermes_agent.cli.home import home_and_settings, home_folder, open_models
+from hermes_agent.cli.output.formatting import table
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
+    from hermes_agent.core.settings.root import ModelSettings
     from hermes_agent.core.settings.services import ModelService
 
 SHOWN = 10
-"""How many changes of a catalogue are told one by one."""
+"""How many changes of a catalogue are listed."""
 
 
 def run(word: str, rest: list[str], options: argparse.Namespace) -> int:
@@ -27,8 +28,8 @@ def run(word: str, rest: list[str], options: argparse.Namespace) -> int:
     if len(rest) != 1:
         if word == "key" and len(rest) > 1:
             raise UsageError(
-                "a key is not written on the command line: others could read it there",
-                f"`hermes model key {rest[0]}` asks for it; take this one out of your history",
+                "do not write a key on the command line: others could read it there",
+                f"`hermes model key {rest[0]}` asks for it; remove this one from your history",
             )
         raise UsageError("name one service", "`hermes model services` lists them")
     acts = {"key": _key, "login": _login, "logout": _logout}
@@ -38,25 +39,35 @@ def run(word: str, rest: list[str], options: argparse.Namespace) -> int:
 def _services(rest: list[str], options: argparse.Namespace) -> int:
     if rest:
         raise UsageError(
-            f"`hermes model services` takes no {rest[0]!r}",
+            f"unexpected argument: {rest[0]!r}",
             f"`hermes model list --service {rest[0]}` lists the models of one",
         )
     home, settings = home_and_settings()
     rows = open_models(home, settings).services()
-    if options.json:
-        print_json(rows)
-        return 0
     cells = [(row["name"], row["wire"], str(row["models"]), _key_state(row)) for row in rows]
-    print(table(("service", "speaks", "models", "key"), cells))
-    print("`hermes model key SERVICE` keeps one")
-    return 0
+    text = table(("service", "format", "models", "key"), cells)
+    return emit(options, rows, f"{text}\n`hermes model key SERVICE` stores a key")
 
 
 def _key_state(row: dict[str, Any]) -> str:
     if row["lacks"]:
         return f"no: {row['lacks']}"
     labels = ", ".join(key["label"] for key in row["keys"])
-    return f"yes: {labels}" if labels else "needs none"
+    return f"yes: {labels}" if labels else "not needed"
+
+
+def check_service(name: str, settings: "ModelSettings") -> None:
+    from hermes_agent.models.catalogue.services import known_services
+
+    names = known_services(settings)
+    if name not in names:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names, 1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"no model service called {name!r}", f"{meant}`hermes model services` lists them"
+        )
 
 
 def _service(name: str) -> "ModelService":
@@ -72,39 +83,35 @@ def _key(name: str, options: argparse.Namespace) -> int:
     from hermes_agent.models.keys.keyring import SERVICE
     from hermes_agent.models.keys.storage import forget_key, store_key
 
-    home, _ = home_and_settings()
+    home = home_folder()
     service = _service(name)
     if options.remove:
         gone = forget_key(name, service, home)
-        if options.json:
-            print_json({"service": name, "forgotten": gone})
-        else:
-            print("forgotten: " + ", ".join(gone) if gone else f"nothing is kept for {name}")
-        return 0
-    secret = read_secret(f"key for {name} (it is not shown): ")
+        text = "deleted: " + ", ".join(gone) if gone else f"no key is stored for {name}"
+        return emit(options, {"service": name, "forgotten": gone}, text)
+    secret = read_secret(f"key for {name} (not shown): ")
     if not secret:
         raise UsageError("no key was given; nothing was changed", "type it, or pipe it in")
     where = store_key(name, service, secret, "keyring" if options.keyring else "env-file", home)
     label = f"keyring:{SERVICE}/{name}" if options.keyring else service.key_variables[0]
-    passed_over = _passed_over(name, label)
-    if options.json:
-        print_json({"service": name, "kept": where, "passed_over": passed_over})
-        return 0
-    print(f"kept in {where}; new turns use it")
-    if passed_over:
-        print(f"! {passed_over}")
-    return 0
+    overridden = _overridden(name, label)
+    document = {"service": name, "kept": where, "passed_over": overridden}
+    return emit(options, document, f"stored in {where}; new turns use it" + _note(overridden))
 
 
-def _passed_over(name: str, label: str) -> str:
-    """What is used instead of a key that was just kept, if something is."""
+def _note(overridden: str) -> str:
+    return f"\n! {overridden}" if overridden else ""
+
+
+def _overridden(name: str, label: str) -> str:
+    """What is used instead of the key that was just stored, if anything."""
     if os.environ.get(label):
-        return f"{label} is set in this environment and goes before it"
+        return f"{label} is set in this environment and overrides it"
     rows = open_models(*home_and_settings()).services()
     used = [key["label"] for row in rows if row["name"] == name for key in row["keys"]]
     if label in used:
         return ""
-    return f"{', '.join(used)} goes before it; models.keys.{name} in config.yaml names the order"
+    return f"{', '.join(used)} is used before it; models.keys.{name} in config.yaml sets the order"
 
 
 def read_secret(prompt: str) -> str:
@@ -123,68 +130,52 @@ def _login(name: str, options: argparse.Namespace) -> int:
     from hermes_agent.models.keys.oauth.table import LOGINS, login_of
     from hermes_agent.models.keys.oauth.tokens import save_token
 
-    home, _ = home_and_settings()
     way = login_of(name, _service(name))
     if way is None:
         raise UsageError(
-            f"{name} has no sign-in with a code",
-            f"`hermes model key {name}` keeps a key; sign-in is there for {', '.join(LOGINS)}",
+            f"{name} has no sign-in by code",
+            f"`hermes model key {name}` stores a key; sign-in works for {', '.join(LOGINS)}",
         )
 
     def show(code: str, url: str) -> None:
-        told = f"open {clean(url)}\nand enter the code {clean(code)}\nwaiting for it …"
-        print(told, file=sys.stderr, flush=True)
+        text = f"open {clean(url)}\nand enter the code {clean(code)}\nwaiting …"
+        print(text, file=sys.stderr, flush=True)
 
     signing = LoginContext(post_by_http, show, time.time, asyncio.sleep, os.urandom)
-    save_token(home, name, asyncio.run(log_in(name, way, signing)))
-    passed_over = _passed_over(name, f"the login of {name}")
-    if options.json:
-        print_json({"service": name, "signed_in": True, "passed_over": passed_over})
-        return 0
-    print(f"signed in with {name}; new turns use it")
-    if passed_over:
-        print(f"! {passed_over}")
-    return 0
+    save_token(home_folder(), name, asyncio.run(log_in(name, way, signing)))
+    overridden = _overridden(name, f"the login of {name}")
+    document = {"service": name, "signed_in": True, "passed_over": overridden}
+    return emit(options, document, f"signed in to {name}; new turns use it" + _note(overridden))
 
 
 def _logout(name: str, options: argparse.Namespace) -> int:
     from hermes_agent.models.keys.oauth.tokens import forget_token
 
-    home, _ = home_and_settings()
     _service(name)
-    gone = forget_token(home, name)
-    if options.json:
-        print_json({"service": name, "forgotten": gone})
-        return 0
-    print(f"the sign-in with {name} is forgotten" if gone else f"nobody is signed in with {name}")
-    return 0
+    gone = forget_token(home_folder(), name)
+    text = f"signed out of {name}" if gone else f"you are not signed in to {name}"
+    return emit(options, {"service": name, "forgotten": gone}, text)
 
 
 def _refresh(rest: list[str], options: argparse.Namespace) -> int:
     import asyncio
 
+    import msgspec
+
     from hermes_agent.models.catalogue.refresh import SOURCE, fetched, refresh
 
     if len(rest) > 1:
-        raise UsageError("name one source", "a URL or a file, or none for the usual one")
-    home, _ = home_and_settings()
+        raise UsageError("name one source", "a URL or a file, or none for the default")
+    home = home_folder()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     source = rest[0] if rest else SOURCE
     if not options.json:
         print(f"reading {source}", file=sys.stderr)
     made = asyncio.run(refresh(source, home, fetched, time.time()))
-    if options.json:
-        import msgspec
-
-        print_json(msgspec.to_builtins(made))
-        return 0
-    print(
-        f"{made.models} models of {made.date}: {len(made.added)} new, {len(made.removed)} gone, "
-        f"{len(made.changed_prices)} with another price"
-    )
+    counts = f"{len(made.added)} new, {len(made.removed)} gone"
+    prices = f"{len(made.changed_prices)} with a new price"
+    lines = [f"{made.models} models of {made.date}: {counts}, {prices}"]
     for what, names in (("new", made.added), ("price changed", made.changed_prices)):
-        for name in names[:SHOWN]:
-            print(f"  {what}: {name}")
-        if len(names) > SHOWN:
-            print(f"  {what}: {len(names) - SHOWN} more")
-    return 0
+        lines += [f"  {what}: {name}" for name in names[:SHOWN]]
+        lines += [f"  {what}: {len(names) - SHOWN} more"] * (len(names) > SHOWN)
+    return emit(options, msgspec.to_builtins(made), "\n".join(lines))

@@ -1,9 +1,8 @@
 """`hermes mcp serve`: Hermes as an MCP server, for other agents, editors and chats.
 
-It is a client of the runtime like every other, so every effect passes the gate. Over standard
-input and output by default; with --http over streamable HTTP at /mcp, for whoever knows the token.
-What needs consent is put to the client where it can ask its user (elicitation), and refused where
-it cannot."""
+Every effect passes the gate, as with any other client. It serves over standard input and output by
+default; with --http over streamable HTTP at /mcp, to whoever has the token. Approvals are asked of
+the client's user where the client supports that (elicitation), and refused where it does not."""
 
 import argparse
 import os
@@ -19,26 +18,26 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http", default="", metavar="[HOST:]PORT",
-        help="over HTTP instead of standard input; the host is 127.0.0.1 unless named",
+        help="serve over HTTP instead of standard input; default host: 127.0.0.1",
     )  # fmt: skip
     parser.add_argument(
         "--token", default="",
-        help=f"what clients must show over HTTP; better in {TOKEN_VARIABLE}; default: a new one, "
+        help=f"the token HTTP clients must send; better in {TOKEN_VARIABLE}; default: a new one, "
         "which is printed",
     )  # fmt: skip
     parser.add_argument(
-        "--workspace", default="", help="where new sessions work; default: this folder"
+        "--workspace", default="", help="working folder of new sessions; default: this one"
     )
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve until the client goes, or until told to stop."""
+    """Serve until the client leaves, or until stopped."""
     token = options.token or os.environ.get(TOKEN_VARIABLE, "")
     if options.http:
         host, port = address(options.http)
         check_token(token, host)
     elif options.token:
-        raise UsageError("--token is for HTTP", "add --http PORT, or leave it out")
+        raise UsageError("--token needs --http", "add --http PORT, or leave it out")
     workspace = os.path.abspath(options.workspace or os.getcwd())
     if options.workspace and not os.path.isdir(workspace):
         raise UsageError(f"no folder at {workspace!r}", "the workspace must exist")
@@ -60,16 +59,16 @@ def address(text: str) -> tuple[str, int]:
     """`8000`, `localhost:8000`, `[::1]:8000`."""
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"{text!r} is no address", "write PORT or HOST:PORT, such as 8000")
+        raise UsageError(f"not an address: {text!r}", "write PORT or HOST:PORT, such as 8000")
     return host.strip("[]") or LOOPBACK[0], int(port)
 
 
 def check_token(token: str, host: str) -> None:
     if not token and host not in LOOPBACK:
         raise UsageError(
-            f"{host} can be reached from other machines, and there is no token",
-            f"choose one with {TOKEN_VARIABLE} or --token, and put TLS in front; "
-            "or leave the host out",
+            f"{host} can be reached from other machines, and no token is set",
+            f"set one with {TOKEN_VARIABLE} or --token, and put TLS in front; "
+            "or leave out the host",
         )
     if token and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(

@@ -15,15 +15,15 @@ from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.mcp.serve.tools import build_server
 from hermes_agent.core.errors import HermesError
 
-GOODBYE_SECONDS = 3
-"""How long open connections may take to end when the server is stopped."""
+SHUTDOWN_SECONDS = 3
+"""How long open connections may take to close when the server stops."""
 
 
 def over_stdio(workspace: str) -> None:
     """Serve the one client that started us, until it closes our input."""
     _log_to_stderr()
-    # A thread reads the input and cannot be woken, so Ctrl-C has to end the process. What was
-    # asked goes on in the runtime.
+    # The thread that reads the input cannot be woken, so Ctrl-C must end the process. Turns go on
+    # in the runtime.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     server = build_server(RuntimeClient(), workspace, leaving=lambda: False)
     try:
@@ -33,7 +33,7 @@ def over_stdio(workspace: str) -> None:
 
 
 def over_http(workspace: str, host: str, port: int, token: str, *, show_token: bool) -> None:
-    """Serve whoever shows the token, until we are told to stop."""
+    """Serve clients that send the token, until stopped."""
     _log_to_stderr()
     listening = _listen(host, port)
     runner: uvicorn.Server | None = None
@@ -42,7 +42,7 @@ def over_http(workspace: str, host: str, port: int, token: str, *, show_token: b
     )
     app = TokenOnly(server.streamable_http_app(host=host), token)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, timeout_graceful_shutdown=GOODBYE_SECONDS
+        app, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS
     )
     runner = uvicorn.Server(config)
     shown = f"[{host}]" if ":" in host else host
@@ -71,22 +71,22 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class TokenOnly:
-    """Turns away whoever does not show the token."""
+    """Refuses requests without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._wanted = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and self._is_shown(scope)):
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and self._has_token(scope)):
             return await self._app(scope, receive, send)
-        if scope["type"] != "http":  # a websocket, which nothing here speaks
+        if scope["type"] != "http":  # a websocket, which nothing here supports
             return await send({"type": "websocket.close"})
         body = {"error": "wrong token, or none", "hint": "send `Authorization: Bearer TOKEN`"}
         headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         return await send({"type": "http.response.body", "body": json.dumps(body).encode()})
 
-    def _is_shown(self, scope: Scope) -> bool:
+    def _has_token(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         return len(given) == 1 and hmac.compare_digest(given[0], self._wanted)

@@ -1,4 +1,4 @@
-"""What the MCP server says: results, steps and questions."""
+"""The texts of the MCP server: results, steps and questions."""
 
 import json
 from collections.abc import Sequence
@@ -6,24 +6,24 @@ from typing import Any
 
 from mcp.types import CallToolResult, ElicitResult, TextContent
 
-from hermes_agent.cli.client.stream import answer_typed
-from hermes_agent.cli.output.formatting import ago, dollars
+from hermes_agent.cli.client.stream import answer_or_refuse
+from hermes_agent.cli.output.events import call_line, event_line, question_lines
+from hermes_agent.cli.output.formatting import dollars, one_line
 from hermes_agent.cli.output.transcript import messages
-from hermes_agent.cli.output.turn_outcome import collect
-from hermes_agent.cli.output.turn_printer import call_line, one_line, question_lines, route_said
+from hermes_agent.cli.talk.turn import collect
 from hermes_agent.core.errors import HermesError
 
 Event = dict[str, Any]
 
 CONSENTS = ("no", "yes", "session")
-"""Answers that are offered. A rule for good is left to `hermes approvals`, where it is seen."""
+"""The answers offered. A permanent rule needs `hermes approvals`, which shows it."""
 PAGE_CHARS = 20_000
-"""The most of a transcript that a page shows."""
+"""Characters of a transcript per page."""
 DECLINED = "(the user declined to answer)"
 
 HINTS = {
-    "parked": "`hermes parked` shows what nobody knows the outcome of, and decides",
-    "interrupted": "ask again with this session to go on",
+    "parked": "`hermes parked` shows the effect whose outcome is unknown, and decides",
+    "interrupted": "ask again with this session to continue",
 }
 
 
@@ -32,12 +32,12 @@ def result(text: str, data: dict[str, Any], *, failed: bool = False) -> CallTool
     return CallToolResult(content=list(content), structured_content=data, is_error=failed)
 
 
-def error_told(error: HermesError) -> CallToolResult:
+def error_result(error: HermesError) -> CallToolResult:
     return result(str(error), {"error": error.message, "hint": error.hint}, failed=True)
 
 
-def turn_told(outcome: Event, refused: Sequence[str] = ()) -> CallToolResult:
-    """How a turn went: the answer, then what it took."""
+def turn_result(outcome: Event, refused: Sequence[str] = ()) -> CallToolResult:
+    """How a turn ended: the answer, then its cost."""
     reason = outcome.get("reason", "failed")
     hint = outcome.get("hint") or HINTS.get(reason, "")
     data = {
@@ -61,28 +61,20 @@ def turn_told(outcome: Event, refused: Sequence[str] = ()) -> CallToolResult:
     return result("\n".join(lines), data, failed=reason in ("failed", "budget", "interrupted"))
 
 
-def steps_said(event: Event) -> list[str]:
-    """What a client is told of while it waits: each step, each call, and what holds them up."""
+def progress_lines(event: Event) -> list[str]:
+    """What a waiting client is told: each step, each call, and what holds them up."""
     match event["kind"]:
         case "model_requested" if event["use"] == "main":
-            return [f"step {event['step']}: {event['model']} is asked"]
+            return [f"step {event['step']}: asking {event['model']}"]
         case "replied":
             return [call_line(call) for call in event["calls"]]
         case "call_made":
             return [call_line(event["call"])]
-        case "call_finished" if not event["ok"]:
-            return [f"{event['tool']} failed: {one_line(event['text'])}"]
         case "question_asked":
-            return [f"waits for an answer: {one_line(event['text'])}"]
-        case "model_retried":
-            return [f"{one_line(event['reason'])}; trying again"]
-        case "model_routed":
-            return [route_said(event)]
-        case "reconnected":
-            return ["the runtime had gone away; it is back"]
-        case "notice_issued":
-            return [one_line(event["text"])]
-    return []
+            return [f"waiting for an answer: {one_line(event['text'])}"]
+        case "turn_finished":
+            return []  # the result tells
+    return [one_line(line.text, 300)] if (line := event_line(event)) is not None else []
 
 
 def form(question: Event) -> tuple[str, dict[str, Any]]:
@@ -98,10 +90,10 @@ def form(question: Event) -> tuple[str, dict[str, Any]]:
 
 
 def answer_of(question: Event, said: ElicitResult) -> str:
-    """Only a clear yes is one; whatever else comes back is no."""
+    """Only a clear yes counts; anything else is no."""
     given = (said.content or {}).get("answer") if said.action == "accept" else None
     if question["purpose"] == "question":
-        return answer_typed(question, str(given).strip()) if given is not None else DECLINED
+        return answer_or_refuse(question, str(given).strip()) if given is not None else DECLINED
     return str(given) if given in _offered(question) else "no"
 
 
@@ -110,7 +102,7 @@ def _offered(question: Event) -> list[str]:
 
 
 def last_turn(session: str, journal: Sequence[Event]) -> Event | None:
-    """How the last turn of a journal ended; None when none has."""
+    """How the last finished turn of a journal ended; None without one."""
     outcome: Event = {"session": session, "parked": []}
     for one in journal:
         collect(one["event"], outcome)
@@ -118,7 +110,7 @@ def last_turn(session: str, journal: Sequence[Event]) -> Event | None:
 
 
 def page_of(journal: Sequence[Event], after: int, most: int) -> tuple[str, Event]:
-    """What was said after a number, and where the next page begins."""
+    """A page of messages after a number, and where the next page begins."""
     left = [one for one in messages(journal) if one["number"] > after]
     page: list[Event] = []
     room = PAGE_CHARS
@@ -128,23 +120,14 @@ def page_of(journal: Sequence[Event], after: int, most: int) -> tuple[str, Event
             break
         if len(text) > PAGE_CHARS:
             more = len(text) - PAGE_CHARS
-            text = f"{text[:PAGE_CHARS]}\n… {more} more characters: the resource has them"
+            text = f"{text[:PAGE_CHARS]}\n… {more} more characters in the resource"
         page.append({**one, "text": text})
         room -= len(text)
     lines = [f"[{one['number']} {one.get('call') or one['role']}]\n{one['text']}" for one in page]
     following = page[-1]["number"] if len(page) < len(left) else None
     if following is not None:
-        lines.append(f"hint: {len(left) - len(page)} more; read on with after={following}")
+        lines.append(f"hint: {len(left) - len(page)} more; continue with after={following}")
     return "\n".join(lines) or "nothing more", {"messages": page, "next": following}
-
-
-def sessions_said(rows: Sequence[Event], now: float) -> str:
-    lines = [
-        f"{row['id']} {row['state']}, used {ago(row['updated'], now)}, {dollars(row['cost'])}: "
-        f"{one_line(row['name'] or row['title'])}"
-        for row in rows
-    ]
-    return "\n".join(lines) or "no sessions yet"
 
 
 def as_text(document: Any) -> str:

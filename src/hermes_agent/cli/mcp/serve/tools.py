@@ -1,4 +1,4 @@
-"""The tools and resources that MCP clients get. Each is a request to the runtime."""
+"""The tools and resources of the MCP server. Each is a request to the runtime."""
 
 import asyncio
 import os
@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from inspect import getdoc
 from typing import Any, Literal, ParamSpec, TypeVar
-from urllib.parse import quote
 
 import msgspec
 from anyio.to_thread import run_sync
@@ -15,33 +14,40 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import CallToolResult, ElicitResult, InputRequiredResult, ToolAnnotations
 
-from hermes_agent.cli.client.api import RuntimeClient, session_path
+from hermes_agent.cli.client.api import RuntimeClient, quoted
 from hermes_agent.cli.client.follower import reach, send
-from hermes_agent.cli.mcp.serve.calls import McpContext, ServedCall, ServedCalls, hangs_up, whose
 from hermes_agent.cli.mcp.serve.text import (
     as_text,
-    error_told,
+    error_result,
     last_turn,
     page_of,
     result,
-    sessions_said,
-    turn_told,
+    turn_result,
 )
-from hermes_agent.cli.mcp.serve.turn import ServedTurn, TurnCursor, answer
+from hermes_agent.cli.mcp.serve.turn import (
+    McpContext,
+    ServedCall,
+    ServedCalls,
+    ServedTurn,
+    TurnCursor,
+    answer,
+    cancels_by_disconnect,
+    client_name,
+)
+from hermes_agent.cli.output.events import question_lines
 from hermes_agent.cli.output.formatting import moment
+from hermes_agent.cli.output.sessions import found_text, sessions_text
 from hermes_agent.cli.output.transcript import markdown
-from hermes_agent.cli.output.turn_printer import question_lines
-from hermes_agent.cli.talk.sessions.text import found_text
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.version import __version__
 
 INSTRUCTIONS = (
     "Hermes is an agent that works on this machine, with its files, programs and memory of past "
     "sessions. `ask` gives it a task and waits; for long work use wait=false and `answer` later. "
-    "What needs its user's consent is asked for, or refused and named in the result."
+    "What needs its user's approval is asked for, or refused and named in the result."
 )
 ANSWER_SECONDS = 86_400.0
-"""How long a client may take to come back with an answer; the question itself expires sooner."""
+"""How long a client may take to return with an answer; the question itself expires sooner."""
 SHOWN = (
     "id", "name", "title", "state", "model", "workspace", "created", "updated", "messages", "cost",
     "parent",
@@ -55,8 +61,8 @@ R = TypeVar("R")
 
 
 def build_server(api: RuntimeClient, workspace: str, leaving: Callable[[], bool]) -> MCPServer[Any]:
-    """The server. `workspace` is where new sessions work; `leaving` says that we are about to
-    end, which is no wish of any client's."""
+    """Build the server. New sessions work in `workspace`; `leaving` says that the server is
+    shutting down, so a lost connection is not a client's cancellation."""
     calls = ServedCalls(api)
     tools = Tools(api, workspace, calls, leaving)
     server: MCPServer[Any] = MCPServer(
@@ -83,27 +89,27 @@ def build_server(api: RuntimeClient, workspace: str, leaving: Callable[[], bool]
     server.resource(
         "hermes://sessions/{id}",
         name="session",
-        description="What was said and done in a session, by its id or name",
+        description="The messages and calls of a session, by its id or name",
         mime_type="text/markdown",
     )(tools.session_resource)
     return server
 
 
-def told(act: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | CallToolResult]]:
-    """Expected trouble is a result that says what is wrong and what to do."""
+def safe_tool(act: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | CallToolResult]]:
+    """Turns an expected error into a result that says what is wrong and what to do."""
 
     @wraps(act)
-    async def safe(*args: P.args, **kwargs: P.kwargs) -> R | CallToolResult:
+    async def wrapped(*args: P.args, **kwargs: P.kwargs) -> R | CallToolResult:
         try:
             return await act(*args, **kwargs)
         except HermesError as error:
-            return error_told(error)
+            return error_result(error)
 
-    return safe
+    return wrapped
 
 
 def can_ask(context: McpContext) -> bool:
-    """Whether the client can put a form before its user."""
+    """Whether the client can show its user a form."""
     able = context.client_capabilities
     way = able.elicitation if able is not None else None
     return way is not None and (way.form is not None or way.url is None)
@@ -118,7 +124,7 @@ class Tools:
         self._calls = calls
         self._leaving = leaving
 
-    @told
+    @safe_tool
     async def ask(
         self,
         context: McpContext,
@@ -130,39 +136,39 @@ class Tools:
     ) -> CallToolResult | InputRequiredResult:
         """Give Hermes a task or a question; returns its answer and the session.
 
-        `session` goes on with an earlier one; `workspace` (a folder) and `model` are for a new
-        one. With wait=false it returns at once, and `answer` tells how it went.
+        `session` continues an earlier one; `workspace` (a folder) and `model` are for a new one.
+        With wait=false it returns at once; `answer` gets the result later.
         """
         asks = wait and can_ask(context)
         with self._calls.waiting(context) as call:
             try:
-                place = await self._gone_on(context)
-                if place is None:
+                cursor = await self._resumed(context)
+                if cursor is None:
                     message = self._message(prompt, session, workspace, model)
-                    place = await self._hand_in({**message, "interactive": asks}, call)
+                    cursor = await self._submit({**message, "interactive": asks}, call)
                 if not wait:
-                    said = f"working in session {place.session}; `answer` tells how it went"
-                    return result(said, {"session": place.session, "state": "running"})
-                return await ServedTurn(self._api, context, call, place, asks=asks).follow()
+                    text = f"working in session {cursor.session}; `answer` gets the result"
+                    return result(text, {"session": cursor.session, "state": "running"})
+                return await ServedTurn(self._api, context, call, cursor, asks=asks).follow()
             except asyncio.CancelledError:
-                if hangs_up(context) and not self._leaving():
+                if cancels_by_disconnect(context) and not self._leaving():
                     await self._calls.stop(call)
                 raise
 
     def _message(self, prompt: str, session: str, workspace: str, model: str) -> dict[str, object]:
         if session and (workspace or model):
             raise UsageError(
-                "a session keeps its workspace and model", "leave `session` out for a new one"
+                "a session keeps its workspace and model", "leave out `session` for a new one"
             )
         folder = os.path.expanduser(workspace) or self._workspace
         if not session and not workspace and folder == "/":
-            # Clients start us wherever they please; a session there would own the machine.
+            # Clients start servers anywhere; a session in / would own the machine.
             raise UsageError(
-                "this server was started in /, which is no workspace",
+                "this server was started in /, which cannot be a workspace",
                 "name a folder in `workspace`, or start it with --workspace",
             )
         if not session and not os.path.isabs(folder):
-            raise UsageError(f"{workspace!r} is no absolute path", "name the whole path")
+            raise UsageError(f"not an absolute path: {workspace!r}", "name the whole path")
         return {
             "key": os.urandom(16).hex(),
             "text": prompt,
@@ -173,38 +179,38 @@ class Tools:
             "source": "mcp",
         }
 
-    async def _hand_in(self, message: dict[str, object], call: ServedCall) -> TurnCursor:
+    async def _submit(self, message: dict[str, object], call: ServedCall) -> TurnCursor:
         sent = await run_sync(send, self._api, message)
         call.session, call.ours = sent["session"], sent["state"] == "idle"
-        if call.taken_back:  # while it was on its way
+        if call.cancelled:  # while it was being submitted
             await self._calls.stop(call)
         return TurnCursor(sent["session"], sent["key"], sent["after"])
 
-    async def _gone_on(self, context: McpContext) -> TurnCursor | None:
-        """Where a client is that comes back with answers; None when it asks something new."""
+    async def _resumed(self, context: McpContext) -> TurnCursor | None:
+        """The cursor of a client that returns with answers; None for a new request."""
         if context.request_state is None:
             return None
-        place = msgspec.json.decode(context.request_state, type=TurnCursor)
+        cursor = msgspec.json.decode(context.request_state, type=TurnCursor)
         rows = await self._reach(lambda: self._api.get("/v1/questions"))
         for id, said in (context.input_responses or {}).items():
-            question = next((row for row in rows if row["id"] == id and id in place.put), None)
+            question = next((row for row in rows if row["id"] == id and id in cursor.asked), None)
             if question is not None and isinstance(said, ElicitResult):
-                trouble = await answer(self._api, question, said, whose(context))
-                if trouble:
-                    place = msgspec.structs.replace(place, told=place.told + 1)
-                    await context.report_progress(place.told, message=trouble)
-        return place
+                problem = await answer(self._api, question, said, client_name(context))
+                if problem:
+                    cursor = msgspec.structs.replace(cursor, reported=cursor.reported + 1)
+                    await context.report_progress(cursor.reported, message=problem)
+        return cursor
 
-    @told
+    @safe_tool
     async def answer(self, session: str) -> CallToolResult:
-        """The last answer of a session, or what it is doing."""
+        """The last answer of a session, or its state."""
         row = await self._session(session)
         journal = await self._journal(row)
         if row["state"] == "idle":
             outcome = last_turn(row["id"], journal)
             if outcome is None:
                 raise NotFound("the session has no answer yet", "`ask` with it")
-            return turn_told(outcome)
+            return turn_result(outcome)
         lines = [f"session {row['id']} is {row['state']}"]
         if row["state"] == "waiting":
             for question in await self._reach(lambda: self._api.get("/v1/questions")):
@@ -215,7 +221,7 @@ class Tools:
             lines.append("hint: its user decides with `hermes parked`")
         return result("\n".join(lines), {"session": row["id"], "state": row["state"]})
 
-    @told
+    @safe_tool
     async def search(
         self,
         query: str,
@@ -224,8 +230,8 @@ class Tools:
         since: str = "",
         limit: int = 20,
     ) -> CallToolResult:
-        """Find what was said in any session. All words must fit; `disk*` begins so, `"a b"`
-        exactly. `since` is 2d, 3h or a date."""
+        """Search all sessions. All words must match; `disk*` matches by prefix, `"a b"` exactly.
+        `since` is 2d, 3h or a date."""
         if not query.strip():
             raise UsageError("search for what?", "name words in `query`")
         asked = {
@@ -238,31 +244,31 @@ class Tools:
         rows = await self._reach(lambda: self._api.get("/v1/search", **asked))
         return result(found_text(rows), {"found": rows})
 
-    @told
+    @safe_tool
     async def sessions(self, limit: int = 20) -> CallToolResult:
-        """The newest sessions: id, state, when used, cost, name."""
+        """The newest sessions: id, state, last use, cost, name."""
         rows = await self._rows(_between(limit, 1, 500))
-        return result(sessions_said(rows, time.time()), {"sessions": [_shown(row) for row in rows]})
+        return result(sessions_text(rows, time.time()), {"sessions": [_shown(row) for row in rows]})
 
-    @told
+    @safe_tool
     async def session(self, id: str, after: int = 0, limit: int = 50) -> CallToolResult:
-        """What was said and done in a session, oldest first; `after` reads on after a page."""
+        """The messages and calls of a session, oldest first; `after` continues after a page."""
         row = await self._session(id)
         text, data = page_of(await self._journal(row), after, _between(limit, 1, 500))
         return result(text, {**_shown(row), **data})
 
-    @told
+    @safe_tool
     async def skills(self, name: str = "") -> CallToolResult:
         """The procedures that Hermes knows; with `name`, the text of one. `ask` with the prompt
-        `/NAME arguments` to have it followed."""
+        `/NAME arguments` follows it."""
         if name:
-            page = await self._reach(lambda: self._api.get(f"/v1/skills/{quote(name, safe='')}"))
+            page = await self._reach(lambda: self._api.get(f"/v1/skills/{quoted(name)}"))
             return result(page["text"], page)
         rows = await self._reach(lambda: self._api.get("/v1/skills"))
         lines = [f"{row['name']} ({row['state']}): {row['description']}" for row in rows]
         return result("\n".join(lines) or "no skills", {"skills": rows})
 
-    @told
+    @safe_tool
     async def cost(
         self,
         by: Literal["day", "session", "job", "model", "service", "use"] = "day",
@@ -295,14 +301,10 @@ class Tools:
         return rows
 
     async def _session(self, reference: str) -> Row:
-        path = session_path(reference)
-        row: Row = await self._reach(lambda: self._api.get(path))
-        return row
+        return await run_sync(reach, self._api, lambda: self._api.session(reference))
 
     async def _journal(self, row: Row) -> list[Row]:
-        path = f"{session_path(row['id'])}/journal"
-        rows: list[Row] = await self._reach(lambda: self._api.get(path))
-        return rows
+        return await run_sync(reach, self._api, lambda: self._api.journal(row["id"]))
 
     async def _reach(self, act: Callable[[], Any]) -> Any:
         return await run_sync(reach, self._api, act)

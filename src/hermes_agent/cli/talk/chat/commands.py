@@ -1,22 +1,21 @@
-"""The commands inside a chat. Each is a function of the conversation and the words after the name,
-and returns what to show."""
+"""The commands inside a chat. Each takes the conversation and the words after its name, and returns
+the text to show."""
 
 import os
 import time
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import NamedTuple
-from urllib.parse import quote
 
-from hermes_agent.cli.arguments import STEPS, absolute_model, read_files, session_name
+from hermes_agent.cli.arguments import EFFORT_LEVELS, absolute_model, read_files, session_name
+from hermes_agent.cli.client.api import quoted
 from hermes_agent.cli.decide.approvals import answer_question, questions_text
 from hermes_agent.cli.decide.parked import DECISIONS, decide, parked_text
+from hermes_agent.cli.output.events import token_counts, with_effort
 from hermes_agent.cli.output.formatting import dollars
-from hermes_agent.cli.output.turn_printer import tokens_said
+from hermes_agent.cli.output.sessions import export, found_text, sessions_text
 from hermes_agent.cli.run.status import current_status, status_lines
 from hermes_agent.cli.talk.chat.session import ChatSession
-from hermes_agent.cli.talk.export import export
-from hermes_agent.cli.talk.sessions.text import found_text, sessions_text
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -28,7 +27,7 @@ class SlashCommand(NamedTuple):
 
 
 def is_slash(talk: ChatSession, line: str) -> bool:
-    """Whether a line is a command of the chat. `/skill-name …` is a message: it opens a skill."""
+    """Whether a line is a chat command. `/skill-name …` is a message that opens a skill."""
     if not line.startswith("/"):
         return False
     name = line.removeprefix("/").partition(" ")[0]
@@ -39,14 +38,14 @@ def _is_skill(talk: ChatSession, name: str) -> bool:
     if not name.replace("-", "").isalnum():
         return False
     try:
-        talk.api.get(f"/v1/skills/{quote(name)}")
+        talk.api.get(f"/v1/skills/{quoted(name)}")
     except NotFound:
         return False
     return True
 
 
 def run_slash(talk: ChatSession, line: str) -> str:
-    """Run `/name words`; an unknown name is an error that names the nearest."""
+    """Run `/name words`; the error for an unknown name suggests the closest."""
     name, _, words = line.removeprefix("/").partition(" ")
     if name not in SLASHES:
         near = get_close_matches(name, SLASHES, 1, 0.5)
@@ -61,14 +60,14 @@ def _help(_talk: ChatSession, _words: str) -> str:
     lines += [
         "",
         "/skill-name ARGUMENTS  opens a skill; `hermes skills list` shows them",
-        "Alt+Enter, or a backslash at the end, goes on in the next line",
-        "Ctrl-C stops the agent, a second one leaves; Ctrl-D leaves",
+        "Alt+Enter, or a backslash at the end, starts a new line",
+        "Ctrl-C stops the agent, a second Ctrl-C or Ctrl-D leaves",
     ]
     return "\n".join(lines)
 
 
 def _stop(talk: ChatSession, _words: str) -> str:
-    return "stopping" if talk.interrupt() else "it was not doing anything"
+    return "stopping" if talk.interrupt() else "the agent was not working"
 
 
 def _status(talk: ChatSession, _words: str) -> str:
@@ -102,7 +101,7 @@ def _name(talk: ChatSession, words: str) -> str:
 
 def _search(talk: ChatSession, words: str) -> str:
     if not words:
-        raise UsageError("search for what: /search WORDS")
+        raise UsageError("name what to search for: /search WORDS")
     return found_text(talk.api.get("/v1/search", q=words, limit=10))
 
 
@@ -113,7 +112,7 @@ def _parked(talk: ChatSession, words: str) -> str:
     if decision not in DECISIONS:
         raise UsageError(f"no decision {decision!r}", f"decide one of: {', '.join(DECISIONS)}")
     decide(talk.api, effect.strip(), decision)
-    return f"{decision}: the turn goes on"
+    return f"{decision}: the turn continues"
 
 
 def _approvals(talk: ChatSession, words: str) -> str:
@@ -121,25 +120,27 @@ def _approvals(talk: ChatSession, words: str) -> str:
     if not words:
         return questions_text(talk.api.get("/v1/questions"), time.time())
     if not answer:
-        raise UsageError("answer what: /approvals ID yes|no|TEXT")
+        raise UsageError("give an answer: /approvals ID yes|no|TEXT")
     answer_question(talk.api, id, answer.strip())
     return f"{id}: {answer.strip()}"
 
 
 def _cost(talk: ChatSession, _words: str) -> str:
     if not talk.id:
-        return "nothing was spent yet"
+        return "nothing spent yet"
     session = talk.session()
-    return f"{dollars(session['cost'])}, {tokens_said(session['usage'])}"
+    return f"{dollars(session['cost'])}, {token_counts(session['usage'])}"
 
 
 def _model(talk: ChatSession, words: str) -> str:
-    """Without words: which one. `/model [NAME] [EFFORT] [anyway]` switches."""
+    """Without words: which model it is. `/model [NAME] [EFFORT] [anyway]` switches."""
     said = words.split()
-    efforts = [word for word in said if word in STEPS]
-    names = [word for word in said if word not in (*STEPS, "anyway")]
+    efforts = [word for word in said if word in EFFORT_LEVELS]
+    names = [word for word in said if word not in (*EFFORT_LEVELS, "anyway")]
     if len(names) > 1 or len(efforts) > 1:
-        raise UsageError("name one model", f"/model NAME EFFORT; efforts: {', '.join(STEPS)}")
+        raise UsageError(
+            "name one model", f"/model NAME EFFORT; efforts: {', '.join(EFFORT_LEVELS)}"
+        )
     name, effort = "".join(names), "".join(efforts)
     if not (name or effort):
         return _which(talk)
@@ -147,43 +148,39 @@ def _model(talk: ChatSession, words: str) -> str:
         return _open_with(talk, name, effort)
     choice = talk.choose_model(absolute_model(name), effort, "anyway" in said)
     if not choice["switched"]:
-        return f"{choice['warning']}\n/model {words} anyway  switches all the same"
-    return f"{choice['model']} answers from here on{_with_effort(choice['effort'])}"
+        return f"{choice['warning']}\n/model {words} anyway  switches regardless"
+    return f"the model is now {choice['model']}{with_effort(choice['effort'])}"
 
 
 def _which(talk: ChatSession) -> str:
     effort = talk.session()["effort"] if talk.id else talk.effort
-    return f"{talk.model or 'none'}{_with_effort(effort)}; /model NAME [EFFORT] switches"
-
-
-def _with_effort(effort: str) -> str:
-    return f", reasoning effort {effort}" if effort else ""
+    return f"{talk.model or 'none'}{with_effort(effort)}; /model NAME [EFFORT] switches"
 
 
 def _open_with(talk: ChatSession, name: str, effort: str) -> str:
-    from hermes_agent.cli.manage.model.registry import home_and_settings, open_models
+    from hermes_agent.cli.home import home_and_settings, open_models
 
     models = open_models(*home_and_settings())
     full = models.resolve(absolute_model(name or talk.model))
     models.check(full)
     talk.open_with(full, effort)
-    return f"your next message opens a session with {full}{_with_effort(effort)}"
+    return f"your next message opens a session with {full}{with_effort(effort)}"
 
 
 def _file(talk: ChatSession, words: str) -> str:
     if not words:
         names = ", ".join(file["name"] for file in talk.files)
-        return f"goes with your next message: {names or 'nothing'}"
+        return f"attached to your next message: {names or 'nothing'}"
     if words == "none":
         talk.files = []
-        return "no file goes with your next message"
+        return "nothing is attached to your next message"
     talk.files += read_files([words])
-    return f"{talk.files[-1]['name']} ({talk.files[-1]['type']}) goes with your next message"
+    return f"attached to your next message: {talk.files[-1]['name']} ({talk.files[-1]['type']})"
 
 
 def _export(talk: ChatSession, words: str) -> str:
     if not talk.id:
-        return "nothing was said yet"
+        return "nothing to export yet"
     path = os.path.abspath(os.path.expanduser(words or f"hermes-{talk.id}.md"))
     try:
         with open(path, "x", encoding="utf-8") as file:
@@ -208,14 +205,14 @@ SLASHES = {
     "sessions": SlashCommand(_sessions, "/sessions", ABOUT["sessions"]),
     "resume": SlashCommand(_resume, "/resume ID", ABOUT["resume"]),
     "name": SlashCommand(_name, "/name NAME", "name this session"),
-    "search": SlashCommand(_search, "/search WORDS", "find what was said, in all sessions"),
+    "search": SlashCommand(_search, "/search WORDS", "search all sessions"),
     "parked": SlashCommand(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"]),
     "approvals": SlashCommand(_approvals, "/approvals [ID yes|no|TEXT]", ABOUT["approvals"]),
     "model": SlashCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
     "file": SlashCommand(
-        _file, "/file [PATH|none]", "send an image or a PDF with your next message"
+        _file, "/file [PATH|none]", "attach an image or a PDF to your next message"
     ),
     "cost": SlashCommand(_cost, "/cost", ABOUT["cost"]),
     "export": SlashCommand(_export, "/export [FILE]", "write this session as Markdown"),
-    "quit": SlashCommand(_quit, "/quit", "leave; the agent goes on"),
+    "quit": SlashCommand(_quit, "/quit", "leave; the agent keeps working"),
 }

@@ -1,28 +1,25 @@
-"""The chat without a screen: a line, an answer, a line. For pipes, and where nothing is installed
-that could draw one."""
+"""The chat without a screen, line by line: for pipes, and where prompt_toolkit is missing."""
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
-from hermes_agent.cli.client.follower import follow
-from hermes_agent.cli.output.turn_printer import Printer
-from hermes_agent.cli.talk.ask import answering, budget_used_up, watch
+from hermes_agent.cli.output.events import Printer
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
 from hermes_agent.cli.talk.chat.session import ChatSession
+from hermes_agent.cli.talk.turn import follow_turn, report
 from hermes_agent.core.errors import HermesError
 
 PROMPT = "> "
 
 
 def run_plain(talk: ChatSession, terminal: bool) -> int:
-    """Until the input ends. In a pipe trouble shows in the exit code: 1 when a turn failed."""
+    """Chat until the input ends. In a pipe, the exit code is 1 if a turn failed."""
     failed = False
     for line in _typed() if terminal else _lines():
         try:
             if is_slash(talk, line):
-                if told := run_slash(talk, line):
-                    print(told, flush=True)
+                if text := run_slash(talk, line):
+                    print(text, flush=True)
             else:
                 failed = not _turn(talk, line, terminal) or failed
         except HermesError as error:
@@ -30,8 +27,8 @@ def run_plain(talk: ChatSession, terminal: bool) -> int:
             failed = True
         if talk.leaving:
             break
-    if told := talk.farewell():
-        print(told, file=sys.stderr)
+    if text := talk.farewell():
+        print(text, file=sys.stderr)
     return 1 if failed and not terminal else 0
 
 
@@ -40,7 +37,7 @@ def _lines() -> Iterator[str]:
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """A backslash at the end of a line goes on in the next."""
+    """A backslash at the end of a line continues it on the next."""
     held = ""
     for line in lines:
         line = line.rstrip("\n")
@@ -54,7 +51,7 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _typed() -> Iterator[str]:
-    import readline  # noqa: F401 - `input` edits lines once it is there
+    import readline  # noqa: F401 - gives `input` line editing
 
     def read() -> Iterator[str]:
         interrupted = False
@@ -74,23 +71,7 @@ def _typed() -> Iterator[str]:
 
 
 def _turn(talk: ChatSession, text: str, terminal: bool) -> bool:
-    """One message worked to its end; False when it failed."""
-    sent = talk.say(text)
+    """Send one message and follow its turn to the end; False when it failed."""
     printer = Printer(live=terminal, quiet=False)
-    outcome: dict[str, Any] = {"session": talk.id, "parked": []}
-    events = follow(talk.api, sent)
-    try:
-        answer = answering(talk.api, events) if terminal else None
-        outcome = watch(events, printer, outcome, answer)
-    except KeyboardInterrupt:
-        talk.interrupt()
-        outcome = watch(events, printer, outcome, None)
-    reason: str = outcome["reason"]
-    printer.close(outcome["text"] if reason == "done" else "")
-    if reason == "failed":
-        raise HermesError(outcome["error"], outcome["hint"])
-    if reason == "budget":
-        raise budget_used_up(outcome)
-    if reason != "done":
-        print(f"the turn ended: {reason}", file=sys.stderr, flush=True)
-    return reason == "done"
+    outcome = follow_turn(talk.api, talk.say(text), printer, interactive=terminal)
+    return report(outcome, False, printer)

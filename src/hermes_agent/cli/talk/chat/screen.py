@@ -1,5 +1,5 @@
-"""The chat on a terminal. Finished pieces scroll away above; below them stay the live part, the
-line being typed, and how things are."""
+"""The chat on a terminal: finished pieces scroll away above; the live part, the input line and the
+status bar stay below."""
 
 import asyncio
 import contextlib
@@ -33,28 +33,28 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.text import Text
 
-from hermes_agent.cli.output.formatting import dollars
+from hermes_agent.cli.output.events import consent_prompt, typed_answer
+from hermes_agent.cli.output.formatting import dollars, one_line
 from hermes_agent.cli.output.transcript import plain
-from hermes_agent.cli.output.turn_printer import consent_prompt, one_line
 from hermes_agent.cli.talk.chat.commands import SLASHES, is_slash, run_slash
 from hermes_agent.cli.talk.chat.session import ChatSession, listen, split_journal
-from hermes_agent.cli.talk.chat.view import ChatView, Event, ViewPiece, answer_to, warning
+from hermes_agent.cli.talk.chat.view import ChatView, Event, ViewPiece, warning
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.timeouts import awake
 
 RECAP = 6
-"""Lines of the past that are shown when a session is taken up again."""
+"""Lines of the past shown when a session is resumed."""
 
 LEAVE_SECONDS = 2.0
-"""How long leaving waits for what is still to be shown."""
+"""How long leaving waits for output that is not shown yet."""
 
 STYLES = {"quiet": "dim", "user": "bold", "warning": "yellow", "plain": ""}
 MARKS = {"user": "> ", "warning": "! "}
 
 
 def render(pieces: Sequence[ViewPiece], width: int) -> str:
-    """Pieces as a terminal shows them. The marks say what the colours say."""
+    """Pieces with colours, whose meaning the marks repeat."""
     console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False)
     for piece in pieces:
         if piece.kind in ("markdown", "user"):
@@ -89,15 +89,13 @@ class Screen:
 
     def run(self) -> int:
         asyncio.run(self._run())
-        if told := self._talk.farewell():
-            print(told)
+        if text := self._talk.farewell():
+            print(text)
         return 0
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._print(
-            ViewPiece("quiet", f"Hermes, with {self._talk.model}. /help lists the commands")
-        )
+        self._print(ViewPiece("quiet", f"Hermes with {self._talk.model}. /help lists the commands"))
 
         def begin() -> None:
             self._app.create_background_task(self._show_items())
@@ -108,7 +106,7 @@ class Screen:
         await self._app.run_async(pre_run=begin)
         self._generation += 1
 
-    # what is shown
+    # output
 
     def _layout(self) -> Layout:
         live = Window(
@@ -158,7 +156,7 @@ class Screen:
             self._items.task_done()
             self._app.invalidate()
 
-    # what is typed
+    # input
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -180,7 +178,7 @@ class Screen:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         elif question is not None and not typed.startswith("/"):
-            if (answer := answer_to(question, typed)) is not None:
+            if (answer := typed_answer(question, typed)) is not None:
                 buffer.reset()
                 self._start(self._do(lambda: self._talk.answer(question["id"], answer)))
             elif typed:
@@ -225,9 +223,9 @@ class Screen:
         if self._buffer.text:
             self._buffer.delete()
         else:
-            self._lines.put_nowait("/quit")  # behind what was typed before
+            self._lines.put_nowait("/quit")  # after what was typed before
 
-    # what is done
+    # work
 
     async def _work_lines(self) -> None:
         """One after the other, so that messages keep their order."""
@@ -240,14 +238,14 @@ class Screen:
                 return
 
     async def _leave(self) -> None:
-        """What was asked for before is still shown."""
+        """Show what is still pending, then exit."""
         with contextlib.suppress(TimeoutError):
             async with awake(LEAVE_SECONDS):
                 await self._items.join()
         self._app.exit()
 
     async def _do(self, work: Callable[[], Any]) -> None:
-        """Something that waits for the runtime. Trouble is shown and nothing more."""
+        """Run something that waits for the runtime; show its errors."""
         try:
             await asyncio.to_thread(work)
         except HermesError as error:
@@ -266,9 +264,8 @@ class Screen:
             if talk.id != before:
                 self._loop.call_soon_threadsafe(self._follow, sent["after"])
             return
-        told = run_slash(talk, line)
-        if told:
-            self._say(ViewPiece("plain", clean(told)))
+        if text := run_slash(talk, line):
+            self._say(ViewPiece("plain", clean(text)))
         if talk.id != before:
             self._loop.call_soon_threadsafe(self._switch)
 
@@ -290,16 +287,16 @@ class Screen:
             self._start(self._join())
 
     async def _join(self) -> None:
-        """Show the end of what was said, and go on from there."""
+        """Show the end of the conversation, and follow it from there."""
 
-        def look() -> None:
+        def load() -> None:
             past, after = split_journal(self._talk.journal())
             cost = self._talk.session()["cost"]
             for text in list(plain(past))[-RECAP:]:
                 self._say(ViewPiece("quiet", clean(text)))
             self._loop.call_soon_threadsafe(self._follow, after, cost)
 
-        await self._do(look)
+        await self._do(load)
 
     def _follow(self, after: int, cost: float | None = None) -> None:
         self._generation += 1
@@ -309,19 +306,19 @@ class Screen:
         ).start()
 
     def _listen(self, generation: int, session: str, after: int) -> None:
-        def tell(event: Event) -> None:
+        def put(event: Event) -> None:
             self._loop.call_soon_threadsafe(self._items.put_nowait, (generation, event))
 
         def wanted() -> bool:
             return generation == self._generation
 
-        # The loop is closed once the chat has been left; nobody listens any more.
+        # The loop is closed once the chat has been left.
         with contextlib.suppress(RuntimeError):
             try:
                 for event in listen(self._talk.api, session, after, wanted):
-                    tell(event)
+                    put(event)
             except HermesError as error:
-                tell({"kind": "lost", "text": str(error)})
+                put({"kind": "lost", "text": str(error)})
 
 
 def _history(path: str) -> History:

@@ -1,18 +1,16 @@
-"""One conversation as a chat holds it: which session it is, and what can be done with it."""
+"""The session a chat is in, and what a chat can do with it."""
 
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote
 
-from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, session_path
-from hermes_agent.cli.client.follower import TRIES, send, start_again
-from hermes_agent.cli.output.id_prefix import myself
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, quoted, session_path
+from hermes_agent.cli.client.follower import TRIES, keeps_dying, send, start_again
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 POLL_SECONDS = 0.3
-"""How often a chat looks whether a runtime that was stopped is back."""
+"""How often a chat checks whether a stopped runtime is back."""
 
 Event = dict[str, Any]
 
@@ -35,7 +33,7 @@ class ChatSession:
         self._interactive = interactive
         self._keys: set[str] = set()
         self.files: list[dict[str, str]] = []
-        """What goes with the next message."""
+        """Attached to the next message."""
         if session is not None:
             self.enter(session)
 
@@ -51,7 +49,7 @@ class ChatSession:
         return key in self._keys
 
     def say(self, text: str) -> dict[str, Any]:
-        """Hand a message in; what `send` returns."""
+        """Submit a message; what `send` returns."""
         key = uuid.uuid4().hex
         self._keys.add(key)
         where = {"session": self.id} if self.id else self._opening
@@ -68,10 +66,10 @@ class ChatSession:
         return sent
 
     def session(self, reference: str = "") -> dict[str, Any]:
-        """The session called so, or this one."""
-        found: dict[str, Any] = (
-            self.api.get(session_path(reference)) if reference else self._ours(self.api.get)
-        )
+        """The session with this name or id, or the current one."""
+        if reference:
+            return self.api.session(reference)
+        found: dict[str, Any] = self._ours(self.api.get)
         return found
 
     def rename(self, name: str) -> None:
@@ -83,40 +81,38 @@ class ChatSession:
             self._opening = {**self._opening, "name": name}
 
     def choose_model(self, name: str, effort: str, anyway: bool) -> dict[str, Any]:
-        """Let another model go on with this session."""
-        asked = {"model": name, "effort": effort, "anyway": anyway, "by": myself()}
+        """Switch this session to another model."""
+        asked = {"model": name, "effort": effort, "anyway": anyway, "by": login_name()}
         choice: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/model", asked))
         if choice["switched"]:
             self.model = choice["model"]
         return choice
 
     def open_with(self, name: str, effort: str) -> None:
-        """The next session is opened with this model."""
+        """Open the next session with this model."""
         self._opening = {**self._opening, "model": name, "effort": effort}
         self.model = name
 
     @property
     def effort(self) -> str:
-        """What the next session is opened with."""
+        """The reasoning effort of the next session."""
         return str(self._opening.get("effort") or "")
 
     def interrupt(self) -> bool:
         if not self.id:
             return False
-        told = self._ours(lambda path: self.api.post(f"{path}/interrupt"))
-        return bool(told["interrupted"])
+        return bool(self._ours(lambda path: self.api.post(f"{path}/interrupt"))["interrupted"])
 
     def answer(self, question: str, answer: str) -> None:
-        self.api.post(
-            f"/v1/questions/{quote(question, safe='')}", {"answer": answer, "by": myself()}
-        )
+        body: dict[str, object] = {"answer": answer, "by": login_name()}
+        self.api.post(f"/v1/questions/{quoted(question)}", body)
 
     def journal(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._ours(lambda path: self.api.get(f"{path}/journal"))
         return found
 
     def farewell(self) -> str:
-        """How to go on with the session later, if there is one."""
+        """How to continue the session later, if there is one."""
         if not self.id:
             return ""
         try:
@@ -124,35 +120,35 @@ class ChatSession:
         except NotFound as error:
             return error.message
         except HermesError:
-            pass  # a runtime that is away keeps its sessions
-        return f"session {self.id}; `hermes chat --session {self.id}` goes on"
+            pass  # a runtime that is not running keeps its sessions
+        return f"session {self.id}; `hermes chat --session {self.id}` continues"
 
     def _ours(self, act: Callable[[str], Any]) -> Any:
-        """Do something with this session, by its address."""
+        """Do something with the current session, by its address."""
         try:
             return act(session_path(self.id))
         except NotFound:
             raise self._deleted() from None
 
     def _deleted(self) -> NotFound:
-        return NotFound(f"session {self.id} was deleted", "/new begins another")
+        return NotFound(f"session {self.id} was deleted", "/new opens another")
 
 
 def check_free(api: RuntimeClient, name: str) -> None:
-    """Refuse a name that another session has."""
+    """Raise if another session has this name."""
     try:
-        found = api.get(session_path(name))
+        found = api.session(name)
     except NotFound:
         return
     if found["name"] == name:
         raise UsageError(
             f"the name {name!r} is taken by session {found['id']}",
-            f"choose another name; `hermes chat --session {found['id']}` goes on with it",
+            f"choose another name; `hermes chat --session {found['id']}` continues it",
         )
 
 
 def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """What is over, and the number after which a turn goes on (or nothing does)."""
+    """The finished turns, and the number of their last event."""
     ended = 0
     for place, one in enumerate(journal):
         if one["event"]["kind"] in ("turn_finished", "session_opened"):
@@ -164,8 +160,8 @@ def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
 def listen(
     api: RuntimeClient, session: str, after: int, wanted: Callable[[], bool]
 ) -> Iterator[Event]:
-    """A session's events for as long as they are wanted. A runtime that died is started again; one
-    that was stopped on purpose is not, until somebody else does."""
+    """A session's events as long as they are wanted. A runtime that dies is started again; one that
+    was stopped on purpose is waited for."""
     failures = 0
     while wanted():
         stopped = False
@@ -186,6 +182,6 @@ def listen(
         else:
             failures += 1
             if failures > TRIES:
-                raise HermesError("the runtime keeps going away", "`hermes logs` may say why")
+                raise keeps_dying()
             start_again(api, failures)
         yield {"kind": "reconnected"}

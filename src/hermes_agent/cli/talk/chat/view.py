@@ -1,28 +1,20 @@
-"""What a chat shows: events become pieces that are printed once and for all, and a live part that
-changes until they are."""
+"""What a chat shows: events become pieces that are printed once, and a live part that changes."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from hermes_agent.cli.output.events import call_line, event_line, question_lines
+from hermes_agent.cli.output.formatting import one_line
 from hermes_agent.cli.output.transcript import tool_line
-from hermes_agent.cli.output.turn_printer import (
-    MARKS,
-    budget_said,
-    call_line,
-    consent_typed,
-    one_line,
-    question_lines,
-    route_said,
-)
 from hermes_agent.core.text.terminal import clean
 
 TEXT_LINES = 8
-"""Lines of an unfinished paragraph that are shown while it arrives."""
+"""Lines shown of a paragraph that is still arriving."""
 TAIL_LINES = 4
-"""Lines of a running command's output that are shown."""
+"""Lines shown of a running command's output."""
 TAIL_CHARS = 4_000
 THOUGHT_CHARS = 60
-"""How much of what a model is thinking is shown."""
+"""Characters shown of the model's thinking."""
 
 Event = dict[str, Any]
 
@@ -33,7 +25,7 @@ class ViewPiece(NamedTuple):
 
 
 class Blocks:
-    """Text that arrives in bits, as finished paragraphs. A fenced block of code is one."""
+    """Turns streamed text into finished paragraphs. A fenced block of code is one."""
 
     def __init__(self) -> None:
         self._clear()
@@ -46,11 +38,11 @@ class Blocks:
 
     @property
     def rest(self) -> str:
-        """What has arrived of the paragraph that is not finished."""
+        """The unfinished paragraph so far."""
         return self._seen[self._done :]
 
     def feed(self, text: str) -> list[str]:
-        """Take more text; the paragraphs that are finished by it."""
+        """Add text; returns the paragraphs it finishes."""
         self._seen += text
         finished = []
         while (end := self._seen.find("\n", self._start)) >= 0:
@@ -76,8 +68,8 @@ class Blocks:
         return not line
 
     def end(self, whole: str) -> str:
-        """The reply is finished: what of it is not printed yet. All of it where we came late and
-        saw only its end; where it is not what arrived (a secret was taken out), the rest of it."""
+        """The reply is finished: returns what is not printed yet. That is all of it if we joined
+        late, and the rest if it differs from what arrived (a secret was taken out)."""
         if whole.startswith(self._seen[: self._done]):
             rest = whole[self._done :]
         else:
@@ -85,16 +77,14 @@ class Blocks:
         self._clear()
         return rest
 
-    def forget(self) -> bool:
-        """What arrived is void; whether some of it was printed."""
+    def discard(self) -> bool:
+        """Drop what arrived; whether some of it was already printed."""
         printed = self._done > 0
         self._clear()
         return printed
 
 
 class RunningCall:
-    """A call under way."""
-
     def __init__(self, line: str, since: float) -> None:
         self.line = line
         self.since = since
@@ -105,7 +95,7 @@ class RunningCall:
 
 
 class ChatView:
-    """Of one session, from the moment the chat joined it."""
+    """The view of one session, from the moment the chat joined it."""
 
     def __init__(self, owns: Callable[[str], bool], clock: Callable[[], float]) -> None:
         self._owns = owns
@@ -117,7 +107,7 @@ class ChatView:
         self._questions: dict[str, Event] = {}
         self._queued: dict[str, str] = {}
         self._parked: set[str] = set()
-        self._trouble = ""
+        self._problem = ""
         self._at_work = False
         self.since: float | None = None
         self.cost: float | None = None
@@ -129,18 +119,18 @@ class ChatView:
 
     @property
     def state(self) -> str:
-        if self._trouble:
-            return self._trouble
+        if self._problem:
+            return self._problem
         if self._questions:
-            return "waits for your answer"
+            return "waiting for your answer"
         if self._parked:
-            return "parked, /parked shows why"
+            return "parked; /parked shows why"
         if self.since is None:
             return "idle"
         return f"working {self._clock() - self.since:.0f} s"
 
     def live(self) -> list[str]:
-        """The part that changes, line by line."""
+        """The part that changes, as lines."""
         lines = clean(self._blocks.rest).strip("\n").splitlines()[-TEXT_LINES:]
         if self._thought:
             lines.append(f"thinking … {' '.join(self._thought.split())[-THOUGHT_CHARS:]}")
@@ -157,7 +147,7 @@ class ChatView:
         self.since = self.since or self._clock()
 
     def not_sent(self) -> None:
-        """It could not be handed in."""
+        """It could not be sent."""
         if not self._at_work:
             self.since = None
 
@@ -166,9 +156,11 @@ class ChatView:
         self.since = self.since or self._clock()
 
     def apply(self, event: Event) -> list[ViewPiece]:
-        """What is to be printed now because of an event."""
+        """What to print because of an event."""
         handler = getattr(self, f"_{event['kind']}", None)
-        return handler(event) or [] if handler is not None else []
+        if handler is not None:
+            return handler(event) or []
+        return [] if event["kind"] == "call_judged" else _lines(event)  # told when it is finished
 
     # the conversation
 
@@ -193,13 +185,13 @@ class ChatView:
         return [ViewPiece("markdown", clean(text)) for text in self._blocks.feed(event["text"])]
 
     def _text_voided(self, event: Event) -> list[ViewPiece]:
-        self._forget()
-        return [warning(f"the reply broke off ({one_line(event['reason'])}); asking again")]
+        self._discard()
+        return _lines(event)
 
-    def _forget(self) -> bool:
-        """What has arrived of the reply is void; whether some of it was printed."""
+    def _discard(self) -> bool:
+        """Drop the reply so far; whether some of it was already printed."""
         self._thought = ""
-        return self._blocks.forget()
+        return self._blocks.discard()
 
     def _replied(self, event: Event) -> list[ViewPiece]:
         self._thought = ""
@@ -218,16 +210,7 @@ class ChatView:
         if event["cost"] is not None:
             self.cost = (self.cost or 0.0) + event["cost"]
         pieces = [ViewPiece("markdown", rest)] if rest.strip() else []
-        match event["reason"]:
-            case "failed":
-                hint = f"\nhint: {event['hint']}" if event["hint"] else ""
-                pieces.append(warning(event["error"] + hint))
-            case "interrupted":
-                pieces.append(warning("interrupted; what was done is kept"))
-            case "budget":
-                hint = f"\nhint: {event['hint']}" if event["hint"] else ""
-                pieces.append(warning(f"stopped: {event['error']}{hint}"))
-        return pieces
+        return [*pieces, *_lines(event)]
 
     # calls
 
@@ -269,73 +252,48 @@ class ChatView:
         question = self._questions.pop(event["id"], None)
         if question is None:
             return []
-        said = "nobody answered in time" if event["answer"] is None else event["answer"]
+        answer = "nobody answered in time" if event["answer"] is None else event["answer"]
         asked = one_line(question["text"].partition("\n")[0], 70)
-        return [ViewPiece("quiet", clean(f"? {asked} → {said}"))]
+        return [ViewPiece("quiet", clean(f"? {asked} → {answer}"))]
 
     # the runtime
 
     def _gone(self, event: Event) -> list[ViewPiece]:
-        self._trouble = "the runtime is away"
+        self._problem = "the runtime is gone"
         if event["stopped"]:
             return [warning("the runtime was stopped; your next message starts it again")]
         return []
 
-    def _reconnected(self, _event: Event) -> list[ViewPiece]:
-        self._trouble = ""
-        self._forget()
-        return [warning("the runtime had gone away; it is back")]
+    def _reconnected(self, event: Event) -> list[ViewPiece]:
+        self._problem = ""
+        self._discard()
+        return _lines(event)
 
-    def _turn_resumed(self, _event: Event) -> list[ViewPiece]:
-        self._trouble = ""
+    def _turn_resumed(self, event: Event) -> list[ViewPiece]:
+        self._problem = ""
         self._begun()
-        again = "; its reply begins anew" if self._forget() else ""
-        return [warning(f"the runtime came back and goes on where it was{again}")]
+        again = [warning("its reply starts over")] if self._discard() else []
+        return [*_lines(event), *again]
 
     def _runtime_changed(self, event: Event) -> list[ViewPiece]:
-        self._trouble = "" if event["state"] == "well" else f"runtime {event['state']}"
+        self._problem = "" if event["state"] == "well" else f"runtime {event['state']}"
         if event["state"] == "stopping":
             return []
         return [warning(f"the runtime is {event['state']}: {event['reason']}".rstrip(": "))]
 
     def _lost(self, event: Event) -> list[ViewPiece]:
-        self._trouble = "not connected"
+        self._problem = "not connected"
         return [warning(event["text"])]
 
-    # notes
 
-    def _model_retried(self, event: Event) -> list[ViewPiece]:
-        why = one_line(event["reason"])
-        return [warning(f"{why}; trying again in {event['delay']:.1f} s")]
-
-    def _model_routed(self, event: Event) -> list[ViewPiece]:
-        if event["step"] in ("model", "opened"):
-            return [warning(route_said(event))]
-        return [ViewPiece("quiet", f"· {clean(route_said(event))}")]
-
-    def _model_chosen(self, event: Event) -> list[ViewPiece]:
-        effort = f", reasoning effort {event['effort']}" if event["effort"] else ""
-        return [ViewPiece("quiet", f"· {clean(event['model'])} answers from here on{effort}")]
-
-    def _budget_warned(self, event: Event) -> list[ViewPiece]:
-        return [warning(budget_said(event))]
-
-    def _compacted(self, _event: Event) -> list[ViewPiece]:
-        return [ViewPiece("quiet", "· the middle of the conversation was summarised to make room")]
-
-    def _notice_issued(self, event: Event) -> list[ViewPiece]:
-        return [ViewPiece("quiet", f"{MARKS[event['level']]} {clean(event['text'])}")]
+def _lines(event: Event) -> list[ViewPiece]:
+    """What every view tells of an event."""
+    line = event_line(event)
+    if line is None:
+        return []
+    quiet = line.mark == "·"
+    return [ViewPiece("quiet", f"· {clean(line.text)}") if quiet else warning(line.text)]
 
 
 def warning(text: str) -> ViewPiece:
     return ViewPiece("warning", clean(text))
-
-
-def answer_to(question: Event, typed: str) -> str | None:
-    """What a typed line answers; None when it is no answer. Consent is `y` or `yes`, and an empty
-    line refuses."""
-    if question["purpose"] == "question":
-        if typed.isdigit() and 1 <= int(typed) <= len(question["choices"]):
-            return str(question["choices"][int(typed) - 1])
-        return typed or None
-    return consent_typed(question, typed)

@@ -1,13 +1,12 @@
-"""An incident as it goes on, a line for each thing that happens: when, what, and what it says.
+"""Prints an incident as it happens, one line per event: the time, a word, the text.
 
-Plain lines with a little colour on a terminal, and without in a pipe; no meaning is in the colour
-alone. `incident_words` says it, this prints it."""
+Plain lines, with some colour on a terminal; colour alone carries no meaning."""
 
 import os
 import shutil
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from hermes_agent.core.text.terminal import clean
@@ -17,25 +16,23 @@ TONES = {
 }  # fmt: skip
 MARKS = {"good": "✓", "bad": "✗", "think": "?", "act": "▸", "look": "·", "faint": "·", "bold": "●"}
 WORD = 10
-"""Room for the word that says what kind of thing a line is."""
+"""The width of the word that names the kind of a line."""
 NARROW = 60
 MAX_LENGTH = 240
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class IncidentLine(NamedTuple):
-    """One thing that happened."""
-
     time: float
     word: str
     text: str
     tone: str = "faint"
     details: tuple[str, ...] = ()
-    """What it rests on, below it."""
+    """Evidence, printed below it."""
 
 
 def cells(text: str) -> int:
-    """How many columns a text takes."""
+    """The width of a text in columns."""
     if text.isascii():
         return len(text)
     return sum(
@@ -45,7 +42,7 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """On one line, no wider than that."""
+    """On one line, at most this wide."""
     line = " ".join(clean(text).split())
     if cells(line) <= most:
         return line
@@ -55,14 +52,14 @@ def cut(text: str, most: int) -> str:
 
 
 class IncidentView:
-    """Lines below each other, and on a terminal one more at the bottom that says how it stands."""
+    """Lines, and on a terminal a status line below them."""
 
     def __init__(
         self, out: TextIO, began: float, *, width: int = 0, colour: bool | None = None
     ) -> None:
         self._out = out
         self.began = began
-        """From when the clock on the left counts."""
+        """Where the clock on the left starts."""
         self._live = out.isatty()
         self._colour = self._live and not os.environ.get("NO_COLOR") if colour is None else colour
         self._given = width
@@ -71,7 +68,7 @@ class IncidentView:
 
     @property
     def width(self) -> int:
-        """Columns; 0 in a pipe, where a line is as long as it is."""
+        """Columns; 0 in a pipe, where lines are not wrapped."""
         if self._given:
             return self._given
         return shutil.get_terminal_size().columns if self._live else 0
@@ -99,49 +96,8 @@ class IncidentView:
                 lines.append(" " * indent + self._tint(bar + line, "faint"))
         return lines
 
-    def heading(self, text: str) -> None:
-        self._clear()
-        width = min(self.width or 78, 100)
-        rule = "─" * max(3, width - cells(text) - 4)
-        print(f"\n{self._tint(f'── {text} {rule}', 'bold')}", file=self._out, flush=True)
-
-    def text(self, text: str, tone: str = "") -> None:
-        """Paragraphs of their own, each as far indented as it is written."""
-        self._clear()
-        for part in clean(text).splitlines() or [""]:
-            lead = " " * (len(part) - len(part.lstrip(" ")))
-            for line in self._wrapped(part, len(lead)):
-                print(self._tint(lead + line, tone) if tone else lead + line, file=self._out)
-        self._out.flush()
-
-    def rows(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Names and what they stand for, side by side."""
-        self._clear()
-        given = [(name, text) for name, text in pairs if text]
-        room = max((cells(name) for name, _text in given), default=0) + 4
-        for name, text in given:
-            first, *more = self._wrapped(text, room)
-            gap = " " * (room - cells(name) - 2)
-            print(f"  {self._tint(name, 'faint')}{gap}{first}", file=self._out)
-            for line in more:
-                print(" " * room + line, file=self._out)
-        self._out.flush()
-
-    def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        self._clear()
-        all_rows = [list(map(clean, row)) for row in (heads, *rows)]
-        widths = [max(map(cells, column)) for column in zip(*all_rows, strict=True)]
-        for place, row in enumerate(all_rows):
-            parts = [
-                " " * (width - cells(cell)) + cell if at else cell + " " * (width - cells(cell))
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            line = "  " + "   ".join(parts).rstrip()
-            print(self._tint(line, "faint") if place == 0 else line, file=self._out)
-        self._out.flush()
-
     def status(self, text: str, now: float) -> None:
-        """How it stands, on the last line of a terminal; nothing in a pipe."""
+        """Update the status line of a terminal; nothing in a pipe."""
         if not self._live:
             return
         self._turn += 1

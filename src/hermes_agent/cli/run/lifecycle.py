@@ -1,0 +1,113 @@
+"""Start, stop and follow the runtime: `hermes up`, `down`, `restart`, `logs` and `serve`."""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.cli.actions import emit
+from hermes_agent.cli.arguments import positive
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
+from hermes_agent.cli.output.formatting import count
+from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.text.terminal import clean
+from hermes_agent.host.paths import find_home, log_path, socket_paths
+
+STOP_SECONDS = 20.0
+POLL_SECONDS = 0.02
+
+
+def up(options: argparse.Namespace) -> int:
+    """Start the runtime in the background. Other commands do this themselves when needed."""
+    api = RuntimeClient()
+    already = api.is_up()
+    api.ensure()
+    status = api.get("/v1/status")
+    socket = next(filter(os.path.exists, socket_paths(api.home)), "")
+    text = f"{'already up' if already else 'up'}, pid {status['pid']}, home {status['home']}"
+    if status["state"] == "degraded":
+        text += f"\ndegraded: {status['reason']}\nhint: {status['hint']}"
+    return emit(options, {**status, "socket": socket}, text, int(status["state"] != "running"))
+
+
+def down(options: argparse.Namespace) -> int:
+    """Stop the runtime. The next one resumes turns under way; commands keep running."""
+    stopped = stop(RuntimeClient()) or {}
+    pid, jobs = stopped.get("pid"), (stopped.get("jobs") or {}).get("active", 0)
+    text = f"down (was pid {pid})" if pid else "the runtime was not running"
+    if jobs:
+        text += f"\n{count(jobs, 'active job')} will be missed until it is up again"
+        text += "\nhint: `hermes up`"
+    return emit(options, {"state": "stopped", "pid": None, "was": pid, "jobs": jobs}, text)
+
+
+def stop(api: RuntimeClient) -> dict[str, Any] | None:
+    """Stop the runtime and wait until its process has ended; its last status, or None."""
+    from hermes_agent.host.inspect import alive
+
+    try:
+        status: dict[str, Any] = api.get("/v1/status")
+        api.post("/v1/stop")
+    except RuntimeGone:
+        return None
+    pid = int(status["pid"])
+    for _ in range(round(STOP_SECONDS / POLL_SECONDS)):  # polls, not a clock: we may be suspended
+        if not alive(pid):
+            return status
+        time.sleep(POLL_SECONDS)
+    raise HermesError(
+        f"the runtime (pid {pid}) has not stopped after {STOP_SECONDS:.0f} s",
+        "it waits for an effect to end; `hermes logs` may say which",
+    )
+
+
+def restart(options: argparse.Namespace) -> int:
+    """Stop the runtime and start it again; it resumes the turns it was working on."""
+    from hermes_agent.cli.client.follower import restarting
+
+    api = RuntimeClient()
+    with restarting(api.home):
+        stop(api)
+        return up(options)
+
+
+def logs_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lines", type=positive, default=50, help="how many lines (default 50)")
+    parser.add_argument("--follow", "-f", action="store_true", help="keep printing as it grows")
+
+
+def logs(options: argparse.Namespace) -> int:
+    """Show the end of the runtime's log; `--follow` keeps printing as it grows."""
+    path = log_path(find_home(os.environ))
+    try:
+        file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        raise NotFound(f"no log at {path}", "`hermes up` starts the runtime") from None
+    except OSError as error:
+        raise HermesError(f"cannot read {path}: {error.strerror}", "`hermes doctor`") from None
+    with file:
+        for line in file.readlines()[-options.lines :]:
+            print(clean(line), end="")
+        while options.follow:
+            line = file.readline()
+            if line:
+                print(clean(line), end="", flush=True)
+            else:
+                time.sleep(0.2)
+    return 0
+
+
+def serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """None: everything is in config.yaml."""
+
+
+def serve(_options: argparse.Namespace) -> int:
+    """Run the runtime in the foreground, until it is stopped or has been idle for long enough."""
+    from hermes_agent.gateway.gateway import Gateway
+    from hermes_agent.runtime.process import serve as serve_home
+    from hermes_agent.web.api import ChatCompletionsApi
+
+    home = Path(find_home(os.environ))
+    serve_home(home, os.environ, services=(ChatCompletionsApi, Gateway))
+    return 0

@@ -1,0 +1,173 @@
+"""List, show, search, resume, rename, export and delete sessions, and show their children. Without
+an action, it lists them.
+
+Name a session by its id, the beginning of its id, or its name."""
+
+import argparse
+import sys
+import time
+
+from hermes_agent.cli.actions import add_action, add_actions, connect, emit
+from hermes_agent.cli.arguments import json_option, natural, positive, session_name
+from hermes_agent.cli.client.api import session_path
+from hermes_agent.cli.output.events import token_counts
+from hermes_agent.cli.output.formatting import dollars, moment, one_line, sure
+from hermes_agent.cli.output.sessions import ALL, found_text, sessions_text, tree, tree_text
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.text.terminal import clean
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    actions = add_actions(parser, _list, limit=50)
+    listing = add_action(actions, "list", _list, "newest first")
+    below = add_action(actions, "tree", _tree, "sessions and their children, with total costs")
+    below.add_argument("session", nargs="?", default="", help="only this one and its children")
+    for one in (listing, below):
+        one.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
+    add_action(actions, "show", _show, "print what was said and done", "session")
+    _search_arguments(add_action(actions, "search", _search, "search all sessions"))
+    resume = actions.add_parser(
+        "resume", help="continue in a chat", description="continue in a chat"
+    )
+    resume.add_argument("session", metavar="SESSION")
+    resume.set_defaults(act=_resume)
+    add_action(actions, "rename", _rename, "give it a name", "session", "name")
+    export = actions.add_parser("export", help="write as JSON lines or Markdown")
+    export.set_defaults(act=_export)
+    export.add_argument("session", nargs="?", default="")
+    export.add_argument("--all", action="store_true", help="every session")
+    export.add_argument(
+        "--format",
+        choices=("openai", "sharegpt", "markdown", "journal"),
+        default="openai",
+        help="openai and sharegpt: a JSON line per turn; default openai",
+    )
+    export.add_argument("--out", default="", help="a file; default: standard output")
+    delete = add_action(
+        actions, "delete", _delete, "delete a session and all its messages", "session"
+    )
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _search_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words", nargs="+", help='all must match; `disk*` by prefix, `"a b"` exactly'
+    )
+    parser.add_argument("--session", default="", help="only in this session")
+    parser.add_argument("--role", choices=("user", "assistant", "tool"), default="")
+    parser.add_argument("--tool", default="", help="only results of this tool")
+    parser.add_argument("--since", default="", help="2d, 3h, 1w, or a date such as 2026-01-31")
+    parser.add_argument("--limit", type=positive, default=20, help="how many (default 20)")
+    parser.add_argument("--around", type=natural, default=0, help="neighbouring messages to show")
+
+
+def _list(options: argparse.Namespace) -> int:
+    # Children are in the tree; here they would push out what people said.
+    rows = connect().get(f"/v1/sessions?parent=&limit={options.limit}")
+    return emit(options, rows, sessions_text(rows, time.time()))
+
+
+def _tree(options: argparse.Namespace) -> int:
+    roots = tree(connect(), options.session, options.limit)
+    return emit(options, roots, tree_text(roots, time.time()))
+
+
+def _show(options: argparse.Namespace) -> int:
+    from hermes_agent.cli.output.transcript import messages, plain
+
+    api = connect()
+    session = api.session(options.session)
+    journal = api.journal(session["id"])
+    name = f" ({one_line(session['name'])})" if session["name"] else ""
+    cost = "" if session["cost"] is None else f", {dollars(session['cost'])}"
+    lines = [
+        f"session    {session['id']}{name}, {session['state']}",
+        f"model      {one_line(session['model'])}, policy {session['policy']}",
+        f"workspace  {clean(session['workspace'])}",
+    ]
+    if session["terminals"] != ["local"]:
+        lines.append(f"terminals  {', '.join(session['terminals'])}")
+    lines.append(f"spent      {token_counts(session['usage'])}{cost}")
+    lines += [clean(piece) for piece in plain(journal)]
+    return emit(options, {**session, "messages": list(messages(journal))}, "\n".join(lines))
+
+
+def _search(options: argparse.Namespace) -> int:
+    query = " ".join(options.words).strip()
+    if not query:
+        raise UsageError("search for what?", "`hermes sessions search WORDS`")
+    rows = connect().get(
+        "/v1/search",
+        q=query,
+        session=options.session,
+        role=options.role,
+        tool=options.tool,
+        since=moment(options.since, time.time()) if options.since else None,
+        limit=options.limit,
+        around=options.around,
+    )
+    return emit(options, rows, found_text(rows))
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from hermes_agent.cli.talk.chat.command import converse
+
+    api = connect()
+    return converse(api, session=api.session(options.session))
+
+
+def _rename(options: argparse.Namespace) -> int:
+    name = session_name(options.name)
+    api = connect()
+    session = api.session(options.session)
+    renamed = api.patch(session_path(session["id"]), {"name": name})
+    return emit(options, renamed, f"{renamed['id']} is now called {renamed['name']!r}")
+
+
+def _export(options: argparse.Namespace) -> int:
+    from hermes_agent.cli.output.sessions import export
+
+    if bool(options.session) == options.all:
+        raise UsageError("name one session, or --all", "`hermes sessions` lists them")
+    api = connect()
+    chosen = api.get("/v1/sessions", limit=ALL) if options.all else [api.session(options.session)]
+    pieces = (piece for session in chosen for piece in export(api, session, options.format))
+    if not options.out:
+        sys.stdout.writelines(pieces)
+        return 0
+    try:
+        with open(options.out, "w", encoding="utf-8") as file:
+            file.writelines(pieces)
+    except OSError as error:
+        raise HermesError(
+            f"cannot write {options.out}: {error.strerror}", "name another file"
+        ) from None
+    print(f"wrote {options.out}", file=sys.stderr)
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    api = connect()
+    session = api.session(options.session)
+    what = one_line(session["name"] or session["title"], 50)
+    if not sure(f"delete session {session['id']} ({what}) and all its messages?", options.yes):
+        print("nothing was deleted")
+        return 1
+    deleted = api.delete(session_path(session["id"]))
+    if not options.json:
+        for left in deleted["left"]:
+            print(one_line(left, 500), file=sys.stderr)
+    return emit(options, deleted, f"deleted {deleted['deleted']}")
+
+
+def interrupt_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", help="its id, the beginning of its id, or its name")
+    json_option(parser)
+
+
+def interrupt(options: argparse.Namespace) -> int:
+    """Stop what a session is doing, at once. What was done is kept."""
+    path = session_path(options.session)
+    stopped = connect().post(f"{path}/interrupt")
+    text = "interrupted" if stopped["interrupted"] else "the session was not working"
+    return emit(options, stopped, text)
