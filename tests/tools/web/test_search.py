@@ -4,7 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import Settings, WebSettings
-from hermes_agent.tools.web.engines.table import ENGINES, KEYS
+from hermes_agent.tools.web.engines import ENGINES, KEYS
 from hermes_agent.tools.web.search import web_search
 from tests.support.model_server import Raw
 from tests.support.web_server import Surfer, answer, as_json, page, sent

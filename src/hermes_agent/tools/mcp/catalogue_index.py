@@ -1,6 +1,10 @@
-"""All tools of all servers that are known, by the names that models call them by."""
+"""All known tools of all servers, by the names that models call them by: `server__tool`, unique
+over all servers."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 
 from msgspec import Struct
 
@@ -12,12 +16,15 @@ from hermes_agent.tools.mcp.catalogue_cache import (
     ServerFacts,
     first_line,
 )
-from hermes_agent.tools.mcp.names import unique_names
 
 Known = Mapping[str, tuple[McpServerSettings, ServerFacts]]
 
 RESOURCES = "Read a resource of this server by its uri; without one, list them."
 PROMPTS = "Get a prompt of this server by its name; without one, list them."
+MAX_NAME = 64
+"""What every model service takes."""
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_DIGITS = 8
 
 
 class _Row(Struct, frozen=True):
@@ -70,3 +77,34 @@ class Index:
 def described(tool: str) -> str:
     """What stands for resources and prompts."""
     return {READ_RESOURCE: RESOURCES, GET_PROMPT: PROMPTS}.get(tool, "")
+
+
+def unique_names(tools: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Each tool, as server and name, by a name of its own. One that had to be changed and would
+    meet another's gets a mark that depends on nothing but itself, so that it stays the same
+    whatever else comes and goes."""
+    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for server, tool in sorted(set(tools)):
+        groups[_plain(server, tool)].append((server, tool))
+    named: dict[str, tuple[str, str]] = {}
+    for plain, group in groups.items():
+        exact = [one for one in group if "__".join(one) == plain]
+        keeper = exact[0] if exact else group[0] if len(group) == 1 else None
+        for one in group:
+            fits = one == keeper and len(plain) <= MAX_NAME
+            named[plain if fits else _marked(plain, one)] = one
+    return named
+
+
+def server_of(name: str, servers: Iterable[str]) -> list[str]:
+    """The servers whose tool it may be."""
+    return [one for one in servers if name.startswith(_plain(one, "")[: MAX_NAME - _DIGITS])]
+
+
+def _plain(server: str, tool: str) -> str:
+    return _ODD.sub("_", f"{server}__{tool}")
+
+
+def _marked(plain: str, tool: tuple[str, str]) -> str:
+    mark = sha256("\0".join(tool).encode()).hexdigest()[:_DIGITS]
+    return f"{plain[: MAX_NAME - _DIGITS - 1]}_{mark}"

@@ -3,10 +3,10 @@ which takes a second: it is imported when a server is really connected."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from mcp import ClientSession, MCPError, types
@@ -14,21 +14,30 @@ from mcp.client import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import listen
 from mcp.types import (
     CONNECTION_CLOSED,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     CallToolResult,
     InputRequiredResult,
+    PaginatedRequestParams,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 from pydantic import FileUrl, ValidationError
 
-from hermes_agent.core.errors import OutcomeUnknown, ToolError
+from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
 from hermes_agent.core.version import __version__
-from hermes_agent.tools.mcp.catalogue_cache import ServerFacts, first_line
+from hermes_agent.tools.mcp.catalogue_cache import (
+    MAX_TOOLS,
+    NAME_CHARS,
+    McpToolFacts,
+    ServerFacts,
+    first_line,
+    tool_facts,
+)
 from hermes_agent.tools.mcp.context import NotDone
-from hermes_agent.tools.mcp.errors import cause, lost, on_the_way, refused, silent, wrong
-from hermes_agent.tools.mcp.pagination import list_all, listed
-from hermes_agent.tools.mcp.transports.http import trouble_of
+from hermes_agent.tools.mcp.results import signature
+from hermes_agent.tools.mcp.transports.http import Trouble, trouble_of
 
 log = logging.getLogger("hermes.mcp")
 
@@ -42,6 +51,11 @@ ROUNDS = 5
 """How often a server may ask something back before it answers."""
 PROGRESS_CHARS = 200
 PROGRESSES = 1_000
+PAGES = 100
+MAX_PROMPTS = 50
+
+Item = TypeVar("Item")
+Page = TypeVar("Page", bound=types.PaginatedResult)
 
 _UNREAD = (CONNECTION_CLOSED, PARSE_ERROR)
 """What the SDK says where an answer did not arrive, or not in one piece."""
@@ -222,47 +236,43 @@ class McpConnection:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], workspace: str, output: Callable[[str], None]
     ) -> CallToolResult:
-        async def ask(session: _Session, progress: _Progress, more: dict[str, Any]) -> Any:
-            return await session.call_tool(
-                tool,
-                dict(arguments),
-                progress_callback=progress,
-                allow_input_required=True,
-                **more,
-            )
-
-        answer: CallToolResult = await self._asked(tool, ask, workspace, output, effect=True)
+        answer: CallToolResult = await self._asked(
+            tool,
+            lambda session, progress, more: session.call_tool(
+                tool, dict(arguments), progress_callback=progress, allow_input_required=True, **more
+            ),
+            workspace,
+            output,
+            effect=True,
+        )
         return answer
 
     async def read_resource(self, uri: str, workspace: str) -> types.ReadResourceResult:
-        async def ask(session: _Session, _progress: _Progress, more: dict[str, Any]) -> Any:
-            return await session.read_resource(uri, allow_input_required=True, **more)
-
-        answer: types.ReadResourceResult = await self._asked(uri, ask, workspace)
+        answer: types.ReadResourceResult = await self._asked(
+            uri,
+            lambda session, _, more: session.read_resource(uri, allow_input_required=True, **more),
+            workspace,
+        )
         return answer
 
     async def get_prompt(
         self, prompt: str, arguments: Mapping[str, str], workspace: str
     ) -> types.GetPromptResult:
-        async def ask(session: _Session, _progress: _Progress, more: dict[str, Any]) -> Any:
-            return await session.get_prompt(
+        answer: types.GetPromptResult = await self._asked(
+            prompt,
+            lambda session, _, more: session.get_prompt(
                 prompt, dict(arguments), allow_input_required=True, **more
-            )
-
-        answer: types.GetPromptResult = await self._asked(prompt, ask, workspace)
+            ),
+            workspace,
+        )
         return answer
 
     async def resources(self) -> tuple[list[types.Resource], list[types.ResourceTemplate]]:
         async def ask(session: _Session, _progress: _Progress, _more: dict[str, Any]) -> Any:
             found = await list_all(session.list_resources, lambda page: page.resources)
-            try:
-                templates = await list_all(
-                    session.list_resource_templates, lambda page: page.resource_templates
-                )
-            except MCPError as error:
-                if error.code != METHOD_NOT_FOUND:
-                    raise
-                templates = []
+            templates = await _or_none(
+                session.list_resource_templates, lambda page: page.resource_templates, True
+            )
             return found, templates
 
         answer: tuple[list[types.Resource], list[types.ResourceTemplate]] = await self._asked(
@@ -271,10 +281,11 @@ class McpConnection:
         return answer
 
     async def prompts(self) -> list[types.Prompt]:
-        async def ask(session: _Session, _progress: _Progress, _more: dict[str, Any]) -> Any:
-            return await list_all(session.list_prompts, lambda page: page.prompts)
-
-        answer: list[types.Prompt] = await self._asked("prompts", ask, "")
+        answer: list[types.Prompt] = await self._asked(
+            "prompts",
+            lambda session, *_: list_all(session.list_prompts, lambda page: page.prompts),
+            "",
+        )
         return answer
 
     async def _asked(
@@ -372,3 +383,130 @@ async def _negotiate(session: _Session) -> None:
         await session.initialize()
     except (ValidationError, RuntimeError):
         await session.initialize()
+
+
+# What a server offers
+
+
+async def list_all(
+    ask: Callable[..., Awaitable[Page]],
+    items: Callable[[Page], Sequence[Item]],
+    most: int = MAX_TOOLS,
+) -> list[Item]:
+    """Everything on all pages, up to the page that holds more than `most`."""
+    found: list[Item] = []
+    cursor: str | None = None
+    for _ in range(PAGES):
+        page = await ask(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        found += items(page)
+        cursor = page.next_cursor
+        if not cursor or len(found) > most:
+            break
+    return found
+
+
+async def listed(session: ClientSession, facts: ServerFacts) -> ServerFacts:
+    """The facts, filled in with what the server says of itself."""
+    offered = session.server_capabilities or types.ServerCapabilities()
+    tools = await _or_none(session.list_tools, lambda page: page.tools, bool(offered.tools))
+    prompts = await _or_none(session.list_prompts, lambda page: page.prompts, bool(offered.prompts))
+    usable = [_tool(tool) for tool in tools[:MAX_TOOLS] if len(tool.name) <= NAME_CHARS]
+    info = session.server_info
+    return replace(
+        facts,
+        title=first_line(f"{info.name} {info.version}", 100) if info else "",
+        version=session.protocol_version or "",
+        tools=tuple({tool.name: tool for tool in usable}.values()),
+        left_out=len(tools) - len(usable),
+        resources=bool(offered.resources) and await _has_resources(session),
+        prompts=tuple(signature(prompt) for prompt in prompts[:MAX_PROMPTS]),
+    )
+
+
+async def _or_none(
+    ask: Callable[..., Awaitable[Page]],
+    items: Callable[[Page], Sequence[Item]],
+    offered: bool,
+    most: int = MAX_TOOLS,
+) -> list[Item]:
+    """Nothing where the server does not offer it, or says that it does and then does not."""
+    if not offered:
+        return []
+    try:
+        return await list_all(ask, items, most)
+    except MCPError as error:
+        if error.code != METHOD_NOT_FOUND:
+            raise
+        return []
+
+
+async def _has_resources(session: ClientSession) -> bool:
+    """Many servers say that they offer resources, and have none."""
+    if await _or_none(session.list_resources, lambda page: page.resources, True, 0):
+        return True
+    ask = session.list_resource_templates
+    return bool(await _or_none(ask, lambda page: page.resource_templates, True, 0))
+
+
+def _tool(tool: types.Tool) -> McpToolFacts:
+    said: dict[str, Any] = (
+        tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+    )
+    hints = {name: value for name, value in said.items() if isinstance(value, bool)}
+    title = tool.title or said.get("title") or ""
+    return tool_facts(tool.name, tool.description or title, tool.input_schema, hints)
+
+
+# Failures, as they are told
+
+
+def on_the_way(name: str, trouble: Trouble, message: str) -> ToolError:
+    match trouble:
+        case "login":
+            return ToolError(f"{name} wants a login", f"`hermes mcp login {name}`", "never")
+        case "busy":
+            return ToolError(f"{name} has no time for it now ({message})", retry="same")
+        case "unsent" | "expired" | "lost":
+            return ToolError(f"{name} cannot be reached: {message}", retry="same")
+        case "astray":
+            return ToolError(
+                f"{name} sends us to {message}",
+                "a login that is not at the server itself must be at a public https address",
+                "never",
+            )
+        case "refused":
+            return ToolError(f"{name} refused: {message}")
+
+
+def refused(name: str, what: str, error: MCPError) -> ToolError:
+    said = first_line(error.message, 1_000)
+    changed = error.code == INVALID_PARAMS
+    return ToolError(f"{name} refused {what}: {said}", retry="changed" if changed else "")
+
+
+def lost(name: str, what: str, effect: bool) -> HermesError:
+    if effect:
+        return OutcomeUnknown(f"{name} went away while {what} ran")
+    return ToolError(f"{name} went away while it was asked for {what}", retry="same")
+
+
+def silent(name: str, what: str, seconds: float, effect: bool) -> HermesError:
+    said = f"nothing was heard of {what} of {name} for {seconds:g} seconds"
+    return OutcomeUnknown(said) if effect else ToolError(said, retry="same")
+
+
+def cause(error: BaseException) -> Exception:
+    """What lies at the bottom of a group, as something to tell."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, HermesError | MCPError):
+        return error
+    if isinstance(error, ValidationError):
+        return ToolError(f"it does not keep to the protocol: {wrong(error)}")
+    return ToolError(f"{type(error).__name__}: {first_line(str(error), 300)}", retry="same")
+
+
+def wrong(error: ValidationError) -> str:
+    """Where an answer is not as it must be."""
+    first = error.errors()[0]
+    return first_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}", 300)

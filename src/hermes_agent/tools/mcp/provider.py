@@ -11,10 +11,9 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.core.tools import Tool, ToolListing
 from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache, ServerFacts, first_line
-from hermes_agent.tools.mcp.catalogue_index import Index
+from hermes_agent.tools.mcp.catalogue_index import Index, server_of
 from hermes_agent.tools.mcp.connection_pool import McpConnectionPool
 from hermes_agent.tools.mcp.context import McpContext
-from hermes_agent.tools.mcp.names import server_of
 from hermes_agent.tools.mcp.tool_adapter import make_tool
 
 SEARCH_SECONDS = 20.0

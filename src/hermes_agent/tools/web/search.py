@@ -10,8 +10,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.web.engines.results import SearchHit
-from hermes_agent.tools.web.engines.table import ENGINES, KEYS, Query
+from hermes_agent.tools.web.engines import ENGINES, KEYS, SearchHit, read_hits
 
 if TYPE_CHECKING:
     from hermes_agent.tools.web.client import WebResponse
@@ -68,20 +67,19 @@ async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list
 
     engine = ENGINES[name]
     keys = {key: context.secrets[key] for key in engine.keys}
-    query = Query(text, limit, keys, context.settings.web.searxng)
     trouble: list[str] = []
-    for way in engine.ways:
+    for url, options in engine.requests(text, limit, keys, context.settings.web.searxng):
         try:
             answer = await ask(
                 context,
-                way.method,
-                way.url(query),
+                engine.method,
+                url,
                 most=ANSWER_BYTES,
                 follow_redirects=not keys,  # a key goes to nobody else
-                **way.options(query),
+                **options,
             )
             _refuse_failure(answer, keyed=bool(engine.keys))
-            return [hit for hit in way.read(answer.data) if _usable(hit)]
+            return [hit for hit in read_hits(name, answer.data) if _usable(hit)]
         except ToolError as error:
             trouble.append(error.message)
     raise ToolError("; then ".join(dict.fromkeys(trouble)))

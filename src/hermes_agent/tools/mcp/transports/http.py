@@ -2,9 +2,11 @@
 one request that it befell, so that other calls on the same connection live on, and it says whether
 the request can have been carried out."""
 
+import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -13,7 +15,7 @@ from mcp import MCPError
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 
-from hermes_agent.tools.mcp.transports.ssrf_guard import BlockedAddress, only_public
+from hermes_agent.core.text.addresses import classify
 from hermes_agent.tools.mcp.transports.stdio import Streams
 
 CONNECT_SECONDS = 30.0
@@ -127,3 +129,41 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class BlockedAddress(httpx2.TransportError):
+    """The server sent us where we do not go. The request never left."""
+
+
+def only_public(url: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Checks a request before it leaves: logging in asks addresses that the server names. Allowed
+    are the server's own origin and, over https, public addresses; where the server itself is not
+    public, its host as well.
+
+    A name is looked up here and again when it is connected to. Whoever changes it in between leads
+    us elsewhere, but only to something that has a certificate for that name."""
+    own = httpx2.URL(url)
+
+    async def check(request: httpx2.Request) -> None:
+        to = request.url
+        if (to.scheme, to.host, to.port) == (own.scheme, own.host, own.port):
+            return
+        public = all(classify(one) == "public" for one in await _addresses(to))
+        if to.host == own.host and not public:
+            return
+        if to.scheme != "https" or not public:
+            why = "is not a public address" if to.scheme == "https" else "is not https"
+            raise BlockedAddress(
+                f"{to.scheme}://{to.netloc.decode()}, which {why}", request=request
+            )
+
+    return check
+
+
+async def _addresses(to: httpx2.URL) -> list[str]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpx2.ConnectError(f"{to.host} cannot be looked up: {error}") from None
+    return [str(where[0]) for *_, where in found]

@@ -11,13 +11,11 @@ from mcp import MCPError
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.tools.mcp.catalogue_cache import ServerFacts, settings_key
-from hermes_agent.tools.mcp.connection import McpConnection
+from hermes_agent.tools.mcp.connection import McpConnection, on_the_way
 from hermes_agent.tools.mcp.context import McpContext, NotDone
-from hermes_agent.tools.mcp.errors import on_the_way
-from hermes_agent.tools.mcp.log import Log
 from hermes_agent.tools.mcp.transports.http import remote, trouble_of
 from hermes_agent.tools.mcp.transports.oauth import Loopback, Tokens, authorization
-from hermes_agent.tools.mcp.transports.stdio import Streams, plain_environment, program
+from hermes_agent.tools.mcp.transports.stdio import Log, Streams, plain_environment, program
 
 if TYPE_CHECKING:
     import httpx2
@@ -42,16 +40,14 @@ async def open_connection(
     `auth` that of a login under way."""
     if settings.oauth and auth is None and not _tokens(name, settings, world).read().tokens:
         raise on_the_way(name, "login", "")
-    try:
-        return await _opened(name, settings, world, told, seconds, workspace, auth)
-    except NotDone as error:
-        tokens = _tokens(name, settings, world)
-        if auth is not None or not settings.oauth or not tokens.expire():
-            raise error.told from None
-    try:
-        return await _opened(name, settings, world, told, seconds, workspace, auth)
-    except NotDone as error:
-        raise error.told from None
+    for renewed in (False, True):
+        try:
+            return await _opened(name, settings, world, told, seconds, workspace, auth)
+        except NotDone as error:
+            tokens = _tokens(name, settings, world)
+            if renewed or auth is not None or not settings.oauth or not tokens.expire():
+                raise error.told from None
+    raise AssertionError("the second failure is raised above")
 
 
 async def _opened(

@@ -11,7 +11,8 @@ import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -19,7 +20,6 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.mcp.log import Log
 
 Streams = tuple[Any, Any]
 """Read and write, as the SDK wants them; it does not publish their types."""
@@ -34,6 +34,9 @@ PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
 )  # fmt: skip
+LOG_BYTES = 500_000
+"""Of one file; when it is full it becomes `NAME.old`, and the one before that goes."""
+LOG_TAIL_BYTES = 2_000
 
 _WATCHED = """
 life=$1
@@ -56,6 +59,44 @@ exit $code
 """Runs the program and beside it one that waits for the end of a pipe which nobody writes to: we
 hold its other side, and the kernel lets go of that when we die. It outlives a word to end that is
 meant for the program, so that the program has somebody to bury it."""
+
+
+class Log:
+    """What a server's program prints outside the protocol, in a file of bounded size."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._tail = b""
+
+    def write(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-LOG_TAIL_BYTES:]
+        file = self._file or self._opened()
+        if file.tell() + len(data) > LOG_BYTES:
+            file.close()
+            self._path.replace(self._path.with_suffix(".old"))
+            file = self._opened()
+        file.write(data[-LOG_BYTES:])
+        file.flush()
+        self._file = file
+
+    def _opened(self) -> BinaryIO:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.fdopen(handle, "wb")
+        file.seek(0, os.SEEK_END)
+        return file
+
+    def last_words(self, most: int = 300) -> str:
+        """The end of what this run said, on one line."""
+        text = " ".join(self._tail.decode("utf-8", "replace").split())
+        shown = "".join(sign for sign in text if sign.isprintable())
+        return shown if len(shown) <= most else "…" + shown[-most:]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def plain_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
