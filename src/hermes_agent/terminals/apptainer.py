@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +14,10 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import ApptainerPlace
-from hermes_agent.terminals.remote.pipe import PipeStream
-from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
+from hermes_agent.terminals.local.files import remove_tree
+from hermes_agent.terminals.remote.pipe import PipeStream, run_to_end
+from hermes_agent.terminals.shell.spool import process_lives, started_at
+from hermes_agent.terminals.transport import ByteStream, OpenStreams, ProcessResult, Transport
 
 HOME = "/home/hermes"
 ORDINARY = 1000
@@ -33,12 +34,7 @@ AS_IT_IS = 'exec "$@"'
 
 
 def transport(
-    place: ApptainerPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 all kinds share a signature
-    folder: Path,
-    environ: Mapping[str, str],
+    place: ApptainerPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return ApptainerTransport(place, session, folder, environ)
 
@@ -101,7 +97,7 @@ class ApptainerTransport:
         self._name = _name(session)
         self._seen: tuple[int, str] | None = None
         self._making = asyncio.Lock()
-        self._channels: set[PipeStream] = set()
+        self._streams: OpenStreams[PipeStream] = OpenStreams()
 
     async def ready(self) -> None:
         if self._alive():
@@ -120,17 +116,13 @@ class ApptainerTransport:
     async def start(self, argv: Sequence[str]) -> ByteStream:
         self._insist()
         pipe, nowhere = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        channel = PipeStream(await self._spawn(self._exec(argv), pipe, nowhere))
-        self._channels = {each for each in self._channels if not each.over} | {channel}
-        return channel
+        return self._streams.add(PipeStream(await self._spawn(self._exec(argv), pipe, nowhere)))
 
     async def rest(self) -> None:
         """An instance that does nothing costs nothing, so it stays."""
 
     async def close(self) -> None:
-        channels, self._channels = self._channels, set()
-        for channel in channels:
-            await channel.cut()
+        await self._streams.cut()
 
     async def destroy(self) -> None:
         await self.close()
@@ -147,12 +139,12 @@ class ApptainerTransport:
                     if log:
                         Path(log).unlink(missing_ok=True)
             for path, _ in self._binds():
-                await asyncio.to_thread(_remove, path)
+                await asyncio.to_thread(remove_tree, path)
             self._lock.unlink(missing_ok=True)
 
     def _alive(self) -> bool:
         """Whether the instance that was seen last still runs, without asking the program."""
-        return self._seen is not None and _started(self._seen[0]) == self._seen[1]
+        return self._seen is not None and process_lives(*self._seen)
 
     def _insist(self) -> None:
         if not self._alive():
@@ -163,7 +155,7 @@ class ApptainerTransport:
         if listed.code:
             raise _trouble(f"{self._place.program} cannot list its instances", listed)
         for found in msgspec.json.decode(listed.stdout, type=_Listing).instances:
-            if found.instance == self._name and (started := _started(found.pid)):
+            if found.instance == self._name and (started := started_at(found.pid)):
                 self._seen = (found.pid, started)
                 return found
         self._seen = None
@@ -210,15 +202,7 @@ class ApptainerTransport:
     async def _run(self, *arguments: str, stdin: bytes = b"", alone: bool = False) -> ProcessResult:
         pipe = asyncio.subprocess.PIPE
         process = await self._spawn(arguments, pipe, pipe, alone=alone)
-        try:
-            stdout, stderr = await process.communicate(stdin)
-        except asyncio.CancelledError:
-            if not alone:  # half a start cannot be taken back
-                process.kill()
-            await process.wait()
-            raise
-        code = process.returncode or 0
-        return ProcessResult(code if code >= 0 else 128 - code, stdout, stderr)
+        return await run_to_end(process, stdin, kill=not alone)  # half a start cannot be undone
 
     async def _spawn(
         self, arguments: Sequence[str], stdin: int, stderr: int, *, alone: bool = False
@@ -248,15 +232,6 @@ def _name(session: str) -> str:
     return f"hermes-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
 
 
-def _started(pid: int) -> str:
-    """When a process began, so that its number cannot be mistaken for another's; "" if gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
-
-
 def _trouble(what: str, done: ProcessResult) -> HermesError:
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     said = [line.partition(":")[2].strip() for line in lines if line.startswith(("FATAL", "ERROR"))]
@@ -264,15 +239,3 @@ def _trouble(what: str, done: ProcessResult) -> HermesError:
         f"{what}: {said[-1] if said else f'exit code {done.code}'}",
         "look at the terminal's `image`, `program` and `options`",
     )
-
-
-def _remove(top: Path) -> None:
-    """Remove a folder and all in it, also what was made unwritable (a module cache, say)."""
-    if not top.exists():
-        return
-    top.chmod(stat.S_IRWXU)
-    for folder, names, _ in os.walk(top):
-        for inner in (Path(folder, name) for name in names):
-            if not inner.is_symlink():
-                inner.chmod(stat.S_IRWXU)
-    shutil.rmtree(top)

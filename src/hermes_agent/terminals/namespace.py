@@ -8,9 +8,10 @@ from pathlib import Path
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import NamespaceSettings
-from hermes_agent.terminals.remote.pipe import PipeStream
+from hermes_agent.terminals.remote.pipe import PipeStream, run_to_end
 from hermes_agent.terminals.sandbox import limits
-from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
+from hermes_agent.terminals.shell.spool import process_lives
+from hermes_agent.terminals.transport import ByteStream, OpenStreams, ProcessResult, Transport
 
 ENVIRONMENT = {
     "PATH": "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -33,7 +34,7 @@ def first_process(place: NamespaceSettings) -> int:
         pid, started = (Path(place.folder) / "pid").read_text().split()
     except (OSError, ValueError):
         pid, started = "0", ""
-    if not started or started_at(int(pid)) != started or not _is_inside(int(pid)):
+    if not process_lives(int(pid), started) or not _is_inside(int(pid)):
         raise HermesError("the box is gone", "`hermes drill run` makes another")
     return int(pid)
 
@@ -74,23 +75,7 @@ def _user_namespace(process: str) -> int:
     return Path(f"/proc/{process}/ns/user").stat().st_ino
 
 
-def started_at(pid: int) -> str:
-    """When a process began, so that its number cannot be mistaken for another's; "" if gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
-
-
-def transport(
-    place: NamespaceSettings,
-    *,
-    session: str,  # noqa: ARG001 all kinds share a signature
-    workspace: str,  # noqa: ARG001
-    folder: Path,  # noqa: ARG001
-    environ: Mapping[str, str],
-) -> Transport:
+def transport(place: NamespaceSettings, *, environ: Mapping[str, str], **_: object) -> Transport:
     return NamespaceTransport(place, environ)
 
 
@@ -109,36 +94,25 @@ class NamespaceTransport:
     def __init__(self, place: NamespaceSettings, environ: Mapping[str, str]) -> None:
         self._place = place
         self._path = environ.get("PATH") or os.defpath
-        self._channels: set[PipeStream] = set()
+        self._streams: OpenStreams[PipeStream] = OpenStreams()
 
     async def ready(self) -> None:
         first_process(self._place)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
-        process = await self._spawn(argv, asyncio.subprocess.PIPE)
-        try:
-            stdout, stderr = await process.communicate(stdin)
-        except asyncio.CancelledError:
-            process.kill()
-            await process.wait()
-            raise
-        code = process.returncode or 0
-        if code:
+        done = await run_to_end(await self._spawn(argv, asyncio.subprocess.PIPE), stdin)
+        if done.code:
             self._insist()  # else it may have ended with its box
-        return ProcessResult(code if code >= 0 else 128 - code, stdout, stderr)
+        return done
 
     async def start(self, argv: Sequence[str]) -> ByteStream:
-        channel = PipeStream(await self._spawn(argv, asyncio.subprocess.DEVNULL))
-        self._channels = {each for each in self._channels if not each.over} | {channel}
-        return channel
+        return self._streams.add(PipeStream(await self._spawn(argv, asyncio.subprocess.DEVNULL)))
 
     async def rest(self) -> None:
         """A box stays awake: its programs work."""
 
     async def close(self) -> None:
-        channels, self._channels = self._channels, set()
-        for channel in channels:
-            await channel.cut()
+        await self._streams.cut()
 
     async def destroy(self) -> None:
         """Whoever made the box removes it."""

@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SshPlace
-from hermes_agent.core.timeouts import awake
 from hermes_agent.terminals.transport import ByteStream, ProcessResult
 
 if TYPE_CHECKING:
@@ -34,14 +33,7 @@ def _door(host: str, port: int) -> asyncio.Semaphore:
     return _doors.setdefault(key, asyncio.Semaphore(AT_THE_DOOR))
 
 
-def transport(
-    place: SshPlace,
-    *,
-    session: str,  # noqa: ARG001 - the machine is the same for all sessions
-    workspace: str,  # noqa: ARG001
-    folder: Path,  # noqa: ARG001
-    environ: Mapping[str, str],
-) -> "SshTransport":
+def transport(place: SshPlace, *, environ: Mapping[str, str], **_: object) -> "SshTransport":
     return SshTransport(place, environ)
 
 
@@ -132,7 +124,7 @@ class SshTransport:
         config = Path(place.config).expanduser() if place.config else self._home / ".ssh/config"
         given: dict[str, object] = {
             "config": [str(config)] if config.is_file() else None,
-            "connect_timeout": 0,  # see `_connect`: its clock would count our standing still
+            "connect_timeout": 0,  # `_connect` has one for both
             "login_timeout": 0,
             "keepalive_interval": KEEPALIVE_SECONDS,
         }
@@ -211,7 +203,7 @@ async def _connect(
 
     name = place.host
     try:
-        async with awake(CONNECT_SECONDS):
+        async with asyncio.timeout(CONNECT_SECONDS):
             return await asyncssh.connect(place.host, place.port or (), **given)
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
         file = place.known_hosts or "~/.ssh/known_hosts"

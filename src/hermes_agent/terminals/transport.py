@@ -2,7 +2,7 @@
 terminal does is the same for every machine and built on this."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -61,3 +61,31 @@ class Transport(Protocol):
     async def destroy(self) -> None:
         """Remove what was made for the session. A machine that was there before stays."""
         ...
+
+
+class CuttableStream(ByteStream, Protocol):
+    @property
+    def ended(self) -> bool: ...
+
+    async def cut(self) -> None:
+        """Drop the connection; neither side hears the other any more."""
+        ...
+
+
+S = TypeVar("S", bound=CuttableStream)
+
+
+class OpenStreams(Generic[S]):
+    """The open streams of a transport."""
+
+    def __init__(self) -> None:
+        self._open: set[S] = set()
+
+    def add(self, stream: S) -> S:
+        self._open = {known for known in self._open if not known.ended} | {stream}
+        return stream
+
+    async def cut(self) -> None:
+        streams, self._open = self._open, set()
+        for stream in streams:
+            await stream.cut()

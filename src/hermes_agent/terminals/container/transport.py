@@ -172,10 +172,8 @@ def _said() -> Iterator[None]:
 
 
 def transport(
-    place: ContainerPlace, *, session: str, workspace: str, folder: Path, environ: Mapping[str, str]
+    place: ContainerPlace, *, session: str, workspace: str, environ: Mapping[str, str], **_: object
 ) -> Transport:
-    """The container of a session. `folder` is not needed: the engine is asked for what is there."""
-    del folder
     return ContainerTransport(ContainerSpec(place, session, workspace), environ)
 
 

@@ -8,13 +8,17 @@ import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.terminals.transport import OpenStreams
+
+S = TypeVar("S")
 
 log = logging.getLogger("hermes.terminals")
 
@@ -154,17 +158,48 @@ class StreamChannel:
         await asyncio.wait([self._pump])
 
 
-class OpenChannels:
-    """The open channels of a transport."""
+class HostedTransport(Generic[S]):
+    """The sandbox of one session at a service. A service says how to get it (`_have`), how to keep
+    it while it is used (`_keep`), and what its SDK's errors mean (`_told`)."""
 
-    def __init__(self) -> None:
-        self._open: set[StreamChannel] = set()
+    service: str
 
-    def add(self, channel: StreamChannel) -> StreamChannel:
-        self._open = {known for known in self._open if not known.ended} | {channel}
-        return channel
+    def __init__(self, session: str, folder: Path, every: float) -> None:
+        """`every`: seconds between two rounds of `_keep`."""
+        self._every = every
+        self._name = name_of(session)
+        self._notes = SandboxRecords(folder, self.service.lower())
+        self._lock = asyncio.Lock()
+        self._sandbox: S | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._streams: OpenStreams[StreamChannel] = OpenStreams()
 
-    async def cut(self) -> None:
-        channels, self._open = self._open, set()
-        for channel in channels:
-            await channel.cut()
+    async def ready(self) -> None:
+        async with self._lock:
+            if self._sandbox is None:
+                with reached(self.service), self._told():
+                    self._sandbox = await self._have()
+                self._keeping = asyncio.create_task(self._keep(self._sandbox))
+
+    async def _have(self) -> S:
+        """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
+        raise NotImplementedError
+
+    async def _keep(self, sandbox: S) -> None:
+        raise NotImplementedError
+
+    def _told(self) -> AbstractContextManager[None]:
+        """The SDK's errors as ours."""
+        raise NotImplementedError
+
+    def _at_hand(self) -> S:
+        if self._sandbox is None:
+            raise ConnectionError(f"the sandbox at {self.service} is not awake")
+        return self._sandbox
+
+    async def _disconnect(self) -> None:
+        self._sandbox = None
+        if self._keeping is not None:
+            self._keeping.cancel()
+            self._keeping = None
+        await self._streams.cut()

@@ -33,12 +33,10 @@ from daytona_api_client_async import SandboxState
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import DaytonaPlace
 from hermes_agent.terminals.hosted.base import (
+    HostedTransport,
     SandboxRecord,
-    SandboxRecords,
     log,
-    name_of,
     plain,
-    reached,
 )
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
@@ -72,7 +70,9 @@ RISING = (
 )  # fmt: skip
 
 
-class DaytonaTransport:
+class DaytonaTransport(HostedTransport[AsyncSandbox]):
+    service = "Daytona"
+
     def __init__(
         self,
         place: DaytonaPlace,
@@ -81,29 +81,16 @@ class DaytonaTransport:
         environ: Mapping[str, str],
         every: float = IDLE * 60 / 3,
     ) -> None:
-        """`every`: seconds between two requests to keep the sandbox awake."""
-        self._place, self._every = place, every
-        self._name = name_of(session)
-        self._notes = SandboxRecords(folder, "daytona")
+        super().__init__(session, folder, every)
+        self._place = place
         self._config = DaytonaConfig(
             api_key=environ["DAYTONA_API_KEY"],
             api_url=environ.get("DAYTONA_API_URL") or API,
             target=environ.get("DAYTONA_TARGET"),
         )
-        self._lock = asyncio.Lock()
         self._client: AsyncDaytona | None = None
-        self._sandbox: AsyncSandbox | None = None
-        self._waking: asyncio.Task[None] | None = None
-
-    async def ready(self) -> None:
-        async with self._lock:
-            if self._sandbox is None:
-                with reached("Daytona"), _told():
-                    self._sandbox = await self._have()
-                self._waking = asyncio.create_task(self._keep_awake(self._sandbox))
 
     async def _have(self) -> AsyncSandbox:
-        """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
         note = self._notes.read()
         sandbox = await self._found(note.id) or await self._found(self._name)
         if sandbox is None:
@@ -153,23 +140,21 @@ class DaytonaTransport:
             self._client = AsyncDaytona(self._config)
         return self._client
 
-    async def _keep_awake(self, sandbox: AsyncSandbox) -> None:
+    async def _keep(self, sandbox: AsyncSandbox) -> None:
         while True:
             await asyncio.sleep(self._every)
             try:
-                with _told():
+                with self._told():
                     await sandbox.refresh_activity()
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be stopped soon: %s", sandbox.id, error)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
-        if self._sandbox is None:
-            raise ConnectionError("the sandbox at Daytona is not awake")
         try:
-            with _told():
-                return await _call(self._sandbox, argv, stdin)
+            with self._told():
+                return await _call(self._at_hand(), argv, stdin)
         except ConnectionError:
-            self._let_go()  # so that `ready` looks again
+            await self._disconnect()  # so that `ready` looks again
             raise
 
     async def start(self, argv: Sequence[str]) -> ByteStream | None:  # noqa: ARG002 - no way to any
@@ -178,7 +163,7 @@ class DaytonaTransport:
     async def rest(self) -> None:
         async with self._lock:
             try:
-                with _told():
+                with self._told():
                     sandbox = self._sandbox or await self._found(self._notes.read().id)
                     if sandbox is not None and sandbox.state == SandboxState.STARTED:
                         await sandbox.stop(timeout=BIRTH)
@@ -187,14 +172,8 @@ class DaytonaTransport:
             finally:
                 await self.close()
 
-    def _let_go(self) -> None:
-        self._sandbox = None
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
-
     async def close(self) -> None:
-        self._let_go()
+        await self._disconnect()
         client, self._client = self._client, None
         if client is not None:
             await client.close()  # type: ignore[no-untyped-call]  # the SDK left its type out
@@ -202,11 +181,18 @@ class DaytonaTransport:
     async def destroy(self) -> None:
         async with self._lock:
             note = self._notes.read()
-            with _told():
+            with self._told():
                 while sandbox := await self._found(note.id) or await self._found(self._name):
                     await sandbox.delete(timeout=BIRTH, wait=True)
             self._notes.remove()
             await self.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except DaytonaError as error:
+            raise _ours(error) from error
 
 
 async def _wake(sandbox: AsyncSandbox) -> None:
@@ -264,15 +250,6 @@ async def _run(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -
     return done
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors as ours."""
-    try:
-        yield
-    except DaytonaError as error:
-        raise _ours(error) from error
-
-
 def _ours(error: DaytonaError) -> Exception:
     match error:
         case DaytonaAuthenticationError() | DaytonaForbiddenError():
@@ -289,11 +266,6 @@ def _ours(error: DaytonaError) -> Exception:
 
 
 def transport(
-    place: DaytonaPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
-    folder: Path,
-    environ: Mapping[str, str],
+    place: DaytonaPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return DaytonaTransport(place, session, folder, environ)

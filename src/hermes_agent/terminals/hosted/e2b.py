@@ -54,14 +54,11 @@ from protobuf import Oneof
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import E2bPlace
 from hermes_agent.terminals.hosted.base import (
-    OpenChannels,
+    HostedTransport,
     SandboxRecord,
-    SandboxRecords,
     StreamChannel,
     log,
-    name_of,
     plain,
-    reached,
 )
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
@@ -82,7 +79,9 @@ SDK_ERRORS = (
 )  # fmt: skip
 
 
-class E2bTransport:
+class E2bTransport(HostedTransport[AsyncSandbox]):
+    service = "E2B"
+
     def __init__(
         self,
         place: E2bPlace,
@@ -91,25 +90,11 @@ class E2bTransport:
         environ: Mapping[str, str],
         every: float = LIFE / 3,
     ) -> None:
-        """`every`: seconds between two requests to keep the sandbox awake."""
-        self._place, self._every = place, every
-        self._name = name_of(session)
-        self._notes = SandboxRecords(folder, "e2b")
+        super().__init__(session, folder, every)
+        self._place = place
         self._options = _options(environ)
-        self._lock = asyncio.Lock()
-        self._sandbox: AsyncSandbox | None = None
-        self._waking: asyncio.Task[None] | None = None
-        self._channels = OpenChannels()
-
-    async def ready(self) -> None:
-        async with self._lock:
-            if self._sandbox is None:
-                with reached("E2B"), _told():
-                    self._sandbox = await self._have()
-                self._waking = asyncio.create_task(self._keep_awake(self._sandbox))
 
     async def _have(self) -> AsyncSandbox:
-        """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
         note = self._notes.read()
         if note.id:
             try:
@@ -167,18 +152,18 @@ class E2bTransport:
         )
         return sandbox
 
-    async def _keep_awake(self, sandbox: AsyncSandbox) -> None:
+    async def _keep(self, sandbox: AsyncSandbox) -> None:
         while True:
             await asyncio.sleep(self._every)
             try:
-                with _told():
+                with self._told():
                     await sandbox.set_timeout(LIFE)
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be paused soon: %s", sandbox.sandbox_id, error)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
-            with _told():
+            with self._told():
                 return await self._run(self._at_hand(), argv, stdin)
         except ConnectionError:
             await self.close()  # so that `ready` looks again
@@ -209,26 +194,32 @@ class E2bTransport:
     async def start(self, argv: Sequence[str]) -> ByteStream | None:
         rpc = _client(self._at_hand())
         events = _events(rpc, RUN, argv, stdin=True)
-        with _told():
+        with self._told():
             began = await anext(events, None)
         if not isinstance(began, ProcessEvent.StartEvent):
             raise ConnectionError("E2B did not start the program")
         pid = began.pid
 
         async def send(data: bytes) -> None:
-            with _told():
+            with self._told():
                 await _send(rpc, pid, data)
 
         async def end() -> None:
-            with _told():
+            with self._told():
                 await _end_input(rpc, pid)
 
-        return self._channels.add(StreamChannel(_output(events), send, end))
+        return self._streams.add(StreamChannel(self._output(events), send, end))
 
-    def _at_hand(self) -> AsyncSandbox:
-        if self._sandbox is None:
-            raise ConnectionError("the sandbox at E2B is not awake")
-        return self._sandbox
+    async def _output(self, events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
+        with self._told():
+            async with aclosing(events):
+                async for event in events:
+                    match event:
+                        case ProcessEvent.DataEvent(output=output) if output is not None:
+                            if output.field == "stdout":
+                                yield output.value
+                        case ProcessEvent.EndEvent():
+                            return
 
     async def rest(self) -> None:
         async with self._lock:
@@ -237,27 +228,32 @@ class E2bTransport:
             if not id:
                 return
             try:
-                with _told():
+                with self._told():
                     await AsyncSandbox.pause(id, **self._options)
             except ConnectionError as error:
                 # Its time is bounded: the service pauses it by itself, if it is still there.
                 log.warning("sandbox %s was not paused: %s", id, error)
 
     async def close(self) -> None:
-        self._sandbox = None
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
-        await self._channels.cut()
+        await self._disconnect()
 
     async def destroy(self) -> None:
         async with self._lock:
             await self.close()
             note = self._notes.read()
-            with _told():
+            with self._told():
                 for id in {*await self._known(), *filter(None, (note.id,))}:
                     await AsyncSandbox.kill(id, **self._options)
             self._notes.remove()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectError as error:
+            raise _ours(handle_rpc_exception(error)) from error
+        except SDK_ERRORS as error:
+            raise _ours(error) from error
 
 
 def _options(environ: Mapping[str, str]) -> ApiParams:
@@ -291,18 +287,6 @@ async def _events(
                 value = response.event.event.value
                 if not isinstance(value, ProcessEvent.KeepAlive):
                     yield value
-
-
-async def _output(events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
-    with _told():
-        async with aclosing(events):
-            async for event in events:
-                match event:
-                    case ProcessEvent.DataEvent(output=output) if output is not None:
-                        if output.field == "stdout":
-                            yield output.value
-                    case ProcessEvent.EndEvent():
-                        return
 
 
 def _selected(pid: int) -> ProcessSelector:
@@ -342,17 +326,6 @@ async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
     return await ask()
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors as ours."""
-    try:
-        yield
-    except ConnectError as error:
-        raise _ours(handle_rpc_exception(error)) from error
-    except SDK_ERRORS as error:
-        raise _ours(error) from error
-
-
 def _ours(error: BaseException) -> BaseException:
     match error:
         case AuthenticationException():
@@ -369,11 +342,6 @@ def _ours(error: BaseException) -> BaseException:
 
 
 def transport(
-    place: E2bPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
-    folder: Path,
-    environ: Mapping[str, str],
+    place: E2bPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return E2bTransport(place, session, folder, environ)

@@ -15,16 +15,12 @@ from msgspec import structs
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import ModalPlace
-from hermes_agent.core.timeouts import awake
 from hermes_agent.terminals.hosted.base import (
-    OpenChannels,
+    HostedTransport,
     SandboxRecord,
-    SandboxRecords,
     StreamChannel,
     log,
-    name_of,
     plain,
-    reached,
 )
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
@@ -36,7 +32,9 @@ REACH = 15
 CHUNK = 1024 * 1024
 
 
-class ModalTransport:
+class ModalTransport(HostedTransport[modal.Sandbox]):
+    service = "Modal"
+
     def __init__(
         self,
         place: ModalPlace,
@@ -45,27 +43,12 @@ class ModalTransport:
         environ: Mapping[str, str],
         every: float = HOUR,
     ) -> None:
-        """`every`: seconds between two images of the files while the sandbox is used."""
-        self._place, self._every = place, every
-        self._name = name_of(session)
-        self._notes = SandboxRecords(folder, "modal")
+        super().__init__(session, folder, every)
+        self._place = place
         self._keys = environ["MODAL_TOKEN_ID"], environ["MODAL_TOKEN_SECRET"]
-        self._lock = asyncio.Lock()
         self._client: modal.Client | None = None
-        self._sandbox: modal.Sandbox | None = None
-        self._keeping: asyncio.Task[None] | None = None
-        self._channels = OpenChannels()
-
-    async def ready(self) -> None:
-        async with self._lock:
-            if self._sandbox is None:
-                with reached("Modal"), _told():
-                    self._sandbox = await self._have()
-                self._keeping = asyncio.create_task(self._keep_files())
 
     async def _have(self) -> modal.Sandbox:
-        """The session's sandbox: the one noted, one that a crash left unnoted, or new with the
-        files that were kept."""
         note = self._notes.read()
         sandbox = await self._noted(note) or await self._unnoted()
         if sandbox is None:
@@ -128,21 +111,22 @@ class ModalTransport:
     async def _service(self) -> modal.Client:
         if self._client is None:
             try:
-                async with awake(REACH):
+                async with asyncio.timeout(REACH):
                     self._client = await modal.Client.from_credentials.aio(*self._keys)
             except TimeoutError:
                 raise ConnectionError("Modal does not answer") from None
         return self._client
 
-    async def _keep_files(self) -> None:
+    async def _keep(self, sandbox: modal.Sandbox) -> None:
+        """Keep the files as an image now and then: Modal ends a sandbox after a day."""
         while True:
             await asyncio.sleep(self._every)
             async with self._lock:
-                if self._sandbox is None:
+                if self._sandbox is not sandbox:
                     return
                 try:
-                    with _told():
-                        await self._picture(self._sandbox)
+                    with self._told():
+                        await self._picture(sandbox)
                 except (HermesError, ConnectionError) as error:
                     log.warning("the files at Modal could not be kept: %s", error)
 
@@ -172,36 +156,36 @@ class ModalTransport:
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
-            with _told():
+            with self._told():
                 return await _run(self._at_hand(), argv, stdin)
         except ConnectionError:
             await self._let_go()  # so that `ready` looks again
             raise
 
     async def start(self, argv: Sequence[str]) -> ByteStream | None:
-        with _told():
+        with self._told():
             process = await _begin(self._at_hand(), argv)
 
         async def send(data: bytes) -> None:
-            with _told():
+            with self._told():
                 await _feed(process, data)
 
         async def end() -> None:
-            with _told():
+            with self._told():
                 process.stdin.write_eof()
                 await process.stdin.drain.aio()
 
-        return self._channels.add(StreamChannel(_output(process), send, end))
+        return self._streams.add(StreamChannel(self._output(process), send, end))
 
-    def _at_hand(self) -> modal.Sandbox:
-        if self._sandbox is None:
-            raise ConnectionError("the sandbox at Modal does not run")
-        return self._sandbox
+    async def _output(self, process: ContainerProcess[bytes]) -> AsyncIterator[bytes]:
+        with self._told():
+            async for piece in process.stdout:
+                yield piece
 
     async def rest(self) -> None:
         async with self._lock:
             try:
-                with _told():
+                with self._told():
                     if sandbox := self._sandbox or await self._noted(self._notes.read()):
                         await self._put_by(sandbox)
             except ConnectionError as error:
@@ -210,11 +194,8 @@ class ModalTransport:
                 await self._leave()
 
     async def _let_go(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            self._keeping = None
-        await self._channels.cut()
-        sandbox, self._sandbox = self._sandbox, None
+        sandbox = self._sandbox
+        await self._disconnect()
         if sandbox is not None:
             await sandbox.detach.aio()  # type: ignore[no-untyped-call]  # the stub has no types
 
@@ -231,13 +212,20 @@ class ModalTransport:
     async def destroy(self) -> None:
         async with self._lock:
             note = self._notes.read()
-            with _told():
+            with self._told():
                 while sandbox := await self._noted(note) or await self._unnoted():
                     await sandbox.terminate.aio(wait=True)
                 if note.image:
                     await self._discard(note.image)
             self._notes.remove()
             await self._leave()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except trouble.Error as error:
+            raise _ours(error) from error
 
 
 async def _begin(sandbox: modal.Sandbox, argv: Sequence[str]) -> ContainerProcess[bytes]:
@@ -270,21 +258,6 @@ async def _feed(process: ContainerProcess[bytes], data: bytes) -> None:
         await process.stdin.drain.aio()
 
 
-async def _output(process: ContainerProcess[bytes]) -> AsyncIterator[bytes]:
-    with _told():
-        async for piece in process.stdout:
-            yield piece
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors as ours."""
-    try:
-        yield
-    except trouble.Error as error:
-        raise _ours(error) from error
-
-
 def _ours(error: trouble.Error) -> Exception:
     match error:
         case trouble.AuthError() | trouble.PermissionDeniedError():
@@ -303,11 +276,6 @@ def _ours(error: trouble.Error) -> Exception:
 
 
 def transport(
-    place: ModalPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
-    folder: Path,
-    environ: Mapping[str, str],
+    place: ModalPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return ModalTransport(place, session, folder, environ)

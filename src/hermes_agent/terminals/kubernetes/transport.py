@@ -3,7 +3,6 @@
 import asyncio
 import importlib.util
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from hermes_agent.core.errors import HermesError, UsageError
@@ -26,12 +25,7 @@ MISSING = (
 
 
 def transport(
-    place: KubernetesPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 all kinds share a signature
-    folder: Path,  # noqa: ARG001
-    environ: Mapping[str, str],
+    place: KubernetesPlace, *, session: str, environ: Mapping[str, str], **_: object
 ) -> Transport:
     if lacking := _lacking(place):
         raise UsageError(lacking)

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import stat as modes
 import subprocess
 import sys
@@ -122,6 +123,23 @@ def _dress(descriptor: int, old: os.stat_result) -> None:
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, old.st_uid, old.st_gid)
     os.fchmod(descriptor, modes.S_IMODE(old.st_mode))
+
+
+def remove_tree(top: Path) -> None:
+    """Remove a folder and all in it, also folders that nobody may write to, as some programs leave
+    them."""
+    if not top.exists():
+        return
+    try:
+        top.chmod(modes.S_IRWXU)
+        for path, folders, _ in os.walk(top):
+            for inner in (Path(path, name) for name in folders):
+                if not inner.is_symlink():
+                    inner.chmod(modes.S_IRWXU)
+        shutil.rmtree(top, ignore_errors=True)
+    except (OSError, RecursionError):  # deeper than Python can go
+        subprocess.run(["chmod", "-R", "u+rwx", "--", top], check=False)
+        subprocess.run(["rm", "-rf", "--", top], check=False)
 
 
 def not_an_expression(pattern: str, error: re.error) -> ToolError:

@@ -6,11 +6,9 @@ import contextlib
 import fcntl
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.terminals.local.files import remove_tree
 from hermes_agent.terminals.sandbox import launch, limits, mounts
 from hermes_agent.terminals.sandbox.landlock import below
 from hermes_agent.terminals.sandbox.process import Busy, SandboxProcess, collect, feed
@@ -34,12 +33,7 @@ BUSY_PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0, 2.0)
 
 
 def transport(
-    place: SandboxPlace,
-    *,
-    session: str,  # noqa: ARG001 - the folder is the session's own
-    workspace: str,
-    folder: Path,
-    environ: Mapping[str, str],
+    place: SandboxPlace, *, workspace: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return Sandbox(place, workspace, folder, environ)
 
@@ -190,7 +184,7 @@ class Sandbox:
                 time.sleep(0.005)
             limits.leave(self._folder)
             for name in OWN_FOLDERS:
-                _remove(self._folder / name)
+                remove_tree(self._folder / name)
             for name in NOTES:
                 (self._folder / name).unlink(missing_ok=True)
 
@@ -265,17 +259,3 @@ def _is_first(pid: int) -> bool:
         return False
     numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()
     return len(numbers) > 2 and numbers[-1] == "1"
-
-
-def _remove(folder: Path) -> None:
-    """With folders in it that nobody may write to, as some programs leave them."""
-    try:
-        for path, folders, _ in os.walk(folder):
-            for name in folders:
-                inner = Path(path, name)
-                if not inner.is_symlink():
-                    inner.chmod(0o700)
-        shutil.rmtree(folder, ignore_errors=True)
-    except (OSError, RecursionError):  # deeper than Python can go
-        subprocess.run(["chmod", "-R", "u+rwx", "--", folder], check=False)
-        subprocess.run(["rm", "-rf", "--", folder], check=False)

@@ -52,16 +52,19 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def process_lives(pid: int, ticks: str) -> bool:
-    """Whether that very process lives; a pid alone may belong to another by now."""
+def started_at(pid: int) -> str:
+    """When a process began, which tells it from a later one with the same pid; "" if it is gone."""
     try:
         stat = _bytes(f"/proc/{pid}/stat")
     except ProcessLookupError:
-        return False
-    if not stat:
-        return False
-    fields = stat.rpartition(b") ")[2].split()
-    return fields[19].decode() == ticks and fields[0] not in (b"Z", b"X")
+        return ""
+    fields = (stat or b"").rpartition(b") ")[2].split()
+    return fields[19].decode() if fields and fields[0] not in (b"Z", b"X") else ""
+
+
+def process_lives(pid: int, ticks: str) -> bool:
+    """Whether that very process lives; a pid alone may belong to another by now."""
+    return bool(ticks) and started_at(pid) == ticks
 
 
 class Claim(NamedTuple):

@@ -7,11 +7,10 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.dialogs import Dialog
 from hermes_agent.tools.browser.downloads import harmless
 from hermes_agent.tools.browser.elements import Element
 from hermes_agent.tools.browser.keys import key_events
-from hermes_agent.tools.browser.tab import Tab
+from hermes_agent.tools.browser.tab import Dialog, Tab
 
 TYPED = 100
 """A longer text is put in at once instead of key by key."""

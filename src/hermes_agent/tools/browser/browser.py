@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,11 +22,9 @@ from hermes_agent.tools.browser.devtools.connection import (
     SessionLost,
 )
 from hermes_agent.tools.browser.devtools.pipe import SCRATCH, PipeWire, started
-from hermes_agent.tools.browser.dialogs import Dialogs
 from hermes_agent.tools.browser.downloads import Downloads
-from hermes_agent.tools.browser.host_access import Reaches
-from hermes_agent.tools.browser.page.refs import Refs
-from hermes_agent.tools.browser.tab import Tab
+from hermes_agent.tools.browser.page.outline import Refs
+from hermes_agent.tools.browser.tab import Dialogs, Tab
 
 START_SECONDS = 60.0
 CLOSE_LOOKS = 250
@@ -34,6 +32,38 @@ _POLL = 0.02
 GREETING = "http://hermes.invalid/"
 """The proxy answers this itself; the browser learns its password by it and keeps it."""
 _USER = "hermes"
+
+
+class Reaches:
+    """The latest call says. What an earlier one was let to besides stays in reach as long as a tab
+    shows a page of that host: the page goes on asking its server, whatever call comes next."""
+
+    def __init__(self) -> None:
+        self.tabs: Mapping[str, Tab] = {}
+        self._now: EgressCheck = _nobody
+        self._before: dict[str, EgressCheck] = {}
+
+    def follow(self, reach: EgressCheck | None) -> None:
+        """A new call drives the browser."""
+        shown = self._shown()
+        self._before = {host: said for host, said in self._before.items() if host in shown}
+        self._now = reach or _nobody
+
+    def __call__(self, host: str, address: str, public: bool) -> bool:
+        if self._now(host, address, public):
+            if not public:
+                self._before[host] = self._now
+            return True
+        before = None if public else self._before.get(host)
+        return before is not None and host in self._shown() and before(host, address, public)
+
+    def _shown(self) -> set[str]:
+        hosts = (urlsplit(tab.url).hostname for tab in self.tabs.values())
+        return {host.rstrip(".") for host in hosts if host}
+
+
+def _nobody(_host: str, _address: str, _public: bool) -> bool:
+    return False
 
 
 class Browser:

@@ -8,8 +8,7 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.devtools.connection import DevtoolsError
-from hermes_agent.tools.browser.page.outline import Key
-from hermes_agent.tools.browser.page.refs import stale
+from hermes_agent.tools.browser.page.outline import Key, stale
 from hermes_agent.tools.browser.tab import Tab
 
 _WORLD = "hermes"

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,6 @@ from hermes_agent.tools.browser.devtools.connection import (
     Params,
     SessionLost,
 )
-from hermes_agent.tools.browser.dialogs import Dialog, Dialogs
 from hermes_agent.tools.browser.page.outline import Key, Part
 from hermes_agent.tools.browser.page.visibility import REQUEST, Sight, sight
 
@@ -33,6 +33,54 @@ _UNCOUNTED = frozenset({"Document", "WebSocket", "EventSource", "Ping", "Media",
 CONSOLE = 100
 FRAMES = 40
 """Frames of one page that are looked into."""
+
+
+class Halted(Exception):
+    """A dialog opened while something was under way."""
+
+
+@dataclass(frozen=True)
+class Dialog:
+    session: str
+    kind: str
+    """alert, confirm, prompt or beforeunload."""
+    message: str
+    default: str
+    url: str
+
+
+class Dialogs:
+    """Dialogs that pages open. One stops its page, and whatever else its process shows, until it is
+    answered; so callers that wait for the browser are told that there will be no answer."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Dialog] = {}
+        self._opened = asyncio.Event()
+
+    @property
+    def first(self) -> Dialog | None:
+        return next(iter(self._open.values()), None)
+
+    def opened(self, dialog: Dialog) -> None:
+        self._open[dialog.session] = dialog
+        self._opened.set()
+
+    def closed(self, session: str) -> None:
+        self._open.pop(session, None)
+        if not self._open:
+            self._opened.clear()
+
+    async def unless(self, answer: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
+        """The answer; `Halted` where a dialog is open before it comes."""
+        opened = asyncio.ensure_future(self._opened.wait())
+        try:
+            await asyncio.wait((answer, opened), return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            raise Halted
+        finally:
+            opened.cancel()
+            answer.cancel()
 
 
 class Tab:

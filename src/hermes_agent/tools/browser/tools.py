@@ -15,12 +15,10 @@ from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 from hermes_agent.tools.browser import actions, navigation
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.devtools.connection import SessionLost
-from hermes_agent.tools.browser.dialogs import Halted
 from hermes_agent.tools.browser.elements import element
-from hermes_agent.tools.browser.page.report import reported
-from hermes_agent.tools.browser.page.view import changed, found, look, whole
+from hermes_agent.tools.browser.page.view import changed, found, look, reported, whole
 from hermes_agent.tools.browser.session import KEPT, driving, usable
-from hermes_agent.tools.browser.tab import Tab
+from hermes_agent.tools.browser.tab import Halted, Tab
 
 UPLOAD_BYTES = 20_000_000
 WAIT_SECONDS = 300.0

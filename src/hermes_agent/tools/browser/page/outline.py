@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.page.visibility import Sight
 
 INTERACTIVE = frozenset(
@@ -43,6 +44,8 @@ DEPTH = 60
 """Levels of the outline; what lies deeper is shown on the last."""
 OPTIONS = 30
 """The most choices of one field that are listed."""
+MAX_REFS = 20_000
+"""Names that are kept; the oldest go first."""
 _URL_CHARS = 100
 _SPACE = re.compile(r"\s+")
 _STATES = ("disabled", "required", "readonly", "focused", "modal", "multiselectable", "busy")
@@ -353,3 +356,38 @@ def _beside(all_lines: Sequence[OutlineLine], number: int) -> Iterator[int]:
     for near in range(max(0, number - 2), min(len(all_lines), number + 4)):
         if near == number or all_lines[near].above[:1] == all_lines[number].above[:1]:
             yield near
+
+
+class Refs:
+    """Short names for nodes. A node keeps its name as long as its document lives."""
+
+    def __init__(self) -> None:
+        self._names: dict[Key, str] = {}
+        self._keys: dict[str, Key] = {}
+        self._last = 0
+
+    def name(self, key: Key) -> str:
+        known = self._names.get(key)
+        if known is not None:
+            return known
+        self._last += 1
+        name = self._names[key] = f"e{self._last}"
+        self._keys[name] = key
+        if len(self._keys) > MAX_REFS:
+            oldest = next(iter(self._keys))
+            del self._names[self._keys.pop(oldest)]
+        return name
+
+    def key(self, name: str) -> Key:
+        bare = name.strip().removeprefix("ref=").strip("[]")
+        if bare not in self._keys:
+            raise stale(name)
+        return self._keys[bare]
+
+
+def stale(name: str) -> ToolError:
+    return ToolError(
+        f"there is no {name!r} on the page, or no longer",
+        "look again with browser action=snapshot and use a ref from there",
+        "changed",
+    )
