@@ -11,8 +11,7 @@ from modal_proto import api_pb2 as api
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import Limits, ModalPlace
-from hermes_agent.terminals.hosted.modal import DAY, REACH, ModalTransport
-from tests.support.awake_loop import stand_still
+from hermes_agent.terminals.hosted.modal import DAY, ModalTransport
 from tests.support.fake_modal import FakeModal
 from tests.support.fake_transports import NAME, SESSION
 
@@ -179,17 +178,6 @@ async def test_what_the_service_refuses_is_a_sentence_with_a_way_out(
     with pytest.raises(HermesError, match=said) as raised:
         await make().ready()
     assert hint in raised.value.hint
-
-
-async def test_the_service_is_not_called_silent_for_the_time_in_which_we_stood_still(
-    make: Make,
-) -> None:
-    transport = make()
-    asking = asyncio.create_task(transport.ready())
-    await asyncio.sleep(0)
-    stand_still(REACH + 1)
-    await asking
-    assert await said(transport, "echo hi") == "hi\n"
 
 
 async def test_an_image_of_ones_own_is_what_it_is_made_of(service: FakeModal, make: Make) -> None:

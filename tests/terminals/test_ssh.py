@@ -20,7 +20,7 @@ from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.settings.terminals import SshPlace
 from hermes_agent.terminals.registry import open_terminal
 from hermes_agent.terminals.ssh import CONNECT_SECONDS, SshTransport, check
-from tests.support.awake_loop import pass_time, stand_still
+from tests.support.awake_loop import pass_time
 from tests.support.sshd import Sshd, shared, ssh_far_place
 from tests.support.terminals import Shell, until
 
@@ -158,19 +158,6 @@ async def before(server: Sshd, meet: Callable[[], Awaitable[None]]) -> AsyncIter
         known.write_text(server.known_hosts.read_text().replace(f":{server.port} ", f":{port} "))
         yield replace(server.place(), port=port, known_hosts=str(known))
     await asyncio.gather(*serving)
-
-
-async def test_a_machine_is_not_called_away_for_the_time_in_which_we_stood_still(
-    server: Sshd,
-) -> None:
-    async def meet() -> None:
-        stand_still(2 * CONNECT_SECONDS)
-
-    async with before(server, meet) as place:
-        way = SshTransport(place, {})
-        await way.ready()
-        assert (await way.call(["echo", "hi"])).stdout == b"hi\n"
-        await way.close()
 
 
 async def test_a_machine_that_takes_a_connection_and_says_nothing_is_given_up(

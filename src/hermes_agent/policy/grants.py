@@ -13,16 +13,11 @@ from hermes_agent.policy.operations import as_json, is_elsewhere
 from hermes_agent.policy.patterns.globs import escape
 from hermes_agent.policy.patterns.hosts import WORDS, host_facts, trouble
 from hermes_agent.policy.shell.programs.table import runs_elsewhere
+from hermes_agent.policy.word_lists import word_list
 
 _MAX_LENGTH = 400
 _PLAIN = re.compile(r"[\w.:-]+")
-_RUNNERS = frozenset(
-    {"ansible-playbook", "ansible", "bash", "bun", "bundle", "cargo", "cmake", "composer", "dash",
-     "deno", "fish", "gem", "gmake", "go", "gradle", "invoke", "java", "just", "ksh", "lua", "make",
-     "mvn", "ninja", "node", "npm", "npx", "nox", "perl", "php", "pip", "pip3", "pipx", "pnpm",
-     "poetry", "python", "python3", "rake", "rsync", "ruby", "sh", "source", ".", "task", "tox",
-     "uv", "uvx", "yarn", "zsh"}
-)  # fmt: skip
+_RUNNERS = word_list("runners")
 """Programs that do what their words name: consent to one run is none to another."""
 
 

@@ -4,7 +4,7 @@ A rule that allows must fit everything that the act touches, one that asks or de
 and what nobody can tell (an unknown act, an unnamed place) is allowed only by a rule that says
 `unknown: true`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -97,33 +97,31 @@ def could_fit(rule: PolicyRule) -> Callable[[str, str, str], bool]:
     return could
 
 
+_OF_EFFECT: Mapping[str, Callable[[Effect], Iterable[str]]] = {
+    "origin": lambda effect: (effect.origin,),
+    "terminal": lambda effect: (effect.terminal,),
+    "place": lambda effect: (effect.terminal_kind,),
+    "capability": lambda effect: effect.capabilities,
+    "session": lambda effect: (effect.actor.kind,),
+    "source": lambda effect: (effect.actor.source,),
+    "actor": lambda effect: (effect.actor.kind, f"{effect.actor.kind}/{effect.actor.name}"),
+}
+"""Keys of a rule whose globs must fit one of these words."""
+
+
 def _caller_tests(match: RuleMatch) -> Iterator[EffectTest]:
     if match.input is not None:
         inputs = [(name, WordGlobs(globs)) for name, globs in match.input.items()]
         yield lambda facts: all(_fits_input(facts, name, fit) for name, fit in inputs)
-    if match.origin is not None:
-        origins = match.origin
-        yield lambda facts: facts.effect.origin in origins
     if (confined := match.confined) is not None:
         yield lambda facts: (facts.effect.terminal_kind in CONFINED) == confined
-    if match.terminal is not None:
-        terminals = WordGlobs(match.terminal)
-        yield lambda facts: terminals.fit(facts.effect.terminal)
-    if match.place is not None:
-        places = WordGlobs(match.place)
-        yield lambda facts: places.fit(facts.effect.terminal_kind)
-    if match.capability is not None:
-        capabilities = WordGlobs(match.capability)
-        yield lambda facts: capabilities.fit_any(facts.effect.capabilities)
-    if match.session is not None:
-        sessions = frozenset(match.session)
-        yield lambda facts: facts.effect.actor.kind in sessions
-    if match.source is not None:
-        sources = WordGlobs(match.source)
-        yield lambda facts: sources.fit(facts.effect.actor.source)
-    if match.actor is not None:
-        actors = WordGlobs(match.actor)
-        yield lambda facts: _fits_actor(actors, facts)
+    for key, words in _OF_EFFECT.items():
+        if (globs := getattr(match, key)) is not None:
+            yield _effect_test(WordGlobs(globs), words)
+
+
+def _effect_test(globs: WordGlobs, words: Callable[[Effect], Iterable[str]]) -> EffectTest:
+    return lambda facts: globs.fit_any(words(facts.effect))
 
 
 def _fits_input(facts: MatchContext, name: str, words: WordGlobs) -> object:
@@ -134,44 +132,35 @@ def _fits_input(facts: MatchContext, name: str, words: WordGlobs) -> object:
     return words.fit(value if isinstance(value, str) else as_json(value))
 
 
-def _fits_actor(actors: WordGlobs, facts: MatchContext) -> object:
-    actor = facts.effect.actor
-    return actors.fit(actor.kind) or actors.fit(f"{actor.kind}/{actor.name}")
+_OF_ACT: Mapping[str, Callable[[Operation], Iterable[str]]] = {
+    "verb": lambda act: (act.verb,),
+    "flag": lambda act: act.flags,
+    "argument": lambda act: act.arguments,
+    "text": lambda act: (act.text,),
+    "via": lambda act: act.via,
+}
+"""The same of an operation; `no_` before a key means that none fits."""
 
 
 def _act_tests(rule: PolicyRule) -> Iterator[Test]:
-    match = rule.match
-    if rule.action == "allow" and not match.unknown:
+    match, whole = rule.match, rule.action == "allow"
+    if whole and not match.unknown:
         yield lambda _facts, act: not is_unknown(act)
     if (unknown := match.unknown) is not None:
         yield lambda _facts, act: is_unknown(act) == unknown
-    if match.verb is not None:
-        verbs = WordGlobs(match.verb)
-        yield lambda _facts, act: verbs.fit(act.verb)
-    if match.flag is not None:
-        flags = WordGlobs(match.flag)
-        yield lambda _facts, act: flags.fit_any(act.flags)
-    if match.no_flag is not None:
-        no_flags = WordGlobs(match.no_flag)
-        yield lambda _facts, act: not no_flags.fit_any(act.flags)
-    yield from _option_tests(match, whole=rule.action == "allow")
-    if match.argument is not None:
-        arguments = WordGlobs(match.argument)
-        yield lambda _facts, act: arguments.fit_any(act.arguments)
-    if match.text is not None:
-        texts = WordGlobs(match.text)
-        yield lambda _facts, act: texts.fit(act.text)
-    if match.via is not None:
-        via = WordGlobs(match.via)
-        yield lambda _facts, act: via.fit_any(act.via)
-    if match.no_via is not None:
-        no_via = WordGlobs(match.no_via)
-        yield lambda _facts, act: not no_via.fit_any(act.via)
-    whole = rule.action == "allow"
+    for key, words in _OF_ACT.items():
+        for name, wanted in ((key, True), (f"no_{key}", False)):
+            if (globs := getattr(match, name, None)) is not None:
+                yield _act_test(WordGlobs(globs), words, wanted)
+    yield from _option_tests(match, whole=whole)
     if match.names(*PLACE_KEYS):
         yield _place_test(match, whole)
     if match.host is not None:
         yield _host_test(match.host, whole)
+
+
+def _act_test(globs: WordGlobs, words: Callable[[Operation], Iterable[str]], wanted: bool) -> Test:
+    return lambda _facts, act: globs.fit_any(words(act)) == wanted
 
 
 def _option_tests(match: RuleMatch, *, whole: bool) -> Iterator[Test]:

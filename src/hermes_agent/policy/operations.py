@@ -12,17 +12,14 @@ from hermes_agent.core.effects import Access, Effect, Operation, PathAccess, Res
 from hermes_agent.policy import shell
 from hermes_agent.policy.patterns.globs import Roots, sensible
 from hermes_agent.policy.patterns.globs import roots as roots_of
+from hermes_agent.policy.word_lists import word_list
 
 Seen = tuple[tuple[str, tuple[str, ...]], ...]
 
 HERE = frozenset({"local", "sandbox"})
 """Kinds of terminals on the machine of the user, where the homes are what we know them to be."""
 
-ELSEWHERE = frozenset(
-    {"apptainer", "chroot", "crictl", "ctr", "docker", "incus", "kubectl", "lxc", "machinectl",
-     "mosh", "nerdctl", "nsenter", "oc", "podman", "singularity", "ssh", "systemd-nspawn",
-     "vagrant"}
-)  # fmt: skip
+ELSEWHERE = word_list("elsewhere")
 """Wrappers behind which paths are those of another machine or another root."""
 
 _VERBS: Mapping[Access, str] = {"read": "reading", "write": "writing", "delete": "deleting"}

@@ -30,14 +30,12 @@ from hermes_agent.policy.skill_limits_programs import (
     tells_hosts,
     works_where_it_stands,
 )
+from hermes_agent.policy.word_lists import word_list
 
 SERVING = frozenset({"ask_user", "todo", "read_on", "skill", "recall", "find_tools"})
 """Tools that only serve the conversation: no skill can do without them."""
 TERMINAL = "terminal"
-AS_ANOTHER = frozenset(
-    {"sudo", "doas", "su", "runuser", "gosu", "su-exec", "setpriv", "chpst", "pkexec",
-     "systemd-run"}
-)  # fmt: skip
+AS_ANOTHER = word_list("as_another")
 """Wrappers that give a program more than it has: a skill that allows the program does not mean
 these. It names both: `terminal(sudo systemctl:*)`."""
 

@@ -9,24 +9,13 @@ from hermes_agent.core.effects import Operation
 from hermes_agent.policy import shell
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.programs.table import sort_words, spec
+from hermes_agent.policy.word_lists import word_list
 
 OPEN = re.compile(r"[$`…*?\[]")
 """Signs of a word that may become another one, several or none."""
-_ONLY_WORDS = frozenset(
-    {"echo", "printf", "basename", "dirname", "tr", "cd", "pushd", "popd", "pwd", "true", "false",
-     ":", "test", "[", "export", "read", "set", "unset", "local", "declare", "shift", "return",
-     "exit", "break", "continue", "wait", "exec", "date", "sleep", "seq", "whoami", "id", "uname",
-     "nproc", "uptime", "yes"}
-)  # fmt: skip
+_ONLY_WORDS = word_list("only_words")
 """Programs that take words for what they are, or for places that are acts of their own."""
-TOLD = _ONLY_WORDS | frozenset(
-    {"cat", "tac", "nl", "head", "tail", "ls", "dir", "vdir", "stat", "readlink", "realpath", "wc",
-     "grep", "egrep", "fgrep", "diff", "cmp", "comm", "join", "paste", "fold", "fmt", "expand",
-     "unexpand", "cut", "sort", "uniq", "strings", "od", "xxd", "hexdump", "md5sum", "sha1sum",
-     "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "sum", "find", "du",
-     "sed", "awk", "gawk", "mawk", "cp", "mv", "rm", "rmdir", "mkdir", "touch", "ln", "chmod",
-     "chown", "chgrp", "tee", "dd", "truncate", "shred"}
-)  # fmt: skip
+TOLD = _ONLY_WORDS | word_list("told")
 """Programs of which the words tell all that they touch. Of any other a skill that bounds paths or
 hosts must name the program: then whoever wrote it has thought of it."""
 
@@ -69,9 +58,7 @@ _ALL_BELOW = frozenset(
     {"-r", "-R", "--recursive", "--dereference-recursive", "-d", "--directories"}
 )
 
-_TELLS_HOSTS = frozenset(
-    {"curl", "wget", "ssh", "scp", "sftp", "rsync", "git", "nc", "ncat", "netcat", "psql", "ping"}
-)
+_TELLS_HOSTS = word_list("tells_hosts")
 """Those that tell all hosts when they tell any."""
 _FOLLOWS = frozenset({"aria2c", "axel", "lynx", "links", "w3m", "elinks"})
 """Those that go wherever a server sends them."""
@@ -84,33 +71,12 @@ _OTHER_HOSTS = _by_name(
     "git: --recurse-submodules --recursive --remote-submodules",
 )
 _SSH = frozenset({"ssh", "autossh", "scp", "sftp"})
-_PLAIN_OF_SSH = frozenset(
-    {"addressfamily", "batchmode", "compression", "connectionattempts", "connecttimeout",
-     "forwardagent", "hostkeyalgorithms", "identitiesonly", "identityfile", "kexalgorithms",
-     "loglevel", "numberofpasswordprompts", "passwordauthentication", "port",
-     "preferredauthentications", "pubkeyauthentication", "requesttty", "serveralivecountmax",
-     "serveraliveinterval", "stricthostkeychecking", "tcpkeepalive", "user", "userknownhostsfile"}
-)  # fmt: skip
+_PLAIN_OF_SSH = word_list("plain_of_ssh")
 """Settings with which ssh reaches the host that is named, and no other."""
-_REACHES_OUT = _TELLS_HOSTS - {"git", "rsync"} | _FOLLOWS | frozenset(
-    {"http", "https", "xh", "httpie", "ftp", "tftp", "mosh", "autossh", "telnet", "socat", "nmap",
-     "mail", "mailx", "sendmail", "mutt", "msmtp", "mysql", "mariadb", "redis-cli", "mongosh", "gh",
-     "glab", "hub", "kubectl", "oc", "helm", "aws", "gcloud", "bq", "gsutil", "az", "rclone",
-     "s3cmd", "mc", "s5cmd", "azcopy", "vault", "op", "bw", "skopeo", "apt", "apt-get", "dnf",
-     "yum", "apk", "pacman", "zypper", "brew", "snap", "flatpak", "pip", "pip3", "pipx", "uv",
-     "uvx", "npm", "pnpm", "yarn", "npx", "gem", "cargo", "dig", "host", "nslookup", "whois",
-     "restic", "sentry-cli"}
-)  # fmt: skip
+_REACHES_OUT = _TELLS_HOSTS - {"git", "rsync"} | _FOLLOWS | word_list("reaches_out")
 _VERBS_THAT_REACH_OUT = {
-    "git": frozenset(
-        {"push", "pull", "fetch", "clone", "ls-remote", "submodule", "remote", "archive", "svn",
-         "send-email", "request-pull", "lfs"}
-    ),
-    "docker": frozenset({"pull", "push", "login", "run", "build", "search", "buildx", "create"}),
-    "podman": frozenset({"pull", "push", "login", "run", "build", "search", "create"}),
-    "hg": frozenset({"push", "pull", "clone", "incoming", "outgoing"}),
-    "svn": frozenset({"checkout", "co", "update", "up", "commit", "ci", "switch", "export"}),
-}  # fmt: skip
+    name: word_list(f"reaches_out_{name}") for name in ("git", "docker", "podman", "hg", "svn")
+}
 
 
 # places

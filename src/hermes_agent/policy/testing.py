@@ -111,17 +111,8 @@ def run_tests(
             rules[profile] = _beside(loaded, file, profile).rules(profile)
         judged = _judged(rules[profile], case, tools)
         verdict = judged.verdict
-        outcomes.append(
-            PolicyTestOutcome(
-                file,
-                case,
-                profile,
-                verdict.action,
-                verdict.rule,
-                verdict.reason,
-                judged.command or "",
-            )
-        )  # fmt: skip
+        facts = (verdict.action, verdict.rule, verdict.reason, judged.command or "")
+        outcomes.append(PolicyTestOutcome(file, case, profile, *facts))
     return outcomes
 
 

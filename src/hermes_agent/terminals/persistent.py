@@ -5,10 +5,10 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Clock, CommandState, FileFacts, SearchMatch, ShellCommand
+from hermes_agent.core.protocols import Clock, CommandState, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.command_backend import (
     CommandBackend,
@@ -33,20 +33,6 @@ RECOVER_SECONDS = 60.0
 """How long a restart waits for a place that cannot be reached before nobody can know."""
 
 T = TypeVar("T")
-
-
-class TerminalFiles(Protocol):
-    """The files of the machine where the commands run."""
-
-    async def read(self, path: str) -> bytes: ...
-    async def write(self, path: str, data: bytes) -> None: ...
-    async def stat(self, path: str) -> FileFacts | None: ...
-    async def resolve(self, path: str) -> str: ...
-    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]: ...
-    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]: ...
-    async def grep(
-        self, path: str, pattern: str, files: str, limit: int
-    ) -> Sequence[SearchMatch]: ...
 
 
 class _CommandWatch:
@@ -76,14 +62,13 @@ class _CommandWatch:
 
 
 class PersistentTerminal:
-    """Commands run in one bash held by a keeper; a new terminal on the same place finds them,
-    their output and the state of the shell. A time limit binds foreground commands only, and
-    counts from their true start."""
+    """All but the files, which subclasses add. Commands run in one bash that a shell daemon holds; a
+    new terminal on the same place finds them, their output and the state of the shell. A time
+    limit binds foreground commands only, and counts from their true start."""
 
     def __init__(
         self,
         spot: CommandBackend,
-        files: TerminalFiles,
         settings: TerminalSettings,
         clock: Clock,
         most: float | None = None,
@@ -91,7 +76,6 @@ class PersistentTerminal:
         """`most`: seconds that no command in the foreground may exceed, whatever it asks for."""
         self._spot = spot
         self._most = most
-        self._files = files
         self._settings = settings
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -171,27 +155,6 @@ class PersistentTerminal:
         if facts.phase == "running":
             raise ToolError(f"command {id} is still running", "stop it first")
         await self._again(lambda: self._spot.remove(id))
-
-    async def read(self, path: str) -> bytes:
-        return await self._files.read(path)
-
-    async def write(self, path: str, data: bytes) -> None:
-        await self._files.write(path, data)
-
-    async def stat(self, path: str) -> FileFacts | None:
-        return await self._files.stat(path)
-
-    async def resolve(self, path: str) -> str:
-        return await self._files.resolve(path)
-
-    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
-        return await self._files.trace(paths) if paths else ()
-
-    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
-        return await self._files.find(path, pattern, limit)
-
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
-        return await self._files.grep(path, pattern, files, limit)
 
     async def where(self) -> str:
         return await self._again(self._spot.where)

@@ -38,7 +38,9 @@ class PolicyReader:
                 self.wrong(key, f"{what} has no key {name!r}", near(name, known))
         return found
 
-    def sequence(self, node: Node, what: str) -> Sequence[Node]:
+    def sequence(self, node: Node | None, what: str) -> Sequence[Node]:
+        if node is None:
+            return ()
         if node.items is None:
             self.wrong(node, f"{what} must be a list")
             return ()

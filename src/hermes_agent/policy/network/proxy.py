@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.addresses import plain
-from hermes_agent.core.timeouts import awake
 from hermes_agent.core.tools import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, checked, resolve
 
@@ -148,7 +147,7 @@ class GuardingProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name = plain(host)
         try:
-            async with awake(PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 addresses = await checked(host, self._may, self._resolver)
         except TimeoutError:
             raise self._fail(
@@ -162,7 +161,7 @@ class GuardingProxy:
         why = "it has no address"
         for address in addresses:
             try:
-                async with awake(PATIENCE):
+                async with asyncio.timeout(PATIENCE):
                     made = await asyncio.open_connection(address, port, limit=HEAD_BYTES)
             except TimeoutError:
                 why = "it does not answer"

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import resource
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from typing import Any, BinaryIO
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import Limits, SandboxPlace
 from hermes_agent.core.tools import Call, SandboxLimits, SandboxResult
-from hermes_agent.terminals.code_sandbox import mounts
 from hermes_agent.terminals.code_sandbox.guest import TROUBLE_CHARS
 from hermes_agent.terminals.code_sandbox.protocol import SandboxConnection
 from hermes_agent.terminals.sandbox import limits as limits_of
 from hermes_agent.terminals.sandbox.landlock import below
-from hermes_agent.terminals.sandbox.launch import PYTHON, find_way
+from hermes_agent.terminals.sandbox.launch import LIBRARY, PYTHON, find_way
+from hermes_agent.terminals.sandbox.mounts import IsolatedSandbox, Rules
 from hermes_agent.terminals.sandbox.sandbox import Sandbox
 
 OWN_MB = 64
@@ -36,6 +37,13 @@ had this machine stood still for that long, so had the other process."""
 START = ("/usr/bin/env", "PYTHONHASHSEED=0", PYTHON, "-P", "-s", "-S")
 """Python with nothing of the user's, as `-I` is, but for the seed: sets have the same order in a
 program that is run again. The sandbox has no other variables of Python's."""
+PROGRAM = Path(__file__).with_name("guest.py")
+SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
+    "/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
+    "/etc/nsswitch.conf", "/etc/passwd", "/etc/protocols", "/etc/services", "/etc/ssl/certs",
+    "/etc/timezone",
+)  # fmt: skip
 MAX_FILES = 10_000
 TOO_LARGE = 1 << 62
 
@@ -80,13 +88,13 @@ class CodeSandboxRunner:
             "function": function,
             "arguments": dict(arguments or {}),
             "tools": list(tools),
-            "packages": mounts.packages(),
+            "packages": _packages(),
             "memory_mb": limits.memory_mb,
         }
         talk: SandboxConnection | None = None
         try:
             async with self._box(name, limits) as box:
-                program = await box.sandbox.begin([*START, str(mounts.PROGRAM)])
+                program = await box.sandbox.begin([*START, str(PROGRAM)])
                 talk = SandboxConnection(program, tools, call, limits, output)
                 watch = _watch(box, talk, limits)
                 await talk.follow({**job, "scratch_mb": box.scratch_mb}, watch)
@@ -120,7 +128,7 @@ class CodeSandboxRunner:
         with await _lock(folder.with_suffix(".lock")):
             scratch.mkdir(parents=True, exist_ok=True)
             leash, held = os.pipe()
-            cell = mounts.cell(scratch_mb, leash)
+            cell = _cell(scratch_mb, leash)
             sandbox = Sandbox(_place(limits), str(scratch), folder, self._environ, cell)
             making = asyncio.ensure_future(sandbox.ready())
             try:
@@ -143,6 +151,24 @@ class CodeSandboxRunner:
         if folder.is_dir():
             folder.rmdir()
         folder.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _packages() -> list[str]:
+    """Folders with the packages of this Python."""
+    named = (entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages"))
+    return [entry for entry in named if Path(entry).is_dir()]
+
+
+def _cell(scratch_mb: int, leash: int) -> IsolatedSandbox:
+    """Untrusted code sees the system's programs and libraries, and the Python that runs Hermes with
+    its packages. All else is hidden."""
+    names = [Path(name) for name in (*SYSTEM, *_packages())]
+    names += [LIBRARY, PROGRAM]
+    names = [name for name in names if name.exists()]
+    rules: Rules = {Path("/"): "hide"}
+    return IsolatedSandbox(
+        rules | {name.resolve(): "read" for name in names}, tuple(names), scratch_mb, leash
+    )
 
 
 def _place(limits: SandboxLimits) -> SandboxPlace:

@@ -109,10 +109,13 @@ class KubernetesTransport:
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         from hermes_agent.terminals.kubernetes.exec import SocketChannel, fed
 
-        async with self._cluster.program(
+        socket = await self._cluster.open_program(
             self._name, self._container, fed(argv, stdin), stdin=bool(stdin), stderr=True
-        ) as socket:
+        )
+        try:
             return await SocketChannel(socket).finish(stdin)
+        finally:
+            await socket.close()
 
     async def start(self, argv: Sequence[str]) -> ByteStream:
         from hermes_agent.terminals.kubernetes.exec import SocketChannel

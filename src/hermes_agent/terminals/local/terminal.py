@@ -23,7 +23,37 @@ POLL_SECONDS = 0.5
 SEND_SECONDS = 5.0
 
 
-class LocalTerminal(PersistentTerminal):
+_grep = files.grep
+
+
+class LocalFiles:
+    """Files of this machine. A disk may be slow or far away: all of it in threads."""
+
+    _workspace: str
+
+    async def read(self, path: str) -> bytes:
+        return await asyncio.to_thread(files.read, self._workspace, path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await asyncio.to_thread(files.write, self._workspace, path, data)
+
+    async def stat(self, path: str) -> FileFacts | None:
+        return await asyncio.to_thread(files.stat, self._workspace, path)
+
+    async def resolve(self, path: str) -> str:
+        return await asyncio.to_thread(files.resolve, self._workspace, path)
+
+    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return await asyncio.to_thread(lambda: [globs.trace(path) for path in paths])
+
+    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
+        return await asyncio.to_thread(files.find, self._workspace, path, pattern, limit)
+
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
+        return await asyncio.to_thread(_grep, self._workspace, path, pattern, files, limit)
+
+
+class LocalTerminal(LocalFiles, PersistentTerminal):
     """Commands run as the user who runs Hermes, with a scrubbed environment."""
 
     def __init__(
@@ -43,7 +73,7 @@ class LocalTerminal(PersistentTerminal):
             scrubbed(environment, settings.keep_environment),
         )
         spot = LocalBackend(folder, daemon, self._workspace, settings.output_mb, clock)
-        super().__init__(spot, LocalFiles(self._workspace), settings, clock)
+        super().__init__(spot, settings, clock)
 
     @property
     def workspace(self) -> str:
@@ -184,34 +214,3 @@ class LocalBackend:
             piece(spool.path(id, "o"), limit),
             piece(spool.path(id, "e"), limit),
         )
-
-
-class LocalFiles:
-    """Files of this machine. A disk may be slow or far away: all of it in threads."""
-
-    def __init__(self, workspace: str) -> None:
-        self._workspace = workspace
-
-    async def read(self, path: str) -> bytes:
-        return await asyncio.to_thread(files.read, self._workspace, path)
-
-    async def write(self, path: str, data: bytes) -> None:
-        await asyncio.to_thread(files.write, self._workspace, path, data)
-
-    async def stat(self, path: str) -> FileFacts | None:
-        return await asyncio.to_thread(files.stat, self._workspace, path)
-
-    async def resolve(self, path: str) -> str:
-        return await asyncio.to_thread(files.resolve, self._workspace, path)
-
-    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
-        return await asyncio.to_thread(lambda: [globs.trace(path) for path in paths])
-
-    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
-        return await asyncio.to_thread(files.find, self._workspace, path, pattern, limit)
-
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
-        return await asyncio.to_thread(_grep, self._workspace, path, pattern, files, limit)
-
-
-_grep = files.grep

@@ -20,8 +20,7 @@ TRIES = 3
 
 
 class RemoteFiles:
-    def __init__(self, client: RemoteAgentClient) -> None:
-        self._client = client
+    _client: RemoteAgentClient
 
     async def read(self, path: str) -> bytes:
         answer = await self._ask(path, "read", path, str(READ_BYTES))
@@ -52,6 +51,8 @@ class RemoteFiles:
         return _text((await self._ask(path, "real", path)).blocks[0])
 
     async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        if not paths:
+            return ()
         blocks = iter((await self._ask(paths[0], "trace", *paths)).blocks)
         found = []
         for count in blocks:

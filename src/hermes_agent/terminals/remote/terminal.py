@@ -30,7 +30,7 @@ LINE_BYTES = 16_000
 """Texts beyond this go beside the channel: bash reads a channel byte by byte."""
 
 
-class RemoteTerminal(PersistentTerminal):
+class RemoteTerminal(RemoteFiles, PersistentTerminal):
     """Commands run on the machine that a transport reaches. `lasting`: that machine was there
     before the session and stays; another is removed with all that runs on it."""
 
@@ -53,7 +53,7 @@ class RemoteTerminal(PersistentTerminal):
         )  # fmt: skip
         spot = RemoteBackend(transport, session, greeting, folder / "spool", lasting=lasting)
         self._client = spot.client
-        super().__init__(spot, RemoteFiles(spot.client), settings, clock, most)
+        super().__init__(spot, settings, clock, most)
 
     @property
     def workspace(self) -> str:

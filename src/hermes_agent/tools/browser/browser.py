@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import BrowserSettings
-from hermes_agent.core.timeouts import awake
 from hermes_agent.core.tools import EgressCheck, Proxy
 from hermes_agent.tools.browser.devtools.connection import (
     GONE,
@@ -340,7 +339,7 @@ async def launch(
     browser = Browser(wire, proxy, reaches, Downloads(folder), scratch)
     own = isinstance(wire, PipeWire)
     try:
-        async with awake(START_SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             await browser.begin(own=own, local=own or is_local(settings.address))
     except (TimeoutError, ToolError, DevtoolsError, SessionLost) as error:
         why = str(error) or type(error).__name__

@@ -1,10 +1,10 @@
 """A session's browser for the time of one call, and whatever can go wrong as a sentence."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.timeouts import awake
 from hermes_agent.core.tools import ToolContext
 from hermes_agent.tools.browser.browser import Browser, launch
 from hermes_agent.tools.browser.devtools.connection import BrowserGone, DevtoolsError, SessionLost
@@ -26,7 +26,7 @@ async def driving(
     async with browser.turn:
         browser.reaches.follow(context.reach)
         try:
-            async with awake(seconds + more):
+            async with asyncio.timeout(seconds + more):
                 yield browser
         except TimeoutError:
             raise await _late(browser, seconds) from None
@@ -69,7 +69,7 @@ async def _late(browser: Browser, seconds: float) -> ToolError:
         return BrowserGone()
     if tab is not None and browser.dialogs.first is None:
         try:
-            async with awake(_ALIVE_SECONDS):
+            async with asyncio.timeout(_ALIVE_SECONDS):
                 await browser.ask(tab.session, "Page.stopLoading", {})
                 await browser.ask(tab.session, "Runtime.evaluate", {"expression": "1"})
         except (TimeoutError, DevtoolsError, SessionLost):
@@ -91,7 +91,7 @@ async def usable(browser: Browser, *, fresh: bool) -> Tab:
     tab = browser.current
     if tab is not None and tab.crashed and fresh:
         try:
-            async with awake(_CLOSE_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await browser.close_tab(tab)
         except (TimeoutError, DevtoolsError):
             pass  # it is left behind, and ends with the browser

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import Retry, ToolError
-from hermes_agent.core.timeouts import awake
 from hermes_agent.tools.web.documents.extract import Extracted, declared, extract
 from hermes_agent.tools.web.documents.types import HEAD, kind_of
 
@@ -50,7 +49,7 @@ async def extract_apart(data: bytes, type: str, name: str, seconds: float = SECO
         env={name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)},
     )  # fmt: skip
     try:
-        async with awake(seconds):
+        async with asyncio.timeout(seconds):
             said, _ = await process.communicate(order + b"\n" + data)
     except TimeoutError:
         raise ToolError(
