@@ -62,7 +62,7 @@ class _CommandWatch:
 
 
 class PersistentTerminal:
-    """All but the files, which subclasses add. Commands run in one bash that a shell daemon holds; a
+    """All but the files, which subclasses add. Commands run in one bash held by a shell daemon; a
     new terminal on the same place finds them, their output and the state of the shell. A time
     limit binds foreground commands only, and counts from their true start."""
 

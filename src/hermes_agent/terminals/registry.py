@@ -45,8 +45,6 @@ class TerminalType(Struct, frozen=True):
     """How to come by them."""
     confined: bool = True
     """Whether commands are kept from the rest of the machine."""
-    reattach: bool = True
-    """Whether what runs there is found again after a crash of Hermes."""
 
 
 KINDS: dict[str, TerminalType] = {

@@ -108,7 +108,7 @@ async def _prepare_patch(
     context: ToolContext, path: str, old: str, new: str, all: bool
 ) -> dict[str, Any]:
     before, done = await _patched(context, path, old, new, all)
-    return await _note(context, path, _encoded(done), before)
+    return await _note(context, path, done.text.encode(), before)
 
 
 @tool(
@@ -127,18 +127,21 @@ async def patch(
     real = await context.terminal.resolve(path)
     async with _writer(real):
         before, done = await _patched(context, path, old, new, all)
-        await context.terminal.write(real, _encoded(done))
+        await context.terminal.write(real, done.text.encode())
     many = len(done.lines)
     text = f"replaced {many} passages" if many > 1 else f"replaced line {done.lines[0]} on"
     if done.loosely:
         text += "; the white space differed from `old`, the file's own was kept"
-    return ToolResult(f"{path}: {text}", {**_facts(real, before, _encoded(done)), "replaced": many})
+    return ToolResult(
+        f"{path}: {text}", {**_facts(real, before, done.text.encode()), "replaced": many}
+    )
 
 
 async def _patched(
     context: ToolContext, path: str, old: str, new: str, everywhere: bool
 ) -> tuple[bytes, Replaced]:
-    before = await _content(context, path)
+    before = await _bytes(context, path)
+    _refuse_binary(path, before)
     text, damage = _decoded(path, before)
     if damage:
         raise ToolError(f"{path!r} is not UTF-8; a patch would damage it")
@@ -146,10 +149,6 @@ async def _patched(
         return before, replace(text, old, new, everywhere=everywhere)
     except ToolError as error:
         raise ToolError(f"{path}: {error.message}", error.hint) from None
-
-
-def _encoded(done: Replaced) -> bytes:
-    return done.text.encode()
 
 
 async def _note(
@@ -179,13 +178,6 @@ async def _present(context: ToolContext, path: str) -> bytes | None:
     if facts.size > READ_BYTES:
         return _Large(f"{facts.size} bytes of {facts.modified}".encode())
     return await context.terminal.read(path)
-
-
-async def _content(context: ToolContext, path: str) -> bytes:
-    """The bytes of a text file of reasonable size."""
-    data = await _bytes(context, path)
-    _refuse_binary(path, data)
-    return data
 
 
 def _refuse_binary(path: str, data: bytes) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from hermes_agent.policy.shell.interpreter.collector import places_of
 from hermes_agent.policy.shell.interpreter.expand import hides_code
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, absolute
 
 Builtin = Callable[[SimpleCommandRun, list[ExpandedWord]], str | None]

@@ -6,9 +6,8 @@ from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell.interpreter.builtins import BUILTINS
 from hermes_agent.policy.shell.interpreter.collector import loose_options
 from hermes_agent.policy.shell.interpreter.expand import Expander
-from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter
+from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter, SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.interpreters import INTERPRETERS
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, ShellContext, State, Value
 from hermes_agent.policy.shell.interpreter.wrappers import WRAPPERS
 from hermes_agent.policy.shell.parser.syntax import Assignment, Simple

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, State, Stdin
 from hermes_agent.policy.word_lists import word_list
 

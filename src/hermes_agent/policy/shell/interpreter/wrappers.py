@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import UNSEEN, ExpandedWord, Stdin
 from hermes_agent.policy.shell.programs.program_call import ProgramCall, follow
 from hermes_agent.policy.shell.programs.table import ProgramSpec, sort_words, spec

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import host_of, places_of, remote_host
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.programs.embedded_languages import (
     awk_is_plain,
