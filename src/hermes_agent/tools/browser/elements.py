@@ -2,7 +2,9 @@
 beside the page's own scripts, which can neither see nor change them."""
 
 import asyncio
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ToolError
@@ -11,19 +13,18 @@ from hermes_agent.tools.browser.devtools.connection import DevtoolsError
 from hermes_agent.tools.browser.page.outline import Key, stale
 from hermes_agent.tools.browser.tab import Tab
 
+SCRIPTS = dict(
+    re.findall(
+        r"^// (\w+): .*\n(function[\s\S]*?^})",
+        Path(__file__).with_name("scripts.js").read_text(),
+        re.MULTILINE,
+    )
+)
+"""The functions of `scripts.js` by name."""
 _WORLD = "hermes"
 _MOVES = 20
 """Looks at an element that moves before it is taken where it is."""
 _STILL = 0.03
-
-# Whether a click there reaches the element: on it, inside it, or on its label.
-_TAKES = """function (hit) {
-  const own = this.nodeType === 1 ? this : this.parentElement;
-  for (let node = hit; node; node = node.parentNode || node.host) if (node === own) return true;
-  const element = hit.nodeType === 1 ? hit : hit.parentElement;
-  const label = element && element.closest('label');
-  return !!label && label.control === own;
-}"""
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class Element:
         except DevtoolsError:
             return False  # it lies in another frame
         function = [{"objectId": other["object"]["objectId"]}]
-        return bool(await self._run(own["object"]["objectId"], _TAKES, function))
+        return bool(await self._run(own["object"]["objectId"], SCRIPTS["takes"], function))
 
 
 async def element(browser: Browser, tab: Tab, ref: str) -> Element:
