@@ -197,8 +197,8 @@ async def test_a_function_of_the_program_is_called_and_gives_its_value(either: S
     [
         ("x = (\n", "SyntaxError"),
         ("a = 1\n\ndef f():\n    return 1 / 0\nf()", "line 4, in f\n    return 1 / 0"),
-        ("raise SystemExit(7)", "it left with 7"),
-        ("exit('no more')", "it left with 'no more'"),
+        ("raise SystemExit(7)", "it exited with 7"),
+        ("exit('no more')", "it exited with 'no more'"),
         ("x = '\0'", "null bytes"),
         ("def f(): f()\nf()", "RecursionError"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),

@@ -167,7 +167,7 @@ async def test_a_snapshot_beyond_the_limits_is_told(
     [
         (401, "Invalid credentials", "refused the key", "DAYTONA_API_KEY"),
         (403, "suspended", "refused the key", "DAYTONA_API_KEY"),
-        (429, "slow down", "refused for now", "wait"),
+        (429, "slow down", "limits requests", "wait"),
         (400, "Snapshot tools not found", "Snapshot tools not found", "hermes terminals"),
         (500, "oh no", "has trouble", "again"),
     ],

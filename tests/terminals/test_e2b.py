@@ -197,8 +197,8 @@ async def test_resting_a_sandbox_that_is_gone_is_told_and_does_no_harm(
     ("code", "message", "said", "hint"),
     [
         (401, "no such key", "refused the key", "E2B_API_KEY"),
-        (429, "too many sandboxes", "refused for now", "wait"),
-        (503, "no capacity", "no room", "again"),
+        (429, "too many sandboxes", "limits requests", "wait"),
+        (503, "no capacity", "no capacity", "again"),
         (404, "template 'python' not found", "template 'python' not found", "hermes terminals"),
     ],
 )

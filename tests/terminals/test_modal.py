@@ -167,7 +167,7 @@ async def test_a_sandbox_that_ended_before_its_files_were_kept_is_told_as_a_loss
     ("status", "said", "hint"),
     [
         (Status.UNAUTHENTICATED, "refused the token", "MODAL_TOKEN_ID"),
-        (Status.RESOURCE_EXHAUSTED, "refused for now", "wait"),
+        (Status.RESOURCE_EXHAUSTED, "limits requests", "wait"),
         (Status.INVALID_ARGUMENT, "not like this", "hermes terminals"),
     ],
 )

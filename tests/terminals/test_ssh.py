@@ -220,7 +220,7 @@ async def test_a_command_outlives_a_server_that_is_restarted(
     running = asyncio.create_task(terminal.run(ShellCommand("a-1", text, 60), told.append))
     await until((work / "begun").exists)
     await asyncio.to_thread(own_server.stop)
-    await until(lambda: any("the connection was cut" in text for text in told))
+    await until(lambda: any("the connection was lost" in text for text in told))
     await asyncio.to_thread(own_server.start)
     (work / "go").touch()
     state = await running

@@ -316,7 +316,7 @@ def _closed_calls(declared: _Declared, effect: Effect, what: str) -> Iterator[st
     sends = effect.tool == "process" and effect.input.get("action") == "send"
     closed = effect.origin in ("mcp", "program") or sends
     if closed and not declared.named.fit(effect.tool):
-        yield f"the tool {effect.tool}, of which nobody can tell {what}"
+        yield f"the tool {effect.tool}: it is unknown {what}"
 
 
 # reading

@@ -55,7 +55,7 @@ def _missing(program: str) -> tuple[str, str]:
         return "'flock' is not installed", "install util-linux"
     return (
         f"{program!r} is not installed",
-        "install Apptainer, or say in the terminal's `program` where it lies",
+        "install Apptainer, or set the terminal's `program` to its path",
     )
 
 
@@ -107,14 +107,14 @@ class ApptainerTransport:
                 await self._make()
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
-        self._insist()
+        self._require_alive()
         done = await self._run(*self._exec(["sh", "-c", AS_IT_IS, "sh", *argv]), stdin=stdin)
         if done.code:
-            self._insist()  # else it may have ended with its instance
+            self._require_alive()  # else it may have ended with its instance
         return done
 
     async def start(self, argv: Sequence[str]) -> ByteStream:
-        self._insist()
+        self._require_alive()
         pipe, nowhere = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         return self._streams.add(PipeStream(await self._spawn(self._exec(argv), pipe, nowhere)))
 
@@ -146,9 +146,9 @@ class ApptainerTransport:
         """Whether the instance that was seen last still runs, without asking the program."""
         return self._seen is not None and process_lives(*self._seen)
 
-    def _insist(self) -> None:
+    def _require_alive(self) -> None:
         if not self._alive():
-            raise ConnectionError(f"the instance {self._name} does not run")
+            raise ConnectionError(f"the instance {self._name} is not running")
 
     async def _find(self, alone: bool = False) -> _Instance | None:
         listed = await self._run("instance", "list", "--json", self._name, alone=alone)

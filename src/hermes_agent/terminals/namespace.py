@@ -102,7 +102,7 @@ class NamespaceTransport:
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         done = await run_to_end(await self._spawn(argv, asyncio.subprocess.PIPE), stdin)
         if done.code:
-            self._insist()  # else it may have ended with its box
+            self._require_alive()  # else it may have ended with its box
         return done
 
     async def start(self, argv: Sequence[str]) -> ByteStream:
@@ -118,14 +118,14 @@ class NamespaceTransport:
         """Whoever made the box removes it."""
         await self.close()
 
-    def _insist(self) -> int:
+    def _require_alive(self) -> int:
         try:
             return first_process(self._place)
         except HermesError as error:
             raise ConnectionError(error.message) from None
 
     async def _spawn(self, argv: Sequence[str], stderr: int) -> asyncio.subprocess.Process:
-        self._insist()
+        self._require_alive()
         # The programs of this machine that open the door are found on its path, not the box's.
         opening = shutil.which("nsenter", path=self._path)
         if opening is None:

@@ -68,13 +68,13 @@ class PersistentTerminal:
 
     def __init__(
         self,
-        spot: CommandBackend,
+        backend: CommandBackend,
         settings: TerminalSettings,
         clock: Clock,
         most: float | None = None,
     ) -> None:
         """`most`: seconds that no command in the foreground may exceed, whatever it asks for."""
-        self._spot = spot
+        self._backend = backend
         self._most = most
         self._settings = settings
         self._clock = clock
@@ -102,7 +102,7 @@ class PersistentTerminal:
             return await self._patiently(lambda: self._judge(command), limit)
         async with self._turn:
             await self._settle()
-            facts = await self._patiently(lambda: self._spot.look(command.id), limit)
+            facts = await self._patiently(lambda: self._backend.look(command.id), limit)
             if facts is None:
                 return None
             if facts.code is None and facts.daemon:
@@ -118,19 +118,19 @@ class PersistentTerminal:
         deadline = self._clock() + wait
         news = None if output is None else OutputTail(output)
         if news is not None and wait > 0:
-            report = await self._again(lambda: self._spot.report(id, 0))
+            report = await self._again(lambda: self._backend.report(id, 0))
             news.places = [report.stdout.size, report.stderr.size]
         looks = 0
         while facts.phase == "running" and (left := deadline - self._clock()) > 0:
-            pause = min(left, self._spot.pause(looks, news=news is not None))
-            facts = await self._again(partial(self._spot.wait, id, pause))
+            pause = min(left, self._backend.pause(looks, news=news is not None))
+            facts = await self._again(partial(self._backend.wait, id, pause))
             looks += 1
             if news is not None:
                 await self._again(lambda: self._pass_on(id, news))
         return await self._again(lambda: self._state(id))
 
     async def commands(self) -> Sequence[CommandState]:
-        found = await self._again(self._spot.background)
+        found = await self._again(self._backend.background)
         found = sorted(found, key=lambda one: one[1].facts.start, reverse=True)
         return [self._show(id, report, with_output=False) for id, report in found]
 
@@ -146,7 +146,7 @@ class PersistentTerminal:
             raise ToolError(
                 f"command {id} takes no input", "only a background command that runs takes it"
             )
-        if not await self._spot.send(id, text.encode("utf-8", "replace")):
+        if not await self._backend.send(id, text.encode("utf-8", "replace")):
             raise ToolError(f"command {id} does not read its input")
 
     async def forget(self, id: str) -> None:
@@ -154,14 +154,14 @@ class PersistentTerminal:
         facts = await self._known(id)
         if facts.phase == "running":
             raise ToolError(f"command {id} is still running", "stop it first")
-        await self._again(lambda: self._spot.remove(id))
+        await self._again(lambda: self._backend.remove(id))
 
     async def where(self) -> str:
-        return await self._again(self._spot.where)
+        return await self._again(self._backend.where)
 
     async def close(self) -> None:
         if not self._turn.locked():
-            await self._spot.close()
+            await self._backend.close()
 
     def leave(self) -> None:
         """This process goes: what runs is left to its keeper, whoever is cancelled from now on."""
@@ -170,7 +170,7 @@ class PersistentTerminal:
     async def destroy(self) -> None:
         """Kill all that was started here and remove the spool; for a session that is deleted."""
         self._destroyed = True
-        await self._spot.destroy()
+        await self._backend.destroy()
 
     async def _watch(
         self, command: ShellCommand, output: Callable[[str], None] | None
@@ -199,7 +199,7 @@ class PersistentTerminal:
                 if watch.cut is None:
                     watch.cut = time.monotonic()
                     if output is not None:
-                        output("\n[the connection was cut; the command goes on, trying again]\n")
+                        output("\n[the connection was lost; the command goes on, trying again]\n")
                 elif time.monotonic() - watch.cut > watch.limit or self._destroyed:
                     return CommandState(command.id, command.text, "lost")
                 await asyncio.sleep(pause)
@@ -210,13 +210,13 @@ class PersistentTerminal:
         id = watch.command.id
         facts = watch.facts
         if facts is None and watch.doubted:
-            facts = await self._spot.look(id)
-            if facts.code is None and not facts.kind and not await self._spot.trusted():
+            facts = await self._backend.look(id)
+            if facts.code is None and not facts.kind and not await self._backend.trusted():
                 return False
         if self._destroyed and not (facts and facts.kind):
             return False
         if facts is None or self._wants_handing_in(watch, facts):
-            facts = await self._spot.begin(watch.command)
+            facts = await self._backend.begin(watch.command)
             watch.told = time.monotonic()
             watch.handed = watch.handed or watch.told
         watch.facts = facts
@@ -228,9 +228,11 @@ class PersistentTerminal:
             await self._end(id, "flood" if flood else "timeout")
             return False
         # Not claimed yet, it may have been handed to a keeper that was about to end.
-        pause = self._spot.pause(watch.looks, news=watch.news is not None)
+        pause = self._backend.pause(watch.looks, news=watch.news is not None)
         watch.looks += 1 if facts.kind else 0
-        watch.facts = await self._spot.wait(id, min(pause if facts.kind else CLAIM_SECONDS, left))
+        watch.facts = await self._backend.wait(
+            id, min(pause if facts.kind else CLAIM_SECONDS, left)
+        )
         return watch.facts.code is None
 
     @staticmethod
@@ -243,7 +245,7 @@ class PersistentTerminal:
         """Start a background command, in a process of its own, and wait until it has begun."""
         facts: CommandStatus | None = None
         try:
-            facts = await self._spot.begin(command)
+            facts = await self._backend.begin(command)
             return await self._started(command, facts)
         except (ConnectionError, TerminalUnreachable) as error:
             if facts is None and isinstance(error, TerminalUnreachable):
@@ -253,12 +255,12 @@ class PersistentTerminal:
             return state or CommandState(command.id, command.text, "lost", background=True)
 
     async def _restart(self, command: ShellCommand) -> CommandState | None:
-        """After the way was cut: start it, unless it has been. None: nobody can know."""
-        facts = await self._spot.look(command.id)
+        """After the connection was lost: start it, unless it has been. None: nobody can know."""
+        facts = await self._backend.look(command.id)
         if facts.code is None and not facts.kind:
-            if not await self._spot.trusted():
+            if not await self._backend.trusted():
                 return None
-            facts = await self._spot.begin(command)
+            facts = await self._backend.begin(command)
         return await self._started(command, facts)
 
     async def _started(self, command: ShellCommand, facts: CommandStatus) -> CommandState:
@@ -266,14 +268,14 @@ class PersistentTerminal:
             if facts.begun or facts.code is not None or (facts.kind and facts.phase == "lost"):
                 break
             await asyncio.sleep(min(0.002 * 1.02**looks, POLL_SECONDS))
-            facts = await self._spot.look(command.id)
+            facts = await self._backend.look(command.id)
         return await self._state(command.id)
 
     async def _end(self, id: str, why: Why) -> None:
         """Stop a command the hard way if need be, and wait until that is done."""
-        await self._spot.stop(id, why)
+        await self._backend.stop(id, why)
         for _ in range(STOP_LOOKS):
-            if self._destroyed or (await self._spot.wait(id, POLL_SECONDS)).code is not None:
+            if self._destroyed or (await self._backend.wait(id, POLL_SECONDS)).code is not None:
                 break
 
     @contextlib.asynccontextmanager
@@ -294,7 +296,7 @@ class PersistentTerminal:
     async def _end_cancelled(self, id: str) -> None:
         # A place that cannot be reached keeps the command; its state says so later.
         with contextlib.suppress(ConnectionError, TerminalUnreachable):
-            facts = await self._again(lambda: self._spot.look(id))
+            facts = await self._again(lambda: self._backend.look(id))
             if facts.known and facts.code is None:
                 await self._again(lambda: self._end(id, "stopped"))
 
@@ -304,7 +306,7 @@ class PersistentTerminal:
             await asyncio.wait(self._stopping)
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask what may be asked twice, again when the way was cut in between."""
+        """Ask what may be asked twice, again when the connection was lost in between."""
         for pause in PAUSES:
             with contextlib.suppress(ConnectionError):
                 return await ask()
@@ -312,7 +314,7 @@ class PersistentTerminal:
         try:
             return await ask()
         except ConnectionError as error:
-            raise TerminalUnreachable(f"the connection was cut: {error}", "try again") from error
+            raise TerminalUnreachable(f"the connection was lost: {error}", "try again") from error
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T | None:
         """Ask for as long as it may take to reach the place; None: it could not be reached."""
@@ -328,19 +330,19 @@ class PersistentTerminal:
 
     async def _judge(self, command: ShellCommand) -> CommandState | Literal["not-run"] | None:
         """What the files tell of a command."""
-        facts = await self._spot.look(command.id)
+        facts = await self._backend.look(command.id)
         if facts.code is not None or facts.held:
             return await self._state(command.id)
-        if not facts.kind and await self._spot.trusted():
+        if not facts.kind and await self._backend.trusted():
             # Voided, it cannot be started any more by what an earlier runtime left on the way.
-            if not await self._spot.void(command.id):
+            if not await self._backend.void(command.id):
                 return await self._judge(command)
             return "not-run"
         return "not-run" if facts.kind == "void" else None
 
     async def _known(self, id: str) -> CommandStatus:
         check_id(id)
-        facts = await self._again(lambda: self._spot.look(id))
+        facts = await self._again(lambda: self._backend.look(id))
         if not facts.known:
             raise ToolError(f"no command called {id!r}", "`process` lists those that there are")
         return facts
@@ -350,14 +352,14 @@ class PersistentTerminal:
         return wanted if self._most is None else min(wanted, self._most)
 
     async def _pass_on(self, id: str, news: OutputTail) -> None:
-        for stream, (start, data) in enumerate(await self._spot.news(id, news.places)):
+        for stream, (start, data) in enumerate(await self._backend.news(id, news.places)):
             news.take(stream, start, data)
 
     async def _state(self, id: str) -> CommandState:
-        return self._show(id, await self._spot.report(id, self._settings.output_chars))
+        return self._show(id, await self._backend.report(id, self._settings.output_chars))
 
     def _show(self, id: str, report: CommandReport, *, with_output: bool = True) -> CommandState:
-        facts, limit, path = report.facts, self._settings.output_chars, self._spot.path(id)
+        facts, limit, path = report.facts, self._settings.output_chars, self._backend.path(id)
         error = path.removesuffix("o") + "e"
         stderr = excerpt(report.stderr, limit, error) if with_output else ""
         if facts.why == "flood" and with_output:

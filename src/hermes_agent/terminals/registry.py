@@ -143,7 +143,7 @@ def open_transport(
 ) -> Transport:
     kind = kind_of(place)
     if reason := missing(kind):
-        raise HermesError(f"terminals of the kind {kind.name!r} cannot be used: {reason}")
+        raise HermesError(f"{kind.name} terminals cannot be used: {reason}")
     if reason := unset(kind, environ):
         raise HermesError(reason, kind.get_keys)
     transport: Transport = import_module(kind.module).transport(

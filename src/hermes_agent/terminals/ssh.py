@@ -21,16 +21,16 @@ CONNECT_SECONDS = 20.0
 KEEPALIVE_SECONDS = 15.0
 """How often a silent connection is asked whether it is still there; three times, then it is cut."""
 CLOSE_SECONDS = 2.0
-AT_THE_DOOR = 6
+MAX_LOGINS = 6
 """How many log in to one machine at once: a server turns some away from ten on (MaxStartups)."""
 
-_doors: "WeakValueDictionary[tuple[int, str, int], asyncio.Semaphore]" = WeakValueDictionary()
+_login_slots: "WeakValueDictionary[tuple[int, str, int], asyncio.Semaphore]" = WeakValueDictionary()
 
 
-def _door(host: str, port: int) -> asyncio.Semaphore:
+def _login_slot(host: str, port: int) -> asyncio.Semaphore:
     """A semaphore belongs to one event loop, so the key names it."""
     key = id(asyncio.get_running_loop()), host, port
-    return _doors.setdefault(key, asyncio.Semaphore(AT_THE_DOOR))
+    return _login_slots.setdefault(key, asyncio.Semaphore(MAX_LOGINS))
 
 
 def transport(place: SshPlace, *, environ: Mapping[str, str], **_: object) -> "SshTransport":
@@ -66,7 +66,7 @@ class SshTransport:
                 self._connection = None
                 given = self._given()
                 options = self._options(given)
-                async with _door(self._place.host, options.port):
+                async with _login_slot(self._place.host, options.port):
                     self._connection = await _connect(self._place, options, given)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
@@ -214,7 +214,7 @@ async def _connect(
         ) from error
     except asyncssh.PermissionDenied as error:
         raise HermesError(
-            f"{name} does not let {options.username!r} in: {error.reason}",
+            f"{name} refuses {options.username!r}: {error.reason}",
             "name `user` and `key`, or add the key to the agent: ssh-add",
         ) from error
     except (asyncssh.Error, OSError, TimeoutError) as error:

@@ -110,7 +110,7 @@ class HostConnection:
                     self._changed.notify_all()
         except (OSError, EOFError):
             with self._changed:
-                self._gone = "the way to the runtime is closed"
+                self._gone = "the connection to the runtime is closed"
                 self._changed.notify_all()
 
     def _read(self, size: int) -> bytes:
@@ -204,7 +204,7 @@ def perform(job: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     except SystemExit as left:
         if left.code is None or left.code == 0:
             return {"ok": True}
-        return {"ok": False, "trouble": f"it left with {left.code!r}"[:TROUBLE_CHARS]}
+        return {"ok": False, "trouble": f"it exited with {left.code!r}"[:TROUBLE_CHARS]}
     except BaseException as error:  # noqa: BLE001 - whatever it was, it is told
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))

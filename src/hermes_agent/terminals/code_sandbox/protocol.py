@@ -168,11 +168,11 @@ class SandboxConnection:
                 if not await self._hear(frame):
                     return self._nonsense()
         if self.ended is None and await self.lasts(GRACE_SECONDS):
-            self.stop("died", "it closed its way to the runtime")
+            self.stop("died", "it closed its connection to the runtime")
         return None
 
     def _nonsense(self) -> None:
-        self.stop("died", "it sent the runtime what no program of this kind sends")
+        self.stop("died", "it sent the runtime an invalid message")
 
     async def _hear(self, frame: bytes) -> bool:
         """False for what makes no sense."""

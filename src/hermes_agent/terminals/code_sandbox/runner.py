@@ -188,8 +188,8 @@ async def _lock(path: Path) -> BinaryIO:
         file.close()
         await asyncio.sleep(LOCK_PAUSE)
     raise HermesError(
-        "the same program runs already, in another process",
-        f"wait for its end, or end the process that has {path} open",
+        "the same program already runs in another process",
+        f"wait until it ends, or stop the process that has {path} open",
     )
 
 
@@ -283,6 +283,6 @@ def _worked(
         trouble = "\n".join([*said, talk.ended.trouble[-TROUBLE_CHARS:].rstrip()])
     output = talk.output
     if talk.cut:
-        output += f"\n[the rest is thrown away: {_words('output', limits)}]"
+        output += f"\n[the rest was dropped: {_words('output', limits)}]"
     value = talk.ended.value if ok and talk.ended else None
     return SandboxResult(output, ok, value, trouble, limit, seconds)

@@ -81,7 +81,7 @@ def locate(engine: str, environ: Mapping[str, str]) -> Address:
             return address
     if forbidden:
         raise _absent(forbidden, PermissionError())
-    raise HermesError("no container engine runs here", START)
+    raise HermesError("no container engine is running", START)
 
 
 def parse(url: str, environ: Mapping[str, str]) -> Address:
@@ -115,5 +115,7 @@ def _usual(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _absent(address: Address, error: OSError) -> HermesError:
     if isinstance(error, PermissionError):
-        return HermesError(f"this user may not use the container engine at {address.url}", PERMIT)
+        return HermesError(
+            f"this user may not access the container engine at {address.url}", PERMIT
+        )
     return HermesError(f"no container engine answers at {address.url}: {error}", START)

@@ -66,7 +66,7 @@ class ContainerEngine:
         if trouble or not self.has_image(image):
             reason = f": {trouble}" if trouble else ""
             raise HermesError(
-                f"the image {image!r} is not there and cannot be pulled{reason}",
+                f"the image {image!r} is missing and cannot be pulled{reason}",
                 f"check its name; pull it (docker pull {image}) or bring it as a file "
                 f"(docker load, docker import FILE {image})",
             )
@@ -90,7 +90,7 @@ class ContainerEngine:
                 self._client.containers.create(**options)
             except APIError as error:
                 if error.status_code != CONFLICT:
-                    raise HermesError(f"the container cannot be made: {_text(error)}") from None
+                    raise HermesError(f"the container cannot be created: {_text(error)}") from None
 
     def make_volume(self, name: str, labels: Mapping[str, str]) -> None:
         with self._answering():
@@ -226,6 +226,6 @@ def _text(error: APIError) -> str:
 
 def _foreign(kind: str, name: str) -> HermesError:
     return HermesError(
-        f"a {kind} called {name!r} is there that Hermes did not make",
-        "remove or rename it if it is not needed",
+        f"a {kind} called {name!r} exists that Hermes did not create",
+        "remove or rename it",
     )

@@ -36,7 +36,7 @@ class ContainerTransport:
 
     async def ready(self) -> None:
         async with self._waking:
-            with _said():
+            with _as_hermes_error():
                 woken = await asyncio.to_thread(self._wake, await self._connected())
                 if woken and self._spec.place.mount:
                     await self._check_writable()
@@ -136,7 +136,7 @@ class ContainerTransport:
 
     async def rest(self) -> None:
         engine = await self._connected()
-        with _said():
+        with _as_hermes_error():
             await asyncio.to_thread(engine.stop, self._spec.name)
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class ContainerTransport:
 
     async def destroy(self) -> None:
         engine = await self._connected()
-        with _said():
+        with _as_hermes_error():
             await asyncio.to_thread(engine.sweep, self._spec.label)
         await self.close()
 
@@ -163,7 +163,7 @@ class ContainerTransport:
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def _as_hermes_error() -> Iterator[None]:
     """An engine that does not answer, as a sentence with the way out."""
     try:
         yield
@@ -180,7 +180,7 @@ def transport(
 async def check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
     """Empty when containers can be used now, else what is missing and the way out."""
     try:
-        with _said():
+        with _as_hermes_error():
             return await asyncio.to_thread(_check, place, environ)
     except HermesError as error:
         return "; ".join(filter(None, (error.message, error.hint)))
@@ -192,8 +192,8 @@ def _check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
         if place is None or engine.has_image(place.image):
             return ""
         return (
-            f"the image {place.image!r} is not there yet and would be pulled at the first use; "
-            f"docker pull {place.image} does so now, docker load or docker import bring it as a "
+            f"the image {place.image!r} is missing and would be pulled at the first use; "
+            f"docker pull {place.image} does so now, docker load or docker import take it from a "
             "file"
         )
     finally:

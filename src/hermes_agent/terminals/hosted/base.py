@@ -74,7 +74,7 @@ def reached(service: str) -> Iterator[None]:
     try:
         yield
     except ConnectionError as error:
-        hint = f"see whether this machine reaches {service}, and try again"
+        hint = f"check that this machine can reach {service}, and try again"
         raise HermesError(str(error), hint) from error
 
 
@@ -159,8 +159,8 @@ class StreamChannel:
 
 
 class HostedTransport(Generic[S]):
-    """The sandbox of one session at a service. A service says how to get it (`_have`), how to keep
-    it while it is used (`_keep`), and what its SDK's errors mean (`_told`)."""
+    """The sandbox of one session at a service. A service says how to get it (`_acquire`), how to
+    keep it while it is used (`_keep`), and what its SDK's errors mean (`_sdk_errors`)."""
 
     service: str
 
@@ -168,7 +168,7 @@ class HostedTransport(Generic[S]):
         """`every`: seconds between two rounds of `_keep`."""
         self._every = every
         self._name = name_of(session)
-        self._notes = SandboxRecords(folder, self.service.lower())
+        self._records = SandboxRecords(folder, self.service.lower())
         self._lock = asyncio.Lock()
         self._sandbox: S | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -177,22 +177,22 @@ class HostedTransport(Generic[S]):
     async def ready(self) -> None:
         async with self._lock:
             if self._sandbox is None:
-                with reached(self.service), self._told():
-                    self._sandbox = await self._have()
+                with reached(self.service), self._sdk_errors():
+                    self._sandbox = await self._acquire()
                 self._keeping = asyncio.create_task(self._keep(self._sandbox))
 
-    async def _have(self) -> S:
+    async def _acquire(self) -> S:
         """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
         raise NotImplementedError
 
     async def _keep(self, sandbox: S) -> None:
         raise NotImplementedError
 
-    def _told(self) -> AbstractContextManager[None]:
+    def _sdk_errors(self) -> AbstractContextManager[None]:
         """The SDK's errors as ours."""
         raise NotImplementedError
 
-    def _at_hand(self) -> S:
+    def _current(self) -> S:
         if self._sandbox is None:
             raise ConnectionError(f"the sandbox at {self.service} is not awake")
         return self._sandbox

@@ -90,19 +90,21 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
         )
         self._client: AsyncDaytona | None = None
 
-    async def _have(self) -> AsyncSandbox:
-        note = self._notes.read()
-        sandbox = await self._found(note.id) or await self._found(self._name)
+    async def _acquire(self) -> AsyncSandbox:
+        record = self._records.read()
+        sandbox = await self._found(record.id) or await self._found(self._name)
         if sandbox is None:
-            if note.id:
-                log.warning("sandbox %s of Daytona is gone with its files; making another", note.id)
+            if record.id:
+                log.warning(
+                    "sandbox %s of Daytona is gone with its files; creating another", record.id
+                )
             sandbox = await self._make()
         else:
             await _wake(sandbox)
         if bool(sandbox.network_block_all) == self._place.network:
             await sandbox.update_network_settings(network_block_all=not self._place.network)
-        if sandbox.id != note.id:
-            self._settle(sandbox)
+        if sandbox.id != record.id:
+            self._record(sandbox)
         return sandbox
 
     async def _found(self, name: str) -> AsyncSandbox | None:
@@ -125,7 +127,7 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
         )
         return await self._service().create(wanted, timeout=BIRTH)
 
-    def _settle(self, sandbox: AsyncSandbox) -> None:
+    def _record(self, sandbox: AsyncSandbox) -> None:
         """Note a sandbox that was not noted yet."""
         limits = self._place.limits
         if sandbox.cpu > limits.cpus or sandbox.memory * 1024 > limits.memory_mb:
@@ -133,7 +135,7 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
                 "the snapshot gives sandbox %s of Daytona %s cores and %s GB, beyond its limits",
                 sandbox.id, sandbox.cpu, sandbox.memory,
             )  # fmt: skip
-        self._notes.write(SandboxRecord(sandbox.id))
+        self._records.write(SandboxRecord(sandbox.id))
 
     def _service(self) -> AsyncDaytona:
         if self._client is None:
@@ -144,15 +146,15 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
         while True:
             await asyncio.sleep(self._every)
             try:
-                with self._told():
+                with self._sdk_errors():
                     await sandbox.refresh_activity()
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be stopped soon: %s", sandbox.id, error)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
-            with self._told():
-                return await _call(self._at_hand(), argv, stdin)
+            with self._sdk_errors():
+                return await _call(self._current(), argv, stdin)
         except ConnectionError:
             await self._disconnect()  # so that `ready` looks again
             raise
@@ -163,8 +165,8 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
     async def rest(self) -> None:
         async with self._lock:
             try:
-                with self._told():
-                    sandbox = self._sandbox or await self._found(self._notes.read().id)
+                with self._sdk_errors():
+                    sandbox = self._sandbox or await self._found(self._records.read().id)
                     if sandbox is not None and sandbox.state == SandboxState.STARTED:
                         await sandbox.stop(timeout=BIRTH)
             except ConnectionError as error:
@@ -180,26 +182,26 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
 
     async def destroy(self) -> None:
         async with self._lock:
-            note = self._notes.read()
-            with self._told():
-                while sandbox := await self._found(note.id) or await self._found(self._name):
+            record = self._records.read()
+            with self._sdk_errors():
+                while sandbox := await self._found(record.id) or await self._found(self._name):
                     await sandbox.delete(timeout=BIRTH, wait=True)
-            self._notes.remove()
+            self._records.remove()
             await self.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _sdk_errors(self) -> Iterator[None]:
         try:
             yield
         except DaytonaError as error:
-            raise _ours(error) from error
+            raise _translated(error) from error
 
 
 async def _wake(sandbox: AsyncSandbox) -> None:
     if sandbox.state in BROKEN:
         raise HermesError(
             f"sandbox {sandbox.id} of Daytona is broken: {sandbox.error_reason}",
-            "mend or remove it in Daytona's dashboard",
+            "repair or remove it in Daytona's dashboard",
         )
     if sandbox.state in RISING:
         await sandbox.wait_for_sandbox_start(timeout=BIRTH)
@@ -250,14 +252,14 @@ async def _run(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -
     return done
 
 
-def _ours(error: DaytonaError) -> Exception:
+def _translated(error: DaytonaError) -> Exception:
     match error:
         case DaytonaAuthenticationError() | DaytonaForbiddenError():
             return HermesError(f"Daytona refused the key: {error}", "check DAYTONA_API_KEY")
         case DaytonaRateLimitError():
-            return HermesError(f"Daytona refused for now: {error}", "wait, or end other sandboxes")
+            return HermesError(f"Daytona limits requests: {error}", "wait, or stop other sandboxes")
         case DaytonaConnectionError() | DaytonaTimeoutError() | DaytonaNotFoundError():
-            return ConnectionError(f"the way to Daytona is cut: {error}")
+            return ConnectionError(f"lost the connection to Daytona: {error}")
         case DaytonaConflictError():
             return ConnectionError(f"Daytona is busy with the sandbox: {error}")
     if error.status_code is not None and error.status_code >= 500:

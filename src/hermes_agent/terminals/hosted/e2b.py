@@ -94,25 +94,25 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
         self._place = place
         self._options = _options(environ)
 
-    async def _have(self) -> AsyncSandbox:
-        note = self._notes.read()
-        if note.id:
+    async def _acquire(self) -> AsyncSandbox:
+        record = self._records.read()
+        if record.id:
             try:
-                return await self._wake(note)
+                return await self._wake(record)
             except SandboxNotFoundException:
-                log.warning("sandbox %s of E2B is gone with its files; making another", note.id)
-        for known in await _insist(self._known):
-            if known != note.id:
+                log.warning("sandbox %s of E2B is gone with its files; creating another", record.id)
+        for known in await _retry(self._known):
+            if known != record.id:
                 sandbox = await self._connect(known)
                 await self._set_network(sandbox)
-                return self._settle(note, sandbox)
-        return self._settle(note, await self._make(note))
+                return self._record(record, sandbox)
+        return self._record(record, await self._make(record))
 
-    async def _wake(self, note: SandboxRecord) -> AsyncSandbox:
-        sandbox = await _insist(lambda: self._connect(note.id))
-        if note.network != self._place.network:
+    async def _wake(self, record: SandboxRecord) -> AsyncSandbox:
+        sandbox = await _retry(lambda: self._connect(record.id))
+        if record.network != self._place.network:
             await self._set_network(sandbox)
-            self._notes.write(structs.replace(note, network=self._place.network))
+            self._records.write(structs.replace(record, network=self._place.network))
         return sandbox
 
     async def _connect(self, id: str) -> AsyncSandbox:
@@ -133,8 +133,8 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
     async def _set_network(self, sandbox: AsyncSandbox) -> None:
         await sandbox.update_network({"allow_internet_access": self._place.network})
 
-    async def _make(self, note: SandboxRecord) -> AsyncSandbox:
-        key = hashlib.sha256(f"{self._name}/{note.made}".encode()).hexdigest()
+    async def _make(self, record: SandboxRecord) -> AsyncSandbox:
+        key = hashlib.sha256(f"{self._name}/{record.made}".encode()).hexdigest()
         return await AsyncSandbox.create(
             self._place.template,
             timeout=LIFE,
@@ -145,10 +145,10 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
             **self._options,
         )
 
-    def _settle(self, note: SandboxRecord, sandbox: AsyncSandbox) -> AsyncSandbox:
+    def _record(self, record: SandboxRecord, sandbox: AsyncSandbox) -> AsyncSandbox:
         """Note a sandbox that was not noted yet."""
-        self._notes.write(
-            SandboxRecord(sandbox.sandbox_id, note.made + 1, network=self._place.network)
+        self._records.write(
+            SandboxRecord(sandbox.sandbox_id, record.made + 1, network=self._place.network)
         )
         return sandbox
 
@@ -156,15 +156,15 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
         while True:
             await asyncio.sleep(self._every)
             try:
-                with self._told():
+                with self._sdk_errors():
                     await sandbox.set_timeout(LIFE)
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be paused soon: %s", sandbox.sandbox_id, error)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
-            with self._told():
-                return await self._run(self._at_hand(), argv, stdin)
+            with self._sdk_errors():
+                return await self._run(self._current(), argv, stdin)
         except ConnectionError:
             await self.close()  # so that `ready` looks again
             raise
@@ -189,29 +189,29 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
                         (err if output.field == "stderr" else out).extend(output.value)
                     case ProcessEvent.EndEvent():
                         return ProcessResult(event.exit_code, bytes(out), bytes(err))
-        raise ConnectionError("E2B broke off before the program had ended")
+        raise ConnectionError("E2B closed the stream before the program had ended")
 
     async def start(self, argv: Sequence[str]) -> ByteStream | None:
-        rpc = _client(self._at_hand())
+        rpc = _client(self._current())
         events = _events(rpc, RUN, argv, stdin=True)
-        with self._told():
+        with self._sdk_errors():
             began = await anext(events, None)
         if not isinstance(began, ProcessEvent.StartEvent):
             raise ConnectionError("E2B did not start the program")
         pid = began.pid
 
         async def send(data: bytes) -> None:
-            with self._told():
+            with self._sdk_errors():
                 await _send(rpc, pid, data)
 
         async def end() -> None:
-            with self._told():
+            with self._sdk_errors():
                 await _end_input(rpc, pid)
 
         return self._streams.add(StreamChannel(self._output(events), send, end))
 
     async def _output(self, events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
-        with self._told():
+        with self._sdk_errors():
             async with aclosing(events):
                 async for event in events:
                     match event:
@@ -224,11 +224,11 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
     async def rest(self) -> None:
         async with self._lock:
             await self.close()
-            id = self._notes.read().id
+            id = self._records.read().id
             if not id:
                 return
             try:
-                with self._told():
+                with self._sdk_errors():
                     await AsyncSandbox.pause(id, **self._options)
             except ConnectionError as error:
                 # Its time is bounded: the service pauses it by itself, if it is still there.
@@ -240,20 +240,20 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
     async def destroy(self) -> None:
         async with self._lock:
             await self.close()
-            note = self._notes.read()
-            with self._told():
-                for id in {*await self._known(), *filter(None, (note.id,))}:
+            record = self._records.read()
+            with self._sdk_errors():
+                for id in {*await self._known(), *filter(None, (record.id,))}:
                     await AsyncSandbox.kill(id, **self._options)
-            self._notes.remove()
+            self._records.remove()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _sdk_errors(self) -> Iterator[None]:
         try:
             yield
         except ConnectError as error:
-            raise _ours(handle_rpc_exception(error)) from error
+            raise _translated(handle_rpc_exception(error)) from error
         except SDK_ERRORS as error:
-            raise _ours(error) from error
+            raise _translated(error) from error
 
 
 def _options(environ: Mapping[str, str]) -> ApiParams:
@@ -314,7 +314,7 @@ async def _end_input(rpc: ProcessClient, pid: int) -> None:
     await rpc.close_stdin(CloseStdinRequest(process=_selected(pid)))
 
 
-async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
+async def _retry(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask what may be asked again: connections that were kept may be dead without our knowing, and
     the SDK keeps several."""
     for pause in PAUSES:
@@ -326,16 +326,16 @@ async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
     return await ask()
 
 
-def _ours(error: BaseException) -> BaseException:
+def _translated(error: BaseException) -> BaseException:
     match error:
         case AuthenticationException():
             return HermesError(f"E2B refused the key: {error}", "check E2B_API_KEY")
         case RateLimitException():
-            return HermesError(f"E2B refused for now: {error}", "wait, or end other sandboxes")
+            return HermesError(f"E2B limits requests: {error}", "wait, or stop other sandboxes")
         case ServiceBusyException():
-            return HermesError(f"E2B has no room now: {error}", "try again in a while")
+            return HermesError(f"E2B has no capacity: {error}", "try again in a while")
         case TimeoutException() | httpx.TransportError() | ConnectError() | NotFoundException():
-            return ConnectionError(f"the way to E2B is cut: {error}")
+            return ConnectionError(f"lost the connection to E2B: {error}")
         case SandboxException():
             return HermesError(f"E2B: {error}", "`hermes terminals` shows what is set up")
     return error

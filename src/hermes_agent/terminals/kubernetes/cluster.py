@@ -35,7 +35,7 @@ def found_config(place: KubernetesPlace, environ: Mapping[str, str]) -> str:
         return ""
     raise HermesError(
         f"no kubeconfig at {chosen!r}" if chosen else "no kubeconfig was found",
-        "say where it is in the terminal's `kubeconfig` or in KUBECONFIG",
+        "set the terminal's `kubeconfig` or KUBECONFIG",
     )
 
 
@@ -151,7 +151,7 @@ class Cluster:
                 raise HermesError(
                     f"the cluster at {api.configuration.host} cannot be reached:"
                     f" {str(error) or type(error).__name__}",
-                    "look whether `kubectl version` answers",
+                    "check that `kubectl version` answers",
                 ) from None
         raise AssertionError("a second refusal is raised above")
 
@@ -191,7 +191,7 @@ def _refused(doing: str, place: KubernetesPlace, error: client.ApiException) -> 
         said = str(error.reason)
     if error.status == 401:
         return HermesError(
-            f"the cluster does not accept the credentials it was shown: {said}",
+            f"the cluster rejects the credentials: {said}",
             "log in again, or choose another `context`",
         )
     if error.status == 403:
@@ -202,9 +202,9 @@ def _refused(doing: str, place: KubernetesPlace, error: client.ApiException) -> 
 def _forbidden(doing: str, place: KubernetesPlace, said: str) -> HermesError:
     hint = f"a Role must grant: {doing}"
     if "networkpolicies" in doing:
-        hint += "; or say `network: true`, and commands reach what the pod's network reaches"
+        hint += "; or set `network: true`, which lets commands reach the pod's network"
     return HermesError(
-        f"the cluster forbids to {doing} in the namespace {place.namespace!r}"
+        f"the cluster forbids {doing} in the namespace {place.namespace!r}"
         + (f": {said}" if said else ""),
         hint,
     )

@@ -20,7 +20,7 @@ WANTED = {
 }
 MISSING = (
     "the Kubernetes client is not installed: pip install 'hermes-agent[kubernetes]'",
-    "say either `image` or `pod` of a kubernetes terminal",
+    "set either `image` or `pod` of a kubernetes terminal",
 )
 
 
@@ -51,7 +51,7 @@ async def check(place: KubernetesPlace | None, environ: Mapping[str, str]) -> st
         return f"{error.message}: {error.hint}"
     if refused:
         return (
-            f"the cluster would not permit to {', '.join(refused)} in the namespace"
+            f"the cluster does not allow {', '.join(refused)} in the namespace"
             f" {place.namespace!r}: a Role must grant it"
         )
     return ""
@@ -171,7 +171,7 @@ class KubernetesTransport:
             pod = await self._cluster.pod(self._name)
             if pod and not pod.belongs_to(self._session):
                 raise HermesError(
-                    f"there is a pod {self._name!r} that is not of this session",
+                    f"pod {self._name!r} belongs to another session",
                     "rename or remove it",
                 )
             if pod is None or not self._isolated:
@@ -198,7 +198,7 @@ class KubernetesTransport:
             policy = await self._cluster.policy(self._name)
             if policy is None or not policy.belongs_to(self._session):
                 raise HermesError(
-                    f"there is a NetworkPolicy {self._name!r} that is not of this session",
+                    f"NetworkPolicy {self._name!r} belongs to another session",
                     "rename or remove it",
                 )
         self._isolated = True
@@ -213,6 +213,6 @@ class KubernetesTransport:
             if not pod.ran:
                 await self._cluster.remove_pod(self._name, pod.uid, 0)
         raise HermesError(
-            f"the pod {self._name!r} does not come up: {'; '.join(dict.fromkeys(why))}",
+            f"the pod {self._name!r} does not start: {'; '.join(dict.fromkeys(why))}",
             "look at the terminal's `image`, `limits` and `manifest`",
         )

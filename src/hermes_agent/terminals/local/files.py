@@ -30,16 +30,16 @@ def resolve(workspace: str, path: str) -> str:
 def read(workspace: str, path: str) -> bytes:
     # Not to be held up by a FIFO that nobody writes to.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with _said(path), os.fdopen(os.open(resolve(workspace, path), flags), "rb") as file:
+    with _file_errors(path), os.fdopen(os.open(resolve(workspace, path), flags), "rb") as file:
         if not modes.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise said("special", path)
+            raise file_error("special", path)
         return file.read()
 
 
 def write(workspace: str, path: str, data: bytes) -> None:
     target = Path(resolve(workspace, path))
     draft = target.with_name(f".{target.name[:100]}.{os.getpid()}.{next(_numbers)}.new")
-    with _said(path):
+    with _file_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise IsADirectoryError
@@ -62,7 +62,7 @@ def write(workspace: str, path: str, data: bytes) -> None:
 
 def stat(workspace: str, path: str) -> FileFacts | None:
     place = Path(resolve(workspace, path))
-    with _said(path):
+    with _file_errors(path):
         try:
             return _facts(str(place), place.stat())
         except (FileNotFoundError, NotADirectoryError):
@@ -149,7 +149,7 @@ def not_an_expression(pattern: str, error: re.error) -> ToolError:
     )
 
 
-def said(trouble: str, path: str, detail: str = "") -> ToolError:
+def file_error(trouble: str, path: str, detail: str = "") -> ToolError:
     """Trouble with a file as a sentence for the model."""
     match trouble:
         case "missing":
@@ -167,16 +167,16 @@ def said(trouble: str, path: str, detail: str = "") -> ToolError:
 
 
 @contextlib.contextmanager
-def _said(path: str) -> Iterator[None]:
+def _file_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise said("missing", path) from None
+        raise file_error("missing", path) from None
     except IsADirectoryError:
-        raise said("folder", path) from None
+        raise file_error("folder", path) from None
     except (NotADirectoryError, FileExistsError):
-        raise said("part", path) from None
+        raise file_error("part", path) from None
     except PermissionError:
-        raise said("denied", path) from None
+        raise file_error("denied", path) from None
     except OSError as error:
-        raise said("other", path, error.strerror or "") from None
+        raise file_error("other", path, error.strerror or "") from None

@@ -72,8 +72,8 @@ class LocalTerminal(LocalFiles, PersistentTerminal):
             settings.idle_seconds,
             scrubbed(environment, settings.keep_environment),
         )
-        spot = LocalBackend(folder, daemon, self._workspace, settings.output_mb, clock)
-        super().__init__(spot, settings, clock)
+        backend = LocalBackend(folder, daemon, self._workspace, settings.output_mb, clock)
+        super().__init__(backend, settings, clock)
 
     @property
     def workspace(self) -> str:
@@ -105,7 +105,7 @@ class LocalBackend:
         if spool.end(id) is None and spool.claim(id) is None:
             spool.check_room()
             if command.secrets:
-                spool.lend(id, command.secrets)
+                spool.put_secrets(id, command.secrets)
             spool.put_text(id, command.text)
             if command.background:
                 await self._daemon.launch("job", id, str(self._most))

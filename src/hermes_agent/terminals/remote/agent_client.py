@@ -94,19 +94,19 @@ def unescape(data: bytes) -> bytes:
 
 
 class RemoteAgentClient:
-    """Asks the far side. Connects by itself, again too when the way was cut."""
+    """Asks the far side. Connects by itself, again too when the connection was lost."""
 
     def __init__(
         self,
         transport: Transport,
         session: str,
-        greeting: Handshake,
+        handshake: Handshake,
         note: Path,
         heard: Callable[[str, list[bytes]], None],
     ) -> None:
         self._transport = transport
         self._session = session
-        self._greeting = greeting
+        self._handshake = handshake
         self._note = note
         self._heard = heard
         self._connecting = asyncio.Lock()
@@ -115,7 +115,7 @@ class RemoteAgentClient:
         self._up = False
         self.spool = ""
         """Where it was found when the place was reached first."""
-        self.workspace = greeting.workspace
+        self.workspace = handshake.workspace
         self.trusted = True
         """Whether the spool is the one that it was, in the same run of the machine."""
         self._lost = False
@@ -180,11 +180,11 @@ class RemoteAgentClient:
                 self._argv = [*BASH, client, spool, daemon]
                 channel = await self._transport.start([*self._argv, "listen"])
                 self._line = None if channel is None else _Line(channel, self._heard)
-                await self._greet()
+                await self._shake_hands()
             except HermesError as error:
                 raise TerminalUnreachable(error.message, error.hint) from error
             except (ConnectionError, TimeoutError) as error:
-                raise TerminalUnreachable(f"the connection was cut at once: {error}") from error
+                raise TerminalUnreachable(f"the connection was lost at once: {error}") from error
             self.spool, self._up = spool, True
 
     async def _place(self) -> str:
@@ -196,21 +196,21 @@ class RemoteAgentClient:
             raise HermesError(f"bash is {what} there", "commands run in bash 5.0 or newer")
         if done.code == 4:
             raise HermesError(
-                "neither ~/.cache nor /tmp can be written there", "make one of them writable"
+                "neither ~/.cache nor /tmp is writable there", "make one of them writable"
             )
         spool, *have = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1] or [""]
         if done.code or not spool:
-            raise HermesError(f"no folder for commands could be made there: {_said(done)}")
+            raise HermesError(f"no folder for commands could be created there: {_last_line(done)}")
         for script, name in zip(SCRIPTS, names, strict=True):
             if name not in have:
                 data = _script(script)
                 put = [*BASH, "-c", _PUT, "hermes", f"{spool}/{name}", str(len(data))]
                 done = await self._transport.call(put, data)
                 if done.code:
-                    raise HermesError(f"{name} could not be put there: {_said(done)}")
+                    raise HermesError(f"{name} could not be copied there: {_last_line(done)}")
         return spool
 
-    async def _greet(self) -> None:
+    async def _shake_hands(self) -> None:
         if self._line is None:
             answer = _answers(await self._transport.call(self._argv, self._hello()))[0]
         else:
@@ -242,14 +242,14 @@ class RemoteAgentClient:
         return self._note.read_text() if self._note.exists() else ""
 
     def _hello(self) -> bytes:
-        greeting = self._greeting
+        handshake = self._handshake
         words = [
-            greeting.workspace,
-            f"{max(greeting.idle, 0.05):.3f}",
-            str(greeting.most),
+            handshake.workspace,
+            f"{max(handshake.idle, 0.05):.3f}",
+            str(handshake.most),
             self._expected(),
-            "1" if greeting.make else "0",
-            *(f"{name}={value}" for name, value in greeting.environment.items()),
+            "1" if handshake.make else "0",
+            *(f"{name}={value}" for name, value in handshake.environment.items()),
         ]
         return b" ".join([b"hello", *map(word, words)]) + b"\n"
 
@@ -258,7 +258,7 @@ class RemoteAgentClient:
             done = await self._transport.call(self._argv, self._hello() + request)
             answers = _answers(done)
             if len(answers) < 2:
-                raise ConnectionError(f"no answer: {_said(done)}")
+                raise ConnectionError(f"no answer: {_last_line(done)}")
         except ConnectionError:
             self._up = self._line is not None  # without a channel nobody else sees the cut
             raise
@@ -310,7 +310,7 @@ class _Line:
         while self._waiting:
             answer = self._waiting.popleft()
             if not answer.done():
-                answer.set_exception(ConnectionError("the way was cut"))
+                answer.set_exception(ConnectionError("the connection was lost"))
 
     async def _read(self) -> None:
         rest = b""
@@ -353,11 +353,11 @@ def _answers(done: ProcessResult) -> list[AgentAnswer]:
         else:
             lines.append(line)
     if not found:
-        raise ConnectionError(f"no answer: {_said(done)}")
+        raise ConnectionError(f"no answer: {_last_line(done)}")
     return found
 
 
-def _said(done: ProcessResult) -> str:
+def _last_line(done: ProcessResult) -> str:
     text = done.stderr.decode("utf-8", "replace").strip()
     return text.splitlines()[-1] if text else f"exit code {done.code}"
 

@@ -9,7 +9,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import FileFacts, SearchMatch
 from hermes_agent.terminals.command_backend import TerminalUnreachable
 from hermes_agent.terminals.local import search
-from hermes_agent.terminals.local.files import GREP_SECONDS, not_an_expression, said
+from hermes_agent.terminals.local.files import GREP_SECONDS, file_error, not_an_expression
 from hermes_agent.terminals.remote.agent_client import AgentAnswer, RemoteAgentClient
 
 READ_BYTES = 262_144
@@ -110,7 +110,7 @@ class RemoteFiles:
         data: bytes | None = None,
         missing: bool = False,
     ) -> AgentAnswer:
-        """Ask, again when the way was cut: each of these can be done twice."""
+        """Ask, again when the connection was lost: each of these can be done twice."""
         if "\0" in path or any("\0" in one for one in arguments if isinstance(one, str)):
             raise ToolError(f"{path!r} is not a path", "it contains a NUL byte")
         for left in reversed(range(TRIES)):
@@ -123,7 +123,7 @@ class RemoteFiles:
             except ConnectionError as error:
                 if not left:
                     raise TerminalUnreachable(
-                        f"the connection was cut: {error}", "try again"
+                        f"the connection was lost: {error}", "try again"
                     ) from None
         if answer.trouble and not (missing and answer.trouble in ("missing", "part")):
             raise _trouble(answer, path)
@@ -137,7 +137,7 @@ def _trouble(answer: AgentAnswer, path: str) -> ToolError:
             f"{path!r} is a regular expression that cannot be used there: {detail}",
             "use a simpler one",
         )
-    return said(answer.trouble, path, detail)
+    return file_error(answer.trouble, path, detail)
 
 
 def _matches(data: bytes, limit: int) -> Iterator[SearchMatch]:

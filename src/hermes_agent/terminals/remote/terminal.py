@@ -47,13 +47,13 @@ class RemoteTerminal(RemoteFiles, PersistentTerminal):
         clock: Clock = time.time,
         most: float | None = None,
     ) -> None:
-        greeting = Handshake(
+        handshake = Handshake(
             workspace, settings.idle_seconds, settings.output_mb * 1_000_000, not lasting,
             environment,
         )  # fmt: skip
-        spot = RemoteBackend(transport, session, greeting, folder / "spool", lasting=lasting)
-        self._client = spot.client
-        super().__init__(spot, settings, clock, most)
+        backend = RemoteBackend(transport, session, handshake, folder / "spool", lasting=lasting)
+        self._client = backend.client
+        super().__init__(backend, settings, clock, most)
 
     @property
     def workspace(self) -> str:
@@ -63,10 +63,10 @@ class RemoteTerminal(RemoteFiles, PersistentTerminal):
 
 class RemoteBackend:
     def __init__(
-        self, transport: Transport, session: str, greeting: Handshake, note: Path, *, lasting: bool
+        self, transport: Transport, session: str, handshake: Handshake, note: Path, *, lasting: bool
     ) -> None:
         self._transport = transport
-        self.client = RemoteAgentClient(transport, session, greeting, note, self._heard)
+        self.client = RemoteAgentClient(transport, session, handshake, note, self._heard)
         self._lasting = lasting
         self._waiting: dict[str, list[asyncio.Future[CommandStatus]]] = {}
         self._told: dict[str, CommandReport] = {}
@@ -178,7 +178,7 @@ class RemoteBackend:
                     return False
         except ConnectionError:
             raise ToolError(
-                "the connection was cut; whether the input arrived is unknown",
+                "the connection was lost; whether the input arrived is unknown",
                 "follow the command and see",
             ) from None
         return True
@@ -275,6 +275,6 @@ def _good(answer: AgentAnswer) -> AgentAnswer:
         case "shell":
             raise HermesError("the shell did not start", f"look into {said} there")
         case "full":
-            raise HermesError("nothing can be written there", "look whether its disk is full")
+            raise HermesError("nothing can be written there", "check whether its disk is full")
         case trouble:
-            raise HermesError(f"the far side does not know {trouble}", "update Hermes")
+            raise HermesError(f"the remote agent does not know {trouble}", "update Hermes")

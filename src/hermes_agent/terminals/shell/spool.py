@@ -42,7 +42,7 @@ def check_command(command: ShellCommand) -> None:
             raise ToolError(f"{name!r} cannot be a variable", "names are letters, digits and '_'")
 
 
-def lent(secrets: dict[str, str]) -> bytes:
+def encode_variables(secrets: dict[str, str]) -> bytes:
     """Variables as the shell reads them: NAME=VALUE, each ended by a NUL."""
     lines = (f"{name}={value}\0" for name, value in secrets.items())
     return "".join(lines).encode("utf-8", "surrogateescape")
@@ -166,12 +166,12 @@ class Spool:
                 draft.write_bytes(data)
                 draft.replace(path)
 
-    def lend(self, id: str, secrets: dict[str, str]) -> None:
+    def put_secrets(self, id: str, secrets: dict[str, str]) -> None:
         """Lay out the variables of a command; its shell takes them away before it runs it."""
         path = self.path(id, "v")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-            file.write(lent(secrets))
+            file.write(encode_variables(secrets))
 
     def text(self, id: str) -> str | None:
         data = _bytes(self.path(id, "c"))
