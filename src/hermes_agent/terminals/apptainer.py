@@ -1,5 +1,5 @@
-"""Instances of Apptainer (or Singularity): one for each session, with folders of its own for the
-workspace, the home and /tmp. They lie on this machine and outlast the instance."""
+"""Instances of Apptainer (or Singularity): one for each session, with its own workspace, home and
+/tmp. These folders are on this machine and outlive the instance."""
 
 import asyncio
 import hashlib
@@ -21,16 +21,16 @@ from hermes_agent.terminals.transport import ByteStream, OpenStreams, ProcessRes
 
 HOME = "/home/hermes"
 ORDINARY = 1000
-"""Who commands run as where Hermes is root: root of the host could write /proc/sys from inside,
-whatever capabilities it lacks."""
+"""The user of commands where Hermes runs as root: root of the host could write /proc/sys from
+inside, whatever capabilities it lacks."""
 KEPT = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS", "APPTAINER_CONFIGDIR", "APPTAINER_CACHEDIR", "APPTAINER_TMPDIR",
     "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR",
 )  # fmt: skip
-"""All that the program sees of the environment; others of its variables would open the instance."""
+"""All variables that the program sees; others could weaken the instance."""
 AS_IT_IS = 'exec "$@"'
-"""For sh, whose exit codes tell a program that is not there from one that failed."""
+"""For sh, whose exit codes tell a missing program from one that failed."""
 
 
 def transport(
@@ -40,7 +40,7 @@ def transport(
 
 
 async def check(place: ApptainerPlace | None, environ: Mapping[str, str]) -> str:
-    """What is missing, as a sentence, or nothing."""
+    """What is missing, as a sentence; empty when nothing is."""
     programs = (place.program,) if place else ("apptainer", "singularity")
     for choice in (programs, ("flock",)):
         if not any(shutil.which(program, path=environ.get("PATH")) for program in choice):
@@ -79,8 +79,6 @@ class _Listing(Struct, frozen=True):
 
 
 class ApptainerTransport:
-    """The instance of one session."""
-
     def __init__(
         self,
         place: ApptainerPlace,
@@ -119,7 +117,7 @@ class ApptainerTransport:
         return self._streams.add(PipeStream(await self._spawn(self._exec(argv), pipe, nowhere)))
 
     async def rest(self) -> None:
-        """An instance that does nothing costs nothing, so it stays."""
+        """An idle instance costs nothing, so it stays."""
 
     async def close(self) -> None:
         await self._streams.cut()
@@ -143,7 +141,7 @@ class ApptainerTransport:
             self._lock.unlink(missing_ok=True)
 
     def _alive(self) -> bool:
-        """Whether the instance that was seen last still runs, without asking the program."""
+        """Whether the instance seen last still runs, without asking the program."""
         return self._seen is not None and process_lives(*self._seen)
 
     def _require_alive(self) -> None:

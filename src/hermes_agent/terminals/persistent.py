@@ -1,4 +1,4 @@
-"""A terminal whose commands live under a keeper and outlast us: the same on every machine."""
+"""A terminal whose commands run under a shell daemon and outlive the runtime, on any machine."""
 
 import asyncio
 import contextlib
@@ -24,39 +24,39 @@ CLAIM_SECONDS = POLL_SECONDS = 0.05
 RETRY_SECONDS = 2.0
 START_SECONDS = 30.0
 START_LOOKS, STOP_LOOKS = 1000, 300
-"""Counted, not timed: while this machine stood still, nobody could have done anything."""
+"""Polls, not seconds: while the machine was suspended nothing could happen."""
 AWAY_SECONDS = (0.1, 5.0)
-"""The first and the longest pause between tries to reach a place to which the way is cut."""
+"""First and longest pause between attempts to reconnect."""
 PAUSES = (0.05, 0.5)
-"""Before what may be asked twice is asked again."""
+"""Pauses before a repeatable request is repeated."""
 RECOVER_SECONDS = 60.0
-"""How long a restart waits for a place that cannot be reached before nobody can know."""
+"""How long recovery waits for an unreachable machine before the outcome is unknown."""
 
 T = TypeVar("T")
 
 
 class _CommandWatch:
-    """What is remembered while a foreground command is waited for."""
+    """State of waiting for a foreground command."""
 
     def __init__(self, command: ShellCommand, limit: float, news: OutputTail | None) -> None:
         self.command = command
         self.limit = limit
         self.news = news
-        # Counted by a clock that nobody sets; only what passed before a restart is the wall's.
-        self.handed = 0.0  # once the place is there: to make it may take longer than the limit
+        # On the monotonic clock; only time before a restart is taken from the wall clock.
+        self.handed = 0.0  # once the machine is there: making it may take longer than the limit
         self.began = 0.0
         self.told = 0.0
         self.looks = 0
         self.facts: CommandStatus | None = None
         self.cut: float | None = None
-        """Since when the way is cut."""
+        """Since when the connection is lost."""
         self.doubted = False
-        """Whether the way has been cut since the command was handed in."""
+        """Whether the connection was lost since the command was submitted."""
 
     def left(self, facts: CommandStatus) -> float:
         if facts.kind and not self.began:
             self.began = time.monotonic() - facts.seconds
-        if not self.began:  # nobody has taken it yet, and its own time has not begun
+        if not self.began:  # unclaimed: its own time has not begun
             return self.handed + max(self.limit, START_SECONDS) - time.monotonic()
         return self.began + self.limit - time.monotonic()
 
@@ -73,7 +73,7 @@ class PersistentTerminal:
         clock: Clock,
         most: float | None = None,
     ) -> None:
-        """`most`: seconds that no command in the foreground may exceed, whatever it asks for."""
+        """`most`: seconds that no foreground command may exceed, whatever it asks for."""
         self._backend = backend
         self._most = most
         self._settings = settings
@@ -150,7 +150,7 @@ class PersistentTerminal:
             raise ToolError(f"command {id} does not read its input")
 
     async def forget(self, id: str) -> None:
-        """Remove what is kept of a command that has ended. Its id may then run once more."""
+        """Remove the files of a command that has ended. Its id may then run again."""
         facts = await self._known(id)
         if facts.phase == "running":
             raise ToolError(f"command {id} is still running", "stop it first")
@@ -164,19 +164,19 @@ class PersistentTerminal:
             await self._backend.close()
 
     def leave(self) -> None:
-        """This process goes: what runs is left to its keeper, whoever is cancelled from now on."""
+        """The runtime stops: from now on a cancelled caller leaves its command running."""
         self._left = True
 
     async def destroy(self) -> None:
-        """Kill all that was started here and remove the spool; for a session that is deleted."""
+        """Kill everything started here and remove the spool; for a deleted session."""
         self._destroyed = True
         await self._backend.destroy()
 
     async def _watch(
         self, command: ShellCommand, output: Callable[[str], None] | None
     ) -> CommandState:
-        """Hand a command in, as often as it takes, and wait for its end or its limit. A way that
-        is cut is tried again for as long as the command may run."""
+        """Submit a command, as often as it takes, and wait for its end or its limit. A lost
+        connection is retried for as long as the command may run."""
         news = None if output is None else OutputTail(output)
         watch = _CommandWatch(command, self._limit(command), news)
         pause = AWAY_SECONDS[0]
@@ -206,7 +206,7 @@ class PersistentTerminal:
                 pause = min(2 * pause, AWAY_SECONDS[1])
 
     async def _step(self, watch: _CommandWatch) -> bool:
-        """Look once at a command that is waited for. False: there is nothing to wait for."""
+        """Poll a command once. False: there is nothing more to wait for."""
         id = watch.command.id
         facts = watch.facts
         if facts is None and watch.doubted:
@@ -215,7 +215,7 @@ class PersistentTerminal:
                 return False
         if self._destroyed and not (facts and facts.kind):
             return False
-        if facts is None or self._wants_handing_in(watch, facts):
+        if facts is None or self._needs_submitting(watch, facts):
             facts = await self._backend.begin(watch.command)
             watch.told = time.monotonic()
             watch.handed = watch.handed or watch.told
@@ -227,7 +227,7 @@ class PersistentTerminal:
         if left <= 0 or flood:
             await self._end(id, "flood" if flood else "timeout")
             return False
-        # Not claimed yet, it may have been handed to a keeper that was about to end.
+        # Unclaimed, it may have been submitted to a daemon that was about to end.
         pause = self._backend.pause(watch.looks, news=watch.news is not None)
         watch.looks += 1 if facts.kind else 0
         watch.facts = await self._backend.wait(
@@ -236,13 +236,13 @@ class PersistentTerminal:
         return watch.facts.code is None
 
     @staticmethod
-    def _wants_handing_in(watch: _CommandWatch, facts: CommandStatus) -> bool:
+    def _needs_submitting(watch: _CommandWatch, facts: CommandStatus) -> bool:
         if facts.kind or facts.code is not None:
             return False
         return not facts.daemon or time.monotonic() - watch.told > RETRY_SECONDS
 
     async def _start(self, command: ShellCommand) -> CommandState:
-        """Start a background command, in a process of its own, and wait until it has begun."""
+        """Start a background command in its own process and wait until it has begun."""
         facts: CommandStatus | None = None
         try:
             facts = await self._backend.begin(command)
@@ -250,12 +250,12 @@ class PersistentTerminal:
         except (ConnectionError, TerminalUnreachable) as error:
             if facts is None and isinstance(error, TerminalUnreachable):
                 raise  # nothing has got there
-            # Nobody knows how far it has got.
+            # How far it got is unknown.
             state = await self._patiently(lambda: self._restart(command), START_SECONDS)
             return state or CommandState(command.id, command.text, "lost", background=True)
 
     async def _restart(self, command: ShellCommand) -> CommandState | None:
-        """After the connection was lost: start it, unless it has been. None: nobody can know."""
+        """After a lost connection: start it, unless it was started. None: unknown."""
         facts = await self._backend.look(command.id)
         if facts.code is None and not facts.kind:
             if not await self._backend.trusted():
@@ -272,7 +272,7 @@ class PersistentTerminal:
         return await self._state(command.id)
 
     async def _end(self, id: str, why: Why) -> None:
-        """Stop a command the hard way if need be, and wait until that is done."""
+        """Stop a command, by force if need be, and wait until it has ended."""
         await self._backend.stop(id, why)
         for _ in range(STOP_LOOKS):
             if self._destroyed or (await self._backend.wait(id, POLL_SECONDS)).code is not None:
@@ -294,19 +294,19 @@ class PersistentTerminal:
             raise
 
     async def _end_cancelled(self, id: str) -> None:
-        # A place that cannot be reached keeps the command; its state says so later.
+        # An unreachable machine keeps the command; its state says so later.
         with contextlib.suppress(ConnectionError, TerminalUnreachable):
             facts = await self._again(lambda: self._backend.look(id))
             if facts.known and facts.code is None:
                 await self._again(lambda: self._end(id, "stopped"))
 
     async def _settle(self) -> None:
-        """Let earlier commands end that are being stopped."""
+        """Wait for earlier commands that are being stopped."""
         if self._stopping:
             await asyncio.wait(self._stopping)
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask what may be asked twice, again when the connection was lost in between."""
+        """Make a repeatable request, again when the connection was lost meanwhile."""
         for pause in PAUSES:
             with contextlib.suppress(ConnectionError):
                 return await ask()
@@ -317,7 +317,7 @@ class PersistentTerminal:
             raise TerminalUnreachable(f"the connection was lost: {error}", "try again") from error
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T | None:
-        """Ask for as long as it may take to reach the place; None: it could not be reached."""
+        """Retry until the machine is reached; None: it was not reached in time."""
         began, pause = time.monotonic(), AWAY_SECONDS[0]
         while True:
             try:
@@ -329,12 +329,12 @@ class PersistentTerminal:
             pause = min(2 * pause, AWAY_SECONDS[1])
 
     async def _judge(self, command: ShellCommand) -> CommandState | Literal["not-run"] | None:
-        """What the files tell of a command."""
+        """The outcome of a command by its files."""
         facts = await self._backend.look(command.id)
         if facts.code is not None or facts.held:
             return await self._state(command.id)
         if not facts.kind and await self._backend.trusted():
-            # Voided, it cannot be started any more by what an earlier runtime left on the way.
+            # Voided, it can no longer be started by a request that an earlier runtime sent.
             if not await self._backend.void(command.id):
                 return await self._judge(command)
             return "not-run"
