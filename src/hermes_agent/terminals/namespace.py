@@ -1,4 +1,4 @@
-"""The inside of a box: namespaces that somebody else made and somebody else removes."""
+"""The inside of a drill's box: namespaces that the drill makes and removes."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ ENVIRONMENT = {
     "SHELL": "/bin/bash",
     "TERM": "dumb",
 }
-"""All that programs of a box find in theirs."""
+"""The environment of programs in a box."""
 JOIN = 'for n in $(seq "$1"); do shift; echo $$ >"$1/cgroup.procs"; done; shift; exec "$@"'
-"""Whoever comes in counts towards what the box may use."""
+"""Joins the box's control groups, so that programs count towards its limits."""
 INSIDE = ("--mount", "--net", "--uts", "--ipc", "--pid", "--user")
 
 
@@ -40,7 +40,7 @@ def first_process(place: NamespaceSettings) -> int:
 
 
 def _is_inside(pid: int) -> bool:
-    """Whether its namespaces are there: one that is dying has left them before it is gone."""
+    """Whether its namespaces exist: a dying process leaves them before it is gone."""
     try:
         Path(f"/proc/{pid}/ns/ipc").readlink()
     except (FileNotFoundError, ProcessLookupError):
@@ -49,7 +49,7 @@ def _is_inside(pid: int) -> bool:
 
 
 def door(place: NamespaceSettings) -> list[str]:
-    """What a command line begins with to be run in the box, as its root."""
+    """The start of a command line that runs in the box, as its root."""
     pid = first_process(place)
     enter = [*_joining(place), "nsenter", "--target", str(pid), *INSIDE, "--root", "--wd"]
     if _user_namespace("self") == _user_namespace(str(pid)):  # a machine that systemd booted
@@ -80,7 +80,7 @@ def transport(place: NamespaceSettings, *, environ: Mapping[str, str], **_: obje
 
 
 async def check(place: NamespaceSettings | None, environ: Mapping[str, str]) -> str:
-    """What is missing, as a sentence, or nothing."""
+    """What is missing, as a sentence; empty when nothing is."""
     for program in ("nsenter", "unshare"):
         if shutil.which(program, path=environ.get("PATH")) is None:
             return f"{program!r} is not installed: install util-linux"
@@ -109,13 +109,13 @@ class NamespaceTransport:
         return self._streams.add(PipeStream(await self._spawn(argv, asyncio.subprocess.DEVNULL)))
 
     async def rest(self) -> None:
-        """A box stays awake: its programs work."""
+        """A box keeps running: its programs work."""
 
     async def close(self) -> None:
         await self._streams.cut()
 
     async def destroy(self) -> None:
-        """Whoever made the box removes it."""
+        """The drill that made the box removes it."""
         await self.close()
 
     def _require_alive(self) -> int:

@@ -1,5 +1,5 @@
 """Containers of Docker, Podman or any engine with Docker's API: one for each session, confined,
-asleep between commands, its files in volumes."""
+stopped when idle, its files in volumes."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ FED = (
     'n=$1; shift; head -c "$n" | { (exec "$@"); code=$?; cat >/dev/null; exit "$code"; }'
 )  # fmt: skip
 """Ends a program's input after so many bytes: not every engine can close one direction alone. What
-the program leaves is read, for Docker does not let go of a stream that is full."""
+the program does not read is drained, because Docker holds on to a stream that is full."""
 TROUBLED = 126
 """From here on an exit code may be the engine's own: not started, or killed with its container."""
 
@@ -71,7 +71,7 @@ class ContainerTransport:
         engine.create(spec.options())
 
     def _give_volumes(self, engine: ContainerEngine) -> None:
-        """The volumes belong to root until a container that never runs has given them away."""
+        """Set the owner of new volumes, which are root's, through a container that never runs."""
         spec, user = self._spec, self._spec.place.user
         options = spec.seed_options()
         seed = str(options["name"])
@@ -86,7 +86,7 @@ class ContainerTransport:
     async def _check_writable(self) -> None:
         spec = self._spec
         if (await self.call(["test", "-w", spec.folder])).code:
-            await self.rest()  # so that the next one who wants it is told, too
+            await self.rest()  # so that the next attempt checks again
             facts = Path(spec.source).stat()
             raise HermesError(
                 f"user {spec.place.user} of the container may not write to {spec.source!r}",
@@ -164,7 +164,7 @@ class ContainerTransport:
 
 @contextmanager
 def _as_hermes_error() -> Iterator[None]:
-    """An engine that does not answer, as a sentence with the way out."""
+    """Turns a lost engine into a `HermesError` with a hint."""
     try:
         yield
     except ConnectionError as error:
@@ -178,7 +178,7 @@ def transport(
 
 
 async def check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
-    """Empty when containers can be used now, else what is missing and the way out."""
+    """Empty when containers can be used now, else what is missing."""
     try:
         with _as_hermes_error():
             return await asyncio.to_thread(_check, place, environ)
@@ -205,7 +205,7 @@ def _connect(named: str, environ: Mapping[str, str]) -> ContainerEngine:
 
 
 def _check_mount(engine: ContainerEngine, workspace: str) -> None:
-    """Refuse a folder that the engine does not have, or that would hand over the engine."""
+    """Refuse a folder that the engine cannot see, or that holds the engine's socket."""
     if not engine.address.near:
         raise UsageError(
             "a folder of this machine cannot be mounted by an engine on another",

@@ -1,5 +1,5 @@
-"""A sandbox at Daytona through its SDK. Stopped with its files while nothing is wanted of it, also
-when Hermes dies: the service stops one that is left alone.
+"""A sandbox at Daytona through its SDK. It is stopped with its files while unused, also when Hermes
+dies: the service stops an idle one.
 
 Daytona runs shell text and gives back one text for output and errors, so a call goes through a
 small script: input comes from an uploaded file, output and errors go to files, and what they hold
@@ -42,11 +42,11 @@ from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transpor
 
 API = "https://app.daytona.io/api"
 IDLE = 15
-"""Minutes until the service stops a sandbox that is left alone."""
+"""Minutes until the service stops an idle sandbox."""
 BIRTH = 300
-"""Seconds that making or waking one may take; out of the archive it takes long."""
+"""Seconds that creating or starting one may take; from the archive it takes long."""
 CALL = 60 * 60
-"""Seconds that a call may take; without a word the service allows six minutes."""
+"""Seconds that a call may take; the service's default is six minutes."""
 INLINE = 512 * 1024
 """Bytes of output that come back with the answer."""
 
@@ -128,7 +128,7 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
         return await self._service().create(wanted, timeout=BIRTH)
 
     def _record(self, sandbox: AsyncSandbox) -> None:
-        """Note a sandbox that was not noted yet."""
+        """Record a new sandbox."""
         limits = self._place.limits
         if sandbox.cpu > limits.cpus or sandbox.memory * 1024 > limits.memory_mb:
             log.warning(
@@ -215,7 +215,7 @@ async def _call(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes) -> Pro
     try:
         return await _run(sandbox, argv, stdin)
     except DaytonaBadRequestError as error:
-        # The service says that also when the sandbox has been stopped under our hands.
+        # The service also answers this when the sandbox was stopped meanwhile.
         await sandbox.refresh_data()
         if sandbox.state != SandboxState.STARTED:
             state = sandbox.state.value if sandbox.state else "gone"

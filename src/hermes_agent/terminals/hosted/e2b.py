@@ -1,5 +1,5 @@
-"""A sandbox at E2B through its SDK. Paused with its memory while nothing is wanted of it, also when
-Hermes dies: the service pauses it when its time runs out, and asking for it wakes it."""
+"""A sandbox at E2B through its SDK. It is paused with its memory while unused, also when Hermes
+dies: the service pauses it when its time runs out, and connecting wakes it."""
 
 import asyncio
 import hashlib
@@ -63,13 +63,13 @@ from hermes_agent.terminals.hosted.base import (
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 LIFE = 900
-"""Seconds until the service pauses a sandbox that nobody has asked to keep awake."""
+"""Seconds until the service pauses a sandbox that is not kept awake."""
 PIPE = 32_000
-"""Input that a pipe takes whole, so that a program that does not read holds nobody up."""
+"""Input that fits into a pipe, so that a program that does not read blocks nobody."""
 CHUNK = 256 * 1024
 LABEL = "hermes-session"
 PAUSES = (0.01, 0.1, 0.5)
-"""Seconds before what may be asked again is asked again."""
+"""Pauses before a repeatable request is repeated."""
 RUN = 'exec "$@"'
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
             return await AsyncSandbox.connect(id, timeout=LIFE, on_resume="reboot", **self._options)
 
     async def _known(self) -> Sequence[str]:
-        """The ids of sandboxes that carry the session's name, awake or paused."""
+        """The ids of sandboxes with the session's name, awake or paused."""
         query = SandboxQuery(metadata={LABEL: self._name})
         pages, found = AsyncSandbox.list(query, **self._options), list[str]()
         while pages.has_next:
@@ -146,7 +146,7 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
         )
 
     def _record(self, record: SandboxRecord, sandbox: AsyncSandbox) -> AsyncSandbox:
-        """Note a sandbox that was not noted yet."""
+        """Record a new sandbox."""
         self._records.write(
             SandboxRecord(sandbox.sandbox_id, record.made + 1, network=self._place.network)
         )
@@ -172,7 +172,7 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
     async def _run(
         self, sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b""
     ) -> ProcessResult:
-        """A program to its end. Its input goes by a pipe or, when it is large, by a file."""
+        """Run a program to its end. Large input is passed as a file."""
         script, piped = RUN, bool(stdin)
         if len(stdin) > PIPE:
             file = f"/tmp/hermes-{uuid.uuid4().hex}"  # noqa: S108 - nobody else is in there
@@ -257,7 +257,7 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
 
 
 def _options(environ: Mapping[str, str]) -> ApiParams:
-    """Where the service is and the key, from the environment that was handed in."""
+    """Address and key of the service, from the environment."""
     options = ApiParams(api_key=environ["E2B_API_KEY"], debug=False)
     if domain := environ.get("E2B_DOMAIN"):
         options["domain"] = domain
@@ -269,15 +269,15 @@ def _options(environ: Mapping[str, str]) -> ApiParams:
 
 
 def _client(sandbox: AsyncSandbox) -> ProcessClient:
-    """The SDK's own client of the sandbox's processes. `sandbox.commands` is built on it, but
-    takes shell text and decodes what comes back, which spoils bytes."""
+    """The SDK's client of the sandbox's processes. `sandbox.commands` is built on it, but takes
+    shell text and decodes the output, which damages bytes."""
     return create_rpc_client(ProcessClient, sandbox.envd_api_url, sandbox.connection_config)
 
 
 async def _events(
     rpc: ProcessClient, script: str, argv: Sequence[str], *, stdin: bool
 ) -> AsyncGenerator[Event, None]:
-    """What happens to a program. A login shell starts it, as it does everywhere at E2B."""
+    """The events of a program. A login shell starts it, as everywhere at E2B."""
     config = ProcessConfig(cmd="/bin/bash", args=["-l", "-c", script, "hermes", *plain(argv)])
     headers = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
     stream = rpc.start(StartRequest(process=config, stdin=stdin), headers=headers)
@@ -315,8 +315,7 @@ async def _end_input(rpc: ProcessClient, pid: int) -> None:
 
 
 async def _retry(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask what may be asked again: connections that were kept may be dead without our knowing, and
-    the SDK keeps several."""
+    """Repeat a repeatable request: the SDK keeps several connections, and some may be dead."""
     for pause in PAUSES:
         try:
             return await ask()

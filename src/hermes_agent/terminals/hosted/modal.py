@@ -25,10 +25,10 @@ from hermes_agent.terminals.hosted.base import (
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 DAY = 24 * 60 * 60
-"""The longest that Modal lets a sandbox live."""
+"""The longest life of a sandbox at Modal."""
 HOUR = 60 * 60.0
 REACH = 15
-"""Seconds to get through to the service; left to itself the SDK tries for a minute."""
+"""Seconds to connect to the service; the SDK alone would try for a minute."""
 CHUNK = 1024 * 1024
 
 
@@ -102,7 +102,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
         )
 
     def _record(self, record: SandboxRecord, sandbox: modal.Sandbox) -> modal.Sandbox:
-        """Note a sandbox that was not noted yet."""
+        """Record a new sandbox."""
         self._records.write(
             SandboxRecord(sandbox.object_id, record.made + 1, record.image, self._place.network)
         )
@@ -131,7 +131,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
                     log.warning("the files at Modal could not be kept: %s", error)
 
     async def _snapshot(self, sandbox: modal.Sandbox) -> SandboxRecord:
-        """Keep the files as an image, and record it before the one it replaces is removed."""
+        """Save the files as an image, and record it before the old image is removed."""
         old = self._records.read()
         image = await sandbox.snapshot_filesystem.aio(timeout=300, ttl=None)
         record = structs.replace(old, image=image.object_id)
@@ -147,7 +147,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
             log.info("image %s of Modal was removed already", image)
 
     async def _save_and_end(self, sandbox: modal.Sandbox) -> SandboxRecord:
-        """End a sandbox with its files kept. It is forgotten before it ends: until then its name
+        """End a sandbox with its files saved. Its record goes before it ends: until then its name
         finds it."""
         record = structs.replace(await self._snapshot(sandbox), id="")
         self._records.write(record)
@@ -229,7 +229,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
 
 
 async def _begin(sandbox: modal.Sandbox, argv: Sequence[str]) -> ContainerProcess[bytes]:
-    """Bash starts it, so that a program that is not there is told as everywhere."""
+    """Bash starts it, so that a missing program is reported as everywhere."""
     return await sandbox.exec.aio("bash", "-c", 'exec "$@"', "hermes", *plain(argv), text=False)
 
 

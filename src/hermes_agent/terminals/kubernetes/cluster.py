@@ -1,5 +1,4 @@
-"""A cluster as far as terminals need it: pods, policies, events, permissions and programs, with
-its refusals as sentences."""
+"""What terminals need of a Kubernetes cluster: pods, policies, events, permissions, programs."""
 
 import asyncio
 import json
@@ -19,11 +18,11 @@ from hermes_agent.terminals.kubernetes.pod import Made, Pod, pod_seen
 
 ANSWER_SECONDS = 30.0
 HEARTBEAT_SECONDS = 60.0
-"""A program's connection that is idle is kept alive by pings, and found dead by their lack."""
+"""Between pings that keep an idle connection alive and show when it is dead."""
 
 
 def found_config(place: KubernetesPlace, environ: Mapping[str, str]) -> str:
-    """The kubeconfig to use, or "" for that of the pod we run in."""
+    """The kubeconfig to use, or "" for the one of the pod we run in."""
     home = environ.get("HOME", "")
     chosen = place.kubeconfig or environ.get("KUBECONFIG", "")
     if not chosen and home:
@@ -40,7 +39,7 @@ def found_config(place: KubernetesPlace, environ: Mapping[str, str]) -> str:
 
 
 class Cluster:
-    """Connects when it is first asked something, and anew after `close`."""
+    """Connects at the first request, and again after `close`."""
 
     def __init__(self, place: KubernetesPlace, environ: Mapping[str, str]) -> None:
         self._place, self._environ = place, environ

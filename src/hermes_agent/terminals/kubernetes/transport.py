@@ -1,4 +1,4 @@
-"""Pods: one that is there, or one made for the session, found again by its name and labels."""
+"""An existing pod, or one made for the session and found again by its name and labels."""
 
 import asyncio
 import importlib.util
@@ -11,7 +11,7 @@ from hermes_agent.terminals.kubernetes import pod as made
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 PATIENCE_SECONDS = 300.0
-"""How long a pod may take to run: an image is pulled, a node may have to be added."""
+"""How long a pod may take to start: an image is pulled, a node may have to be added."""
 POLL_SECONDS = (0.1, 0.2, 0.5, 1.0)
 WANTED = {
     "pod": ("get pods", "create pods/exec", "get pods/exec"),
@@ -33,7 +33,7 @@ def transport(
 
 
 async def check(place: KubernetesPlace | None, environ: Mapping[str, str]) -> str:
-    """What is missing, as a sentence, or nothing. A cluster is asked what it would permit."""
+    """What is missing, as a sentence; empty when nothing is. Asks the cluster for permissions."""
     if lacking := _lacking(place):
         return lacking
     from hermes_agent.terminals.kubernetes.cluster import Cluster, found_config
@@ -80,8 +80,6 @@ def _split(act: str) -> tuple[str, str, str, str]:
 
 
 class KubernetesTransport:
-    """The pod of one session."""
-
     def __init__(
         self,
         place: KubernetesPlace,
@@ -127,7 +125,7 @@ class KubernetesTransport:
         )
 
     async def rest(self) -> None:
-        """A pod cannot sleep; it claims little while nothing runs in it."""
+        """A pod cannot hibernate; it requests little."""
 
     async def close(self) -> None:
         await self._cluster.close()
@@ -144,7 +142,7 @@ class KubernetesTransport:
         await self.close()
 
     async def _see(self) -> None:
-        """The pod that the settings name must run; which of its containers is meant is found."""
+        """Check that the pod of the settings runs, and find its container."""
         pod = await self._cluster.pod(self._name)
         if pod is None:
             raise HermesError(
@@ -164,7 +162,7 @@ class KubernetesTransport:
             )
 
     async def _make(self) -> None:
-        """Wait for the session's pod, making it when there is none."""
+        """Wait for the session's pod, creating it when there is none."""
         over = asyncio.get_running_loop().time() + self._patience
         looks = 0
         while True:
@@ -191,8 +189,7 @@ class KubernetesTransport:
             looks += 1
 
     async def _isolate(self) -> None:
-        """See that the policy is there: before the pod, so that there is no moment without it, and
-        once for a pod that is found."""
+        """Create the network policy before the pod, so that the pod is never without it."""
         if not self._place.network:
             await self._cluster.make_policy(made.isolation_of(self._session))
             policy = await self._cluster.policy(self._name)
@@ -204,7 +201,7 @@ class KubernetesTransport:
         self._isolated = True
 
     async def _give_up(self, pod: made.Pod | None, reason: str) -> NoReturn:
-        """Say why the pod does not come up. One that never ran holds nothing and is removed, so
+        """Raise why the pod does not start. One that never ran holds nothing and is removed, so
         that better settings get a new one."""
         why = [reason]
         if pod is not None:

@@ -1,4 +1,4 @@
-"""Files of this machine. All of it blocks: the terminal calls it in a thread."""
+"""Files of this machine. Everything here blocks and is called in a thread."""
 
 import contextlib
 import heapq
@@ -46,7 +46,7 @@ def write(workspace: str, path: str, data: bytes) -> None:
         try:
             with draft.open("xb") as file:
                 if target.exists():
-                    _dress(file.fileno(), target.stat())
+                    _copy_mode(file.fileno(), target.stat())
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -116,8 +116,8 @@ def _facts(path: str, found: os.stat_result) -> FileFacts:
     return FileFacts(path, found.st_size, "folder" if kind else "other", found.st_mtime)
 
 
-def _dress(descriptor: int, old: os.stat_result) -> None:
-    """Give the new file the owner and the mode of the one it replaces."""
+def _copy_mode(descriptor: int, old: os.stat_result) -> None:
+    """Copy owner and mode of the file that is replaced."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         with contextlib.suppress(PermissionError):
@@ -150,7 +150,7 @@ def not_an_expression(pattern: str, error: re.error) -> ToolError:
 
 
 def file_error(trouble: str, path: str, detail: str = "") -> ToolError:
-    """Trouble with a file as a sentence for the model."""
+    """A failed file operation as an error for the model."""
     match trouble:
         case "missing":
             return ToolError(f"no file at {path!r}")

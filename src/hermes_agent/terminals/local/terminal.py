@@ -19,7 +19,7 @@ from hermes_agent.terminals.shell.spool import KINDS, Spool
 
 NEWS_SECONDS = 0.1
 POLL_SECONDS = 0.5
-"""How often a wait looks for itself whether the command, or its shell, is still there."""
+"""How often a wait checks that the command, or its shell, still runs."""
 SEND_SECONDS = 5.0
 
 
@@ -27,7 +27,7 @@ _grep = files.grep
 
 
 class LocalFiles:
-    """Files of this machine. A disk may be slow or far away: all of it in threads."""
+    """Local files, in threads: a disk may be slow or remote."""
 
     _workspace: str
 
@@ -81,7 +81,7 @@ class LocalTerminal(LocalFiles, PersistentTerminal):
 
 
 class LocalBackend:
-    """The spool as files of this machine. All of it is quick."""
+    """The spool as local files."""
 
     def __init__(
         self, spool: Spool, daemon: ShellDaemon, workspace: str, output_mb: int, clock: Clock
@@ -190,7 +190,7 @@ class LocalBackend:
             daemon = self._daemon.linked()
             in_hand = daemon and not held and spool.now() == id
             size = spool.size(id) if held else 0
-            # Asked again: who has just ended has left a result.
+            # Checked again: a process that has just ended left a result.
             end = spool.end(id)
             if end is None:
                 return CommandStatus(

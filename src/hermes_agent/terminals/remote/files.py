@@ -1,4 +1,4 @@
-"""Files of another machine, through its porter."""
+"""Files of another machine, through the remote agent."""
 
 import base64
 import heapq
@@ -13,9 +13,9 @@ from hermes_agent.terminals.local.files import GREP_SECONDS, file_error, not_an_
 from hermes_agent.terminals.remote.agent_client import AgentAnswer, RemoteAgentClient
 
 READ_BYTES = 262_144
-"""Larger files are read beside the channel."""
+"""Larger files are read outside the stream."""
 WRITE_BYTES = 12_000
-"""Larger files are written beside the channel, which bash reads byte by byte."""
+"""Larger files are written outside the stream, which bash reads byte by byte."""
 TRIES = 3
 
 
@@ -84,7 +84,7 @@ class RemoteFiles:
     async def _files(
         self, path: str, pattern: str
     ) -> list[tuple[tuple[tuple[bool, str], ...], FileFacts]]:
-        """Files below a path that fit the glob, each with its place in the order of a walk."""
+        """Files below a path that match the glob, each with its sort key of a walk."""
         pattern = pattern.removeprefix("./")
         fits = search.glob(pattern)
         name = pattern.rpartition("/")[2]
@@ -110,7 +110,7 @@ class RemoteFiles:
         data: bytes | None = None,
         missing: bool = False,
     ) -> AgentAnswer:
-        """Ask, again when the connection was lost: each of these can be done twice."""
+        """Send a request, again when the connection was lost: all of these are repeatable."""
         if "\0" in path or any("\0" in one for one in arguments if isinstance(one, str)):
             raise ToolError(f"{path!r} is not a path", "it contains a NUL byte")
         for left in reversed(range(TRIES)):
