@@ -1,4 +1,4 @@
-"""The way to a machine by SSH: one kept connection, known host keys only."""
+"""A machine reached by SSH: one persistent connection, known host keys only."""
 
 import asyncio
 import contextlib
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 20.0
 KEEPALIVE_SECONDS = 15.0
-"""How often a silent connection is asked whether it is still there; three times, then it is cut."""
+"""Between keepalives; after three without an answer the connection is closed."""
 CLOSE_SECONDS = 2.0
 MAX_LOGINS = 6
-"""How many log in to one machine at once: a server turns some away from ten on (MaxStartups)."""
+"""Concurrent logins to one machine: servers refuse some from ten on (MaxStartups)."""
 
 _login_slots: "WeakValueDictionary[tuple[int, str, int], asyncio.Semaphore]" = WeakValueDictionary()
 
@@ -90,7 +90,7 @@ class SshTransport:
         return _SshChannel(await self._run(argv, asyncssh.DEVNULL))
 
     async def rest(self) -> None:
-        """A machine that others use does not hibernate."""
+        """A shared machine does not hibernate."""
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -119,7 +119,7 @@ class SshTransport:
             raise ConnectionError(str(error)) from error
 
     def _given(self) -> dict[str, object]:
-        """What the settings say beside host and port; the rest is the SSH config's."""
+        """Options of the settings beside host and port; the SSH config has the rest."""
         place = self._place
         config = Path(place.config).expanduser() if place.config else self._home / ".ssh/config"
         given: dict[str, object] = {
@@ -145,7 +145,7 @@ class SshTransport:
         return given
 
     def _options(self, given: dict[str, object]) -> "asyncssh.SSHClientConnectionOptions":
-        """What it comes to with the SSH config."""
+        """The options together with the SSH config."""
         import asyncssh
 
         place = self._place
@@ -225,7 +225,7 @@ async def _connect(
 
 
 async def _feed(process: "asyncssh.SSHClientProcess[bytes]", data: bytes) -> None:
-    # A program that ends without having read it all is not in trouble.
+    # A program may end without reading all of it.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(data)
         process.stdin.write_eof()

@@ -111,7 +111,7 @@ class LocalBackend:
                 await self._daemon.launch("job", id, str(self._most))
             else:
                 await self._daemon.ready()
-                self._daemon.hand_in(f"run {id}")
+                self._daemon.submit(f"run {id}")
                 return CommandStatus(known=True, daemon=True)
         return self._look(id)
 
@@ -172,7 +172,7 @@ class LocalBackend:
 
     async def close(self) -> None:
         if self._daemon.attach():
-            self._daemon.hand_in("end -")
+            self._daemon.submit("end -")
         self._daemon.detach()
 
     async def destroy(self) -> None:

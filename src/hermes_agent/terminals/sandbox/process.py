@@ -11,7 +11,7 @@ from typing import Self
 FRAME = struct.Struct("<I")
 NOT_FOUND = 127
 WHOLE_PIPE = 1 << 20
-"""The most that a pipe holds, however it is set."""
+"""The most that a pipe holds."""
 
 
 class _End:
@@ -52,7 +52,7 @@ class ReadEnd(_End):
         self._ended = False
 
     async def some(self) -> bytes:
-        """What there is as soon as there is any; b"" at the end, or once closed."""
+        """Data as soon as there is any; b"" at the end, or once closed."""
         while self._file is not None:
             try:
                 return os.read(self._file, 65536)
@@ -63,13 +63,13 @@ class ReadEnd(_End):
         return b""
 
     def end(self) -> None:
-        """The program has ended, though something that it started may hold the pipe."""
+        """The program has ended, though its children may hold the pipe."""
         self._ended = True
         if self._waiting is not None:
             _settle(self._waiting)
 
     def rest(self) -> bytes:
-        """What lies in the pipe now."""
+        """What is in the pipe now."""
         try:
             return os.read(self._file, WHOLE_PIPE) if self._file is not None else b""
         except BlockingIOError:
@@ -107,11 +107,11 @@ def _settle(ready: asyncio.Future[None]) -> None:
 
 
 class Busy(Exception):
-    """The sandbox has as many processes as it may."""
+    """The sandbox has reached its limit of processes."""
 
 
 class SandboxProcess:
-    """Its pipes and the line to the door that tells how it ends."""
+    """Its pipes and the connection that reports how it ends."""
 
     def __init__(self, into: WriteEnd, out: ReadEnd, err: ReadEnd, host: socket.socket) -> None:
         self.into = into
@@ -126,8 +126,7 @@ class SandboxProcess:
 
     @classmethod
     async def ask(cls, host: socket.socket, argv: Sequence[str]) -> Self:
-        """Have the door start a program. Raises `Busy`, or `ConnectionError` when the door is
-        gone."""
+        """Start a program. Raises `Busy`, or `ConnectionError` when the sandbox is gone."""
         far_in, into = os.pipe()
         out, far_out = os.pipe()
         err, far_err = os.pipe()
@@ -140,7 +139,7 @@ class SandboxProcess:
             finally:
                 for file in (far_in, far_out, far_err):
                     os.close(file)
-            if message[sent:]:  # the program may have ended meanwhile, and the door have hung up
+            if message[sent:]:  # the program may have ended meanwhile
                 await asyncio.get_running_loop().sock_sendall(host, message[sent:])
             word, _, reason = (await program._line()).partition(" ")
             if word == "busy":
@@ -159,7 +158,7 @@ class SandboxProcess:
         return int((await self._line()).partition(" ")[2])
 
     def watch(self) -> None:
-        """See when it ends: its output is over then, whoever else holds the pipe."""
+        """Notice when it ends: its output is over then, even if a child holds the pipe."""
         self._watched = True
         asyncio.get_running_loop().add_reader(self._host, self._over)
 
