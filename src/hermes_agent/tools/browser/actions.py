@@ -1,4 +1,4 @@
-"""What is done to a page: the mouse, the keyboard, fields, files and dialogs."""
+"""Actions on a page: mouse, keyboard, fields, files and dialogs."""
 
 import asyncio
 import tempfile
@@ -13,7 +13,7 @@ from hermes_agent.tools.browser.keys import key_events
 from hermes_agent.tools.browser.tab import Dialog, Tab
 
 TYPED = 100
-"""A longer text is put in at once instead of key by key."""
+"""A longer text is inserted at once instead of key by key."""
 _DRAG_STEPS = 5
 
 
@@ -37,7 +37,7 @@ async def _mouse(tab: Tab, type: str, x: float, y: float, **more: Any) -> None:
 
 
 async def drag(tab: Tab, element: Element, goal: Element) -> None:
-    """By the mouse; where the page says what is dragged, that is carried along."""
+    """Drag by mouse, with the data that the page attaches to the drag."""
     to_x, to_y = await goal.point()
     x, y = await element.point()
     tab.dragged = None
@@ -110,7 +110,7 @@ async def choose(element: Element, wanted: str) -> None:
 
 
 async def check(tab: Tab, element: Element, wanted: str) -> None:
-    """Set a box or switch on, or off where the text says so."""
+    """Check a box or switch, or uncheck it where the text says so."""
     goal = "off" if wanted.strip().lower() in {"off", "no", "false", "unchecked"} else "on"
     state = await element.run(SCRIPTS["checked"])
     if state == "locked":
@@ -129,10 +129,10 @@ def _locked(ref: str) -> ToolError:
 
 
 async def upload(browser: Browser, element: Element, path: str, data: bytes) -> None:
-    """Put a file into a field. The browser reads it when the form is sent, so it lies in a folder
-    of the browser's until that ends."""
+    """Put a file into a field. The browser reads it when the form is submitted, so the copy stays
+    until the browser ends."""
     if not browser.local:
-        raise ToolError("no file can be handed to a browser on another machine", retry="never")
+        raise ToolError("files cannot be uploaded to a browser on another machine", retry="never")
     kind = await element.run(SCRIPTS["files"])
     if kind == "other":
         raise ToolError(f"{element.ref} takes no files", "find the field for files", "changed")

@@ -1,4 +1,4 @@
-"""The two tools of the browser: one looks, the other acts."""
+"""The two browser tools: one looks, the other acts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,9 +24,7 @@ from hermes_agent.tools.browser.tab import Halted, Tab, crashed
 UPLOAD_BYTES = 20_000_000
 WAIT_SECONDS = 300.0
 VALUE_CHARS = 8_000
-"""The most of what a script returns that is shown."""
 KEPT = "browser"
-"""The name under which a session's browser is kept."""
 _ALIVE_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
 
@@ -43,11 +41,11 @@ Act = Literal[
 async def _look_again(
     _context: ToolContext, _note: dict[str, Any], **_arguments: Any
 ) -> RecoveryResult:
-    """Looking changes nothing, and the browser went with the runtime."""
+    """Looking changes nothing, and the browser ended with the runtime."""
     return "not-run"
 
 
-# Each call moves what the next one sees, so they run one by one; downloads are what it writes.
+# Each call changes what the next one sees, so they run one by one; downloads write files.
 @tool(capabilities=("network", "filesystem"), hosts=("url",), recover=_look_again)
 async def browser(
     context: ToolContext,
@@ -135,7 +133,7 @@ def _listed(driven: Browser, action: Look) -> ToolResult:
 
 
 def _plain(url: str) -> str:
-    """The part of an address that no page can write sentences into."""
+    """The part of an address that a page cannot put text into."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else "about:blank"
 
@@ -283,7 +281,7 @@ async def _evaluated(driven: Browser, tab: Tab, ref: str, text: str) -> ToolResu
 
 
 def _is_there(tab: Tab, page: str) -> None:
-    """Nothing is done on a page that the model, and whoever allowed it, did not mean."""
+    """Refuse to act on a page other than the one the model named and the gate allowed."""
     parts = urlsplit(tab.url)
     host = (parts.hostname or "").lower()
     known = {host, parts.netloc.lower(), f"{parts.scheme}://{parts.netloc}".lower()}
@@ -299,7 +297,7 @@ def _is_there(tab: Tab, page: str) -> None:
 
 
 def _file(workspace: str, path: str) -> bytes:
-    """A file of this machine, as the gate judged it; a path on a terminal would be another's."""
+    """A local file, as the gate judged it."""
     home = path == "~" or path.startswith("~/")
     place = Path(path).expanduser() if home else Path(workspace, path)
     try:
@@ -318,7 +316,7 @@ def _file(workspace: str, path: str) -> bytes:
 async def _driving(
     context: ToolContext, *, start: bool = False, more: float = 0.0
 ) -> AsyncIterator[Browser]:
-    """The browser, started where that is asked for. `more`: seconds that the call itself waits."""
+    """The session's browser for one call; `start` starts one. `more`: seconds the call waits."""
     browser = await _browser(context, start=start)
     seconds = context.settings.browser.timeout_seconds
     async with browser.turn:
@@ -357,11 +355,11 @@ async def _browser(context: ToolContext, *, start: bool) -> Browser:
 def _lost(tab: Tab | None) -> ToolError:
     if tab is not None and tab.crashed:
         return crashed()
-    return ToolError("the page, or a frame of it, went away meanwhile", "look again", "changed")
+    return ToolError("the page, or a frame of it, is gone", "look again", "changed")
 
 
 async def _late(browser: Browser, seconds: float) -> ToolError:
-    """Find out whether the page still lives, so that the next call knows."""
+    """Find out whether the page still responds, and mark it if not."""
     tab = browser.current
     if not browser.alive:
         return BrowserGone()
@@ -385,14 +383,14 @@ async def _late(browser: Browser, seconds: float) -> ToolError:
 
 
 async def _usable(browser: Browser, *, fresh: bool) -> Tab:
-    """The tab in front. `fresh`: another one where that is lost."""
+    """The current tab. `fresh`: a new one where that is lost."""
     tab = browser.current
     if tab is not None and tab.crashed and fresh:
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await browser.close_tab(tab)
         except (TimeoutError, DevtoolsError):
-            pass  # it is left behind, and ends with the browser
+            pass  # it ends with the browser
         tab = None
     if tab is None:
         if not fresh:

@@ -24,11 +24,10 @@ from hermes_agent.tools.browser.page.outline import (
 from hermes_agent.tools.browser.tab import Tab
 
 SHOWN_CHARS = 10_000
-"""The most of a page that is shown at once."""
 SMALL_CHARS = 1_500
 """A page of this size is shown whole after each action."""
 DOWNLOAD_SECONDS = 3.0
-"""How long a call waits for a download to end."""
+"""How long a call waits for downloads."""
 HOSTS_NAMED = 5
 _POLL = 0.02
 _TRIES = 3
@@ -58,7 +57,7 @@ async def look(browser: Browser, tab: Tab) -> PageView:
         except (DevtoolsError, SessionLost):
             if again == _TRIES - 1 or tab.crashed:
                 raise
-            await tab.settle()  # it went somewhere else while we looked
+            await tab.settle()  # it navigated meanwhile
     if part.nodes:
         tab.title = str(part.nodes[0].get("name", {}).get("value", "")).strip()[:200]
     items, unseen = await asyncio.to_thread(outline, part)
@@ -68,7 +67,7 @@ async def look(browser: Browser, tab: Tab) -> PageView:
 
 
 def whole(browser: Browser, tab: Tab, view: PageView, start: int = 0) -> str:
-    """The page from a line on, and how to read on where it does not fit."""
+    """The page from a line on, and how to continue where it does not fit."""
     tab.seen = (view.document, view.texts)
     count = shown(view.texts[start:], SHOWN_CHARS)
     rows = view.texts[start : start + count]
@@ -90,7 +89,7 @@ def _on(browser: Browser, view: PageView, start: int) -> str:
 
 
 def changed(browser: Browser, tab: Tab, view: PageView) -> str:
-    """What is different from what the model saw last, or all of it where that says more."""
+    """The difference to what the model saw last, or all of it where that is better."""
     document, before = tab.seen
     size = sum(map(len, view.texts))
     if document != view.document or size <= SMALL_CHARS:
@@ -105,7 +104,7 @@ def changed(browser: Browser, tab: Tab, view: PageView) -> str:
 
 
 def found(tab: Tab, view: PageView, words: str) -> str:
-    """The parts of the page that have the words."""
+    """The parts of the page with the words."""
     numbers = around(view.lines, words)
     if not numbers:
         return f"[{words!r} is nowhere on the page, {len(view.texts)} lines]"
