@@ -333,7 +333,9 @@ async def started() -> int:
 def readers() -> list[int]:
     tasks = Path("/proc/self/task").glob("*/children")
     children = [int(word) for task in tasks for word in task.read_text().split()]
-    return [pid for pid in children if b"documents.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        pid for pid in children if b"documents.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 async def test_reading_that_is_cancelled_leaves_no_process() -> None:
@@ -348,5 +350,5 @@ async def test_reading_that_is_cancelled_leaves_no_process() -> None:
 async def test_a_document_that_breaks_its_reader_breaks_nothing_else() -> None:
     reading = asyncio.create_task(extract_apart(pdf("a"), "", "x.pdf"))
     os.kill(await started(), signal.SIGKILL)
-    with pytest.raises(ToolError, match="its reader broke down"):
+    with pytest.raises(ToolError, match="its reader crashed"):
         await reading

@@ -196,11 +196,11 @@ async def test_when_one_fails_the_next_is_asked_and_the_result_says_why(surfer: 
     }
     result = await surfer.call(web_search, query="sea")
     failed = result.data["failed"]
-    assert failed["brave"] == "has had enough of us for now (429)"
+    assert failed["brave"] == "limits requests (429)"
     assert failed["tavily"] == "refuses the key (401)"
     assert failed["exa"].startswith("sent an answer that is not in its format")
     assert failed["kagi"] == "KAGI_API_KEY is not set"
-    assert "answered by duckduckgo; not by brave: has had enough" in result.text
+    assert "answered by duckduckgo; not by brave: limits requests" in result.text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""One open connection to a server, shared by all who call its tools. This module loads the SDK,
-which takes a second: it is imported when a server is really connected."""
+"""One open connection to a server, shared by all callers of its tools. This module loads the SDK,
+which takes a second: it is imported when a server is first connected."""
 
 import asyncio
 import logging
@@ -42,13 +42,13 @@ from hermes_agent.tools.mcp.transports.http import Trouble, trouble_of
 log = logging.getLogger("hermes.mcp")
 
 REFRESH_SECONDS = 1.0
-"""A server that says its lists have changed is asked again no more often than this."""
+"""Between refreshes of a server that reports changed lists."""
 ROOTS_SECONDS = 1.0
-"""How long a call waits for a server that cares about the workspace to ask for the new one."""
+"""How long a call waits for a server to ask for the new workspace."""
 SETTLE_SECONDS = 0.1
-"""What it then has to take the answer in; the protocol has no word for that it has."""
+"""Time to process the answer; the protocol has no acknowledgement."""
 ROUNDS = 5
-"""How often a server may ask something back before it answers."""
+"""How often a server may ask back before it answers."""
 PROGRESS_CHARS = 200
 PROGRESSES = 1_000
 PAGES = 100
@@ -58,15 +58,14 @@ Item = TypeVar("Item")
 Page = TypeVar("Page", bound=types.PaginatedResult)
 
 _UNREAD = (CONNECTION_CLOSED, PARSE_ERROR)
-"""What the SDK says where an answer did not arrive, or not in one piece."""
+"""Error codes for an answer that did not arrive, or not completely."""
 Open = Callable[[Callable[[], None]], AbstractAsyncContextManager[tuple[Any, Any]]]
-"""Makes the streams; calls what it is given when the server has gone."""
+"""Opens the streams; calls its argument when the server is gone."""
 
 
 class _Session(ClientSession):
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
-        """Take it as it is: the tool has run, and a schema that somebody else wrote must not be
-        what this process hangs on."""
+        """Accept any result: the tool has run, whatever a server's schema says."""
 
 
 class McpConnection:
@@ -85,7 +84,7 @@ class McpConnection:
         self._open_streams = open_streams
         self._told = told
         self._facts = facts
-        """With the key and the time; what the server says is filled in."""
+        """With the key and the time; the rest is filled in."""
         self._seconds = seconds
         self._tells_roots = roots
         self._end = asyncio.Event()
@@ -95,14 +94,14 @@ class McpConnection:
         self._session: _Session | None = None
         self._roots: tuple[str, ...] = (workspace,) if workspace else ()
         self._under_way: list[str] = []
-        """Workspaces of the calls that run."""
+        """Workspaces of running calls."""
         self._asked_roots = asyncio.Event()
 
     # Opening and closing
 
     async def open(self) -> ServerFacts:
-        """Connect and ask what there is. The SDK wants to be left by the task that entered it, so
-        that is a task of its own."""
+        """Connect and list what the server offers. The SDK must be exited by the task that entered
+        it, so it has its own task."""
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
         try:
             return await asyncio.shield(self._ready)
@@ -141,7 +140,7 @@ class McpConnection:
             self._end.set()
             if not self._ready.done():
                 self._ready.set_exception(ToolError("it ended before it answered", retry="same"))
-            self._ready.exception()  # nobody may be waiting any more
+            self._ready.exception()  # nobody may be waiting
 
     async def _live(self, session: _Session) -> None:
         async with anyio.create_task_group() as tasks:
@@ -176,8 +175,7 @@ class McpConnection:
                 self._changed.set()
 
     async def _listen(self, session: _Session) -> None:
-        """Servers of the newer protocol tell of changes only those who listen; they come in as
-        messages. One that cannot be listened to is asked when it is next connected."""
+        """Servers of the newer protocol report changes only to listeners."""
         offered = session.server_capabilities or types.ServerCapabilities()
         tools, prompts, resources = offered.tools, offered.prompts, offered.resources
         try:
@@ -216,7 +214,7 @@ class McpConnection:
         )
 
     async def _enter(self, workspace: str) -> None:
-        """The workspaces of the calls that run are the server's to see, if it asks."""
+        """Let the server see the workspaces of running calls, if it asks."""
         self._under_way.append(workspace)
         roots = tuple(dict.fromkeys(self._under_way))
         if not self._tells_roots or roots == self._roots:
@@ -303,14 +301,14 @@ class McpConnection:
         try:
             session = self._session
             if session is None or self._end.is_set():
-                raise NotDone(on_the_way(self.name, "unsent", "it has gone"))
+                raise NotDone(transport_error(self.name, "unsent", "it has gone"))
             with anyio.move_on_after(self._seconds) as silence:
                 progress = _Progress(silence, self._seconds, output)
                 return await self._rounds(session, ask, progress)
         except MCPError as error:
             raise self._failed(what, error, effect) from None
         except ValidationError as error:
-            said = f"{self.name} answered {what}, but did not keep to the protocol: {wrong(error)}"
+            said = f"{self.name} answered {what}, but violated the protocol: {wrong(error)}"
             raise OutcomeUnknown(said) if effect else ToolError(said) from None
         finally:
             if workspace:
@@ -318,7 +316,7 @@ class McpConnection:
         raise silent(self.name, what, self._seconds, effect)
 
     async def _rounds(self, session: _Session, ask: "Ask", progress: "_Progress") -> Any:
-        """Ask, and answer what the server asks back: the workspace, and nothing else."""
+        """Ask, and answer the server's own requests: only for the workspace."""
         more: dict[str, Any] = {}
         for _ in range(ROUNDS):
             answer = await ask(session, progress, more)
@@ -330,12 +328,12 @@ class McpConnection:
                 reply = await session.dispatch_input_request(context, request)
                 if isinstance(reply, types.ErrorData):
                     raise ToolError(
-                        f"{self.name} wants what Hermes does not give it: {request.method}",
+                        f"{self.name} asks for what Hermes does not provide: {request.method}",
                         retry="never",
                     )
                 replies[key] = reply
             more = {"input_responses": replies, "request_state": answer.request_state}
-        raise ToolError(f"{self.name} asks back again and again", retry="never")
+        raise ToolError(f"{self.name} keeps asking back", retry="never")
 
     def _failed(self, what: str, error: MCPError, effect: bool) -> Exception:
         trouble = trouble_of(error)
@@ -345,9 +343,9 @@ class McpConnection:
             return lost(self.name, what, effect)
         if trouble in ("unsent", "expired", "login"):
             self._end.set()
-            return NotDone(on_the_way(self.name, trouble, error.message))
+            return NotDone(transport_error(self.name, trouble, error.message))
         if trouble is not None:
-            return on_the_way(self.name, trouble, error.message)
+            return transport_error(self.name, trouble, error.message)
         return refused(self.name, what, error)
 
 
@@ -355,7 +353,7 @@ Ask = Callable[[_Session, "_Progress", dict[str, Any]], Awaitable[Any]]
 
 
 class _Progress:
-    """Hears how far a call is; as long as it hears something, the server is not silent."""
+    """Reports progress; each report restarts the timeout."""
 
     def __init__(
         self, silence: anyio.CancelScope, seconds: float, output: Callable[[str], None]
@@ -374,7 +372,7 @@ class _Progress:
 
 
 async def _negotiate(session: _Session) -> None:
-    """The newer protocol where the server speaks it, else the older."""
+    """Use the newer protocol where the server speaks it, else the older."""
     try:
         await session.discover()
     except MCPError as error:
@@ -406,7 +404,7 @@ async def list_all(
 
 
 async def listed(session: ClientSession, facts: ServerFacts) -> ServerFacts:
-    """The facts, filled in with what the server says of itself."""
+    """The facts, filled in by asking the server."""
     offered = session.server_capabilities or types.ServerCapabilities()
     tools = await _or_none(session.list_tools, lambda page: page.tools, bool(offered.tools))
     prompts = await _or_none(session.list_prompts, lambda page: page.prompts, bool(offered.prompts))
@@ -429,7 +427,7 @@ async def _or_none(
     offered: bool,
     most: int = MAX_TOOLS,
 ) -> list[Item]:
-    """Nothing where the server does not offer it, or says that it does and then does not."""
+    """Empty where the server does not offer it, even if it says so."""
     if not offered:
         return []
     try:
@@ -441,7 +439,7 @@ async def _or_none(
 
 
 async def _has_resources(session: ClientSession) -> bool:
-    """Many servers say that they offer resources, and have none."""
+    """Many servers claim to offer resources and have none."""
     if await _or_none(session.list_resources, lambda page: page.resources, True, 0):
         return True
     ask = session.list_resource_templates
@@ -460,17 +458,17 @@ def _tool(tool: types.Tool) -> McpToolFacts:
 # Failures, as they are told
 
 
-def on_the_way(name: str, trouble: Trouble, message: str) -> ToolError:
+def transport_error(name: str, trouble: Trouble, message: str) -> ToolError:
     match trouble:
         case "login":
             return ToolError(f"{name} wants a login", f"`hermes mcp login {name}`", "never")
         case "busy":
-            return ToolError(f"{name} has no time for it now ({message})", retry="same")
+            return ToolError(f"{name} is busy ({message})", retry="same")
         case "unsent" | "expired" | "lost":
             return ToolError(f"{name} cannot be reached: {message}", retry="same")
         case "astray":
             return ToolError(
-                f"{name} sends us to {message}",
+                f"{name} redirects to {message}",
                 "a login that is not at the server itself must be at a public https address",
                 "never",
             )
@@ -486,27 +484,27 @@ def refused(name: str, what: str, error: MCPError) -> ToolError:
 
 def lost(name: str, what: str, effect: bool) -> HermesError:
     if effect:
-        return OutcomeUnknown(f"{name} went away while {what} ran")
-    return ToolError(f"{name} went away while it was asked for {what}", retry="same")
+        return OutcomeUnknown(f"{name} closed the connection while {what} ran")
+    return ToolError(f"{name} closed the connection while it was asked for {what}", retry="same")
 
 
 def silent(name: str, what: str, seconds: float, effect: bool) -> HermesError:
-    said = f"nothing was heard of {what} of {name} for {seconds:g} seconds"
+    said = f"{name} did not answer {what} for {seconds:g} seconds"
     return OutcomeUnknown(said) if effect else ToolError(said, retry="same")
 
 
 def cause(error: BaseException) -> Exception:
-    """What lies at the bottom of a group, as something to tell."""
+    """The first cause in a group, as an error to report."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, HermesError | MCPError):
         return error
     if isinstance(error, ValidationError):
-        return ToolError(f"it does not keep to the protocol: {wrong(error)}")
+        return ToolError(f"it violates the protocol: {wrong(error)}")
     return ToolError(f"{type(error).__name__}: {first_line(str(error), 300)}", retry="same")
 
 
 def wrong(error: ValidationError) -> str:
-    """Where an answer is not as it must be."""
+    """The first validation error."""
     first = error.errors()[0]
     return first_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}", 300)

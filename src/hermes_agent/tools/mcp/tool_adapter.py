@@ -1,4 +1,4 @@
-"""A tool of a server as a tool of ours."""
+"""A server's tool as one of ours."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -100,6 +100,6 @@ def _text(given: Mapping[str, Any], name: str) -> str:
 
 
 def _workspace(context: ToolContext) -> str:
-    """The session's workspace, where it is on this machine."""
+    """The session's workspace, if it is on this machine."""
     folder = context.terminal.workspace
     return folder if Path(folder).is_absolute() and Path(folder).is_dir() else ""

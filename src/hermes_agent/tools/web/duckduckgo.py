@@ -15,7 +15,7 @@ def read(body: bytes) -> list[list[str]]:
     """Title, address and snippet of each result."""
     page = body.decode(errors="replace")
     if any(mark in page for mark in _CHALLENGE):
-        raise ToolError("asks whether a person is there (captcha)")
+        raise ToolError("asks for a captcha")
     reader = _Reader()
     reader.feed(page)
     reader.close()
