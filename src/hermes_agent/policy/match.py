@@ -1,8 +1,7 @@
-"""Does a rule fit an act? Each rule becomes a list of small tests, the cheap ones first.
+"""Whether a rule matches an operation. Each rule becomes a list of small tests, cheap ones first.
 
-A rule that allows must fit everything that the act touches, one that asks or denies anything of it;
-and what nobody can tell (an unknown act, an unnamed place) is allowed only by a rule that says
-`unknown: true`."""
+A rule that allows must match everything the operation touches, one that asks or denies any of it;
+what is unknown (an unknown operation, an unnamed place) is only allowed by `unknown: true`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from hermes_agent.policy.operations import as_json, is_elsewhere
 from hermes_agent.policy.patterns.globs import Roots, WordGlobs
 
 CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "daytona"})
-"""Kinds of terminals that keep a command away from what the user has. A pod may be anybody's."""
+"""Kinds of terminals that isolate commands from the user's files. A pod may be anybody's."""
 
 PROGRAM_KEYS = (
     "program", "verb", "flag", "no_flag", "option", "no_option", "argument", "text", "via",
@@ -24,15 +23,15 @@ PLACE_KEYS = ("path", "holds", "access", "inside", "outside")
 
 
 class MatchContext:
-    """What all acts of one effect share."""
+    """What all operations of one effect share."""
 
     def __init__(self, effect: Effect, roots: Roots) -> None:
         self.effect = effect
         self.roots = roots
         self.elsewhere = Roots({}, effect.session)
-        """For paths of other machines: no placeholder stands for a folder there."""
+        """For paths of other machines: placeholders have no value there."""
         self.held: dict[str, bool] = {}
-        """By rule: whether what it says of the effect as a whole holds."""
+        """By rule: whether its tests of the whole effect pass."""
 
     @cached_property
     def now(self) -> datetime:
@@ -44,7 +43,7 @@ Test = Callable[[MatchContext, Operation], object]
 
 
 def is_unnamed(place: PathAccess) -> bool:
-    """Nobody can tell where it is, or nobody has looked."""
+    """Where it is is unknown, or was not resolved."""
     return not place.named or not place.real
 
 
@@ -57,7 +56,7 @@ def is_unknown(act: Operation) -> bool:
 
 
 def kinds(match: RuleMatch) -> frozenset[str]:
-    """The kinds of acts that a rule is about when it does not name them."""
+    """The kinds of operations a rule is about."""
     if match.kind is not None:
         return frozenset(match.kind)
     places, hosts = match.names(*PLACE_KEYS), match.names("host")
@@ -71,17 +70,17 @@ def kinds(match: RuleMatch) -> frozenset[str]:
 
 
 def effect_tests(match: RuleMatch) -> tuple[EffectTest, ...]:
-    """What must hold of the effect as a whole; the tool is left to `could_fit`."""
+    """Tests of the whole effect; `could_fit` tests the tool."""
     return (*_caller_tests(match), *_time_tests(match))
 
 
 def act_tests(rule: PolicyRule) -> tuple[Test, ...]:
-    """What must hold of the act; its kind and program are left to `could_fit`."""
+    """Tests of the operation; `could_fit` tests its kind and program."""
     return tuple(_act_tests(rule))
 
 
 def could_fit(rule: PolicyRule) -> Callable[[str, str, str], bool]:
-    """Whether a rule can fit an act of this kind, tool and program at all: for an index."""
+    """Whether a rule can match this kind, tool and program at all: for an index."""
     match = rule.match
     about = kinds(match)
     tools = WordGlobs(match.tool) if match.tool is not None else None
@@ -125,7 +124,7 @@ def _effect_test(globs: WordGlobs, words: Callable[[Effect], Iterable[str]]) -> 
 
 
 def _fits_input(facts: MatchContext, name: str, words: WordGlobs) -> object:
-    """An argument that is no text is compared as JSON."""
+    """An argument that is not a string is compared as JSON."""
     if name not in facts.effect.input:
         return False
     value = facts.effect.input[name]
@@ -164,8 +163,8 @@ def _act_test(globs: WordGlobs, words: Callable[[Operation], Iterable[str]], wan
 
 
 def _option_tests(match: RuleMatch, *, whole: bool) -> Iterator[Test]:
-    """A value that nobody can tell fits what asks or denies and never what allows. Of an option
-    that is given twice, most programs take the last: so all its values must fit to be allowed."""
+    """An unknown value matches rules that ask or deny, never those that allow. Most programs take
+    the last of repeated options, so all values must match to be allowed."""
     if match.option is not None:
         test = _given if whole else _may_be_given
         options = _options(match.option)
@@ -223,7 +222,7 @@ def _host_test(patterns: tuple[str, ...], whole: bool) -> Test:
 
 
 def _place_test(match: RuleMatch, whole: bool) -> Test:
-    """All conditions on places hold for one and the same place; of a rule that allows, for each."""
+    """All conditions must hold for the same place; for a rule that allows, for every place."""
     conditions = tuple(_place_conditions(match, whole))
 
     def test(facts: MatchContext, act: Operation) -> bool:

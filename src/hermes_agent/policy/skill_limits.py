@@ -1,5 +1,5 @@
-"""What active skills declare, as a second word after the rules: bounds can only refuse. Each skill
-bounds by itself, and what it does not declare it does not bound. What cannot be read refuses."""
+"""The limits that active skills declare, checked after the rules: they can only refuse. Each skill
+limits by itself, and only what it declares. Limits that cannot be parsed refuse everything."""
 
 import posixpath
 import re
@@ -24,7 +24,7 @@ from hermes_agent.policy.shell.programs.table import sort_words, spec
 from hermes_agent.policy.word_lists import word_list
 
 SERVING = frozenset({"ask_user", "todo", "read_on", "skill", "recall", "find_tools"})
-"""Tools that only serve the conversation: no skill can do without them."""
+"""Tools that only serve the conversation: every skill needs them."""
 TERMINAL = "terminal"
 AS_ANOTHER = word_list("as_another")
 """Wrappers that give a program more than it has: a skill that allows the program does not mean
@@ -35,7 +35,7 @@ _GLOB = re.compile(r"[*?\[]")
 _WORKSPACE = ("{workspace}/**",)
 
 OPEN = re.compile(r"[$`…*?\[]")
-"""Signs of a word that may become another one, several or none."""
+"""Characters of a word that may expand to others, several or none."""
 _ONLY_WORDS = word_list("only_words")
 """Programs that take words for what they are, or for places that are acts of their own."""
 TOLD = _ONLY_WORDS | word_list("told")
@@ -108,7 +108,7 @@ class Refusal(Struct, frozen=True):
 
 
 class _Command(Struct, frozen=True):
-    """Commands that a tool may run, word by word; a `*` at the end is any words or none."""
+    """Commands that a tool may run, word by word; a final `*` is any words or none."""
 
     tool: WordGlobs
     words: tuple[str, ...]
@@ -125,7 +125,7 @@ class _Command(Struct, frozen=True):
 
 
 class _Declared(Struct, frozen=True):
-    """Bounds made ready."""
+    """Compiled limits."""
 
     by: SkillLimits
     tools: WordGlobs
@@ -139,7 +139,7 @@ class _Declared(Struct, frozen=True):
 
 
 def refusal(facts: MatchContext, acts: Sequence[Operation]) -> Refusal | None:
-    """What the active skills have against an effect; None where all of them allow it."""
+    """Why the active skills refuse an effect; None where all allow it."""
     effect = facts.effect
     if effect.tool in SERVING and effect.origin == "builtin":
         return None
@@ -151,7 +151,7 @@ def refusal(facts: MatchContext, acts: Sequence[Operation]) -> Refusal | None:
 
 
 def trouble(bounds: SkillLimits) -> str:
-    """What is wrong with what a skill declares, or nothing; all of it is refused until mended."""
+    """What is wrong with a skill's limits, or empty; until corrected, everything is refused."""
     return _declared(bounds).trouble
 
 
@@ -201,7 +201,7 @@ def _by_tools(declared: _Declared, facts: MatchContext, acts: Sequence[Operation
 
 
 def _by_redirections(facts: MatchContext, acts: Sequence[Operation]) -> Iterator[str]:
-    """Whoever allows a program allows what it writes, and not the shell to write anywhere."""
+    """To allow a program is to allow what it writes, not shell redirections to anywhere."""
     inside = facts.roots.pattern(_WORKSPACE)
     for act in acts:
         if act.kind != "path" or _carriers(act, acts):

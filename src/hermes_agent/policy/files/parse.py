@@ -1,4 +1,4 @@
-"""Policy files: read and checked whole, every problem told with its line."""
+"""Parses and checks policy files; every problem is reported with its line."""
 
 import re
 from typing import Any, Literal, get_args
@@ -48,7 +48,7 @@ _SIGNS = {"and": "&&", "or": "||", "not": "!"}
 
 
 def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[PolicyProblem, ...]]:
-    """The file as far as it could be read, and all that is wrong with it."""
+    """The file as far as it could be parsed, and all its problems."""
     nothing = PolicyFile(name, path)
     try:
         root = parse(path, text)
@@ -133,7 +133,7 @@ class _FileReader(PolicyReader):
     def _only(
         self, given: dict[str, Node], key: str, action: RuleAction, wanted: RuleAction
     ) -> tuple[str, ...]:
-        """A key that goes with one action alone."""
+        """A key that is only valid with one action."""
         if key not in given:
             return ()
         if action != wanted:
