@@ -199,7 +199,7 @@ async def test_a_pod_of_somebody_else_is_neither_used_nor_removed(
     foreign = pod_of(place(), session)
     del foreign["metadata"]["labels"]
     await seen.make_pod(foreign)
-    with pytest.raises(HermesError, match="not of this session"):
+    with pytest.raises(HermesError, match="not created for this session"):
         await make().ready()
     await make().destroy()
     found = await seen.pod(name_of(session))

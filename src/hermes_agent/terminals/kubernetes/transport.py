@@ -169,7 +169,7 @@ class KubernetesTransport:
             pod = await self._cluster.pod(self._name)
             if pod and not pod.belongs_to(self._session):
                 raise HermesError(
-                    f"pod {self._name!r} belongs to another session",
+                    f"pod {self._name!r} exists but was not created for this session",
                     "rename or remove it",
                 )
             if pod is None or not self._isolated:
@@ -195,7 +195,7 @@ class KubernetesTransport:
             policy = await self._cluster.policy(self._name)
             if policy is None or not policy.belongs_to(self._session):
                 raise HermesError(
-                    f"NetworkPolicy {self._name!r} belongs to another session",
+                    f"NetworkPolicy {self._name!r} exists but was not created for this session",
                     "rename or remove it",
                 )
         self._isolated = True
