@@ -93,10 +93,11 @@ def _filter(program: bytes) -> None:
 def below(pid: int) -> list[int]:
     """All descendants of a process."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in task.read_text().split():
-                found += [int(child), *below(int(child))]
+    with contextlib.suppress(OSError):  # it ended while it was listed
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                for child in task.read_text().split():
+                    found += [int(child), *below(int(child))]
     return found
 
 
