@@ -29,7 +29,7 @@ import asyncio, sys
 from pathlib import Path
 import msgspec
 from hermes_agent.core.settings.terminals import SshPlace
-from hermes_agent.core.protocols import Command
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.registry import open_terminal
 
@@ -38,7 +38,7 @@ async def main(place, folder, text):
         msgspec.json.decode(place, type=SshPlace), session="doomed", workspace="",
         folder=Path(folder), settings=TerminalSettings(), environ={},
     )
-    await terminal.run(Command("doomed-1", text, 60))
+    await terminal.run(ShellCommand("doomed-1", text, 60))
 
 asyncio.run(main(*sys.argv[1:]))
 """
