@@ -122,64 +122,65 @@ async def test_a_damaged_state_keeps_nobody_from_a_session(bench: Bench) -> None
 # refused
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "", "Add", "../add", "add/b", "a" * 65, "añadir", "1st", "_add", "class", "print", "hermes",
-        "history", "test_add", "terminal", "add\n", "add.py", "state", "add\0",
-    ],
+BAD_NAMES = (
+    "", "Add", "../add", "add/b", "a" * 65, "añadir", "1st", "_add", "class", "print", "hermes",
+    "history", "test_add", "terminal", "add\n", "add.py", "state", "add\0",
 )  # fmt: skip
-async def test_a_name_that_leads_elsewhere_or_is_taken_is_refused(bench: Bench, name: str) -> None:
+
+
+async def test_a_name_that_leads_elsewhere_or_is_taken_is_refused(bench: Bench) -> None:
     bench.written = bench.opened(nobody)
-    assert "cannot be the name of a tool" in await refused(bench, name, ADD)
-    assert await bench.written.find(name) is None
+    for name in BAD_NAMES:
+        assert "cannot be the name of a tool" in await refused(bench, name, ADD), name
+        assert await bench.written.find(name) is None, name
     assert not bench.folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("return a + b", "return a +", "line 6: syntax: invalid syntax"),
-        ("return a + b", "return a + b\0", "line 6: syntax: it contains a null byte"),
-        ("return a + b", "return " + "-" * 30_000 + "1", "nested too deep"),
-        ('"""Sums."""', "", "line 1: the file must begin with a docstring"),
-        ("def add(", "def sub(", "line 2: sub is public beside add"),
-        ("def add(", "def _add(", "there is no function called add"),
-        ("def add(", "async def add(", "line 2: add is async"),
-        ("def add(", "@cached\ndef add(", "has a decorator"),
-        ('"""Add two numbers.', 'x = """', "line 2: add has no docstring"),
-        ("-> int", "", "line 2: add does not say what it returns"),
-        ("a: int", "a", "line 2: a has no type"),
-        ("a: int", r"a: 'int\0'", r"line 2: 'int\x00' is no type"),
-        ("a: int", "a: set[int]", "line 2: set[…] cannot be written as JSON"),
-        ("a: int", "a: Number", "line 2: 'Number' cannot be written as JSON"),
-        ("a: int", "a: dict[int, str]", "the keys of a dict that JSON carries are str"),
-        ("a: int", "a: list[int] | list[str]", "the types cannot be written as JSON"),
-        ("a: int", "_a: int", "line 2: _a begins with _"),
-        ("b: int = 1", "*b: int", "arguments come by name"),
-        ("b: int = 1", "b: int = ''", "does not fit its type"),
-        ("b: int = 1", "b: int = len('x')", "is not a plain value"),
-        ("test_add()", "test_add(x)", "must be a plain function without arguments"),
-        ("assert add(1, 2) == 3", "pass", "there is no test"),
-        ("return a + b", "from . import c", "line 6: a tool is one file"),
-        ("return a + b", "return '" + "x" * 64_000 + "'", "64000 at most"),
-        ("return a + b", "return '\ud800'", "line 6: it is not UTF-8"),
-        (
-            "return a + b",
-            'key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"',
-            "line 6: it holds a secret",
-        ),
-    ],
+BAD_TEXTS = (
+    ("return a + b", "return a +", "line 6: syntax: invalid syntax"),
+    ("return a + b", "return a + b\0", "line 6: syntax: it contains a null byte"),
+    ("return a + b", "return " + "-" * 30_000 + "1", "nested too deep"),
+    ('"""Sums."""', "", "line 1: the file must begin with a docstring"),
+    ("def add(", "def sub(", "line 2: sub is public beside add"),
+    ("def add(", "def _add(", "there is no function called add"),
+    ("def add(", "async def add(", "line 2: add is async"),
+    ("def add(", "@cached\ndef add(", "has a decorator"),
+    ('"""Add two numbers.', 'x = """', "line 2: add has no docstring"),
+    ("-> int", "", "line 2: add does not say what it returns"),
+    ("a: int", "a", "line 2: a has no type"),
+    ("a: int", r"a: 'int\0'", r"line 2: 'int\x00' is no type"),
+    ("a: int", "a: set[int]", "line 2: set[…] cannot be written as JSON"),
+    ("a: int", "a: Number", "line 2: 'Number' cannot be written as JSON"),
+    ("a: int", "a: dict[int, str]", "the keys of a dict that JSON carries are str"),
+    ("a: int", "a: list[int] | list[str]", "the types cannot be written as JSON"),
+    ("a: int", "_a: int", "line 2: _a begins with _"),
+    ("b: int = 1", "*b: int", "arguments come by name"),
+    ("b: int = 1", "b: int = ''", "does not fit its type"),
+    ("b: int = 1", "b: int = len('x')", "is not a plain value"),
+    ("test_add()", "test_add(x)", "must be a plain function without arguments"),
+    ("assert add(1, 2) == 3", "pass", "there is no test"),
+    ("return a + b", "from . import c", "line 6: a tool is one file"),
+    ("return a + b", "return '" + "x" * 64_000 + "'", "64000 at most"),
+    ("return a + b", "return '\ud800'", "line 6: it is not UTF-8"),
+    (
+        "return a + b",
+        'key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"',
+        "line 6: it holds a secret",
+    ),
 )
+
+
 async def test_what_is_wrong_with_the_text_is_told_with_its_line_and_nothing_runs(
-    bench: Bench, old: str, new: str, said: str
+    bench: Bench,
 ) -> None:
-    assert old in ADD
     bench.written = bench.opened(nobody)
-    assert said in await refused(bench, "add", ADD.replace(old, new, 1))
+    for old, new, said in BAD_TEXTS:
+        assert old in ADD
+        assert said in await refused(bench, "add", ADD.replace(old, new, 1)), new[:80]
     assert not (bench.folder / "add.py").exists()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -241,6 +242,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", HOSTILE)
 async def test_a_tool_that_goes_wrong_is_contained_told_and_rolled_back_after_three(
     bench: Bench, tmp_path: Path, how: str

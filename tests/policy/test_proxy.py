@@ -9,7 +9,6 @@ import pytest
 
 from hermes_agent.policy.network.egress import Resolver
 from hermes_agent.policy.network.proxy import GREETING, GuardingProxy, open_proxy
-from tests.support.awake_loop import stand_still
 from tests.support.patience import PATIENCE
 
 
@@ -229,18 +228,6 @@ async def test_what_is_not_http_is_cut_off() -> None:
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
         writer.close()
-
-
-async def test_a_name_is_not_slow_to_look_up_because_we_stood_still() -> None:
-    async def found(_name: str) -> Sequence[str]:
-        stand_still(60.0)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        raise OSError(-2, "Name or service not known")
-
-    async with proxy(resolver=found) as made:
-        answer = await said(made, f"CONNECT a.test:1 HTTP/1.1\r\n{secret(made)}\r\n")
-    assert "cannot find 'a.test': Name or service not known" in answer
 
 
 @pytest.mark.parametrize("rounds", range(9))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell import read
-from hermes_agent.policy.shell.programs.argument_roles import ROLES
+from hermes_agent.policy.shell.programs.program_call import ROLES
 from hermes_agent.policy.shell.programs.table import spec, table
 from tests.support.shell_lines import Lines
 

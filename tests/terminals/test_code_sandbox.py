@@ -197,8 +197,8 @@ async def test_a_function_of_the_program_is_called_and_gives_its_value(either: S
     [
         ("x = (\n", "SyntaxError"),
         ("a = 1\n\ndef f():\n    return 1 / 0\nf()", "line 4, in f\n    return 1 / 0"),
-        ("raise SystemExit(7)", "it left with 7"),
-        ("exit('no more')", "it left with 'no more'"),
+        ("raise SystemExit(7)", "it exited with 7"),
+        ("exit('no more')", "it exited with 'no more'"),
         ("x = '\0'", "null bytes"),
         ("def f(): f()\nf()", "RecursionError"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
@@ -412,7 +412,7 @@ async def test_a_lock_is_waited_for_though_this_process_stands_still_meanwhile(s
 async def test_a_program_that_another_process_runs_is_not_run_beside_it(shop: Shop) -> None:
     with lock_of(shop, "name").open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(HermesError, match="runs already"):
+        with pytest.raises(HermesError, match="already runs"):
             await shop.workshop.run("name", "print(1)")
 
 

@@ -131,7 +131,7 @@ async def test_a_program_that_prints_without_end_is_cut_short(either: Shop) -> N
         "os.write(1, b'end')"
     )
     assert (worked.ok, worked.limit) == (True, "output")
-    said = "\n[the rest is thrown away: it printed more than 20000 bytes]"
+    said = "\n[the rest was dropped: it printed more than 20000 bytes]"
     assert worked.output == "x" * 20_000 + said
     assert "".join(either.heard) == "x" * 20_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
@@ -205,7 +205,7 @@ DEATHS = {
 async def test_a_program_that_dies_is_told_so(either: Shop, how: str) -> None:
     worked = await either.run(DEATHS[how], SMALL)
     assert (worked.ok, worked.limit) == (False, "died")
-    assert worked.trouble.startswith(("it died without a word", "it closed its way"))
+    assert worked.trouble.startswith(("it died without a word", "it closed its connection"))
 
 
 SEND = """
@@ -239,7 +239,7 @@ FORGED = {
 async def test_nonsense_to_the_runtime_ends_the_program(either: Shop, what: str) -> None:
     worked = await either.run(f"{SEND}\n{FORGED[what]}\ntime.sleep(600)")
     assert (worked.ok, worked.limit) == (False, "died")
-    assert worked.trouble == "it sent the runtime what no program of this kind sends"
+    assert worked.trouble == "it sent the runtime an invalid message"
     assert either.called == []
 
 

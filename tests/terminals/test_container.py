@@ -252,7 +252,7 @@ async def test_a_container_that_hermes_did_not_make_is_left_alone(session: Sessi
     name = session.spec().name
     theirs = session.client.containers.create(IMAGE, ["true"], name=name, network_mode="none")
     try:
-        with pytest.raises(HermesError, match="did not make"):
+        with pytest.raises(HermesError, match="did not create"):
             await session.open().ready()
         await session.open().destroy()
         theirs.reload()
@@ -264,7 +264,7 @@ async def test_a_container_that_hermes_did_not_make_is_left_alone(session: Sessi
 async def test_a_volume_that_hermes_did_not_make_is_left_alone(session: Session) -> None:
     theirs = session.client.volumes.create(f"{session.spec().name}-work")
     try:
-        with pytest.raises(HermesError, match="did not make"):
+        with pytest.raises(HermesError, match="did not create"):
             await session.open().ready()
         await session.open().destroy()
         assert session.client.volumes.get(theirs.name).name == theirs.name

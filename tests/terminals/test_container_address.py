@@ -57,7 +57,7 @@ def test_a_user_who_may_not_use_the_socket_is_told_how(tmp_path: Path) -> None:
             try:
                 locate(url, {})
             except HermesError as error:
-                code = 0 if "may not use" in error.message and "group" in error.hint else 2
+                code = 0 if "may not access" in error.message and "group" in error.hint else 2
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         closed.chmod(0o700)

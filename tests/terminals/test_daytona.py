@@ -85,7 +85,7 @@ async def test_a_sandbox_whose_making_was_not_heard_of_is_not_made_twice(
 ) -> None:
     service.forget_replies = True
     transport = make()
-    with pytest.raises(HermesError, match="cut"):
+    with pytest.raises(HermesError, match="lost the connection"):
         await transport.ready()
     service.forget_replies = False
     await transport.ready()
@@ -137,7 +137,7 @@ async def test_a_sandbox_that_is_gone_is_replaced_and_the_loss_is_told(
     await transport.ready()
     old = service.box.id
     service.do(service.lose(old))
-    with pytest.raises(ConnectionError, match="cut"):
+    with pytest.raises(ConnectionError, match="lost the connection"):
         await transport.call(["true"])
     with caplog.at_level(logging.WARNING):
         await transport.ready()
@@ -167,7 +167,7 @@ async def test_a_snapshot_beyond_the_limits_is_told(
     [
         (401, "Invalid credentials", "refused the key", "DAYTONA_API_KEY"),
         (403, "suspended", "refused the key", "DAYTONA_API_KEY"),
-        (429, "slow down", "refused for now", "wait"),
+        (429, "slow down", "limits requests", "wait"),
         (400, "Snapshot tools not found", "Snapshot tools not found", "hermes terminals"),
         (500, "oh no", "has trouble", "again"),
     ],
@@ -184,7 +184,7 @@ async def test_what_the_service_refuses_is_a_sentence_with_a_way_out(
 async def test_a_service_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
     environ = {"DAYTONA_API_KEY": "x", "DAYTONA_API_URL": "http://127.0.0.1:9/api"}
     transport = DaytonaTransport(DaytonaPlace(), SESSION, tmp_path, environ)
-    with pytest.raises(HermesError, match="cut") as raised:
+    with pytest.raises(HermesError, match="lost the connection") as raised:
         await transport.ready()
     assert "Daytona" in raised.value.hint
     await transport.close()

@@ -199,7 +199,7 @@ async def test_a_pod_of_somebody_else_is_neither_used_nor_removed(
     foreign = pod_of(place(), session)
     del foreign["metadata"]["labels"]
     await seen.make_pod(foreign)
-    with pytest.raises(HermesError, match="not of this session"):
+    with pytest.raises(HermesError, match="not created for this session"):
         await make().ready()
     await make().destroy()
     found = await seen.pod(name_of(session))
@@ -211,7 +211,7 @@ async def test_a_pod_of_somebody_else_is_neither_used_nor_removed(
 async def test_an_image_that_cannot_be_had_is_named_and_no_pod_is_left(
     make: Make, seen: Cluster, session: str
 ) -> None:
-    with pytest.raises(HermesError, match=r"does not come up: ErrImageNeverPull.*no-such-image"):
+    with pytest.raises(HermesError, match=r"does not start: ErrImageNeverPull.*no-such-image"):
         await make(place(image="localhost/no-such-image:1")).ready()
     await until(lambda: is_leaving(seen, session))
     pod = make()
@@ -238,9 +238,9 @@ async def test_what_the_cluster_finds_wrong_with_the_manifest_is_said(make: Make
 
 async def test_what_is_forbidden_is_named_with_the_right_that_is_missing(make: Make) -> None:
     stranger = place(kubeconfig=str(cluster() / "stranger"))
-    with pytest.raises(HermesError, match=r"forbids to get pods .*\nhint: .*get pods"):
+    with pytest.raises(HermesError, match=r"forbids get pods .*\nhint: .*get pods"):
         await make(stranger).ready()
-    with pytest.raises(HermesError, match="forbids to get pods/exec"):
+    with pytest.raises(HermesError, match="forbids get pods/exec"):
         await make(stranger).call(["true"])
     missing = await kubernetes.check(stranger, {})
     for right in ("create pods/exec", "get pods/exec", "create pods", "create networkpolicies"):

@@ -139,7 +139,7 @@ async def test_a_command_goes_on_while_the_way_is_cut_and_is_found_again(
     running = asyncio.create_task(terminal.run(command, told.append))
     await until((work / "begun").exists)
     await place.ways[0].storm()
-    await until(lambda: any("the connection was cut" in text for text in told))
+    await until(lambda: any("the connection was lost" in text for text in told))
     place.ways[0].away = False
     await asyncio.to_thread((work / "gate").write_text, "it\n")
     assert (await running).stdout == "got it\n"

@@ -239,7 +239,7 @@ WITHOUT_LANDLOCK = """
 import asyncio, errno, pathlib, sys
 import pyseccomp
 from hermes_agent.core.errors import HermesError
-from hermes_agent.terminals import sandbox
+from hermes_agent.terminals.sandbox import sandbox
 from tests.support.sandboxes import Box
 
 async def main():

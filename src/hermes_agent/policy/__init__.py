@@ -1,1 +1,1 @@
-"""What may be done: the gate, its rules, and what must not be written down."""
+"""The gate, its rules, and redaction."""

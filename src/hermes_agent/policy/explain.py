@@ -1,4 +1,4 @@
-"""Why an effect would be allowed, asked about or refused, act by act."""
+"""Why an effect would be allowed, asked about or refused, operation by operation."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def report(judged: Judged) -> dict[str, Any]:
 
 
 def lines(judged: Judged) -> list[str]:
-    """The same for people."""
+    """The same as text."""
     verdict = judged.verdict
     found = [f"{verdict.action}: {verdict.reason}", f"decided by {verdict.rule}"]
     if judged.command is not None:
@@ -89,7 +89,7 @@ def _places(act: Operation) -> list[str]:
         return []
     return [
         f"{place.access} "
-        + ("at a place that nobody can tell" if is_unnamed(place) else ", ".join(place.real[:3]))
+        + ("at an unknown place" if is_unnamed(place) else ", ".join(place.real[:3]))
         + (f" and {len(place.real) - 3} more" if len(place.real) > 3 else "")
         for place in act.places
     ]

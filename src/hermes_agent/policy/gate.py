@@ -1,4 +1,4 @@
-"""The gate: an effect is read as acts, every act is decided, the strictest decision counts."""
+"""The gate: an effect is split into operations, each is decided, and the strictest counts."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,17 +18,17 @@ _MAX_REASONS = 3
 
 
 class Judged(Struct, frozen=True):
-    """A verdict with all that led to it."""
+    """A verdict and the decisions behind it."""
 
     verdict: Verdict
     decisions: tuple[Decision, ...] = ()
     command: str | None = None
-    """The command that was judged in the end, when a rule rewrote it."""
+    """The command as rewritten by a rule."""
 
 
 class RuleGate:
-    """A gate over rules that are looked up anew for each effect, so that a changed file counts at
-    once. `capabilities` are those the agent was given; None when no limit was named."""
+    """A gate over rules that are looked up for each effect, so that a changed file applies at once.
+    `capabilities` are those of the agent; None: no limit."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RuleGate:
         *,
         whole: bool = False,
     ) -> Judged:
-        """As `judge`, with the decision on each act. `whole` asks every rule."""
+        """As `judge`, with the decision on each operation. `whole` evaluates every rule."""
         try:
             return await self._consider(effect, resolve, granted, whole)
         except HermesError as error:
@@ -94,7 +94,7 @@ class RuleGate:
 
 
 def _bounded(judged: Judged, facts: MatchContext, read: ParsedEffect) -> Judged:
-    """Active skills can only refuse what the rules leave."""
+    """Active skills can only refuse what the rules allow."""
     verdict = judged.verdict
     if not facts.effect.bounds or verdict.action == "deny":
         return judged
@@ -127,7 +127,7 @@ def _refused(reason: str, rule: str) -> Judged:
 def _asks_instead(
     effect: Effect, decision: Decision, why: str, granted: frozenset[str]
 ) -> Decision:
-    """A rewrite that cannot be done is a question."""
+    """A rewrite that cannot be done becomes a question."""
     if decision.action != "rewrite":
         return decision
     key = key_of(effect, decision.act, decision.by)
@@ -149,7 +149,7 @@ def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) 
         return Verdict("deny", denied.reason, denied.rule, audits=audits, seen=read.seen)
     asking = [one for one in decisions if one.action not in ("allow", "deny")]
     if not asking:
-        # All of them allow; a program says most to whoever reads it.
+        # All allow; a program is the most informative.
         programs = [one for one in decisions if one.act.kind == "program"]
         shown = programs[0] if programs else decisions[-1]
         return Verdict(
@@ -179,7 +179,7 @@ def _reasons(asking: Sequence[Decision]) -> str:
 
 
 def _consent(asking: Sequence[Decision]) -> ApprovalRequirement | None:
-    """What satisfies all rules that ask; None when nobody could."""
+    """What satisfies all rules that ask; None when nothing could."""
     given = [one.by.consent for one in asking if one.by is not None]
     limited = [consent.by for consent in given if consent.by]
     by = (
@@ -196,8 +196,8 @@ def _consent(asking: Sequence[Decision]) -> ApprovalRequirement | None:
 
 
 def _secrets(decisions: Sequence[Decision]) -> tuple[str, ...]:
-    """A secret is seen by everything that a command runs, so every program must have a rule that
-    grants it; of a call that runs no command, the call itself."""
+    """Everything a command runs sees its secrets, so every program needs a rule that grants them; a
+    call without a command needs one itself."""
     running = [one for one in decisions if one.act.kind in ("program", "unknown")]
     running = running or [one for one in decisions if one.act.kind == "call"]
     names = [one.by.secrets if one.by is not None else () for one in running]

@@ -1,4 +1,4 @@
-"""Consent that lasts: keys for the session, and rules that would allow the same from now on."""
+"""Lasting consent: keys for the session, and rules that would allow the same permanently."""
 
 import json
 import re
@@ -13,23 +13,18 @@ from hermes_agent.policy.operations import as_json, is_elsewhere
 from hermes_agent.policy.patterns.globs import escape
 from hermes_agent.policy.patterns.hosts import WORDS, host_facts, trouble
 from hermes_agent.policy.shell.programs.table import runs_elsewhere
+from hermes_agent.policy.word_lists import word_list
 
 _MAX_LENGTH = 400
 _PLAIN = re.compile(r"[\w.:-]+")
-_RUNNERS = frozenset(
-    {"ansible-playbook", "ansible", "bash", "bun", "bundle", "cargo", "cmake", "composer", "dash",
-     "deno", "fish", "gem", "gmake", "go", "gradle", "invoke", "java", "just", "ksh", "lua", "make",
-     "mvn", "ninja", "node", "npm", "npx", "nox", "perl", "php", "pip", "pip3", "pipx", "pnpm",
-     "poetry", "python", "python3", "rake", "rsync", "ruby", "sh", "source", ".", "task", "tox",
-     "uv", "uvx", "yarn", "zsh"}
-)  # fmt: skip
-"""Programs that do what their words name: consent to one run is none to another."""
+_RUNNERS = word_list("runners")
+"""Programs that run what their arguments name: consent to one run covers no other."""
 
 
 def key_of(effect: Effect, act: Operation, rule: PolicyRule | None) -> str:
-    """What "yes, for this session" would cover: the program and its verb, the path, the host, the
-    tool with its action and hosts; the very words where the act is not understood or the rule is
-    `exact`."""
+    """What "yes, for this session" covers: the program and its verb, the path, the host, or the
+    tool with its action and hosts; the exact text where the operation is not understood or the
+    rule is `exact`."""
     name = rule.name if rule is not None else "default"
     return f"{name}|{_subject(effect, act, rule)}|{effect.terminal}"
 
@@ -38,16 +33,16 @@ def _is_exact(act: Operation, rule: PolicyRule | None) -> bool:
     if is_unknown(act):
         return True
     if act.kind == "call" and not all(act.hosts):
-        return True  # nobody can tell what it reaches
+        return True  # what it reaches is unknown
     if act.kind == "path":
-        return False  # a path with its access and where it leads says more than its words
+        return False  # a path with its access and target says more than its text
     if rule is not None:
         return rule.exact
     return act.kind == "program" and (act.program in _RUNNERS or "/" in act.program)
 
 
 def _is_part(effect: Effect, act: Operation) -> bool:
-    """Whether the act's text may be less than what runs: then the whole command counts."""
+    """Whether the text may be only part of what runs: then the whole command counts."""
     return effect.command is not None and (is_unknown(act) or len(act.text) >= _MAX_LENGTH)
 
 
@@ -71,7 +66,8 @@ def _subject(effect: Effect, act: Operation, rule: PolicyRule | None) -> str:
 
 
 def _call(effect: Effect, act: Operation) -> str:
-    """`tool[ action][ on host,…]`. A word with other signs is quoted: none passes for two."""
+    """`tool[ action][ on host,…]`. Words with special characters are quoted, so that keys are
+    unambiguous."""
     action = _action(effect)
     words = [effect.tool] + ([] if action is None else [_quoted(action)])
     if act.hosts:
@@ -80,7 +76,7 @@ def _call(effect: Effect, act: Operation) -> str:
 
 
 def _action(effect: Effect) -> str | None:
-    """What a tool that does several things is told to do, as rules compare it."""
+    """The `action` of a tool that does several things, as rules compare it."""
     value = effect.input.get("action")
     return value if value is None or isinstance(value, str) else as_json(value)
 
@@ -94,8 +90,8 @@ def _cut(words: str) -> str:
 
 
 def proposal(effect: Effect, asking: Iterable[tuple[Operation, PolicyRule | None]]) -> str:
-    """Rules, as items of a list in YAML, that would allow these acts. Empty when a text cannot be
-    written in YAML, or a host is none."""
+    """Rules, as YAML list items, that would allow these operations. Empty when a text cannot be
+    written in YAML, or a host is invalid."""
     items: dict[str, None] = {}
     for act, rule in asking:
         match = {**_match(effect, act, _is_exact(act, rule)), "terminal": escape(effect.terminal)}
@@ -157,20 +153,20 @@ def _match(effect: Effect, act: Operation, exact: bool) -> dict[str, Any]:
 
 
 def _host(host: str) -> str:
-    """A pattern that fits this host only, even one that is called `public`."""
+    """A pattern that matches only this host, even one called `public`."""
     name = host_facts(host).name
     return f"[{name[0]}]{name[1:]}" if name in WORDS else escape(name)
 
 
 def _input(effect: Effect) -> dict[str, Any]:
-    """The very command."""
+    """The exact command."""
     names = [name for name, value in effect.input.items() if value == effect.command]
     return {"input": {name: escape(effect.command or "") for name in names}}
 
 
 def _is_far(act: Operation) -> bool:
     """Whether it runs something on another machine or in a container: no program or path says
-    which, so that only the command as a whole can be allowed for good."""
+    which, so only the whole command can be allowed permanently."""
     runner = act.kind == "program" and runs_elsewhere(act.program, act.verb)
     return act.kind != "host" and (is_elsewhere(act) or runner)
 

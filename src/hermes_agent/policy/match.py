@@ -1,10 +1,9 @@
-"""Does a rule fit an act? Each rule becomes a list of small tests, the cheap ones first.
+"""Whether a rule matches an operation. Each rule becomes a list of small tests, cheap ones first.
 
-A rule that allows must fit everything that the act touches, one that asks or denies anything of it;
-and what nobody can tell (an unknown act, an unnamed place) is allowed only by a rule that says
-`unknown: true`."""
+A rule that allows must match everything the operation touches, one that asks or denies any of it;
+what is unknown (an unknown operation, an unnamed place) is only allowed by `unknown: true`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -14,7 +13,7 @@ from hermes_agent.policy.operations import as_json, is_elsewhere
 from hermes_agent.policy.patterns.globs import Roots, WordGlobs
 
 CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "daytona"})
-"""Kinds of terminals that keep a command away from what the user has. A pod may be anybody's."""
+"""Kinds of terminals that isolate commands from the user's files. A pod may be anybody's."""
 
 PROGRAM_KEYS = (
     "program", "verb", "flag", "no_flag", "option", "no_option", "argument", "text", "via",
@@ -24,15 +23,15 @@ PLACE_KEYS = ("path", "holds", "access", "inside", "outside")
 
 
 class MatchContext:
-    """What all acts of one effect share."""
+    """What all operations of one effect share."""
 
     def __init__(self, effect: Effect, roots: Roots) -> None:
         self.effect = effect
         self.roots = roots
         self.elsewhere = Roots({}, effect.session)
-        """For paths of other machines: no placeholder stands for a folder there."""
+        """For paths of other machines: placeholders have no value there."""
         self.held: dict[str, bool] = {}
-        """By rule: whether what it says of the effect as a whole holds."""
+        """By rule: whether its tests of the whole effect pass."""
 
     @cached_property
     def now(self) -> datetime:
@@ -44,7 +43,7 @@ Test = Callable[[MatchContext, Operation], object]
 
 
 def is_unnamed(place: PathAccess) -> bool:
-    """Nobody can tell where it is, or nobody has looked."""
+    """Where it is is unknown, or was not resolved."""
     return not place.named or not place.real
 
 
@@ -57,7 +56,7 @@ def is_unknown(act: Operation) -> bool:
 
 
 def kinds(match: RuleMatch) -> frozenset[str]:
-    """The kinds of acts that a rule is about when it does not name them."""
+    """The kinds of operations a rule is about."""
     if match.kind is not None:
         return frozenset(match.kind)
     places, hosts = match.names(*PLACE_KEYS), match.names("host")
@@ -71,17 +70,17 @@ def kinds(match: RuleMatch) -> frozenset[str]:
 
 
 def effect_tests(match: RuleMatch) -> tuple[EffectTest, ...]:
-    """What must hold of the effect as a whole; the tool is left to `could_fit`."""
+    """Tests of the whole effect; `could_fit` tests the tool."""
     return (*_caller_tests(match), *_time_tests(match))
 
 
 def act_tests(rule: PolicyRule) -> tuple[Test, ...]:
-    """What must hold of the act; its kind and program are left to `could_fit`."""
+    """Tests of the operation; `could_fit` tests its kind and program."""
     return tuple(_act_tests(rule))
 
 
 def could_fit(rule: PolicyRule) -> Callable[[str, str, str], bool]:
-    """Whether a rule can fit an act of this kind, tool and program at all: for an index."""
+    """Whether a rule can match this kind, tool and program at all: for an index."""
     match = rule.match
     about = kinds(match)
     tools = WordGlobs(match.tool) if match.tool is not None else None
@@ -97,86 +96,75 @@ def could_fit(rule: PolicyRule) -> Callable[[str, str, str], bool]:
     return could
 
 
+_OF_EFFECT: Mapping[str, Callable[[Effect], Iterable[str]]] = {
+    "origin": lambda effect: (effect.origin,),
+    "terminal": lambda effect: (effect.terminal,),
+    "place": lambda effect: (effect.terminal_kind,),
+    "capability": lambda effect: effect.capabilities,
+    "session": lambda effect: (effect.actor.kind,),
+    "source": lambda effect: (effect.actor.source,),
+    "actor": lambda effect: (effect.actor.kind, f"{effect.actor.kind}/{effect.actor.name}"),
+}
+"""Keys of a rule whose globs must fit one of these words."""
+
+
 def _caller_tests(match: RuleMatch) -> Iterator[EffectTest]:
     if match.input is not None:
         inputs = [(name, WordGlobs(globs)) for name, globs in match.input.items()]
         yield lambda facts: all(_fits_input(facts, name, fit) for name, fit in inputs)
-    if match.origin is not None:
-        origins = match.origin
-        yield lambda facts: facts.effect.origin in origins
     if (confined := match.confined) is not None:
         yield lambda facts: (facts.effect.terminal_kind in CONFINED) == confined
-    if match.terminal is not None:
-        terminals = WordGlobs(match.terminal)
-        yield lambda facts: terminals.fit(facts.effect.terminal)
-    if match.place is not None:
-        places = WordGlobs(match.place)
-        yield lambda facts: places.fit(facts.effect.terminal_kind)
-    if match.capability is not None:
-        capabilities = WordGlobs(match.capability)
-        yield lambda facts: capabilities.fit_any(facts.effect.capabilities)
-    if match.session is not None:
-        sessions = frozenset(match.session)
-        yield lambda facts: facts.effect.actor.kind in sessions
-    if match.source is not None:
-        sources = WordGlobs(match.source)
-        yield lambda facts: sources.fit(facts.effect.actor.source)
-    if match.actor is not None:
-        actors = WordGlobs(match.actor)
-        yield lambda facts: _fits_actor(actors, facts)
+    for key, words in _OF_EFFECT.items():
+        if (globs := getattr(match, key)) is not None:
+            yield _effect_test(WordGlobs(globs), words)
+
+
+def _effect_test(globs: WordGlobs, words: Callable[[Effect], Iterable[str]]) -> EffectTest:
+    return lambda facts: globs.fit_any(words(facts.effect))
 
 
 def _fits_input(facts: MatchContext, name: str, words: WordGlobs) -> object:
-    """An argument that is no text is compared as JSON."""
+    """An argument that is not a string is compared as JSON."""
     if name not in facts.effect.input:
         return False
     value = facts.effect.input[name]
     return words.fit(value if isinstance(value, str) else as_json(value))
 
 
-def _fits_actor(actors: WordGlobs, facts: MatchContext) -> object:
-    actor = facts.effect.actor
-    return actors.fit(actor.kind) or actors.fit(f"{actor.kind}/{actor.name}")
+_OF_ACT: Mapping[str, Callable[[Operation], Iterable[str]]] = {
+    "verb": lambda act: (act.verb,),
+    "flag": lambda act: act.flags,
+    "argument": lambda act: act.arguments,
+    "text": lambda act: (act.text,),
+    "via": lambda act: act.via,
+}
+"""The same of an operation; `no_` before a key means that none fits."""
 
 
 def _act_tests(rule: PolicyRule) -> Iterator[Test]:
-    match = rule.match
-    if rule.action == "allow" and not match.unknown:
+    match, whole = rule.match, rule.action == "allow"
+    if whole and not match.unknown:
         yield lambda _facts, act: not is_unknown(act)
     if (unknown := match.unknown) is not None:
         yield lambda _facts, act: is_unknown(act) == unknown
-    if match.verb is not None:
-        verbs = WordGlobs(match.verb)
-        yield lambda _facts, act: verbs.fit(act.verb)
-    if match.flag is not None:
-        flags = WordGlobs(match.flag)
-        yield lambda _facts, act: flags.fit_any(act.flags)
-    if match.no_flag is not None:
-        no_flags = WordGlobs(match.no_flag)
-        yield lambda _facts, act: not no_flags.fit_any(act.flags)
-    yield from _option_tests(match, whole=rule.action == "allow")
-    if match.argument is not None:
-        arguments = WordGlobs(match.argument)
-        yield lambda _facts, act: arguments.fit_any(act.arguments)
-    if match.text is not None:
-        texts = WordGlobs(match.text)
-        yield lambda _facts, act: texts.fit(act.text)
-    if match.via is not None:
-        via = WordGlobs(match.via)
-        yield lambda _facts, act: via.fit_any(act.via)
-    if match.no_via is not None:
-        no_via = WordGlobs(match.no_via)
-        yield lambda _facts, act: not no_via.fit_any(act.via)
-    whole = rule.action == "allow"
+    for key, words in _OF_ACT.items():
+        for name, wanted in ((key, True), (f"no_{key}", False)):
+            if (globs := getattr(match, name, None)) is not None:
+                yield _act_test(WordGlobs(globs), words, wanted)
+    yield from _option_tests(match, whole=whole)
     if match.names(*PLACE_KEYS):
         yield _place_test(match, whole)
     if match.host is not None:
         yield _host_test(match.host, whole)
 
 
+def _act_test(globs: WordGlobs, words: Callable[[Operation], Iterable[str]], wanted: bool) -> Test:
+    return lambda _facts, act: globs.fit_any(words(act)) == wanted
+
+
 def _option_tests(match: RuleMatch, *, whole: bool) -> Iterator[Test]:
-    """A value that nobody can tell fits what asks or denies and never what allows. Of an option
-    that is given twice, most programs take the last: so all its values must fit to be allowed."""
+    """An unknown value matches rules that ask or deny, never those that allow. Most programs take
+    the last of repeated options, so all values must match to be allowed."""
     if match.option is not None:
         test = _given if whole else _may_be_given
         options = _options(match.option)
@@ -234,7 +222,7 @@ def _host_test(patterns: tuple[str, ...], whole: bool) -> Test:
 
 
 def _place_test(match: RuleMatch, whole: bool) -> Test:
-    """All conditions on places hold for one and the same place; of a rule that allows, for each."""
+    """All conditions must hold for the same place; for a rule that allows, for every place."""
     conditions = tuple(_place_conditions(match, whole))
 
     def test(facts: MatchContext, act: Operation) -> bool:

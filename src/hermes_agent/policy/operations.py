@@ -1,4 +1,4 @@
-"""An effect as acts, with their places looked up."""
+"""Splits an effect into operations, with their paths resolved."""
 
 import json
 import posixpath
@@ -12,17 +12,14 @@ from hermes_agent.core.effects import Access, Effect, Operation, PathAccess, Res
 from hermes_agent.policy import shell
 from hermes_agent.policy.patterns.globs import Roots, sensible
 from hermes_agent.policy.patterns.globs import roots as roots_of
+from hermes_agent.policy.word_lists import word_list
 
 Seen = tuple[tuple[str, tuple[str, ...]], ...]
 
 HERE = frozenset({"local", "sandbox"})
-"""Kinds of terminals on the machine of the user, where the homes are what we know them to be."""
+"""Kinds of terminals on the user's machine, where the home folders are known."""
 
-ELSEWHERE = frozenset(
-    {"apptainer", "chroot", "crictl", "ctr", "docker", "incus", "kubectl", "lxc", "machinectl",
-     "mosh", "nerdctl", "nsenter", "oc", "podman", "singularity", "ssh", "systemd-nspawn",
-     "vagrant"}
-)  # fmt: skip
+ELSEWHERE = word_list("elsewhere")
 """Wrappers behind which paths are those of another machine or another root."""
 
 _VERBS: Mapping[Access, str] = {"read": "reading", "write": "writing", "delete": "deleting"}
@@ -36,7 +33,7 @@ class KnownFolders(Struct, frozen=True):
 
 
 class ParsedEffect(Struct, frozen=True):
-    """The acts of an effect, where their places lead, and what the placeholders stand for."""
+    """The operations of an effect, where their paths lead, and the values of placeholders."""
 
     acts: tuple[Operation, ...]
     roots: Roots
@@ -44,7 +41,7 @@ class ParsedEffect(Struct, frozen=True):
 
 
 async def read(effect: Effect, homes: KnownFolders, resolve: Resolve) -> ParsedEffect:
-    """The acts of an effect. All paths are looked up at once."""
+    """The operations of an effect. All paths are resolved at once."""
     here = effect.terminal_kind in HERE
     user = homes.user if here else ""
     acts = _acts(effect, user)
@@ -64,7 +61,7 @@ async def read(effect: Effect, homes: KnownFolders, resolve: Resolve) -> ParsedE
 
 
 def recorded(seen: Seen) -> Resolve:
-    """Where paths led when an effect was judged; those nobody looked at then lead to themselves."""
+    """Resolves paths as they were when an effect was judged; unknown ones resolve to themselves."""
     known = dict(seen)
 
     async def resolve(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
@@ -74,7 +71,7 @@ def recorded(seen: Seen) -> Resolve:
 
 
 def describe(act: Operation) -> str:
-    """An act in a few words, for reasons."""
+    """An operation in a few words, for reasons."""
     match act.kind:
         case "path":
             place = act.places[0] if act.places else PathAccess("read", act.text)
@@ -82,7 +79,7 @@ def describe(act: Operation) -> str:
             where = f" (it leads to {leads[0]})" if leads else ""
             return f"{_VERBS[place.access]} {place.given or act.text!r}{where}"
         case "host":
-            return f"reaching {act.text or 'a host that nobody can tell'}"
+            return f"reaching {act.text or 'an unknown host'}"
         case "call":
             return f"the tool {act.text.partition(' ')[0]}"
         case _:

@@ -1,4 +1,4 @@
-"""Ways to tell where paths lead without a terminal: on this machine's disk, or by words alone."""
+"""Resolve paths without a terminal: on this machine's disk, or from given links."""
 
 import glob
 import os
@@ -12,7 +12,7 @@ from hermes_agent.core.effects import Resolve
 MAX_COUNT = 500
 _MAX_LINKS = 40
 _ONLY_SHELLS = re.compile(r"\[[^/]*(?:\[[:.=]|\\)")
-"""Sets of signs that Python does not read as shells do."""
+"""Character classes that Python reads differently from shells."""
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ async def on_disk(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
 
 
 def _found(path: str) -> tuple[str, ...]:
-    """Nothing for a pattern that this finds less for than a shell would."""
+    """Empty for a pattern that a shell would match more files with."""
     names = [path]
     if glob.has_magic(path):
         found = glob.glob(path.replace("[^", "[!"))  # noqa: PTH207 - absolute patterns
@@ -36,7 +36,7 @@ def _found(path: str) -> tuple[str, ...]:
 
 
 def by_words(workspace: str, links: Mapping[str, str]) -> Resolve:
-    """Nothing is looked up; only these links are there, relative ones in the workspace."""
+    """Without disk access: only these links exist, relative ones in the workspace."""
     known = {
         posixpath.normpath(posixpath.join(workspace, link)): posixpath.normpath(
             posixpath.join(workspace, posixpath.dirname(link), target)
@@ -65,7 +65,7 @@ def _followed(path: str, links: Mapping[str, str]) -> str:
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run what never waits for anything to its end, without an event loop."""
+    """Run a coroutine that never waits, without an event loop."""
     try:
         work.send(None)
     except StopIteration as end:

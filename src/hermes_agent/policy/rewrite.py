@@ -18,7 +18,7 @@ _GAP = re.compile(r"(?:[ \t]|\\\n)+")
 
 
 class Cannot(Exception):
-    """The rewrite cannot be done safely here; a person is asked instead."""
+    """The rewrite cannot be done safely; a person is asked instead."""
 
 
 class _Word(NamedTuple):
@@ -43,7 +43,7 @@ def rewritten(effect: Effect, changes: Sequence[tuple[Operation, Rewrite]]) -> E
 
 
 def _check_settable(effect: Effect, name: str) -> None:
-    """Paths and commands are judged as they came; nothing may take their place unseen."""
+    """Paths and commands were judged as given and must not be replaced."""
     value = effect.input.get(name)
     judged = {effect.command, *(given for _access, given in effect.paths), *effect.hosts}
     if isinstance(value, str) and value in judged:
@@ -72,7 +72,7 @@ def _new_command(effect: Effect, changes: Sequence[tuple[Operation, Rewrite]]) -
 
 
 def _new_words(text: str, rewrite: Rewrite) -> str:
-    """The words of one program with some taken out and some put in; the others stay as written."""
+    """The arguments of one program with some removed and some added; others stay as written."""
     words = _words(text)
     unwanted = WordGlobs(rewrite.remove)
     kept = [words[0]]

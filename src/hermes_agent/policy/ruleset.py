@@ -1,4 +1,4 @@
-"""The rules in force, and what they say to one act."""
+"""The rules in force, and their decision on one operation."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -23,7 +23,7 @@ _MAX_INDEXED = 4096
 
 
 class Decision(Struct, frozen=True):
-    """What becomes of one act, and why."""
+    """The decision on one operation, and why."""
 
     act: Operation
     action: RuleAction
@@ -32,7 +32,7 @@ class Decision(Struct, frozen=True):
     by: PolicyRule | None = None
     """The rule that decided; None where none did or one failed."""
     key: str = ""
-    """What consent for the session would be given to, of an act that asks."""
+    """The key of consent for the session, where it asks."""
     granted: bool = False
     """It asked, and consent had been given."""
     audits: tuple[str, ...] = ()
@@ -48,8 +48,8 @@ class _Ready(Struct, frozen=True):
 
 
 class RuleSet:
-    """Rules in their order. The first that fits decides; a deny goes before, wherever it stands.
-    `otherwise` is said to what none of them fits."""
+    """Rules in order. The first that matches decides; a deny wins wherever it stands. `otherwise`
+    applies where none matches."""
 
     def __init__(
         self, rules: Iterable[PolicyRule], otherwise: Literal["ask", "deny"] = "ask"
@@ -74,7 +74,7 @@ class RuleSet:
         rewrites: bool = True,
         whole: bool = False,
     ) -> Decision:
-        """`whole` asks every rule, for people who want to see all that fit."""
+        """`whole` evaluates every rule, to show all that match."""
         chosen: PolicyRule | None = None
         denied: PolicyRule | None = None
         audits: list[str] = []
@@ -90,7 +90,7 @@ class RuleSet:
                     continue
             except expressions.ExpressionFailed as failed:
                 if settled:
-                    continue  # nobody would have asked it
+                    continue  # it would not have been evaluated
                 reason = f"the rule {rule.name} failed ({rule.where}): {failed}"
                 return Decision(act, "deny", reason, rule.name, fitting=(*fitting, rule))
             fitting.append(rule)

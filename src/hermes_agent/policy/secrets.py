@@ -1,5 +1,5 @@
-"""Secrets by name: from the environment and from `.env` in the home. A rule grants one of them to
-one tool; nothing else reads them."""
+"""Secrets by name, from the environment and from `.env` in the home. A rule grants one to a tool;
+nothing else reads them."""
 
 import os
 import re
@@ -44,7 +44,7 @@ class Secrets:
         try:
             return self._values[name]
         except KeyError:
-            _read(self._file)  # says it when the file is there and cannot be read
+            _read(self._file)  # raises when the file exists and cannot be read
             raise NotFound(
                 f"no secret called {name!r}", f"write {name}=… into {str(self._file)!r}"
             ) from None

@@ -1,5 +1,4 @@
-"""The tests that policy files carry, and effects made up for them: judged by words alone, with no
-disk and no terminal."""
+"""Runs the tests in policy files, with made-up effects: without disk or terminal."""
 
 from collections.abc import Mapping
 from typing import Any, cast, get_args
@@ -25,7 +24,7 @@ _SOMEBODY = Actor()
 
 
 class Touches(Struct, frozen=True):
-    """What the gate is told of a tool."""
+    """What the gate knows of a tool."""
 
     capabilities: tuple[str, ...] = ()
     paths: Mapping[str, Access] = {}
@@ -91,7 +90,7 @@ def make_effect(
 
 
 def _origin(named: str, known: bool) -> Origin:
-    """As it was named; else built in where the tool is known, and a program's where not."""
+    """The named origin; otherwise built in if the tool is known, else a program's."""
     for origin in get_args(Origin):
         if origin == named:
             return cast(Origin, origin)
@@ -111,17 +110,8 @@ def run_tests(
             rules[profile] = _beside(loaded, file, profile).rules(profile)
         judged = _judged(rules[profile], case, tools)
         verdict = judged.verdict
-        outcomes.append(
-            PolicyTestOutcome(
-                file,
-                case,
-                profile,
-                verdict.action,
-                verdict.rule,
-                verdict.reason,
-                judged.command or "",
-            )
-        )  # fmt: skip
+        facts = (verdict.action, verdict.rule, verdict.reason, judged.command or "")
+        outcomes.append(PolicyTestOutcome(file, case, profile, *facts))
     return outcomes
 
 

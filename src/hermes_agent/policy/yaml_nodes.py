@@ -1,7 +1,7 @@
-"""YAML as nodes that know where they stand.
+"""YAML as nodes with positions.
 
-Made from the parser's events, because the library's own composer is recursive C and falls over deep
-nesting. Anchors and aliases are refused: a rule is to be read where it stands."""
+Built from the parser's events, because the library's composer is recursive C and crashes on deep
+nesting. Anchors and aliases are refused: a rule must be readable where it stands."""
 
 import re
 from typing import Any

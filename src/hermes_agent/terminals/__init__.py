@@ -1,1 +1,1 @@
-"""Places where commands run and files lie. Each speaks the `Terminal` protocol of `core`."""
+"""Machines where commands run. Each implements the `Terminal` protocol of `core`."""

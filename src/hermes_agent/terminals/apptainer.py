@@ -1,12 +1,11 @@
-"""Instances of Apptainer (or Singularity): one for each session, with folders of its own for the
-workspace, the home and /tmp. They lie on this machine and outlast the instance."""
+"""Instances of Apptainer (or Singularity): one for each session, with its own workspace, home and
+/tmp. These folders are on this machine and outlive the instance."""
 
 import asyncio
 import hashlib
 import os
 import re
 import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,36 +14,33 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import ApptainerPlace
-from hermes_agent.terminals.remote.pipe import PipeStream
-from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
+from hermes_agent.terminals.local.files import remove_tree
+from hermes_agent.terminals.remote.pipe import PipeStream, run_to_end
+from hermes_agent.terminals.shell.spool import process_lives, started_at
+from hermes_agent.terminals.transport import ByteStream, OpenStreams, ProcessResult, Transport
 
 HOME = "/home/hermes"
 ORDINARY = 1000
-"""Who commands run as where Hermes is root: root of the host could write /proc/sys from inside,
-whatever capabilities it lacks."""
+"""The user of commands where Hermes runs as root: root of the host could write /proc/sys from
+inside, whatever capabilities it lacks."""
 KEPT = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS", "APPTAINER_CONFIGDIR", "APPTAINER_CACHEDIR", "APPTAINER_TMPDIR",
     "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR",
 )  # fmt: skip
-"""All that the program sees of the environment; others of its variables would open the instance."""
+"""All variables that the program sees; others could weaken the instance."""
 AS_IT_IS = 'exec "$@"'
-"""For sh, whose exit codes tell a program that is not there from one that failed."""
+"""For sh, whose exit codes tell a missing program from one that failed."""
 
 
 def transport(
-    place: ApptainerPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 all kinds share a signature
-    folder: Path,
-    environ: Mapping[str, str],
+    place: ApptainerPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return ApptainerTransport(place, session, folder, environ)
 
 
 async def check(place: ApptainerPlace | None, environ: Mapping[str, str]) -> str:
-    """What is missing, as a sentence, or nothing."""
+    """What is missing, as a sentence; empty when nothing is."""
     programs = (place.program,) if place else ("apptainer", "singularity")
     for choice in (programs, ("flock",)):
         if not any(shutil.which(program, path=environ.get("PATH")) for program in choice):
@@ -59,7 +55,7 @@ def _missing(program: str) -> tuple[str, str]:
         return "'flock' is not installed", "install util-linux"
     return (
         f"{program!r} is not installed",
-        "install Apptainer, or say in the terminal's `program` where it lies",
+        "install Apptainer, or set the terminal's `program` to its path",
     )
 
 
@@ -83,8 +79,6 @@ class _Listing(Struct, frozen=True):
 
 
 class ApptainerTransport:
-    """The instance of one session."""
-
     def __init__(
         self,
         place: ApptainerPlace,
@@ -101,7 +95,7 @@ class ApptainerTransport:
         self._name = _name(session)
         self._seen: tuple[int, str] | None = None
         self._making = asyncio.Lock()
-        self._channels: set[PipeStream] = set()
+        self._streams: OpenStreams[PipeStream] = OpenStreams()
 
     async def ready(self) -> None:
         if self._alive():
@@ -111,26 +105,22 @@ class ApptainerTransport:
                 await self._make()
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
-        self._insist()
+        self._require_alive()
         done = await self._run(*self._exec(["sh", "-c", AS_IT_IS, "sh", *argv]), stdin=stdin)
         if done.code:
-            self._insist()  # else it may have ended with its instance
+            self._require_alive()  # else it may have ended with its instance
         return done
 
     async def start(self, argv: Sequence[str]) -> ByteStream:
-        self._insist()
+        self._require_alive()
         pipe, nowhere = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        channel = PipeStream(await self._spawn(self._exec(argv), pipe, nowhere))
-        self._channels = {each for each in self._channels if not each.over} | {channel}
-        return channel
+        return self._streams.add(PipeStream(await self._spawn(self._exec(argv), pipe, nowhere)))
 
     async def rest(self) -> None:
-        """An instance that does nothing costs nothing, so it stays."""
+        """An idle instance costs nothing, so it stays."""
 
     async def close(self) -> None:
-        channels, self._channels = self._channels, set()
-        for channel in channels:
-            await channel.cut()
+        await self._streams.cut()
 
     async def destroy(self) -> None:
         await self.close()
@@ -147,23 +137,23 @@ class ApptainerTransport:
                     if log:
                         Path(log).unlink(missing_ok=True)
             for path, _ in self._binds():
-                await asyncio.to_thread(_remove, path)
+                await asyncio.to_thread(remove_tree, path)
             self._lock.unlink(missing_ok=True)
 
     def _alive(self) -> bool:
-        """Whether the instance that was seen last still runs, without asking the program."""
-        return self._seen is not None and _started(self._seen[0]) == self._seen[1]
+        """Whether the instance seen last still runs, without asking the program."""
+        return self._seen is not None and process_lives(*self._seen)
 
-    def _insist(self) -> None:
+    def _require_alive(self) -> None:
         if not self._alive():
-            raise ConnectionError(f"the instance {self._name} does not run")
+            raise ConnectionError(f"the instance {self._name} is not running")
 
     async def _find(self, alone: bool = False) -> _Instance | None:
         listed = await self._run("instance", "list", "--json", self._name, alone=alone)
         if listed.code:
             raise _trouble(f"{self._place.program} cannot list its instances", listed)
         for found in msgspec.json.decode(listed.stdout, type=_Listing).instances:
-            if found.instance == self._name and (started := _started(found.pid)):
+            if found.instance == self._name and (started := started_at(found.pid)):
                 self._seen = (found.pid, started)
                 return found
         self._seen = None
@@ -210,15 +200,7 @@ class ApptainerTransport:
     async def _run(self, *arguments: str, stdin: bytes = b"", alone: bool = False) -> ProcessResult:
         pipe = asyncio.subprocess.PIPE
         process = await self._spawn(arguments, pipe, pipe, alone=alone)
-        try:
-            stdout, stderr = await process.communicate(stdin)
-        except asyncio.CancelledError:
-            if not alone:  # half a start cannot be taken back
-                process.kill()
-            await process.wait()
-            raise
-        code = process.returncode or 0
-        return ProcessResult(code if code >= 0 else 128 - code, stdout, stderr)
+        return await run_to_end(process, stdin, kill=not alone)  # half a start cannot be undone
 
     async def _spawn(
         self, arguments: Sequence[str], stdin: int, stderr: int, *, alone: bool = False
@@ -248,15 +230,6 @@ def _name(session: str) -> str:
     return f"hermes-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
 
 
-def _started(pid: int) -> str:
-    """When a process began, so that its number cannot be mistaken for another's; "" if gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
-
-
 def _trouble(what: str, done: ProcessResult) -> HermesError:
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     said = [line.partition(":")[2].strip() for line in lines if line.startswith(("FATAL", "ERROR"))]
@@ -264,15 +237,3 @@ def _trouble(what: str, done: ProcessResult) -> HermesError:
         f"{what}: {said[-1] if said else f'exit code {done.code}'}",
         "look at the terminal's `image`, `program` and `options`",
     )
-
-
-def _remove(top: Path) -> None:
-    """Remove a folder and all in it, also what was made unwritable (a module cache, say)."""
-    if not top.exists():
-        return
-    top.chmod(stat.S_IRWXU)
-    for folder, names, _ in os.walk(top):
-        for inner in (Path(folder, name) for name in names):
-            if not inner.is_symlink():
-                inner.chmod(stat.S_IRWXU)
-    shutil.rmtree(top)

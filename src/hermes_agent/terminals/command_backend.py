@@ -1,4 +1,4 @@
-"""What a terminal needs of the spool where its commands lie, on whatever machine that is."""
+"""What a terminal needs of the spool of its commands, on whatever machine that is."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -10,19 +10,18 @@ Why = Literal["timeout", "stopped", "flood"]
 
 
 class TerminalUnreachable(ToolError):
-    """The place cannot be reached now, and nothing of what was asked has got there."""
+    """The machine cannot be reached, and the request was not sent."""
 
 
 class CommandStatus(NamedTuple):
-    """A command as its files tell it, all read at one time."""
+    """The state of a command, read from its files at one time."""
 
     known: bool = False
-    """Whether its text is there."""
     code: int | None = None
     kind: str = ""
-    """How it was taken to be run: fg, bg, void (by nobody, for good); empty when it was not."""
+    """How it was claimed: fg, bg, void (never to run); empty when unclaimed."""
     start: float = 0.0
-    """When it was taken, by the clock of that machine."""
+    """When it was claimed, by the clock of that machine."""
     seconds: float = 0.0
     """How long it has run, or ran."""
     held: bool = False
@@ -30,13 +29,13 @@ class CommandStatus(NamedTuple):
     why: str = ""
     """Why it was stopped, when it was."""
     in_hand: bool = False
-    """Whether the shell has it in hand, or had it last."""
+    """Whether the shell runs it, or ran it last."""
     daemon: bool = False
-    """Whether the keeper of the shell, or the shell, lives."""
+    """Whether the shell daemon, or its shell, lives."""
     begun: bool = False
-    """Whether it has got so far that its output has a place."""
+    """Whether its output file exists."""
     size: int = 0
-    """Bytes that it has written so far; only looked at while it runs."""
+    """Bytes written so far, while it runs."""
 
     @property
     def phase(self) -> Literal["running", "exited", "timeout", "stopped", "lost"]:
@@ -72,36 +71,35 @@ class CommandBackend(Protocol):
     broke during the call; all but `send` may then be called again."""
 
     def path(self, id: str) -> str:
-        """Where the output of a command lies."""
+        """The path of a command's output."""
         ...
 
     def pause(self, looks: int, *, news: bool) -> float:
-        """How long to wait for the end of a command before looking for oneself."""
+        """How long to wait for news of a command before polling it."""
         ...
 
     async def begin(self, command: ShellCommand) -> CommandStatus:
-        """See that it is handed in, once: to the shell, or to one of its own in the background."""
+        """Submit it once: to the shell, or to a process of its own in the background."""
         ...
 
     async def look(self, id: str) -> CommandStatus: ...
 
     async def wait(self, id: str, seconds: float) -> CommandStatus:
-        """Look once it has ended or the time is over."""
+        """Its status once it has ended or the time is over."""
         ...
 
     async def report(self, id: str, limit: int) -> CommandReport: ...
 
     async def news(self, id: str, places: Sequence[int]) -> Sequence[tuple[int, bytes]]:
-        """What stdout and stderr have beyond these places: where it starts, and the bytes. A
-        flood is skipped."""
+        """New output beyond these offsets: where it starts, and the bytes. A flood is skipped."""
         ...
 
     async def background(self) -> Sequence[tuple[str, CommandReport]]:
-        """The background commands that there are, without their output."""
+        """All background commands, without their output."""
         ...
 
     async def stop(self, id: str, why: Why) -> None:
-        """Begin to end it; who waits sees it end."""
+        """Begin to stop it; waiting callers see it end."""
         ...
 
     async def send(self, id: str, data: bytes) -> bool:
@@ -109,20 +107,20 @@ class CommandBackend(Protocol):
         ...
 
     async def void(self, id: str) -> bool:
-        """Claim it so that nobody runs it any more. False: someone was quicker."""
+        """Claim it so that it never runs. False: it was already claimed."""
         ...
 
     async def remove(self, id: str) -> None: ...
 
     async def trusted(self) -> bool:
-        """Whether what is not in the spool has not happened: not after a crash of the machine or
-        the loss of the folder."""
+        """Whether a command missing from the spool has certainly not run: not after a crash of the
+        machine or the loss of the folder."""
         ...
 
     async def where(self) -> str: ...
 
     async def close(self) -> None:
-        """Let go of it; the shell, which is idle, is ended."""
+        """Disconnect; an idle shell is ended."""
         ...
 
     async def destroy(self) -> None: ...

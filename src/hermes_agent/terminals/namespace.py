@@ -1,4 +1,4 @@
-"""The inside of a box: namespaces that somebody else made and somebody else removes."""
+"""The inside of a drill's box: namespaces that the drill makes and removes."""
 
 import asyncio
 import os
@@ -8,9 +8,10 @@ from pathlib import Path
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import NamespaceSettings
-from hermes_agent.terminals.remote.pipe import PipeStream
+from hermes_agent.terminals.remote.pipe import PipeStream, run_to_end
 from hermes_agent.terminals.sandbox import limits
-from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
+from hermes_agent.terminals.shell.spool import process_lives
+from hermes_agent.terminals.transport import ByteStream, OpenStreams, ProcessResult, Transport
 
 ENVIRONMENT = {
     "PATH": "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -21,9 +22,9 @@ ENVIRONMENT = {
     "SHELL": "/bin/bash",
     "TERM": "dumb",
 }
-"""All that programs of a box find in theirs."""
+"""The environment of programs in a box."""
 JOIN = 'for n in $(seq "$1"); do shift; echo $$ >"$1/cgroup.procs"; done; shift; exec "$@"'
-"""Whoever comes in counts towards what the box may use."""
+"""Joins the box's control groups, so that programs count towards its limits."""
 INSIDE = ("--mount", "--net", "--uts", "--ipc", "--pid", "--user")
 
 
@@ -33,13 +34,13 @@ def first_process(place: NamespaceSettings) -> int:
         pid, started = (Path(place.folder) / "pid").read_text().split()
     except (OSError, ValueError):
         pid, started = "0", ""
-    if not started or started_at(int(pid)) != started or not _is_inside(int(pid)):
+    if not process_lives(int(pid), started) or not _is_inside(int(pid)):
         raise HermesError("the box is gone", "`hermes drill run` makes another")
     return int(pid)
 
 
 def _is_inside(pid: int) -> bool:
-    """Whether its namespaces are there: one that is dying has left them before it is gone."""
+    """Whether its namespaces exist: a dying process leaves them before it is gone."""
     try:
         Path(f"/proc/{pid}/ns/ipc").readlink()
     except (FileNotFoundError, ProcessLookupError):
@@ -48,7 +49,7 @@ def _is_inside(pid: int) -> bool:
 
 
 def door(place: NamespaceSettings) -> list[str]:
-    """What a command line begins with to be run in the box, as its root."""
+    """The start of a command line that runs in the box, as its root."""
     pid = first_process(place)
     enter = [*_joining(place), "nsenter", "--target", str(pid), *INSIDE, "--root", "--wd"]
     if _user_namespace("self") == _user_namespace(str(pid)):  # a machine that systemd booted
@@ -74,28 +75,12 @@ def _user_namespace(process: str) -> int:
     return Path(f"/proc/{process}/ns/user").stat().st_ino
 
 
-def started_at(pid: int) -> str:
-    """When a process began, so that its number cannot be mistaken for another's; "" if gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
-
-
-def transport(
-    place: NamespaceSettings,
-    *,
-    session: str,  # noqa: ARG001 all kinds share a signature
-    workspace: str,  # noqa: ARG001
-    folder: Path,  # noqa: ARG001
-    environ: Mapping[str, str],
-) -> Transport:
+def transport(place: NamespaceSettings, *, environ: Mapping[str, str], **_: object) -> Transport:
     return NamespaceTransport(place, environ)
 
 
 async def check(place: NamespaceSettings | None, environ: Mapping[str, str]) -> str:
-    """What is missing, as a sentence, or nothing."""
+    """What is missing, as a sentence; empty when nothing is."""
     for program in ("nsenter", "unshare"):
         if shutil.which(program, path=environ.get("PATH")) is None:
             return f"{program!r} is not installed: install util-linux"
@@ -109,49 +94,38 @@ class NamespaceTransport:
     def __init__(self, place: NamespaceSettings, environ: Mapping[str, str]) -> None:
         self._place = place
         self._path = environ.get("PATH") or os.defpath
-        self._channels: set[PipeStream] = set()
+        self._streams: OpenStreams[PipeStream] = OpenStreams()
 
     async def ready(self) -> None:
         first_process(self._place)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
-        process = await self._spawn(argv, asyncio.subprocess.PIPE)
-        try:
-            stdout, stderr = await process.communicate(stdin)
-        except asyncio.CancelledError:
-            process.kill()
-            await process.wait()
-            raise
-        code = process.returncode or 0
-        if code:
-            self._insist()  # else it may have ended with its box
-        return ProcessResult(code if code >= 0 else 128 - code, stdout, stderr)
+        done = await run_to_end(await self._spawn(argv, asyncio.subprocess.PIPE), stdin)
+        if done.code:
+            self._require_alive()  # else it may have ended with its box
+        return done
 
     async def start(self, argv: Sequence[str]) -> ByteStream:
-        channel = PipeStream(await self._spawn(argv, asyncio.subprocess.DEVNULL))
-        self._channels = {each for each in self._channels if not each.over} | {channel}
-        return channel
+        return self._streams.add(PipeStream(await self._spawn(argv, asyncio.subprocess.DEVNULL)))
 
     async def rest(self) -> None:
-        """A box stays awake: its programs work."""
+        """A box keeps running: its programs work."""
 
     async def close(self) -> None:
-        channels, self._channels = self._channels, set()
-        for channel in channels:
-            await channel.cut()
+        await self._streams.cut()
 
     async def destroy(self) -> None:
-        """Whoever made the box removes it."""
+        """The drill that made the box removes it."""
         await self.close()
 
-    def _insist(self) -> int:
+    def _require_alive(self) -> int:
         try:
             return first_process(self._place)
         except HermesError as error:
             raise ConnectionError(error.message) from None
 
     async def _spawn(self, argv: Sequence[str], stderr: int) -> asyncio.subprocess.Process:
-        self._insist()
+        self._require_alive()
         # The programs of this machine that open the door are found on its path, not the box's.
         opening = shutil.which("nsenter", path=self._path)
         if opening is None:

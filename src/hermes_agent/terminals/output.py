@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hermes_agent.terminals.command_backend import OutputExcerpt
 
 NEWS_BYTES = 65_536
-"""The most that is passed on at once while a command runs; a flood is skipped, not queued."""
+"""The most that is passed on at once; a flood is skipped, not queued."""
 
 
 def wanted(limit: int) -> tuple[int, int, int]:
@@ -17,7 +17,7 @@ def wanted(limit: int) -> tuple[int, int, int]:
 
 
 def piece(path: str, limit: int) -> OutputExcerpt:
-    """What an excerpt needs of a file of this machine."""
+    """What an excerpt needs of a local file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -47,7 +47,7 @@ def excerpt(piece: OutputExcerpt, limit: int, path: str) -> str:
 
 
 def beyond(path: str, place: int) -> tuple[int, bytes]:
-    """What a file of this machine has beyond a place, the last part of it when that is much."""
+    """What a local file has beyond an offset, only the last part of it when that is much."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

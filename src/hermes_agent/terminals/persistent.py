@@ -1,14 +1,14 @@
-"""A terminal whose commands live under a keeper and outlast us: the same on every machine."""
+"""A terminal whose commands run under a shell daemon and outlive the runtime, on any machine."""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import Clock, CommandState, FileFacts, SearchMatch, ShellCommand
+from hermes_agent.core.protocols import Clock, CommandState, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.command_backend import (
     CommandBackend,
@@ -24,74 +24,58 @@ CLAIM_SECONDS = POLL_SECONDS = 0.05
 RETRY_SECONDS = 2.0
 START_SECONDS = 30.0
 START_LOOKS, STOP_LOOKS = 1000, 300
-"""Counted, not timed: while this machine stood still, nobody could have done anything."""
+"""Polls, not seconds: while the machine was suspended nothing could happen."""
 AWAY_SECONDS = (0.1, 5.0)
-"""The first and the longest pause between tries to reach a place to which the way is cut."""
+"""First and longest pause between attempts to reconnect."""
 PAUSES = (0.05, 0.5)
-"""Before what may be asked twice is asked again."""
+"""Pauses before a repeatable request is repeated."""
 RECOVER_SECONDS = 60.0
-"""How long a restart waits for a place that cannot be reached before nobody can know."""
+"""How long recovery waits for an unreachable machine before the outcome is unknown."""
 
 T = TypeVar("T")
 
 
-class TerminalFiles(Protocol):
-    """The files of the machine where the commands run."""
-
-    async def read(self, path: str) -> bytes: ...
-    async def write(self, path: str, data: bytes) -> None: ...
-    async def stat(self, path: str) -> FileFacts | None: ...
-    async def resolve(self, path: str) -> str: ...
-    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]: ...
-    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]: ...
-    async def grep(
-        self, path: str, pattern: str, files: str, limit: int
-    ) -> Sequence[SearchMatch]: ...
-
-
 class _CommandWatch:
-    """What is remembered while a foreground command is waited for."""
+    """State of waiting for a foreground command."""
 
     def __init__(self, command: ShellCommand, limit: float, news: OutputTail | None) -> None:
         self.command = command
         self.limit = limit
         self.news = news
-        # Counted by a clock that nobody sets; only what passed before a restart is the wall's.
-        self.handed = 0.0  # once the place is there: to make it may take longer than the limit
+        # On the monotonic clock; only time before a restart is taken from the wall clock.
+        self.handed = 0.0  # once the machine is there: making it may take longer than the limit
         self.began = 0.0
         self.told = 0.0
         self.looks = 0
         self.facts: CommandStatus | None = None
         self.cut: float | None = None
-        """Since when the way is cut."""
+        """Since when the connection is lost."""
         self.doubted = False
-        """Whether the way has been cut since the command was handed in."""
+        """Whether the connection was lost since the command was submitted."""
 
     def left(self, facts: CommandStatus) -> float:
         if facts.kind and not self.began:
             self.began = time.monotonic() - facts.seconds
-        if not self.began:  # nobody has taken it yet, and its own time has not begun
+        if not self.began:  # unclaimed: its own time has not begun
             return self.handed + max(self.limit, START_SECONDS) - time.monotonic()
         return self.began + self.limit - time.monotonic()
 
 
 class PersistentTerminal:
-    """Commands run in one bash held by a keeper; a new terminal on the same place finds them,
-    their output and the state of the shell. A time limit binds foreground commands only, and
-    counts from their true start."""
+    """All but the files, which subclasses add. Commands run in one bash held by a shell daemon; a
+    new terminal on the same place finds them, their output and the state of the shell. A time
+    limit binds foreground commands only, and counts from their true start."""
 
     def __init__(
         self,
-        spot: CommandBackend,
-        files: TerminalFiles,
+        backend: CommandBackend,
         settings: TerminalSettings,
         clock: Clock,
         most: float | None = None,
     ) -> None:
-        """`most`: seconds that no command in the foreground may exceed, whatever it asks for."""
-        self._spot = spot
+        """`most`: seconds that no foreground command may exceed, whatever it asks for."""
+        self._backend = backend
         self._most = most
-        self._files = files
         self._settings = settings
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -118,7 +102,7 @@ class PersistentTerminal:
             return await self._patiently(lambda: self._judge(command), limit)
         async with self._turn:
             await self._settle()
-            facts = await self._patiently(lambda: self._spot.look(command.id), limit)
+            facts = await self._patiently(lambda: self._backend.look(command.id), limit)
             if facts is None:
                 return None
             if facts.code is None and facts.daemon:
@@ -134,19 +118,19 @@ class PersistentTerminal:
         deadline = self._clock() + wait
         news = None if output is None else OutputTail(output)
         if news is not None and wait > 0:
-            report = await self._again(lambda: self._spot.report(id, 0))
+            report = await self._again(lambda: self._backend.report(id, 0))
             news.places = [report.stdout.size, report.stderr.size]
         looks = 0
         while facts.phase == "running" and (left := deadline - self._clock()) > 0:
-            pause = min(left, self._spot.pause(looks, news=news is not None))
-            facts = await self._again(partial(self._spot.wait, id, pause))
+            pause = min(left, self._backend.pause(looks, news=news is not None))
+            facts = await self._again(partial(self._backend.wait, id, pause))
             looks += 1
             if news is not None:
                 await self._again(lambda: self._pass_on(id, news))
         return await self._again(lambda: self._state(id))
 
     async def commands(self) -> Sequence[CommandState]:
-        found = await self._again(self._spot.background)
+        found = await self._again(self._backend.background)
         found = sorted(found, key=lambda one: one[1].facts.start, reverse=True)
         return [self._show(id, report, with_output=False) for id, report in found]
 
@@ -162,58 +146,37 @@ class PersistentTerminal:
             raise ToolError(
                 f"command {id} takes no input", "only a background command that runs takes it"
             )
-        if not await self._spot.send(id, text.encode("utf-8", "replace")):
+        if not await self._backend.send(id, text.encode("utf-8", "replace")):
             raise ToolError(f"command {id} does not read its input")
 
     async def forget(self, id: str) -> None:
-        """Remove what is kept of a command that has ended. Its id may then run once more."""
+        """Remove the files of a command that has ended. Its id may then run again."""
         facts = await self._known(id)
         if facts.phase == "running":
             raise ToolError(f"command {id} is still running", "stop it first")
-        await self._again(lambda: self._spot.remove(id))
-
-    async def read(self, path: str) -> bytes:
-        return await self._files.read(path)
-
-    async def write(self, path: str, data: bytes) -> None:
-        await self._files.write(path, data)
-
-    async def stat(self, path: str) -> FileFacts | None:
-        return await self._files.stat(path)
-
-    async def resolve(self, path: str) -> str:
-        return await self._files.resolve(path)
-
-    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
-        return await self._files.trace(paths) if paths else ()
-
-    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
-        return await self._files.find(path, pattern, limit)
-
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
-        return await self._files.grep(path, pattern, files, limit)
+        await self._again(lambda: self._backend.remove(id))
 
     async def where(self) -> str:
-        return await self._again(self._spot.where)
+        return await self._again(self._backend.where)
 
     async def close(self) -> None:
         if not self._turn.locked():
-            await self._spot.close()
+            await self._backend.close()
 
     def leave(self) -> None:
-        """This process goes: what runs is left to its keeper, whoever is cancelled from now on."""
+        """The runtime stops: from now on a cancelled caller leaves its command running."""
         self._left = True
 
     async def destroy(self) -> None:
-        """Kill all that was started here and remove the spool; for a session that is deleted."""
+        """Kill everything started here and remove the spool; for a deleted session."""
         self._destroyed = True
-        await self._spot.destroy()
+        await self._backend.destroy()
 
     async def _watch(
         self, command: ShellCommand, output: Callable[[str], None] | None
     ) -> CommandState:
-        """Hand a command in, as often as it takes, and wait for its end or its limit. A way that
-        is cut is tried again for as long as the command may run."""
+        """Submit a command, as often as it takes, and wait for its end or its limit. A lost
+        connection is retried for as long as the command may run."""
         news = None if output is None else OutputTail(output)
         watch = _CommandWatch(command, self._limit(command), news)
         pause = AWAY_SECONDS[0]
@@ -236,24 +199,24 @@ class PersistentTerminal:
                 if watch.cut is None:
                     watch.cut = time.monotonic()
                     if output is not None:
-                        output("\n[the connection was cut; the command goes on, trying again]\n")
+                        output("\n[the connection was lost; the command goes on, trying again]\n")
                 elif time.monotonic() - watch.cut > watch.limit or self._destroyed:
                     return CommandState(command.id, command.text, "lost")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, AWAY_SECONDS[1])
 
     async def _step(self, watch: _CommandWatch) -> bool:
-        """Look once at a command that is waited for. False: there is nothing to wait for."""
+        """Poll a command once. False: there is nothing more to wait for."""
         id = watch.command.id
         facts = watch.facts
         if facts is None and watch.doubted:
-            facts = await self._spot.look(id)
-            if facts.code is None and not facts.kind and not await self._spot.trusted():
+            facts = await self._backend.look(id)
+            if facts.code is None and not facts.kind and not await self._backend.trusted():
                 return False
         if self._destroyed and not (facts and facts.kind):
             return False
-        if facts is None or self._wants_handing_in(watch, facts):
-            facts = await self._spot.begin(watch.command)
+        if facts is None or self._needs_submitting(watch, facts):
+            facts = await self._backend.begin(watch.command)
             watch.told = time.monotonic()
             watch.handed = watch.handed or watch.told
         watch.facts = facts
@@ -264,38 +227,40 @@ class PersistentTerminal:
         if left <= 0 or flood:
             await self._end(id, "flood" if flood else "timeout")
             return False
-        # Not claimed yet, it may have been handed to a keeper that was about to end.
-        pause = self._spot.pause(watch.looks, news=watch.news is not None)
+        # Unclaimed, it may have been submitted to a daemon that was about to end.
+        pause = self._backend.pause(watch.looks, news=watch.news is not None)
         watch.looks += 1 if facts.kind else 0
-        watch.facts = await self._spot.wait(id, min(pause if facts.kind else CLAIM_SECONDS, left))
+        watch.facts = await self._backend.wait(
+            id, min(pause if facts.kind else CLAIM_SECONDS, left)
+        )
         return watch.facts.code is None
 
     @staticmethod
-    def _wants_handing_in(watch: _CommandWatch, facts: CommandStatus) -> bool:
+    def _needs_submitting(watch: _CommandWatch, facts: CommandStatus) -> bool:
         if facts.kind or facts.code is not None:
             return False
         return not facts.daemon or time.monotonic() - watch.told > RETRY_SECONDS
 
     async def _start(self, command: ShellCommand) -> CommandState:
-        """Start a background command, in a process of its own, and wait until it has begun."""
+        """Start a background command in its own process and wait until it has begun."""
         facts: CommandStatus | None = None
         try:
-            facts = await self._spot.begin(command)
+            facts = await self._backend.begin(command)
             return await self._started(command, facts)
         except (ConnectionError, TerminalUnreachable) as error:
             if facts is None and isinstance(error, TerminalUnreachable):
                 raise  # nothing has got there
-            # Nobody knows how far it has got.
+            # How far it got is unknown.
             state = await self._patiently(lambda: self._restart(command), START_SECONDS)
             return state or CommandState(command.id, command.text, "lost", background=True)
 
     async def _restart(self, command: ShellCommand) -> CommandState | None:
-        """After the way was cut: start it, unless it has been. None: nobody can know."""
-        facts = await self._spot.look(command.id)
+        """After a lost connection: start it, unless it was started. None: unknown."""
+        facts = await self._backend.look(command.id)
         if facts.code is None and not facts.kind:
-            if not await self._spot.trusted():
+            if not await self._backend.trusted():
                 return None
-            facts = await self._spot.begin(command)
+            facts = await self._backend.begin(command)
         return await self._started(command, facts)
 
     async def _started(self, command: ShellCommand, facts: CommandStatus) -> CommandState:
@@ -303,14 +268,14 @@ class PersistentTerminal:
             if facts.begun or facts.code is not None or (facts.kind and facts.phase == "lost"):
                 break
             await asyncio.sleep(min(0.002 * 1.02**looks, POLL_SECONDS))
-            facts = await self._spot.look(command.id)
+            facts = await self._backend.look(command.id)
         return await self._state(command.id)
 
     async def _end(self, id: str, why: Why) -> None:
-        """Stop a command the hard way if need be, and wait until that is done."""
-        await self._spot.stop(id, why)
+        """Stop a command, by force if need be, and wait until it has ended."""
+        await self._backend.stop(id, why)
         for _ in range(STOP_LOOKS):
-            if self._destroyed or (await self._spot.wait(id, POLL_SECONDS)).code is not None:
+            if self._destroyed or (await self._backend.wait(id, POLL_SECONDS)).code is not None:
                 break
 
     @contextlib.asynccontextmanager
@@ -329,19 +294,19 @@ class PersistentTerminal:
             raise
 
     async def _end_cancelled(self, id: str) -> None:
-        # A place that cannot be reached keeps the command; its state says so later.
+        # An unreachable machine keeps the command; its state says so later.
         with contextlib.suppress(ConnectionError, TerminalUnreachable):
-            facts = await self._again(lambda: self._spot.look(id))
+            facts = await self._again(lambda: self._backend.look(id))
             if facts.known and facts.code is None:
                 await self._again(lambda: self._end(id, "stopped"))
 
     async def _settle(self) -> None:
-        """Let earlier commands end that are being stopped."""
+        """Wait for earlier commands that are being stopped."""
         if self._stopping:
             await asyncio.wait(self._stopping)
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask what may be asked twice, again when the way was cut in between."""
+        """Make a repeatable request, again when the connection was lost meanwhile."""
         for pause in PAUSES:
             with contextlib.suppress(ConnectionError):
                 return await ask()
@@ -349,10 +314,10 @@ class PersistentTerminal:
         try:
             return await ask()
         except ConnectionError as error:
-            raise TerminalUnreachable(f"the connection was cut: {error}", "try again") from error
+            raise TerminalUnreachable(f"the connection was lost: {error}", "try again") from error
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T | None:
-        """Ask for as long as it may take to reach the place; None: it could not be reached."""
+        """Retry until the machine is reached; None: it was not reached in time."""
         began, pause = time.monotonic(), AWAY_SECONDS[0]
         while True:
             try:
@@ -364,20 +329,20 @@ class PersistentTerminal:
             pause = min(2 * pause, AWAY_SECONDS[1])
 
     async def _judge(self, command: ShellCommand) -> CommandState | Literal["not-run"] | None:
-        """What the files tell of a command."""
-        facts = await self._spot.look(command.id)
+        """The outcome of a command by its files."""
+        facts = await self._backend.look(command.id)
         if facts.code is not None or facts.held:
             return await self._state(command.id)
-        if not facts.kind and await self._spot.trusted():
-            # Voided, it cannot be started any more by what an earlier runtime left on the way.
-            if not await self._spot.void(command.id):
+        if not facts.kind and await self._backend.trusted():
+            # Voided, it can no longer be started by a request that an earlier runtime sent.
+            if not await self._backend.void(command.id):
                 return await self._judge(command)
             return "not-run"
         return "not-run" if facts.kind == "void" else None
 
     async def _known(self, id: str) -> CommandStatus:
         check_id(id)
-        facts = await self._again(lambda: self._spot.look(id))
+        facts = await self._again(lambda: self._backend.look(id))
         if not facts.known:
             raise ToolError(f"no command called {id!r}", "`process` lists those that there are")
         return facts
@@ -387,14 +352,14 @@ class PersistentTerminal:
         return wanted if self._most is None else min(wanted, self._most)
 
     async def _pass_on(self, id: str, news: OutputTail) -> None:
-        for stream, (start, data) in enumerate(await self._spot.news(id, news.places)):
+        for stream, (start, data) in enumerate(await self._backend.news(id, news.places)):
             news.take(stream, start, data)
 
     async def _state(self, id: str) -> CommandState:
-        return self._show(id, await self._spot.report(id, self._settings.output_chars))
+        return self._show(id, await self._backend.report(id, self._settings.output_chars))
 
     def _show(self, id: str, report: CommandReport, *, with_output: bool = True) -> CommandState:
-        facts, limit, path = report.facts, self._settings.output_chars, self._spot.path(id)
+        facts, limit, path = report.facts, self._settings.output_chars, self._backend.path(id)
         error = path.removesuffix("o") + "e"
         stderr = excerpt(report.stderr, limit, error) if with_output else ""
         if facts.why == "flood" and with_output:

@@ -32,21 +32,18 @@ class TerminalType(Struct, frozen=True):
     settings: type[PlaceSettings]
     summary: str
     module: str = ""
-    """The leaf with `transport` and `check`; none for this machine itself."""
+    """The module with `transport` and `check`; none for this machine itself."""
     extra: str = ""
     """What to install with pip, as `hermes-agent[extra]`."""
     libraries: tuple[str, ...] = ()
-    """What that brings."""
     needs: str = ""
-    """What must be there beside it."""
+    """What else must be there."""
     keys: tuple[str, ...] = ()
-    """Variables with the keys of a hosted service. Whether it answers is found out in use."""
+    """Variables with the keys of a hosted service."""
     get_keys: str = ""
-    """How to come by them."""
+    """How to get them."""
     confined: bool = True
-    """Whether commands are kept from the rest of the machine."""
-    reattach: bool = True
-    """Whether what runs there is found again after a crash of Hermes."""
+    """Whether commands are isolated from the rest of the machine."""
 
 
 KINDS: dict[str, TerminalType] = {
@@ -145,7 +142,7 @@ def open_transport(
 ) -> Transport:
     kind = kind_of(place)
     if reason := missing(kind):
-        raise HermesError(f"terminals of the kind {kind.name!r} cannot be used: {reason}")
+        raise HermesError(f"{kind.name} terminals cannot be used: {reason}")
     if reason := unset(kind, environ):
         raise HermesError(reason, kind.get_keys)
     transport: Transport = import_module(kind.module).transport(
@@ -162,7 +159,7 @@ def lasts(place: PlaceSettings) -> bool:
 
 
 def missing(kind: TerminalType) -> str:
-    """The libraries that are lacking, as a sentence with the way out; empty when none is."""
+    """Missing libraries, with how to install them; empty when none is missing."""
     lacking = [name for name in kind.libraries if find_spec(name) is None]
     if not lacking:
         return ""
@@ -170,14 +167,13 @@ def missing(kind: TerminalType) -> str:
 
 
 def unset(kind: TerminalType, environ: Mapping[str, str]) -> str:
-    """The keys that are lacking, as a sentence."""
+    """Missing keys, as a sentence."""
     absent = [name for name in kind.keys if not environ.get(name)]
     return f"no key: set {' and '.join(absent)}" if absent else ""
 
 
 async def check(name: str, place: PlaceSettings | None, environ: Mapping[str, str]) -> str:
-    """Empty when a terminal of this kind (or this very one) can be used now, else what is missing
-    with the way out."""
+    """Empty when a terminal of this kind, or this place, can be used now, else what is missing."""
     kind = KINDS.get(name)
     if kind is None:
         raise UsageError(f"no kind of terminal called {name!r}", f"there are: {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""The way to a machine by SSH: one kept connection, known host keys only."""
+"""A machine reached by SSH: one persistent connection, known host keys only."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SshPlace
-from hermes_agent.core.timeouts import awake
 from hermes_agent.terminals.transport import ByteStream, ProcessResult
 
 if TYPE_CHECKING:
@@ -20,28 +19,21 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 20.0
 KEEPALIVE_SECONDS = 15.0
-"""How often a silent connection is asked whether it is still there; three times, then it is cut."""
+"""Between keepalives; after three without an answer the connection is closed."""
 CLOSE_SECONDS = 2.0
-AT_THE_DOOR = 6
-"""How many log in to one machine at once: a server turns some away from ten on (MaxStartups)."""
+MAX_LOGINS = 6
+"""Concurrent logins to one machine: servers refuse some from ten on (MaxStartups)."""
 
-_doors: "WeakValueDictionary[tuple[int, str, int], asyncio.Semaphore]" = WeakValueDictionary()
+_login_slots: "WeakValueDictionary[tuple[int, str, int], asyncio.Semaphore]" = WeakValueDictionary()
 
 
-def _door(host: str, port: int) -> asyncio.Semaphore:
+def _login_slot(host: str, port: int) -> asyncio.Semaphore:
     """A semaphore belongs to one event loop, so the key names it."""
     key = id(asyncio.get_running_loop()), host, port
-    return _doors.setdefault(key, asyncio.Semaphore(AT_THE_DOOR))
+    return _login_slots.setdefault(key, asyncio.Semaphore(MAX_LOGINS))
 
 
-def transport(
-    place: SshPlace,
-    *,
-    session: str,  # noqa: ARG001 - the machine is the same for all sessions
-    workspace: str,  # noqa: ARG001
-    folder: Path,  # noqa: ARG001
-    environ: Mapping[str, str],
-) -> "SshTransport":
+def transport(place: SshPlace, *, environ: Mapping[str, str], **_: object) -> "SshTransport":
     return SshTransport(place, environ)
 
 
@@ -74,7 +66,7 @@ class SshTransport:
                 self._connection = None
                 given = self._given()
                 options = self._options(given)
-                async with _door(self._place.host, options.port):
+                async with _login_slot(self._place.host, options.port):
                     self._connection = await _connect(self._place, options, given)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
@@ -98,7 +90,7 @@ class SshTransport:
         return _SshChannel(await self._run(argv, asyncssh.DEVNULL))
 
     async def rest(self) -> None:
-        """A machine that others use does not hibernate."""
+        """A shared machine does not hibernate."""
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -127,12 +119,12 @@ class SshTransport:
             raise ConnectionError(str(error)) from error
 
     def _given(self) -> dict[str, object]:
-        """What the settings say beside host and port; the rest is the SSH config's."""
+        """Options of the settings beside host and port; the SSH config has the rest."""
         place = self._place
         config = Path(place.config).expanduser() if place.config else self._home / ".ssh/config"
         given: dict[str, object] = {
             "config": [str(config)] if config.is_file() else None,
-            "connect_timeout": 0,  # see `_connect`: its clock would count our standing still
+            "connect_timeout": 0,  # `_connect` has one for both
             "login_timeout": 0,
             "keepalive_interval": KEEPALIVE_SECONDS,
         }
@@ -153,7 +145,7 @@ class SshTransport:
         return given
 
     def _options(self, given: dict[str, object]) -> "asyncssh.SSHClientConnectionOptions":
-        """What it comes to with the SSH config."""
+        """The options together with the SSH config."""
         import asyncssh
 
         place = self._place
@@ -211,7 +203,7 @@ async def _connect(
 
     name = place.host
     try:
-        async with awake(CONNECT_SECONDS):
+        async with asyncio.timeout(CONNECT_SECONDS):
             return await asyncssh.connect(place.host, place.port or (), **given)
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
         file = place.known_hosts or "~/.ssh/known_hosts"
@@ -222,7 +214,7 @@ async def _connect(
         ) from error
     except asyncssh.PermissionDenied as error:
         raise HermesError(
-            f"{name} does not let {options.username!r} in: {error.reason}",
+            f"{name} refuses {options.username!r}: {error.reason}",
             "name `user` and `key`, or add the key to the agent: ssh-add",
         ) from error
     except (asyncssh.Error, OSError, TimeoutError) as error:
@@ -233,7 +225,7 @@ async def _connect(
 
 
 async def _feed(process: "asyncssh.SSHClientProcess[bytes]", data: bytes) -> None:
-    # A program that ends without having read it all is not in trouble.
+    # A program may end without reading all of it.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(data)
         process.stdin.write_eof()

@@ -1,1 +1,1 @@
-"""What the model can do that needs no other folder."""
+"""The tools of the model that need no other folder."""

@@ -1,4 +1,4 @@
-"""A question to the person the agent works for."""
+"""Asks the user a question."""
 
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool

@@ -17,15 +17,13 @@ from hermes_agent.tools.replace import Replaced, replace
 from hermes_agent.tools.web.documents.types import HEAD, image_type, kind_of
 
 READ_BYTES = 10_000_000
-"""The largest file that is read into memory as text."""
 READ_CHARS = 15_000
-"""The most one reading shows; the loop would cut a longer one without saying how to go on."""
+"""The most that one call shows; the loop would cut more without saying how to continue."""
 LINE_CHARS = 2_000
-"""The most of one line that is shown."""
 DIFF_BYTES = 200_000
-"""No difference is made of larger files: it would take seconds."""
+"""Larger files get no diff: it would take seconds."""
 DIFF_CHARS = 8_000
-"""The most of a difference that is kept with the result."""
+"""The most of a diff that is stored with the result."""
 
 _writers: "WeakValueDictionary[tuple[int, str], asyncio.Lock]" = WeakValueDictionary()
 
@@ -67,7 +65,7 @@ async def _prepare_write(context: ToolContext, path: str, content: str) -> dict[
 
 
 async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any) -> RecoveryResult:
-    """The file itself tells whether it was written: the note has its hash before and after."""
+    """The file's hash shows whether it was written: the note has the one before and after."""
     path = note["path"]
     now = _hash(await _present(context, path))
     if now == note["after"]:
@@ -76,7 +74,7 @@ async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any
 
 
 def _undo(note: dict[str, Any], _arguments: Mapping[str, Any], result: ToolResult) -> str:
-    """A small change is turned back by its diff; a new file by removing it."""
+    """A small change is reverted by its diff; a new file by removing it."""
     if note["before"] is None:
         return f"remove {note['path']}"
     if 0 < len(str(result.data.get("diff", ""))) <= DIFF_CHARS:
@@ -108,7 +106,7 @@ async def _prepare_patch(
     context: ToolContext, path: str, old: str, new: str, all: bool
 ) -> dict[str, Any]:
     before, done = await _patched(context, path, old, new, all)
-    return await _note(context, path, _encoded(done), before)
+    return await _note(context, path, done.text.encode(), before)
 
 
 @tool(
@@ -127,18 +125,21 @@ async def patch(
     real = await context.terminal.resolve(path)
     async with _writer(real):
         before, done = await _patched(context, path, old, new, all)
-        await context.terminal.write(real, _encoded(done))
+        await context.terminal.write(real, done.text.encode())
     many = len(done.lines)
     text = f"replaced {many} passages" if many > 1 else f"replaced line {done.lines[0]} on"
     if done.loosely:
         text += "; the white space differed from `old`, the file's own was kept"
-    return ToolResult(f"{path}: {text}", {**_facts(real, before, _encoded(done)), "replaced": many})
+    return ToolResult(
+        f"{path}: {text}", {**_facts(real, before, done.text.encode()), "replaced": many}
+    )
 
 
 async def _patched(
     context: ToolContext, path: str, old: str, new: str, everywhere: bool
 ) -> tuple[bytes, Replaced]:
-    before = await _content(context, path)
+    before = await _bytes(context, path)
+    _refuse_binary(path, before)
     text, damage = _decoded(path, before)
     if damage:
         raise ToolError(f"{path!r} is not UTF-8; a patch would damage it")
@@ -146,10 +147,6 @@ async def _patched(
         return before, replace(text, old, new, everywhere=everywhere)
     except ToolError as error:
         raise ToolError(f"{path}: {error.message}", error.hint) from None
-
-
-def _encoded(done: Replaced) -> bytes:
-    return done.text.encode()
 
 
 async def _note(
@@ -166,11 +163,11 @@ def _hash(data: bytes | None) -> str | None:
 
 
 class _Large(bytes):
-    """Stands for what is in a file that is too large to be held in memory: its size and time."""
+    """Stands for the content of a file that is too large to read: its size and time."""
 
 
 async def _present(context: ToolContext, path: str) -> bytes | None:
-    """What is there now; None when nothing is."""
+    """The current content; None when there is no file."""
     facts = await context.terminal.stat(path)
     if facts is None:
         return None
@@ -179,13 +176,6 @@ async def _present(context: ToolContext, path: str) -> bytes | None:
     if facts.size > READ_BYTES:
         return _Large(f"{facts.size} bytes of {facts.modified}".encode())
     return await context.terminal.read(path)
-
-
-async def _content(context: ToolContext, path: str) -> bytes:
-    """The bytes of a text file of reasonable size."""
-    data = await _bytes(context, path)
-    _refuse_binary(path, data)
-    return data
 
 
 def _refuse_binary(path: str, data: bytes) -> None:
@@ -223,7 +213,7 @@ async def _bytes(context: ToolContext, path: str) -> bytes:
 
 
 async def _readable(path: str, data: bytes) -> tuple[str, str]:
-    """The text of a document or a text file, and what must be said about it."""
+    """The text of a document or text file, and a note about it."""
     if kind_of("application/zip", path, data[:HEAD]) not in {"pdf", "office"}:
         _refuse_binary(path, data)
         return _decoded(path, data)
@@ -234,7 +224,7 @@ async def _readable(path: str, data: bytes) -> tuple[str, str]:
 
 
 def _decoded(path: str, data: bytes) -> tuple[str, str]:
-    """The text, and what must be said about it."""
+    """The text, and a note about it."""
     try:
         return data.decode(), ""
     except UnicodeDecodeError:
@@ -264,7 +254,7 @@ def _numbered(lines: list[str], first: int, last: int) -> list[str]:
 
 
 def _facts(path: str, before: bytes | None, after: bytes) -> dict[str, Any]:
-    """What people and programs want to know of a change."""
+    """Facts about a change, with its diff."""
     facts: dict[str, Any] = {"path": path, "created": before is None, "bytes": len(after)}
     if isinstance(before, _Large) or len(before or b"") + len(after) > DIFF_BYTES:
         return facts

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from hermes_agent.core.errors import ToolError
 
 LINES_NAMED = 10
-"""How many places of an ambiguous passage are named."""
 LINES_COMPARED = 5_000
-"""How many lines are looked at to find the closest one: comparing is slow."""
+"""Lines compared to find the closest one: comparing is slow."""
 
 
 @dataclass(frozen=True)
@@ -18,12 +17,12 @@ class Replaced:
     lines: tuple[int, ...]
     """Where the passages began."""
     loosely: bool = False
-    """The white space at the ends of lines was not as given."""
+    """White space differed from `old`."""
 
 
 def replace(text: str, old: str, new: str, *, everywhere: bool) -> Replaced:
-    """The text with `old` replaced by `new`; a `ToolError` says what keeps that from being
-    clear."""
+    """The text with `old` replaced by `new`. Raises `ToolError` when that is not possible or
+    ambiguous."""
     if not old:
         raise ToolError("`old` is empty", "write_file makes a file or replaces it whole")
     if old == new:

@@ -13,7 +13,6 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 
 LINE_CHARS = 300
-"""The most of one found line that is shown."""
 
 
 @tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"}, located=True)
@@ -47,8 +46,8 @@ async def search_files(
 async def _sifted(
     context: ToolContext, path: str, matches: Sequence[SearchMatch]
 ) -> tuple[list[SearchMatch], list[str]]:
-    """The matches that may be shown, and the files of the others. The gate judged `path` alone: a
-    link out of it, or a file of secrets below it, must be asked for by its own name."""
+    """The matches that may be shown, and the files of the others. The gate judged only `path`: a
+    link out of it, or a file of secrets below it, must be requested by its own name."""
     root = await context.terminal.resolve(path)
     may: dict[str, bool] = {}
     for match in matches:
@@ -68,7 +67,7 @@ def _absolute(context: ToolContext, match: SearchMatch) -> str:
 
 
 def _shown(context: ToolContext, path: str) -> str:
-    """As the model would name it: from the workspace where it lies inside."""
+    """Relative to the workspace if inside."""
     return path.removeprefix(join(context.terminal.workspace, ""))
 
 

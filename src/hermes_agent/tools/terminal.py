@@ -12,12 +12,11 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 
 COMMAND_CHARS = 100
-"""How much of a command's text a list shows."""
 
 
 FOLLOW_SECONDS = 60.0
 WHOLE_BYTES = 4_000
-"""Output up to this size is always shown whole, so it need not be kept in the spool."""
+"""Smaller output is shown completely, so it need not stay in the spool."""
 
 
 async def _recover_command(
@@ -57,7 +56,7 @@ async def _to_its_end(context: ToolContext, state: CommandState) -> CommandState
 
 
 async def _release_command(context: ToolContext, result: ToolResult) -> None:
-    """What was shown whole need not be kept. A background command is followed later on."""
+    """Remove what was shown completely. A background command may still be followed."""
     ended = result.data.get("state") in {"exited", "timeout", "stopped"}
     if ended and result.data.get("whole") and not result.data.get("background"):
         await context.terminal.forget(context.effect)
@@ -78,8 +77,8 @@ async def terminal(
 ) -> ToolResult:
     """Run a bash command. Directory, variables and functions carry over to the next call. No
     stdin. `timeout` in seconds. `background` returns at once; see `process`."""
-    # A program runs several at once: each in a shell of its own, which begins where the session's
-    # stands and whose changes are gone with it.
+    # A program runs several at once: each in its own shell, which starts in the session's folder
+    # and whose changes are lost with it.
     beside = context.aside and not background
     limit = _limit(context, timeout) if beside else timeout
     given = ShellCommand(
@@ -96,7 +95,7 @@ async def terminal(
 async def _recover_process(
     _context: ToolContext, _note: dict[str, Any], action: str, **_rest: Any
 ) -> RecoveryResult:
-    # Looking and stopping can be done again; text that was perhaps sent must not be sent twice.
+    # Looking and stopping are repeatable; text that may have been sent must not be sent twice.
     return None if action == "send" else "not-run"
 
 
@@ -123,7 +122,7 @@ async def process(
 
 
 def show(state: CommandState, *, asked_to_stop: bool = False) -> ToolResult:
-    """A command as the model reads it: stdout, stderr under a marker, then how it stands."""
+    """A command as the model reads it: stdout, stderr under a marker, then its state."""
     parts = [state.stdout.rstrip("\n")] if state.stdout else []
     if state.stderr:
         parts.append("[stderr]\n" + state.stderr.rstrip("\n"))
@@ -137,7 +136,7 @@ def show(state: CommandState, *, asked_to_stop: bool = False) -> ToolResult:
 
 
 def _standing(state: CommandState) -> str:
-    """What the model must know beyond the output; nothing for a plain success."""
+    """What the model must know beyond the output; empty for a plain success."""
     match state.state:
         case "running" if state.background and not state.stdout and not state.stderr:
             return f"running in the background, id {state.id}"

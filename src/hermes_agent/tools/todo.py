@@ -1,4 +1,4 @@
-"""The list of what is to be done. It is kept whole when the conversation is summarised."""
+"""The agent's to-do list. It is kept whole when the conversation is summarised."""
 
 from typing import Literal
 

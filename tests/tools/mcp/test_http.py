@@ -79,7 +79,7 @@ async def test_a_session_that_the_server_forgot_is_begun_again_for_the_same_call
 async def test_a_call_whose_answer_is_cut_off_is_not_made_again(
     desk: Desk, far: OddHttp, act: str
 ) -> None:
-    with pytest.raises(OutcomeUnknown, match="far went away while plain ran"):
+    with pytest.raises(OutcomeUnknown, match="far closed the connection while plain ran"):
         await desk.call("far__plain", act=act)
     assert far.calls == [act]
     assert "here" in (await desk.call("far__plain")).text
@@ -102,7 +102,7 @@ async def test_the_trouble_of_one_call_is_not_that_of_another(
     [
         ("403", "far refused: HTTP 403", ""),
         ("500", "far refused: HTTP 500", ""),
-        ("503", r"far has no time for it now \(HTTP 503\)", "same"),
+        ("503", r"far is busy \(HTTP 503\)", "same"),
     ],
 )
 async def test_a_status_is_told(desk: Desk, far: OddHttp, act: str, said: str, retry: str) -> None:

@@ -180,7 +180,7 @@ async def test_a_server_cannot_send_us_to_an_address_of_this_machine(
         elsewhere = f"{scheme}://localhost:{urlsplit(other).port}/"
         with (
             over_http(misleading(elsewhere, step)) as own,
-            pytest.raises(ToolError, match="kept sends us to ") as caught,
+            pytest.raises(ToolError, match="kept redirects to ") as caught,
         ):
             await signed_in(desk, f"{own}/mcp", Browser().show)
     assert elsewhere.rstrip("/") in caught.value.message

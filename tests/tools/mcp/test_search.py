@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.tools.mcp.catalogue_cache import DESCRIPTION_CHARS, MAX_TOOLS, SCHEMA_BYTES
-from hermes_agent.tools.mcp.names import MAX_COUNT, unique_names
+from hermes_agent.tools.mcp.catalogue_index import MAX_NAME, unique_names
 from tests.support.mcp_servers import odd
 from tests.tools.mcp.conftest import Desk
 
@@ -173,7 +173,7 @@ ODD_TEXT = st.text(st.sampled_from("ab_.-/é"), min_size=1, max_size=80)
 def test_every_tool_has_a_name_that_is_its_own(tools: list[tuple[str, str]]) -> None:
     named = unique_names(tools)
     assert set(named.values()) == set(tools)
-    assert all(NAMES.fullmatch(name) and len(name) <= MAX_COUNT for name in named)
+    assert all(NAMES.fullmatch(name) and len(name) <= MAX_NAME for name in named)
 
 
 @given(st.lists(st.tuples(ODD_TEXT, ODD_TEXT), min_size=1, max_size=10), st.data())

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import Settings, WebSettings
-from hermes_agent.tools.web.engines.table import ENGINES, KEYS
+from hermes_agent.tools.web.engines import ENGINES, KEYS
 from hermes_agent.tools.web.search import web_search
 from tests.support.model_server import Raw
 from tests.support.web_server import Surfer, answer, as_json, page, sent
@@ -196,11 +196,11 @@ async def test_when_one_fails_the_next_is_asked_and_the_result_says_why(surfer: 
     }
     result = await surfer.call(web_search, query="sea")
     failed = result.data["failed"]
-    assert failed["brave"] == "has had enough of us for now (429)"
+    assert failed["brave"] == "limits requests (429)"
     assert failed["tavily"] == "refuses the key (401)"
     assert failed["exa"].startswith("sent an answer that is not in its format")
     assert failed["kagi"] == "KAGI_API_KEY is not set"
-    assert "answered by duckduckgo; not by brave: has had enough" in result.text
+    assert "answered by duckduckgo; not by brave: limits requests" in result.text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rules that a person has allowed for good, when asked."""
+"""Rules that a person allowed permanently, when asked."""
 
 import os
 from pathlib import Path

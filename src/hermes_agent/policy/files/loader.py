@@ -1,6 +1,6 @@
-"""The policy files of a home and those that come with Hermes, read when they change.
+"""The policy files of a home and the bundled ones, reread when they change.
 
-For a session of a profile the rules stand in this order: the user's files for every profile or for
+For a session of a profile the rules apply in this order: the user's files for every profile or for
 this one (by name), the profile's own file, then the same for each profile it extends, and
 `always` last. Denies bind wherever they stand."""
 
@@ -25,13 +25,13 @@ BUNDLED = Path(__file__).parents[2] / "policies"
 ALWAYS = "always"
 ENDINGS = (".yaml", ".yml")
 TICK = 50_000_000
-"""Nanoseconds within which a second change of a file may go by unmarked."""
+"""Nanoseconds within which a second change of a file may go unnoticed."""
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class PolicyFilesInvalid(HermesError):
-    """Policy files that cannot be used; until they are mended every effect is refused."""
+    """Invalid policy files; until they are corrected every effect is refused."""
 
     def __init__(self, problems: tuple[PolicyProblem, ...]) -> None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -39,7 +39,7 @@ class PolicyFilesInvalid(HermesError):
 
 
 class LoadedPolicies(Struct, frozen=True):
-    """Files as they were read together."""
+    """Files that were read together."""
 
     own: tuple[PolicyFile, ...]
     """The user's."""
@@ -60,7 +60,7 @@ class LoadedPolicies(Struct, frozen=True):
         return found
 
     def order(self, profile: str) -> tuple[PolicyFile, ...]:
-        """The files that hold for a profile, as they are asked."""
+        """The files that apply to a profile, in order."""
         chain = self.chain(profile)
         found = [file for file in self.own if file.profile in ("", profile)]
         found += [file for file in self.bundled if file.profile == profile]
@@ -77,12 +77,12 @@ class LoadedPolicies(Struct, frozen=True):
         return tuple(found)
 
     def rules(self, profile: str) -> RuleSet:
-        """The rules of a profile, made ready."""
+        """The compiled rules of a profile."""
         found = (rule for file in self.order(profile) for rule in file.rules)
         return RuleSet(found, self.otherwise(profile))
 
     def otherwise(self, profile: str) -> Literal["ask", "deny"]:
-        """What becomes of acts that no rule covers: the nearest profile that says so decides."""
+        """The verdict where no rule applies: the nearest profile that says so decides."""
         for one in self.chain(profile):
             said = {file.otherwise for file in self.files if file.profile == one} - {""}
             if said:
@@ -91,8 +91,8 @@ class LoadedPolicies(Struct, frozen=True):
 
 
 class Policies:
-    """The policies of one home. `folder` holds the user's files. The tests in the files of Hermes
-    are left out unless somebody wants them: they are longer than the rules."""
+    """The policies of one home. `folder` holds the user's files. Tests in the bundled files are
+    left out unless requested: they are longer than the rules."""
 
     def __init__(
         self,
@@ -116,11 +116,11 @@ class Policies:
 
     @classmethod
     def of_home(cls, home: Path, user: Path, *, tests: bool = False) -> "Policies":
-        """Of the home of Hermes, for whoever has `user` as home folder."""
+        """The policies of a home, for the user whose home folder is `user`."""
         return cls(home / "policies", KnownFolders(str(user), str(home)), tests=tests)
 
     def load(self) -> LoadedPolicies:
-        """All files, read again where something has changed."""
+        """All files, reread where something has changed."""
         own, bundled = self._read(self.folder), self._read(self._bundled)
         if self._loaded is None or own[0] or bundled[0]:
             found = [*own[2], *bundled[2]]
@@ -146,8 +146,7 @@ class Policies:
         return self._rules[profile]
 
     def gate(self, profile: str, capabilities: frozenset[str] | None = None) -> RuleGate:
-        """The gate of a profile, for an agent that was given these capabilities (None: no limit
-        was named)."""
+        """The gate of a profile, for an agent with these capabilities (None: no limit)."""
         loaded = self.load()
         if not loaded.problems:
             _check_profile(loaded, profile)
@@ -157,7 +156,7 @@ class Policies:
         """Whether a folder has changed, its files and what is wrong with them."""
         kept = self._kept.get(folder)
         if kept is not None and folder == self._bundled:
-            return False, kept[1], kept[2]  # what came with this program does not change under it
+            return False, kept[1], kept[2]  # bundled files do not change while we run
         now = self._clock()
         stamp, trouble = _stamp(folder)
         if kept is not None and kept[0] == stamp and not trouble:
@@ -180,7 +179,7 @@ def _check_profile(loaded: LoadedPolicies, profile: str) -> None:
 
 
 def _stamp(folder: Path) -> tuple[Stamp, tuple[PolicyProblem, ...]]:
-    """The policy files of a folder by name, with what tells that one has changed."""
+    """The policy files of a folder by name, with what shows a change."""
     found = []
     try:
         with os.scandir(folder) as entries:
@@ -199,7 +198,7 @@ def _facts(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
     try:
         facts = entry.stat()
     except OSError:
-        return (0, 0, 0)  # reading it will tell what is wrong
+        return (0, 0, 0)  # reading it will report the problem
     return (facts.st_ctime_ns, facts.st_size, facts.st_ino)
 
 
@@ -208,7 +207,7 @@ def _read_one(path: Path, tests: bool) -> tuple[PolicyFile, tuple[PolicyProblem,
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         problem = PolicyProblem(
-            str(path), 1, 1, f"cannot be read: {error.strerror}", "mend or remove it"
+            str(path), 1, 1, f"cannot be read: {error.strerror}", "correct or remove it"
         )
     except UnicodeDecodeError:
         problem = PolicyProblem(str(path), 1, 1, "is not UTF-8", "write it in UTF-8")
@@ -219,12 +218,12 @@ def _read_one(path: Path, tests: bool) -> tuple[PolicyFile, tuple[PolicyProblem,
 
 
 _understood = lru_cache(maxsize=32)(read_file)
-"""The same words mean the same, and to read the rules of Hermes takes a tenth of a second."""
+"""Cached: parsing the bundled rules takes a tenth of a second."""
 
 
 def together(loaded: LoadedPolicies, changed: Sequence[PolicyFile]) -> LoadedPolicies:
-    """What would be in force with these files: each takes the place of the one of the same name,
-    or is added. Its problems are those that the files bring, between files."""
+    """The policies with these files in place of those of the same name, or added. Its problems
+    are those between files that they cause."""
     places = {file.path for file in loaded.bundled}
     ours = {file.path: file for file in changed if file.path in places}
     theirs = {Path(file.path).name: file for file in changed if file.path not in places}
@@ -233,7 +232,7 @@ def together(loaded: LoadedPolicies, changed: Sequence[PolicyFile]) -> LoadedPol
     bundled = tuple(ours.get(file.path, file) for file in loaded.bundled)
     before = set(_misfits(loaded.own, loaded.bundled))
     names = {file.path for file in changed}
-    last = sorted(own, key=lambda file: file.path in names)  # of two that differ, the new is wrong
+    last = sorted(own, key=lambda file: file.path in names)  # of two in conflict, blame the new one
     found = [
         problem
         for problem in _misfits(tuple(last), bundled)
@@ -245,7 +244,7 @@ def together(loaded: LoadedPolicies, changed: Sequence[PolicyFile]) -> LoadedPol
 def _misfits(
     own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...]
 ) -> Iterator[PolicyProblem]:
-    """What is wrong between files."""
+    """Conflicts between files."""
     taken = {file.name for file in bundled}
     profiles = tuple(dict.fromkeys(f.profile for f in (*bundled, *own) if f.profile))
     parents: dict[str, str] = {}

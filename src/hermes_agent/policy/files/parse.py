@@ -1,4 +1,4 @@
-"""Policy files: read and checked whole, every problem told with its line."""
+"""Parses and checks policy files; every problem is reported with its line."""
 
 import re
 from typing import Any, Literal, get_args
@@ -38,6 +38,7 @@ _CASE = (
     "run", "call", "input", "expect", "rule", "becomes", "profile", "terminal", "place", "folder",
     "as", "at", "files", "origin",
 )  # fmt: skip
+_CASE_TEXTS = ("call", "rule", "becomes", "profile", "terminal", "place", "folder", "origin")
 _CHOICES = {"kind": KINDS, "access": ACCESSES, "session": SESSIONS, "origin": ORIGINS}
 _BOOLEANS = ("confined", "unknown")
 _FOLDERS = ("inside", "outside")
@@ -47,7 +48,7 @@ _SIGNS = {"and": "&&", "or": "||", "not": "!"}
 
 
 def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[PolicyProblem, ...]]:
-    """The file as far as it could be read, and all that is wrong with it."""
+    """The file as far as it could be parsed, and all its problems."""
     nothing = PolicyFile(name, path)
     try:
         root = parse(path, text)
@@ -70,14 +71,8 @@ class _FileReader(PolicyReader):
         given = self.mapping(root, "a policy file", _HEADER)
         if root.pairs is not None:
             self._version(root, given.get("version"))
-        rules = [
-            self._rule(name, node)
-            for node in (self.sequence(given["rules"], "rules") if "rules" in given else ())
-        ]
-        tests = [
-            self._case(node)
-            for node in (self.sequence(given["tests"], "tests") if "tests" in given else ())
-        ]
+        rules = [self._rule(name, node) for node in self.sequence(given.get("rules"), "rules")]
+        tests = [self._case(node) for node in self.sequence(given.get("tests"), "tests")]
         texts = {
             key: self.string(given[key], key) if key in given else ""
             for key in ("name", "description", "profile", "extends")
@@ -138,7 +133,7 @@ class _FileReader(PolicyReader):
     def _only(
         self, given: dict[str, Node], key: str, action: RuleAction, wanted: RuleAction
     ) -> tuple[str, ...]:
-        """A key that goes with one action alone."""
+        """A key that is only valid with one action."""
         if key not in given:
             return ()
         if action != wanted:
@@ -264,20 +259,7 @@ class _FileReader(PolicyReader):
             expect = next((action for action in ACTIONS if action == word), "deny")
         elif node.pairs is not None:
             self.wrong(node, "a test needs an expect", f"one of: {', '.join(ACTIONS)}")
-        texts = {
-            key: self.string(given[key], key)
-            for key in (
-                "call",
-                "rule",
-                "becomes",
-                "profile",
-                "terminal",
-                "place",
-                "folder",
-                "origin",
-            )
-            if key in given
-        }
+        texts = {key: self.string(given[key], key) for key in _CASE_TEXTS if key in given}
         if "place" in given:
             self.choice(given["place"], "place", PLACES)
         if "origin" in given:

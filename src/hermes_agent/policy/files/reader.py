@@ -1,5 +1,4 @@
-"""Reading nodes of a policy file as typed values. What is wrong is noted and reading goes on, so
-that one look finds all."""
+"""Reads YAML nodes as typed values. Problems are collected, so that one run finds all."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ class PolicyReader:
         self.problems.append(PolicyProblem(self.path, node.line, node.column, message, hint))
 
     def mapping(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
-        """The values of a mapping by name; a name that is not known is wrong."""
+        """The values of a mapping by name; an unknown name is a problem."""
         if node.pairs is None:
             self.wrong(node, f"{what} must be a mapping of names to values")
             return {}
@@ -38,7 +37,9 @@ class PolicyReader:
                 self.wrong(key, f"{what} has no key {name!r}", near(name, known))
         return found
 
-    def sequence(self, node: Node, what: str) -> Sequence[Node]:
+    def sequence(self, node: Node | None, what: str) -> Sequence[Node]:
+        if node is None:
+            return ()
         if node.items is None:
             self.wrong(node, f"{what} must be a list")
             return ()
@@ -51,7 +52,7 @@ class PolicyReader:
         return node.text
 
     def strings(self, node: Node, what: str) -> Strings:
-        """A text, or a list of them."""
+        """A string, or a list of them."""
         items = [node] if node.items is None else node.items
         if not items:
             self.wrong(node, f"{what} is an empty list", "leave the key out, or name something")
@@ -92,7 +93,7 @@ class PolicyReader:
         return float(int(found[1]) * _SECONDS[found[2]])
 
     def anything(self, node: Node, what: str) -> dict[str, Any]:
-        """A mapping of names to whatever JSON can hold."""
+        """A mapping of names to any JSON values."""
         value = node.value()
         if not isinstance(value, dict):
             self.wrong(node, f"{what} must be a mapping of names to values")

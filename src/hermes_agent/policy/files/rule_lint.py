@@ -1,4 +1,4 @@
-"""Patterns and rules that are well written and can never fit: each with the way to write it."""
+"""Finds patterns and rules that are well-formed but can never match, with how to write them."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _GLOB = re.compile(r"[*?[]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PORT = re.compile(r"[^:]*:\d+|\[.*\]:\d+")
 _LETTERS = {"ps": ("e",)}
-"""Options that are written without a dash."""
+"""Options written without a dash."""
 _OPPOSITES = (("flag", "no_flag"), ("option", "no_option"), ("via", "no_via"))
 
 
@@ -28,12 +28,12 @@ CHECKED = frozenset(
     {"path", "holds", "host", "program", "flag", "no_flag", "option", "no_option", "capability",
      "place", "actor", "secrets"}
 )  # fmt: skip
-"""Keys whose patterns can be written so that they never fit."""
+"""Keys whose patterns may never match."""
 
 
 class LintProblem(NamedTuple):
     key: str
-    """The key that it is about; empty for the rule as a whole."""
+    """The key concerned; empty for the whole rule."""
     message: str
     hint: str = ""
 
@@ -74,7 +74,7 @@ def pattern_trouble(key: str, text: str, match: RuleMatch) -> tuple[str, str] | 
 def rule_trouble(
     action: RuleAction, match: RuleMatch, consent: ApprovalRequirement, rewrite: Rewrite
 ) -> Iterator[LintProblem]:
-    """What is wrong with a rule whose parts are in order each by itself."""
+    """What is wrong with a rule whose parts are valid by themselves."""
     for key, no_key in _OPPOSITES:
         wanted, unwanted = getattr(match, key), getattr(match, no_key)
         if wanted and unwanted and set(wanted) <= set(unwanted):
@@ -143,8 +143,8 @@ def _flag(text: str, programs: tuple[str, ...] | None) -> tuple[str, str] | None
 
 
 def _joins_letters(program: str, text: str) -> bool:
-    """Whether a program takes the letters behind one dash for options of their own. `find`, and
-    those that nobody has described, have words."""
+    """Whether a program takes each letter after one dash as an option. `find`, and unknown
+    programs, have words."""
     from hermes_agent.policy.shell.interpreter.builtins import BUILTINS
     from hermes_agent.policy.shell.interpreter.interpreters import INTERPRETERS
     from hermes_agent.policy.shell.interpreter.wrappers import WRAPPERS

@@ -1,5 +1,4 @@
-"""What a policy file says, as values. `files` reads and checks them; docs/reference/policies.md is
-the page for those who write them."""
+"""The content of a policy file, as values. See docs/reference/policies.md."""
 
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ RuleAction = Literal["allow", "ask", "deny", "audit", "rewrite"]
 
 
 class Times(Struct, frozen=True):
-    """When a rule holds. Spans of minutes of the day; one that ends before it begins goes over
+    """When a rule applies. Spans are in minutes of the day; one that ends before it begins crosses
     midnight."""
 
     hours: tuple[tuple[int, int], ...] = ()
@@ -22,7 +21,7 @@ class Times(Struct, frozen=True):
 
 
 class RuleMatch(Struct, frozen=True):
-    """What a rule is about. Every key that is given must hold; of several values, one."""
+    """What a rule matches. Every given key must match; of several values, one."""
 
     tool: Strings | None = None
     input: dict[str, Strings] | None = None
@@ -61,9 +60,9 @@ class RuleMatch(Struct, frozen=True):
 
 class Rewrite(Struct, frozen=True):
     add: Strings = ()
-    """Words put at the end of the program's, before a `--`."""
+    """Arguments added at the end, before a `--`."""
     remove: Strings = ()
-    """Globs for words that are taken out."""
+    """Globs for arguments to remove."""
     set: dict[str, Any] = {}
     """Arguments of the tool, by name."""
 
@@ -81,7 +80,7 @@ class PolicyRule(Struct, frozen=True):
     rewrite: Rewrite = Rewrite()
     secrets: Strings = ()
     exact: bool = False
-    """Consent for the session covers the very same words only."""
+    """Consent for the session covers only exactly the same text."""
     reason: str = ""
 
     @property
@@ -94,7 +93,7 @@ class PolicyRule(Struct, frozen=True):
 
 
 class PolicyTest(Struct, frozen=True):
-    """A test in a policy file: a command or a call, and what becomes of it."""
+    """A test in a policy file: a command or call, and the expected verdict."""
 
     line: int
     expect: Action
@@ -111,9 +110,9 @@ class PolicyTest(Struct, frozen=True):
     actor: Actor = Actor()
     time: float = 0.0
     files: dict[str, str] = {}
-    """Links and where they lead."""
+    """Symbolic links and their targets."""
     origin: str = ""
-    """Where the tool comes from, when it is none of those that are known."""
+    """Where an unknown tool comes from."""
 
 
 class PolicyFile(Struct, frozen=True):
@@ -126,15 +125,15 @@ class PolicyFile(Struct, frozen=True):
     """The profile that its rules belong to; all when empty."""
     extends: str = ""
     otherwise: Literal["", "ask", "deny"] = ""
-    """What becomes of acts that no rule covers; empty: as in the profile it extends."""
+    """What happens to operations that no rule covers; empty: as in the profile it extends."""
     rules: tuple[PolicyRule, ...] = ()
     tests: tuple[PolicyTest, ...] = ()
     extends_at: tuple[int, int] = (1, 1)
-    """Line and column of what it extends, for whoever has to mend it."""
+    """Line and column of `extends`."""
 
 
 class PolicyProblem(Struct, frozen=True):
-    """What is wrong in a policy file, and where."""
+    """A problem in a policy file, and where."""
 
     path: str
     line: int

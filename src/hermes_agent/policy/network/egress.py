@@ -1,6 +1,5 @@
-"""A guarded HTTP client for tools: it looks each name up itself, refuses what a rule denies and
-addresses that are not public unless a rule allows them, and connects to exactly the address that it
-has checked."""
+"""A guarded HTTP client for tools: it resolves names itself, refuses what a rule denies and
+non-public addresses unless a rule allows them, and connects to exactly the address it checked."""
 
 import asyncio
 import socket
@@ -22,7 +21,7 @@ _PATIENCE = 5.0
 """Seconds that one of several addresses gets before the next is tried."""
 
 _WAS_SECURE = "hermes.was_secure"
-"""Set on an HTTPS request; httpx hands it on to the requests that redirects make of it."""
+"""Set on an HTTPS request; httpx passes it on to redirected requests."""
 
 
 async def resolve(name: str) -> Sequence[str]:
@@ -32,8 +31,8 @@ async def resolve(name: str) -> Sequence[str]:
 
 
 async def checked(host: str, reach: EgressCheck, resolver: Resolver = resolve) -> Sequence[str]:
-    """The addresses to connect to. If one of them is refused, all are: a name that leads to several
-    is not tried until the forbidden one answers. `OSError` where the name is not known."""
+    """The addresses to connect to. If one is refused, all are. Raises `OSError` for an unknown
+    name."""
     name = plain(host)
     literal = address_of(host)
     found = [str(literal)] if literal else await resolver(name)
@@ -58,8 +57,8 @@ def guarded_client(
     verify: ssl.SSLContext | bool = True,
     **options: Any,
 ) -> httpx.AsyncClient:
-    """A client that connects where `reach` says so. `options` are httpx's, without those that would
-    lead around the guard."""
+    """A client that connects where `reach` allows it. `options` are httpx's, without those that
+    would bypass the guard."""
     for name in ("transport", "mounts", "proxy", "trust_env", "http2", "cert", "limits"):
         if name in options:
             raise TypeError(f"a guarded client takes no {name!r}")
@@ -69,8 +68,8 @@ def guarded_client(
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
-    """Opens connections to checked addresses only. TLS and the Host header keep the name, because
-    the layers above never learn the address."""
+    """Opens connections only to checked addresses. TLS and the Host header keep the name, because
+    the layers above never see the address."""
 
     def __init__(self, reach: EgressCheck, resolver: Resolver) -> None:
         self._reach = reach

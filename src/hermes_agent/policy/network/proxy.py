@@ -1,5 +1,5 @@
-"""A guarded HTTP proxy on this machine, for programs that open their own connections: a browser.
-Names are looked up here, and connections go to exactly the address that was checked."""
+"""A guarded local HTTP proxy for programs that open their own connections, such as a browser. Names
+are resolved here, and connections go to exactly the address that was checked."""
 
 import asyncio
 import base64
@@ -12,20 +12,19 @@ from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.addresses import plain
-from hermes_agent.core.timeouts import awake
 from hermes_agent.core.tools import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, checked, resolve
 
 USER = "hermes"
 GREETING = "hermes.invalid"
-"""A host that the proxy answers for itself: a browser that asks for it shows its password."""
+"""A host that the proxy answers itself, so that a browser authenticates."""
 HEAD_BYTES = 65_536
 PATIENCE = 15.0
-"""Seconds for a name to be looked up, and for an address to answer."""
+"""Seconds for a name lookup, and for a connection."""
 FAILED_KEPT = 200
 _PIECE = 65_536
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "proxy-authorization"})
-"""Headers that concern one leg of the way."""
+"""Hop-by-hop headers."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class GuardingProxy:
         if self._server is not None:
             for listener in self._server.sockets:
                 asyncio.get_running_loop().remove_reader(listener.fileno())
-            await asyncio.sleep(0)  # a server that is closed loses whom it lets in at the moment
+            await asyncio.sleep(0)  # a closed server drops connections that are just being accepted
             self._server.close()
         tasks = list(self._tasks)
         for task, writer in self._tasks.items():
@@ -101,7 +100,7 @@ class GuardingProxy:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closed:  # it was let in just before, and nobody would end it any more
+        if self._closed:  # accepted just before, and nothing would close it
             writer.transport.abort()
             return
         task = asyncio.create_task(self._serve(reader, writer))
@@ -114,7 +113,7 @@ class GuardingProxy:
         except _Trouble as trouble:
             writer.write(trouble.answer)
         except (OSError, EOFError, asyncio.LimitOverrunError):
-            writer.transport.abort()  # one of the two went away, or does not speak HTTP
+            writer.transport.abort()  # one side disconnected, or does not speak HTTP
         finally:
             writer.close()
 
@@ -148,7 +147,7 @@ class GuardingProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name = plain(host)
         try:
-            async with awake(PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 addresses = await checked(host, self._may, self._resolver)
         except TimeoutError:
             raise self._fail(
@@ -162,7 +161,7 @@ class GuardingProxy:
         why = "it has no address"
         for address in addresses:
             try:
-                async with awake(PATIENCE):
+                async with asyncio.timeout(PATIENCE):
                     made = await asyncio.open_connection(address, port, limit=HEAD_BYTES)
             except TimeoutError:
                 why = "it does not answer"
@@ -216,8 +215,8 @@ async def _forward(
     far_reader: asyncio.StreamReader,
     far_writer: asyncio.StreamWriter,
 ) -> None:
-    """One request and its answer. Nothing more of the client reaches this server: what it says
-    next may be meant for another."""
+    """One request and its answer. Nothing more of the client is passed on: its next request may be
+    for another server."""
     method, _, rest = head.first.partition(" ")
     target, _, version = rest.rpartition(" ")
     parts = urlsplit(target)
@@ -284,7 +283,7 @@ async def _join(
     far_reader: asyncio.StreamReader,
     far_writer: asyncio.StreamWriter,
 ) -> None:
-    """Both ways, until one of the two has said all. Browsers do not close half a connection."""
+    """Copy both ways until one side closes. Browsers do not half-close connections."""
     ways = (
         asyncio.create_task(_copy(reader, far_writer)),
         asyncio.create_task(_copy(far_reader, writer)),

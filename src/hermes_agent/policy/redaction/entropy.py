@@ -65,12 +65,6 @@ def entropy(token: bytes) -> float:
     return log2(size) - sum(map(_WEIGHTS.__getitem__, Counter(token).values())) / size
 
 
-def is_random(token: bytes) -> bool:
-    """Whether a token of letters, digits and `+/_-` looks drawn at random."""
-    body = token.rstrip(b"=")
-    return _is_mixed(body) and _is_noise(body)
-
-
 def _is_mixed(body: bytes) -> bool:
     size = len(body)
     if not _SHORTEST_NEAR <= size <= _MAX_LENGTH or body.islower() or body.isupper():

@@ -2,12 +2,11 @@
 
 from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell.interpreter.collector import MAX_ACTS
-from hermes_agent.policy.shell.interpreter.command import dispatch, run_simple
+from hermes_agent.policy.shell.interpreter.command import dispatch, is_known, run_simple
 from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter
 from hermes_agent.policy.shell.interpreter.state import ShellContext, State
 from hermes_agent.policy.shell.parser.commands import ShellParser
 from hermes_agent.policy.shell.parser.syntax import UnreadableShell
-from hermes_agent.policy.shell.programs.lookup import is_known
 
 __all__ = ["read"]
 

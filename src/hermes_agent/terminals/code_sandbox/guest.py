@@ -1,7 +1,7 @@
-"""The program inside a worker's sandbox: runs Python that nobody trusts, and hands its calls of
-tools to the host. Its standard input and output are the way to the host and are moved out of the
-way; what the code prints, by whatever means, goes to standard error. Run as a script by a bare
-Python: it imports the standard library alone."""
+"""The program inside a code sandbox: runs untrusted Python and passes its tool calls to the host.
+Standard input and output are the connection to the host and are moved to other descriptors; what
+the code prints goes to standard error. Run as a script by a bare Python: it imports only the
+standard library."""
 
 import builtins
 import contextlib
@@ -21,21 +21,20 @@ from typing import Any
 
 FRAME = struct.Struct("<I")
 FRAME_BYTES = 4 << 20
-"""The most that one message may hold."""
 TROUBLE_CHARS = 20_000
-"""How much of a traceback is told: its end."""
+"""How much of the end of a traceback is reported."""
 AT_ONCE = 16
-"""Calls that are under way at the same time."""
+"""Concurrent tool calls."""
 OUT_OF_THE_WAY = 100
 STACK_BYTES = 2 << 20
-"""Of a thread. The usual eight megabytes would count as memory used."""
+"""Of a thread. The usual eight megabytes would count as used memory."""
 SPARE_MB = 32
-"""Memory to tell in that there was none left."""
+"""Memory for reporting that there was none left."""
 NAME = "<code>"
 
 
 class Result(str):  # noqa: SLOT000 - a string cannot have slots that hold something
-    """What a tool said, with `ok` and `data`."""
+    """The text of a tool's result, with `ok` and `data`."""
 
     ok: bool
     data: dict[str, Any]
@@ -48,7 +47,7 @@ class Result(str):  # noqa: SLOT000 - a string cannot have slots that hold somet
 
 
 class ToolFailed(Exception):
-    """A call did not work; `result` is what came back."""
+    """A tool call failed; `result` is what it returned."""
 
     def __init__(self, tool: str, result: Result) -> None:
         super().__init__(f"{tool}: {result}")
@@ -56,7 +55,7 @@ class ToolFailed(Exception):
 
 
 class HostConnection:
-    """The way to whoever started this program. Any thread may call."""
+    """The connection to the host. Any thread may call."""
 
     def __init__(self, source: int, sink: int) -> None:
         self._source = source
@@ -75,7 +74,7 @@ class HostConnection:
         return message
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Raises `ValueError` for what JSON cannot hold, or what is too large."""
+        """Raises `ValueError` for what JSON cannot carry, or what is too large."""
         body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         if len(body) > FRAME_BYTES:
             raise ValueError(f"{len(body)} bytes are too many: {FRAME_BYTES} can be sent")
@@ -110,7 +109,7 @@ class HostConnection:
                     self._changed.notify_all()
         except (OSError, EOFError):
             with self._changed:
-                self._gone = "the way to the runtime is closed"
+                self._gone = "the connection to the runtime is closed"
                 self._changed.notify_all()
 
     def _read(self, size: int) -> bytes:
@@ -123,7 +122,7 @@ class HostConnection:
         return bytes(data)
 
     def _forget(self) -> None:
-        """In a forked process. Its parent alone talks to the host."""
+        """Runs in a forked process: only its parent talks to the host."""
         for file in (self._source, self._sink):
             with contextlib.suppress(OSError):
                 os.close(file)
@@ -134,7 +133,7 @@ class HostConnection:
 
 
 class ToolFunction:
-    """A tool as a function. Arguments go by name; `check=False` gives a failure as a result."""
+    """A tool as a function, with named arguments; `check=False` returns a failure as a result."""
 
     def __init__(self, host: HostConnection, name: str) -> None:
         self.__name__ = name
@@ -191,7 +190,7 @@ def offer(host: HostConnection, names: Iterable[str]) -> dict[str, Any]:
 
 
 def perform(job: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the code, and the function if one is named. Tells how it ended."""
+    """Run the code, and the function if one is named. Returns how it ended."""
     function = job["function"]
     module = ModuleType("tool" if function else "__main__")
     sys.modules[module.__name__] = module
@@ -204,7 +203,7 @@ def perform(job: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     except SystemExit as left:
         if left.code is None or left.code == 0:
             return {"ok": True}
-        return {"ok": False, "trouble": f"it left with {left.code!r}"[:TROUBLE_CHARS]}
+        return {"ok": False, "trouble": f"it exited with {left.code!r}"[:TROUBLE_CHARS]}
     except BaseException as error:  # noqa: BLE001 - whatever it was, it is told
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
@@ -249,7 +248,7 @@ def limit_behind(error: BaseException) -> str:
 
 
 def confine(memory_mb: int, scratch_mb: int) -> None:
-    """What each process may use, beside the limits for all of them together."""
+    """Limits of each process, beside those for all of them together."""
     resource.setrlimit(resource.RLIMIT_DATA, (memory_mb << 20, memory_mb + SPARE_MB << 20))
     resource.setrlimit(resource.RLIMIT_FSIZE, (scratch_mb << 20, scratch_mb << 20))
     threading.stack_size(STACK_BYTES)

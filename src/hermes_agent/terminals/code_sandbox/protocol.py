@@ -1,5 +1,4 @@
-"""The host's side of a program that nobody trusts: what it says is bounded, checked, and never
-believed beyond what it says of itself."""
+"""The host's side of an untrusted program: what it sends is bounded and validated."""
 
 import asyncio
 import codecs
@@ -18,9 +17,9 @@ from hermes_agent.terminals.code_sandbox.guest import AT_ONCE, FRAME, FRAME_BYTE
 from hermes_agent.terminals.sandbox.process import SandboxProcess
 
 GRACE_SECONDS = 1.0
-"""From closing its way to the host to its end, for a program that is about to end."""
+"""Between closing its connection to the host and its exit."""
 SHORT_CHARS = FRAME_BYTES // 8
-"""How much is told of an answer that is too large; a character may take six bytes."""
+"""How much is passed on of an answer that is too large; a character may take six bytes."""
 
 
 class ToolCallRequest(Struct, frozen=True, tag="call", tag_field="type"):
@@ -52,13 +51,13 @@ class SandboxConnection:
     ) -> None:
         self.ended: Ended | None = None
         self.code: int | None = None
-        """What the program left with, where it left."""
+        """The program's exit code, when it exited."""
         self.cut = False
-        """It printed more than is kept."""
+        """It printed more than the limit."""
         self.refused = False
-        """It made more calls than it may."""
+        """It made more calls than the limit."""
         self.stopped: tuple[str, str] = ("", "")
-        """The limit that it was stopped for, and what it did."""
+        """The limit it was stopped for, and why."""
         self._program = program
         self._tools = tuple(tools)
         self._call = call
@@ -70,10 +69,10 @@ class SandboxConnection:
         self._over = asyncio.Event()
         self._clock: asyncio.Timeout | None = None
         self._left = 0.0
-        """Seconds of its time that were left when it began to wait for tools."""
+        """Seconds left when it began to wait for tools."""
         self._calls = 0
         self._out = 0
-        """Calls that are under way."""
+        """Calls in progress."""
         self._free = asyncio.Semaphore(AT_ONCE)
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,8 +83,8 @@ class SandboxConnection:
         return self._printed.getvalue()
 
     async def follow(self, job: Mapping[str, Any], watch: Coroutine[Any, Any, None]) -> None:
-        """Hand the program its job and return when it has ended, or must. Time in which it waits
-        for tools does not count: they have limits of their own, and people may be asked."""
+        """Send the program its job and return when it has ended, or must. Time spent waiting for
+        tools does not count: they have their own limits, and people may be asked."""
         for part in (self._give(job), self._listen(), self._collect(), self._wait(), watch):
             self._begin(part)
         try:
@@ -97,7 +96,7 @@ class SandboxConnection:
             self._clock = None
 
     async def lasts(self, seconds: float) -> bool:
-        """Whether it is still at work after so long."""
+        """Whether it is still running after so long."""
         try:
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -111,8 +110,8 @@ class SandboxConnection:
             self._over.set()
 
     async def settle(self) -> None:
-        """When the sandbox is gone: take in what it said last, and let the calls that are under
-        way come to their ends. Raises what went wrong on this side."""
+        """When the sandbox is gone: read what it sent last and let calls in progress finish.
+        Raises what went wrong on this side."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self._trouble is not None:
@@ -151,7 +150,7 @@ class SandboxConnection:
                 if self._output is not None:
                     self._output(text)
             self._room -= min(len(data), self._room)
-            await asyncio.sleep(0)  # others have their turn, however much it prints
+            await asyncio.sleep(0)  # let others run, however much it prints
 
     async def _listen(self) -> None:
         heard = bytearray()
@@ -168,14 +167,14 @@ class SandboxConnection:
                 if not await self._hear(frame):
                     return self._nonsense()
         if self.ended is None and await self.lasts(GRACE_SECONDS):
-            self.stop("died", "it closed its way to the runtime")
+            self.stop("died", "it closed its connection to the runtime")
         return None
 
     def _nonsense(self) -> None:
-        self.stop("died", "it sent the runtime what no program of this kind sends")
+        self.stop("died", "it sent the runtime an invalid message")
 
     async def _hear(self, frame: bytes) -> bool:
-        """False for what makes no sense."""
+        """False for an invalid message."""
         try:
             message = _decoder.decode(frame)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -183,7 +182,7 @@ class SandboxConnection:
         if isinstance(message, Ended):
             self.ended = self.ended or message
         else:
-            # Not read on while as many calls as may be are out: nothing piles up here.
+            # Stop reading at the limit of concurrent calls, so that nothing piles up here.
             await self._free.acquire()
             if self._over.is_set():
                 self._free.release()

@@ -1,5 +1,5 @@
-"""Python that nobody trusts, each time in a new sandbox that dies with this process at the latest.
-Where none can be made, nothing is run."""
+"""Runs untrusted Python, each time in a new sandbox that dies with this process at the latest.
+Where no sandbox can be made, nothing runs."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import resource
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,26 +17,32 @@ from typing import Any, BinaryIO
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import Limits, SandboxPlace
 from hermes_agent.core.tools import Call, SandboxLimits, SandboxResult
-from hermes_agent.terminals.code_sandbox import mounts
 from hermes_agent.terminals.code_sandbox.guest import TROUBLE_CHARS
 from hermes_agent.terminals.code_sandbox.protocol import SandboxConnection
 from hermes_agent.terminals.sandbox import limits as limits_of
 from hermes_agent.terminals.sandbox.landlock import below
-from hermes_agent.terminals.sandbox.launch import PYTHON, find_way
+from hermes_agent.terminals.sandbox.launch import LIBRARY, PYTHON, find_way
+from hermes_agent.terminals.sandbox.mounts import IsolatedSandbox, Rules
 from hermes_agent.terminals.sandbox.sandbox import Sandbox
 
 OWN_MB = 64
-"""Memory that the sandbox itself needs, and the program to tell that it has none."""
+"""Memory for the sandbox itself, and for reporting that there is none left."""
 OWN_PROCESSES = 2
 SCRATCH_SHARE = 4
-"""The part of its memory, one in so many, that a program may fill with files."""
+"""A program may fill one part in so many of its memory with files."""
 POLL_SECONDS = 0.1
 LOCK_PAUSE, LOCK_LOOKS = 0.02, 50
-"""How long another process may tidy up where a program is to run: a second in which we are awake;
-had this machine stood still for that long, so had the other process."""
+"""How long another process may clean up before a program runs: one second."""
 START = ("/usr/bin/env", "PYTHONHASHSEED=0", PYTHON, "-P", "-s", "-S")
-"""Python with nothing of the user's, as `-I` is, but for the seed: sets have the same order in a
-program that is run again. The sandbox has no other variables of Python's."""
+"""Python isolated as with `-I`, but with a hash seed: sets keep their order when a program runs
+again. The sandbox has no other variables of Python."""
+PROGRAM = Path(__file__).with_name("guest.py")
+SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
+    "/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
+    "/etc/nsswitch.conf", "/etc/passwd", "/etc/protocols", "/etc/services", "/etc/ssl/certs",
+    "/etc/timezone",
+)  # fmt: skip
 MAX_FILES = 10_000
 TOO_LARGE = 1 << 62
 
@@ -48,11 +55,11 @@ class _Box:
     folder: Path
     scratch_mb: int
     on_disk: bool
-    """Its files are on the disk, and somebody must look how large they are."""
+    """Its files are on disk, so their size must be watched."""
 
 
 class CodeSandboxRunner:
-    """Makes the sandboxes in a folder that it has to itself."""
+    """Makes sandboxes in a folder of its own."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = Path(os.path.realpath(folder))
@@ -80,13 +87,13 @@ class CodeSandboxRunner:
             "function": function,
             "arguments": dict(arguments or {}),
             "tools": list(tools),
-            "packages": mounts.packages(),
+            "packages": _packages(),
             "memory_mb": limits.memory_mb,
         }
         talk: SandboxConnection | None = None
         try:
             async with self._box(name, limits) as box:
-                program = await box.sandbox.begin([*START, str(mounts.PROGRAM)])
+                program = await box.sandbox.begin([*START, str(PROGRAM)])
                 talk = SandboxConnection(program, tools, call, limits, output)
                 watch = _watch(box, talk, limits)
                 await talk.follow({**job, "scratch_mb": box.scratch_mb}, watch)
@@ -98,7 +105,7 @@ class CodeSandboxRunner:
         return _worked(talk, limits, reached, time.monotonic() - began)
 
     async def tidy(self) -> None:
-        """Remove what a process that was killed has left. Others may be at work."""
+        """Remove what a killed process left behind. Others may be running."""
         for lock in self._folder.glob("*.lock"):
             with contextlib.suppress(FileNotFoundError), lock.open("rb") as file:
                 if _locked(lock, file):
@@ -107,7 +114,7 @@ class CodeSandboxRunner:
 
     @contextlib.asynccontextmanager
     async def _box(self, name: str, limits: SandboxLimits) -> AsyncIterator[_Box]:
-        """A new sandbox. Made and removed to the end, whoever is cancelled meanwhile."""
+        """A new sandbox. It is made and removed completely even when the caller is cancelled."""
         way = await asyncio.to_thread(find_way, self._environ)
         async with self._tidying:  # it holds the locks of others for a while
             if not self._tidied:
@@ -120,7 +127,7 @@ class CodeSandboxRunner:
         with await _lock(folder.with_suffix(".lock")):
             scratch.mkdir(parents=True, exist_ok=True)
             leash, held = os.pipe()
-            cell = mounts.cell(scratch_mb, leash)
+            cell = _cell(scratch_mb, leash)
             sandbox = Sandbox(_place(limits), str(scratch), folder, self._environ, cell)
             making = asyncio.ensure_future(sandbox.ready())
             try:
@@ -145,6 +152,24 @@ class CodeSandboxRunner:
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
+def _packages() -> list[str]:
+    """Folders with the packages of this Python."""
+    named = (entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages"))
+    return [entry for entry in named if Path(entry).is_dir()]
+
+
+def _cell(scratch_mb: int, leash: int) -> IsolatedSandbox:
+    """Untrusted code sees the system's programs and libraries, and the Python that runs Hermes with
+    its packages. All else is hidden."""
+    names = [Path(name) for name in (*SYSTEM, *_packages())]
+    names += [LIBRARY, PROGRAM]
+    names = [name for name in names if name.exists()]
+    rules: Rules = {Path("/"): "hide"}
+    return IsolatedSandbox(
+        rules | {name.resolve(): "read" for name in names}, tuple(names), scratch_mb, leash
+    )
+
+
 def _place(limits: SandboxLimits) -> SandboxPlace:
     return SandboxPlace(
         limits=Limits(
@@ -154,7 +179,7 @@ def _place(limits: SandboxLimits) -> SandboxPlace:
 
 
 async def _lock(path: Path) -> BinaryIO:
-    """The file, locked. Another process that tidies up holds it for a moment only."""
+    """The locked file. Another process that cleans up holds it only for a moment."""
     for _ in range(LOCK_LOOKS):
         file = path.open("wb")
         if _locked(path, file):
@@ -162,13 +187,13 @@ async def _lock(path: Path) -> BinaryIO:
         file.close()
         await asyncio.sleep(LOCK_PAUSE)
     raise HermesError(
-        "the same program runs already, in another process",
-        f"wait for its end, or end the process that has {path} open",
+        "the same program already runs in another process",
+        f"wait until it ends, or stop the process that has {path} open",
     )
 
 
 def _locked(path: Path, file: BinaryIO) -> bool:
-    """Lock an open file, unless somebody else has, or has removed it meanwhile."""
+    """Lock an open file, unless another process has, or has removed it meanwhile."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
@@ -177,8 +202,8 @@ def _locked(path: Path, file: BinaryIO) -> bool:
 
 
 async def _watch(box: _Box, talk: SandboxConnection, limits: SandboxLimits) -> None:
-    """Stop a program that takes what nothing else keeps it from: all of its processes together
-    the memory, where there are no control groups; the disk, where it has no folder in memory."""
+    """Enforce the limits that nothing else does: memory of all processes together where there are
+    no control groups, and disk space where files are not in memory."""
     door = 0
     while await talk.lasts(POLL_SECONDS):
         door = door or await asyncio.to_thread(box.sandbox.door)
@@ -192,7 +217,7 @@ async def _watch(box: _Box, talk: SandboxConnection, limits: SandboxLimits) -> N
 
 
 def _memory(door: int) -> int:
-    """Bytes that the processes of a sandbox have mapped; what they share counts once."""
+    """Bytes mapped by the processes of a sandbox; shared memory counts once."""
     found = 0
     for pid in below(door):
         with contextlib.suppress(OSError):  # it has ended
@@ -206,7 +231,7 @@ def _memory(door: int) -> int:
 
 
 def _size(folder: Path) -> int:
-    """Of its files, in bytes. Those that are too many to count count as too large."""
+    """Bytes of its files; too many files to count are too large."""
     size = count = 0
     waiting = [folder]
     while waiting:
@@ -257,6 +282,6 @@ def _worked(
         trouble = "\n".join([*said, talk.ended.trouble[-TROUBLE_CHARS:].rstrip()])
     output = talk.output
     if talk.cut:
-        output += f"\n[the rest is thrown away: {_words('output', limits)}]"
+        output += f"\n[the rest was dropped: {_words('output', limits)}]"
     value = talk.ended.value if ok and talk.ended else None
     return SandboxResult(output, ok, value, trouble, limit, seconds)

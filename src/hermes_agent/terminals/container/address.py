@@ -1,4 +1,4 @@
-"""Where a container engine listens: found, tried, and its absence said in a sentence."""
+"""Finds where a container engine listens and checks that it answers."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ TRY_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Address:
-    """A socket of this machine, or a host and port, with certificates where it speaks TLS."""
+    """A local socket, or a host and port, with certificates where it speaks TLS."""
 
     url: str
     path: str = ""
@@ -37,7 +37,7 @@ class Address:
         return bool(self.path)
 
     def try_out(self) -> None:
-        """Connect once; what the system says against it is raised as it is."""
+        """Connect once; raises the system's `OSError`."""
         if self.path:
             with socket.socket(socket.AF_UNIX) as way:
                 way.connect(self.path)
@@ -81,7 +81,7 @@ def locate(engine: str, environ: Mapping[str, str]) -> Address:
             return address
     if forbidden:
         raise _absent(forbidden, PermissionError())
-    raise HermesError("no container engine runs here", START)
+    raise HermesError("no container engine is running", START)
 
 
 def parse(url: str, environ: Mapping[str, str]) -> Address:
@@ -115,5 +115,7 @@ def _usual(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _absent(address: Address, error: OSError) -> HermesError:
     if isinstance(error, PermissionError):
-        return HermesError(f"this user may not use the container engine at {address.url}", PERMIT)
+        return HermesError(
+            f"this user may not access the container engine at {address.url}", PERMIT
+        )
     return HermesError(f"no container engine answers at {address.url}: {error}", START)

@@ -1,5 +1,4 @@
-"""A container engine through the Docker SDK, and its troubles as sentences. Everything here
-blocks; whoever calls it does so in a thread."""
+"""A container engine through the Docker SDK. Everything here blocks and is called in a thread."""
 
 import io
 import json
@@ -18,7 +17,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.container.address import Address
 
 ANY_VERSION = "1.41"
-"""For the one request that has no version: which versions the engine speaks."""
+"""For the request that asks which versions the engine speaks."""
 REQUEST_SECONDS = 120
 STOP_SECONDS = 5
 POLL_SECONDS = 0.05
@@ -26,7 +25,7 @@ CONFLICT = 409
 
 
 class ContainerGone(ConnectionError):
-    """The engine is there, the container is not; it can be had again."""
+    """The engine answers, but the container is gone; it can be created again."""
 
 
 class ContainerEngine:
@@ -66,14 +65,14 @@ class ContainerEngine:
         if trouble or not self.has_image(image):
             reason = f": {trouble}" if trouble else ""
             raise HermesError(
-                f"the image {image!r} is not there and cannot be pulled{reason}",
+                f"the image {image!r} is missing and cannot be pulled{reason}",
                 f"check its name; pull it (docker pull {image}) or bring it as a file "
                 f"(docker load, docker import FILE {image})",
             )
 
     def status(self, name: str, labels: Mapping[str, str] | None = None) -> str:
-        """created, running, paused, exited, …; empty when there is no such container. One that
-        lacks the labels is somebody else's and refused."""
+        """created, running, paused, exited, …; empty when there is no such container. One without
+        the labels is not ours and is refused."""
         with self._answering():
             try:
                 found = self._client.api.inspect_container(name)
@@ -84,13 +83,13 @@ class ContainerEngine:
         return str(found["State"]["Status"])
 
     def create(self, options: Mapping[str, Any]) -> None:
-        """Make a container; one of that name that is there already is taken as it is."""
+        """Create a container; an existing one of that name is used as it is."""
         with self._answering():
             try:
                 self._client.containers.create(**options)
             except APIError as error:
                 if error.status_code != CONFLICT:
-                    raise HermesError(f"the container cannot be made: {_text(error)}") from None
+                    raise HermesError(f"the container cannot be created: {_text(error)}") from None
 
     def make_volume(self, name: str, labels: Mapping[str, str]) -> None:
         with self._answering():
@@ -101,8 +100,8 @@ class ContainerEngine:
     def give(
         self, container: str, folder: str, names: Iterable[str], owner: tuple[int, int]
     ) -> None:
-        """Give what is in a folder of a container, and so volumes, to a user. The engine unpacks an
-        archive: nothing of the image runs as root, not even for this."""
+        """Change the owner of what is in a folder of a container, and so of volumes. The engine
+        unpacks an archive: nothing of the image runs as root, not even for this."""
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for name in names:
@@ -114,7 +113,7 @@ class ContainerEngine:
             self._client.api.put_archive(container, folder, archive.getvalue())
 
     def file(self, name: str, path: str) -> bytes:
-        """A small file of a container; empty when it is not there."""
+        """A small file of a container; empty when it does not exist."""
         with self._answering():
             try:
                 pieces, _ = self._client.api.get_archive(name, path)
@@ -141,7 +140,7 @@ class ContainerEngine:
             self._client.api.unpause(name)
 
     def stop(self, name: str) -> None:
-        """Let it end. Its volumes stay, and so does it."""
+        """Stop it; it and its volumes stay."""
         with self._answering():
             try:
                 self._client.api.stop(name, timeout=STOP_SECONDS)
@@ -157,11 +156,11 @@ class ContainerEngine:
             except APIError as error:
                 if error.status_code != CONFLICT:
                     raise
-        while self.status(name) == "removing":  # by somebody else, whose word is not enough
+        while self.status(name) == "removing":  # by another process: wait until it is done
             time.sleep(POLL_SECONDS)
 
     def sweep(self, label: str) -> None:
-        """Remove the containers and volumes that carry a label, whatever their state."""
+        """Remove all containers and volumes with a label, whatever their state."""
         with self._answering():
             filters = {"label": label}
             for one in self._client.api.containers(all=True, filters=filters):
@@ -173,7 +172,7 @@ class ContainerEngine:
                     continue
 
     def new_exec(self, name: str, argv: Sequence[str], *, stdin: bool, stderr: bool) -> str:
-        """Have a program ready to start; its id."""
+        """Prepare a program to start; returns its id."""
         with self._answering():
             try:
                 made = self._client.api.exec_create(name, list(argv), stdin=stdin, stderr=stderr)
@@ -184,7 +183,7 @@ class ContainerEngine:
         return str(made["Id"])
 
     def exec_code(self, id: str) -> int | None:
-        """How a program ended; None while it runs. The engine forgets it with its container."""
+        """Exit code of a program; None while it runs. The engine forgets it with its container."""
         with self._answering():
             try:
                 found = self._client.api.exec_inspect(id)
@@ -215,7 +214,7 @@ def _client(address: Address, version: str) -> docker.DockerClient:
     made = docker.DockerClient(
         base_url=address.url, version=version, timeout=REQUEST_SECONDS, tls=tls
     )
-    # Else proxies and certificates in this process's environment would come before the address.
+    # Otherwise proxies and certificates of this process's environment would override the address.
     made.api.trust_env = False
     return made
 
@@ -226,6 +225,6 @@ def _text(error: APIError) -> str:
 
 def _foreign(kind: str, name: str) -> HermesError:
     return HermesError(
-        f"a {kind} called {name!r} is there that Hermes did not make",
-        "remove or rename it if it is not needed",
+        f"a {kind} called {name!r} exists that Hermes did not create",
+        "remove or rename it",
     )

@@ -1,4 +1,4 @@
-"""What a session's container is: its names, its labels and how it is confined. No I/O."""
+"""The names, labels and confinement of a session's container. No I/O."""
 
 import hashlib
 import posixpath
@@ -13,16 +13,16 @@ from hermes_agent.core.settings.terminals import ContainerPlace
 HOME = "/home/hermes"
 SESSION_LABEL = "hermes.session"
 SEED = "/hermes"
-"""Where the volumes lie in the container that only exists to give them an owner."""
+"""Where the volumes are mounted in the container that only exists to set their owner."""
 AWAKE = "2147483647"
-"""Seconds that the first process sleeps; more than some versions of `sleep` take is too many."""
+"""Seconds that the first process sleeps; the most that every `sleep` accepts."""
 PERIOD = 100_000
 LEAST_QUOTA = 1_000
 
 
 class ContainerSpec:
-    """A container by the place's settings, the session and the workspace on this machine. The
-    same of these give the same names, so that a crash leaves nothing that is not found again."""
+    """A container for settings, a session and a local workspace. The same three give the same
+    names, so that everything is found again after a crash."""
 
     def __init__(self, place: ContainerPlace, session: str, workspace: str) -> None:
         if not posixpath.isabs(place.workspace) or posixpath.normpath(place.workspace) == "/":
@@ -41,14 +41,14 @@ class ContainerSpec:
 
     @property
     def volumes(self) -> dict[str, str]:
-        """The folders that outlive the container, and the name of the volume each is in."""
+        """The folders that outlive the container, and their volumes."""
         volumes = {HOME: f"{self.name}-home", self.folder: f"{self.name}-work"}
         if self.place.mount:
             del volumes[self.folder]
         return volumes
 
     def options(self) -> dict[str, Any]:
-        """The container itself: as little as commands need."""
+        """The container: as little as commands need."""
         place, limits = self.place, self.place.limits
         megabytes = limits.memory_mb
         mounts = [_mount(folder, name) for folder, name in self.volumes.items()]
@@ -76,7 +76,7 @@ class ContainerSpec:
         }
 
     def seed_options(self) -> dict[str, Any]:
-        """The container that never runs and has the volumes side by side."""
+        """The container that never runs and mounts the volumes side by side."""
         mounts = [_mount(f"{SEED}/{name}", name) for name in self.volumes.values()]
         return {
             **self._common(f"{self.name}-seed", mounts),
@@ -104,7 +104,7 @@ def _mount(target: str, source: str, kind: str = "volume") -> dict[str, Any]:
 
 
 def owner(user: str, passwd: bytes, group: bytes) -> tuple[int, int]:
-    """The numbers of a user, given as the engines take it: name or number, group if any."""
+    """User and group ids of `user`, `user:group`, by name or number."""
     name, _, of = user.partition(":")
     users, groups = _table(passwd), _table(group)
     if name.isdecimal():

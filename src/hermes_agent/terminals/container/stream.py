@@ -32,7 +32,7 @@ class ExecStream:
         self._ended = False
 
     async def frame(self) -> tuple[int, bytes]:
-        """The next bytes and which stream they are of; b"" when there will be none."""
+        """The next bytes and their stream; b"" at the end."""
         try:
             while not self._left:
                 header = await self._reader.readexactly(HEADER)
@@ -65,7 +65,7 @@ class ExecStream:
             await self._writer.wait_closed()
 
     async def collect(self, stdin: bytes) -> tuple[bytes, bytes]:
-        """Hand in all of `stdin` and give standard output and standard error to their ends."""
+        """Feed all of `stdin` and return standard output and standard error."""
         output, errors = bytearray(), bytearray()
         feeding = asyncio.create_task(self._feed(stdin)) if stdin else None
         try:

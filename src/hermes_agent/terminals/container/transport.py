@@ -1,5 +1,5 @@
 """Containers of Docker, Podman or any engine with Docker's API: one for each session, confined,
-asleep between commands, its files in volumes."""
+stopped when idle, its files in volumes."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ FED = (
     'n=$1; shift; head -c "$n" | { (exec "$@"); code=$?; cat >/dev/null; exit "$code"; }'
 )  # fmt: skip
 """Ends a program's input after so many bytes: not every engine can close one direction alone. What
-the program leaves is read, for Docker does not let go of a stream that is full."""
+the program does not read is drained, because Docker holds on to a stream that is full."""
 TROUBLED = 126
 """From here on an exit code may be the engine's own: not started, or killed with its container."""
 
@@ -36,7 +36,7 @@ class ContainerTransport:
 
     async def ready(self) -> None:
         async with self._waking:
-            with _said():
+            with _as_hermes_error():
                 woken = await asyncio.to_thread(self._wake, await self._connected())
                 if woken and self._spec.place.mount:
                     await self._check_writable()
@@ -71,7 +71,7 @@ class ContainerTransport:
         engine.create(spec.options())
 
     def _give_volumes(self, engine: ContainerEngine) -> None:
-        """The volumes belong to root until a container that never runs has given them away."""
+        """Set the owner of new volumes, which are root's, through a container that never runs."""
         spec, user = self._spec, self._spec.place.user
         options = spec.seed_options()
         seed = str(options["name"])
@@ -86,7 +86,7 @@ class ContainerTransport:
     async def _check_writable(self) -> None:
         spec = self._spec
         if (await self.call(["test", "-w", spec.folder])).code:
-            await self.rest()  # so that the next one who wants it is told, too
+            await self.rest()  # so that the next attempt checks again
             facts = Path(spec.source).stat()
             raise HermesError(
                 f"user {spec.place.user} of the container may not write to {spec.source!r}",
@@ -136,7 +136,7 @@ class ContainerTransport:
 
     async def rest(self) -> None:
         engine = await self._connected()
-        with _said():
+        with _as_hermes_error():
             await asyncio.to_thread(engine.stop, self._spec.name)
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class ContainerTransport:
 
     async def destroy(self) -> None:
         engine = await self._connected()
-        with _said():
+        with _as_hermes_error():
             await asyncio.to_thread(engine.sweep, self._spec.label)
         await self.close()
 
@@ -163,8 +163,8 @@ class ContainerTransport:
 
 
 @contextmanager
-def _said() -> Iterator[None]:
-    """An engine that does not answer, as a sentence with the way out."""
+def _as_hermes_error() -> Iterator[None]:
+    """Turns a lost engine into a `HermesError` with a hint."""
     try:
         yield
     except ConnectionError as error:
@@ -172,17 +172,15 @@ def _said() -> Iterator[None]:
 
 
 def transport(
-    place: ContainerPlace, *, session: str, workspace: str, folder: Path, environ: Mapping[str, str]
+    place: ContainerPlace, *, session: str, workspace: str, environ: Mapping[str, str], **_: object
 ) -> Transport:
-    """The container of a session. `folder` is not needed: the engine is asked for what is there."""
-    del folder
     return ContainerTransport(ContainerSpec(place, session, workspace), environ)
 
 
 async def check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
-    """Empty when containers can be used now, else what is missing and the way out."""
+    """Empty when containers can be used now, else what is missing."""
     try:
-        with _said():
+        with _as_hermes_error():
             return await asyncio.to_thread(_check, place, environ)
     except HermesError as error:
         return "; ".join(filter(None, (error.message, error.hint)))
@@ -194,8 +192,8 @@ def _check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
         if place is None or engine.has_image(place.image):
             return ""
         return (
-            f"the image {place.image!r} is not there yet and would be pulled at the first use; "
-            f"docker pull {place.image} does so now, docker load or docker import bring it as a "
+            f"the image {place.image!r} is missing and would be pulled at the first use; "
+            f"docker pull {place.image} does so now, docker load or docker import take it from a "
             "file"
         )
     finally:
@@ -207,7 +205,7 @@ def _connect(named: str, environ: Mapping[str, str]) -> ContainerEngine:
 
 
 def _check_mount(engine: ContainerEngine, workspace: str) -> None:
-    """Refuse a folder that the engine does not have, or that would hand over the engine."""
+    """Refuse a folder that the engine cannot see, or that holds the engine's socket."""
     if not engine.address.near:
         raise UsageError(
             "a folder of this machine cannot be mounted by an engine on another",

@@ -1,5 +1,5 @@
-"""What the services that rent out sandboxes have in common: the note of which sandbox belongs to a
-session, words that travel exactly, and a program's output as a channel."""
+"""What hosted sandboxes have in common: a record of which sandbox belongs to a session, exact
+quoting of arguments, and a program's output as a stream."""
 
 import asyncio
 import hashlib
@@ -8,13 +8,17 @@ import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.terminals.transport import OpenStreams
+
+S = TypeVar("S")
 
 log = logging.getLogger("hermes.terminals")
 
@@ -23,17 +27,16 @@ class SandboxRecord(Struct, frozen=True):
     """What is known of the session's sandbox without asking the service."""
 
     id: str = ""
-    """The service's name for it; empty when it rests as an image or was never made."""
+    """The service's id for it; empty when it is saved as an image or was never created."""
     made: int = 0
-    """How many were begun for this session, so that a repeated request to make one is seen to be
-    a repetition."""
+    """How many were created for this session; makes a repeated request recognisable."""
     image: str = ""
-    """Where its files lie while it does not exist."""
+    """The image with its files while it does not exist."""
     network: bool = False
 
 
 class SandboxRecords:
-    """The note, in a file of the session's own folder. A crash leaves the old one or the new."""
+    """The record, in a file of the session's folder. A crash leaves the old one or the new."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self._path = folder / f"{kind}.json"
@@ -58,7 +61,7 @@ class SandboxRecords:
 
 
 def name_of(session: str) -> str:
-    """What the sandbox of a session is called at a service."""
+    """The name of a session's sandbox at a service."""
     if re.fullmatch(r"[a-z0-9-]{1,48}", session):
         return f"hermes-{session}"
     return f"hermes-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
@@ -66,24 +69,24 @@ def name_of(session: str) -> str:
 
 @contextmanager
 def reached(service: str) -> Iterator[None]:
-    """A cut way, told to somebody who is about to use the place for the first time."""
+    """Turns a lost connection into a `HermesError` with a hint."""
     try:
         yield
     except ConnectionError as error:
-        hint = f"see whether this machine reaches {service}, and try again"
+        hint = f"check that this machine can reach {service}, and try again"
         raise HermesError(str(error), hint) from error
 
 
 def plain(argv: Sequence[str]) -> tuple[str, ...]:
-    """The program's words for a service that takes text only. Words that are no text (a file name
-    may be any bytes) are spelled out for bash."""
+    """Arguments for a service that takes text only. Those that are not text (a file name may be any
+    bytes) are escaped for bash."""
     if all(_is_text(word) for word in argv):
         return tuple(argv)
     return ("bash", "-c", f"exec {words(argv)}")
 
 
 def words(argv: Sequence[str]) -> str:
-    """The program's words as bash text."""
+    """Arguments as bash text."""
     return " ".join(shlex.quote(word) if _is_text(word) else _spelled(word) for word in argv)
 
 
@@ -100,7 +103,7 @@ def _spelled(word: str) -> str:
 
 
 class StreamChannel:
-    """A channel to a program whose output comes as a stream of pieces."""
+    """A stream to a program whose output arrives in pieces."""
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class StreamChannel:
         """`output` ends where the program or the way to it does and does not raise
         `ConnectionError`s but ends; `send` raises them; `end` closes the program's input."""
         self._send, self._end = send, end
-        self._sending = asyncio.Lock()  # two pieces on their way at once may change places
+        self._sending = asyncio.Lock()  # two pieces sent at once could arrive in the wrong order
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self.ended = False
         self._pump = asyncio.create_task(self._carry(output))
@@ -149,22 +152,53 @@ class StreamChannel:
         await self.cut()
 
     async def cut(self) -> None:
-        """Neither side hears the other any more."""
+        """Drop the connection."""
         self._pump.cancel()
         await asyncio.wait([self._pump])
 
 
-class OpenChannels:
-    """The open channels of a transport."""
+class HostedTransport(Generic[S]):
+    """The sandbox of one session at a service. A service says how to get it (`_acquire`), how to
+    keep it while it is used (`_keep`), and what its SDK's errors mean (`_sdk_errors`)."""
 
-    def __init__(self) -> None:
-        self._open: set[StreamChannel] = set()
+    service: str
 
-    def add(self, channel: StreamChannel) -> StreamChannel:
-        self._open = {known for known in self._open if not known.ended} | {channel}
-        return channel
+    def __init__(self, session: str, folder: Path, every: float) -> None:
+        """`every`: seconds between two rounds of `_keep`."""
+        self._every = every
+        self._name = name_of(session)
+        self._records = SandboxRecords(folder, self.service.lower())
+        self._lock = asyncio.Lock()
+        self._sandbox: S | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._streams: OpenStreams[StreamChannel] = OpenStreams()
 
-    async def cut(self) -> None:
-        channels, self._open = self._open, set()
-        for channel in channels:
-            await channel.cut()
+    async def ready(self) -> None:
+        async with self._lock:
+            if self._sandbox is None:
+                with reached(self.service), self._sdk_errors():
+                    self._sandbox = await self._acquire()
+                self._keeping = asyncio.create_task(self._keep(self._sandbox))
+
+    async def _acquire(self) -> S:
+        """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
+        raise NotImplementedError
+
+    async def _keep(self, sandbox: S) -> None:
+        raise NotImplementedError
+
+    def _sdk_errors(self) -> AbstractContextManager[None]:
+        """The SDK's errors as ours."""
+        raise NotImplementedError
+
+    def _current(self) -> S:
+        if self._sandbox is None:
+            raise ConnectionError(f"the sandbox at {self.service} is not awake")
+        return self._sandbox
+
+    async def _disconnect(self) -> None:
+        self._sandbox = None
+        if self._keeping is not None:
+            self._keeping.cancel()
+            self._keeping = None
+        await self._streams.cut()

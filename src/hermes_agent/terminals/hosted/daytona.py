@@ -1,5 +1,5 @@
-"""A sandbox at Daytona through its SDK. Stopped with its files while nothing is wanted of it, also
-when Hermes dies: the service stops one that is left alone.
+"""A sandbox at Daytona through its SDK. It is stopped with its files while unused, also when Hermes
+dies: the service stops an idle one.
 
 Daytona runs shell text and gives back one text for output and errors, so a call goes through a
 small script: input comes from an uploaded file, output and errors go to files, and what they hold
@@ -33,22 +33,20 @@ from daytona_api_client_async import SandboxState
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import DaytonaPlace
 from hermes_agent.terminals.hosted.base import (
+    HostedTransport,
     SandboxRecord,
-    SandboxRecords,
     log,
-    name_of,
     plain,
-    reached,
 )
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 API = "https://app.daytona.io/api"
 IDLE = 15
-"""Minutes until the service stops a sandbox that is left alone."""
+"""Minutes until the service stops an idle sandbox."""
 BIRTH = 300
-"""Seconds that making or waking one may take; out of the archive it takes long."""
+"""Seconds that creating or starting one may take; from the archive it takes long."""
 CALL = 60 * 60
-"""Seconds that a call may take; without a word the service allows six minutes."""
+"""Seconds that a call may take; the service's default is six minutes."""
 INLINE = 512 * 1024
 """Bytes of output that come back with the answer."""
 
@@ -72,7 +70,9 @@ RISING = (
 )  # fmt: skip
 
 
-class DaytonaTransport:
+class DaytonaTransport(HostedTransport[AsyncSandbox]):
+    service = "Daytona"
+
     def __init__(
         self,
         place: DaytonaPlace,
@@ -81,41 +81,30 @@ class DaytonaTransport:
         environ: Mapping[str, str],
         every: float = IDLE * 60 / 3,
     ) -> None:
-        """`every`: seconds between two requests to keep the sandbox awake."""
-        self._place, self._every = place, every
-        self._name = name_of(session)
-        self._notes = SandboxRecords(folder, "daytona")
+        super().__init__(session, folder, every)
+        self._place = place
         self._config = DaytonaConfig(
             api_key=environ["DAYTONA_API_KEY"],
             api_url=environ.get("DAYTONA_API_URL") or API,
             target=environ.get("DAYTONA_TARGET"),
         )
-        self._lock = asyncio.Lock()
         self._client: AsyncDaytona | None = None
-        self._sandbox: AsyncSandbox | None = None
-        self._waking: asyncio.Task[None] | None = None
 
-    async def ready(self) -> None:
-        async with self._lock:
-            if self._sandbox is None:
-                with reached("Daytona"), _told():
-                    self._sandbox = await self._have()
-                self._waking = asyncio.create_task(self._keep_awake(self._sandbox))
-
-    async def _have(self) -> AsyncSandbox:
-        """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
-        note = self._notes.read()
-        sandbox = await self._found(note.id) or await self._found(self._name)
+    async def _acquire(self) -> AsyncSandbox:
+        record = self._records.read()
+        sandbox = await self._found(record.id) or await self._found(self._name)
         if sandbox is None:
-            if note.id:
-                log.warning("sandbox %s of Daytona is gone with its files; making another", note.id)
+            if record.id:
+                log.warning(
+                    "sandbox %s of Daytona is gone with its files; creating another", record.id
+                )
             sandbox = await self._make()
         else:
             await _wake(sandbox)
         if bool(sandbox.network_block_all) == self._place.network:
             await sandbox.update_network_settings(network_block_all=not self._place.network)
-        if sandbox.id != note.id:
-            self._settle(sandbox)
+        if sandbox.id != record.id:
+            self._record(sandbox)
         return sandbox
 
     async def _found(self, name: str) -> AsyncSandbox | None:
@@ -138,38 +127,36 @@ class DaytonaTransport:
         )
         return await self._service().create(wanted, timeout=BIRTH)
 
-    def _settle(self, sandbox: AsyncSandbox) -> None:
-        """Note a sandbox that was not noted yet."""
+    def _record(self, sandbox: AsyncSandbox) -> None:
+        """Record a new sandbox."""
         limits = self._place.limits
         if sandbox.cpu > limits.cpus or sandbox.memory * 1024 > limits.memory_mb:
             log.warning(
                 "the snapshot gives sandbox %s of Daytona %s cores and %s GB, beyond its limits",
                 sandbox.id, sandbox.cpu, sandbox.memory,
             )  # fmt: skip
-        self._notes.write(SandboxRecord(sandbox.id))
+        self._records.write(SandboxRecord(sandbox.id))
 
     def _service(self) -> AsyncDaytona:
         if self._client is None:
             self._client = AsyncDaytona(self._config)
         return self._client
 
-    async def _keep_awake(self, sandbox: AsyncSandbox) -> None:
+    async def _keep(self, sandbox: AsyncSandbox) -> None:
         while True:
             await asyncio.sleep(self._every)
             try:
-                with _told():
+                with self._sdk_errors():
                     await sandbox.refresh_activity()
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be stopped soon: %s", sandbox.id, error)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
-        if self._sandbox is None:
-            raise ConnectionError("the sandbox at Daytona is not awake")
         try:
-            with _told():
-                return await _call(self._sandbox, argv, stdin)
+            with self._sdk_errors():
+                return await _call(self._current(), argv, stdin)
         except ConnectionError:
-            self._let_go()  # so that `ready` looks again
+            await self._disconnect()  # so that `ready` looks again
             raise
 
     async def start(self, argv: Sequence[str]) -> ByteStream | None:  # noqa: ARG002 - no way to any
@@ -178,8 +165,8 @@ class DaytonaTransport:
     async def rest(self) -> None:
         async with self._lock:
             try:
-                with _told():
-                    sandbox = self._sandbox or await self._found(self._notes.read().id)
+                with self._sdk_errors():
+                    sandbox = self._sandbox or await self._found(self._records.read().id)
                     if sandbox is not None and sandbox.state == SandboxState.STARTED:
                         await sandbox.stop(timeout=BIRTH)
             except ConnectionError as error:
@@ -187,33 +174,34 @@ class DaytonaTransport:
             finally:
                 await self.close()
 
-    def _let_go(self) -> None:
-        self._sandbox = None
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
-
     async def close(self) -> None:
-        self._let_go()
+        await self._disconnect()
         client, self._client = self._client, None
         if client is not None:
             await client.close()  # type: ignore[no-untyped-call]  # the SDK left its type out
 
     async def destroy(self) -> None:
         async with self._lock:
-            note = self._notes.read()
-            with _told():
-                while sandbox := await self._found(note.id) or await self._found(self._name):
+            record = self._records.read()
+            with self._sdk_errors():
+                while sandbox := await self._found(record.id) or await self._found(self._name):
                     await sandbox.delete(timeout=BIRTH, wait=True)
-            self._notes.remove()
+            self._records.remove()
             await self.close()
+
+    @contextmanager
+    def _sdk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except DaytonaError as error:
+            raise _translated(error) from error
 
 
 async def _wake(sandbox: AsyncSandbox) -> None:
     if sandbox.state in BROKEN:
         raise HermesError(
             f"sandbox {sandbox.id} of Daytona is broken: {sandbox.error_reason}",
-            "mend or remove it in Daytona's dashboard",
+            "repair or remove it in Daytona's dashboard",
         )
     if sandbox.state in RISING:
         await sandbox.wait_for_sandbox_start(timeout=BIRTH)
@@ -227,7 +215,7 @@ async def _call(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes) -> Pro
     try:
         return await _run(sandbox, argv, stdin)
     except DaytonaBadRequestError as error:
-        # The service says that also when the sandbox has been stopped under our hands.
+        # The service also answers this when the sandbox was stopped meanwhile.
         await sandbox.refresh_data()
         if sandbox.state != SandboxState.STARTED:
             state = sandbox.state.value if sandbox.state else "gone"
@@ -264,23 +252,14 @@ async def _run(sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -
     return done
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors as ours."""
-    try:
-        yield
-    except DaytonaError as error:
-        raise _ours(error) from error
-
-
-def _ours(error: DaytonaError) -> Exception:
+def _translated(error: DaytonaError) -> Exception:
     match error:
         case DaytonaAuthenticationError() | DaytonaForbiddenError():
             return HermesError(f"Daytona refused the key: {error}", "check DAYTONA_API_KEY")
         case DaytonaRateLimitError():
-            return HermesError(f"Daytona refused for now: {error}", "wait, or end other sandboxes")
+            return HermesError(f"Daytona limits requests: {error}", "wait, or stop other sandboxes")
         case DaytonaConnectionError() | DaytonaTimeoutError() | DaytonaNotFoundError():
-            return ConnectionError(f"the way to Daytona is cut: {error}")
+            return ConnectionError(f"lost the connection to Daytona: {error}")
         case DaytonaConflictError():
             return ConnectionError(f"Daytona is busy with the sandbox: {error}")
     if error.status_code is not None and error.status_code >= 500:
@@ -289,11 +268,6 @@ def _ours(error: DaytonaError) -> Exception:
 
 
 def transport(
-    place: DaytonaPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
-    folder: Path,
-    environ: Mapping[str, str],
+    place: DaytonaPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return DaytonaTransport(place, session, folder, environ)

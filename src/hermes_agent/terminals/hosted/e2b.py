@@ -1,5 +1,5 @@
-"""A sandbox at E2B through its SDK. Paused with its memory while nothing is wanted of it, also when
-Hermes dies: the service pauses it when its time runs out, and asking for it wakes it."""
+"""A sandbox at E2B through its SDK. It is paused with its memory while unused, also when Hermes
+dies: the service pauses it when its time runs out, and connecting wakes it."""
 
 import asyncio
 import hashlib
@@ -54,25 +54,22 @@ from protobuf import Oneof
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import E2bPlace
 from hermes_agent.terminals.hosted.base import (
-    OpenChannels,
+    HostedTransport,
     SandboxRecord,
-    SandboxRecords,
     StreamChannel,
     log,
-    name_of,
     plain,
-    reached,
 )
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 LIFE = 900
-"""Seconds until the service pauses a sandbox that nobody has asked to keep awake."""
+"""Seconds until the service pauses a sandbox that is not kept awake."""
 PIPE = 32_000
-"""Input that a pipe takes whole, so that a program that does not read holds nobody up."""
+"""Input that fits into a pipe, so that a program that does not read blocks nobody."""
 CHUNK = 256 * 1024
 LABEL = "hermes-session"
 PAUSES = (0.01, 0.1, 0.5)
-"""Seconds before what may be asked again is asked again."""
+"""Pauses before a repeatable request is repeated."""
 RUN = 'exec "$@"'
 
 T = TypeVar("T")
@@ -82,7 +79,9 @@ SDK_ERRORS = (
 )  # fmt: skip
 
 
-class E2bTransport:
+class E2bTransport(HostedTransport[AsyncSandbox]):
+    service = "E2B"
+
     def __init__(
         self,
         place: E2bPlace,
@@ -91,43 +90,29 @@ class E2bTransport:
         environ: Mapping[str, str],
         every: float = LIFE / 3,
     ) -> None:
-        """`every`: seconds between two requests to keep the sandbox awake."""
-        self._place, self._every = place, every
-        self._name = name_of(session)
-        self._notes = SandboxRecords(folder, "e2b")
+        super().__init__(session, folder, every)
+        self._place = place
         self._options = _options(environ)
-        self._lock = asyncio.Lock()
-        self._sandbox: AsyncSandbox | None = None
-        self._waking: asyncio.Task[None] | None = None
-        self._channels = OpenChannels()
 
-    async def ready(self) -> None:
-        async with self._lock:
-            if self._sandbox is None:
-                with reached("E2B"), _told():
-                    self._sandbox = await self._have()
-                self._waking = asyncio.create_task(self._keep_awake(self._sandbox))
-
-    async def _have(self) -> AsyncSandbox:
-        """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
-        note = self._notes.read()
-        if note.id:
+    async def _acquire(self) -> AsyncSandbox:
+        record = self._records.read()
+        if record.id:
             try:
-                return await self._wake(note)
+                return await self._wake(record)
             except SandboxNotFoundException:
-                log.warning("sandbox %s of E2B is gone with its files; making another", note.id)
-        for known in await _insist(self._known):
-            if known != note.id:
+                log.warning("sandbox %s of E2B is gone with its files; creating another", record.id)
+        for known in await _retry(self._known):
+            if known != record.id:
                 sandbox = await self._connect(known)
                 await self._set_network(sandbox)
-                return self._settle(note, sandbox)
-        return self._settle(note, await self._make(note))
+                return self._record(record, sandbox)
+        return self._record(record, await self._make(record))
 
-    async def _wake(self, note: SandboxRecord) -> AsyncSandbox:
-        sandbox = await _insist(lambda: self._connect(note.id))
-        if note.network != self._place.network:
+    async def _wake(self, record: SandboxRecord) -> AsyncSandbox:
+        sandbox = await _retry(lambda: self._connect(record.id))
+        if record.network != self._place.network:
             await self._set_network(sandbox)
-            self._notes.write(structs.replace(note, network=self._place.network))
+            self._records.write(structs.replace(record, network=self._place.network))
         return sandbox
 
     async def _connect(self, id: str) -> AsyncSandbox:
@@ -138,7 +123,7 @@ class E2bTransport:
             return await AsyncSandbox.connect(id, timeout=LIFE, on_resume="reboot", **self._options)
 
     async def _known(self) -> Sequence[str]:
-        """The ids of sandboxes that carry the session's name, awake or paused."""
+        """The ids of sandboxes with the session's name, awake or paused."""
         query = SandboxQuery(metadata={LABEL: self._name})
         pages, found = AsyncSandbox.list(query, **self._options), list[str]()
         while pages.has_next:
@@ -148,8 +133,8 @@ class E2bTransport:
     async def _set_network(self, sandbox: AsyncSandbox) -> None:
         await sandbox.update_network({"allow_internet_access": self._place.network})
 
-    async def _make(self, note: SandboxRecord) -> AsyncSandbox:
-        key = hashlib.sha256(f"{self._name}/{note.made}".encode()).hexdigest()
+    async def _make(self, record: SandboxRecord) -> AsyncSandbox:
+        key = hashlib.sha256(f"{self._name}/{record.made}".encode()).hexdigest()
         return await AsyncSandbox.create(
             self._place.template,
             timeout=LIFE,
@@ -160,26 +145,26 @@ class E2bTransport:
             **self._options,
         )
 
-    def _settle(self, note: SandboxRecord, sandbox: AsyncSandbox) -> AsyncSandbox:
-        """Note a sandbox that was not noted yet."""
-        self._notes.write(
-            SandboxRecord(sandbox.sandbox_id, note.made + 1, network=self._place.network)
+    def _record(self, record: SandboxRecord, sandbox: AsyncSandbox) -> AsyncSandbox:
+        """Record a new sandbox."""
+        self._records.write(
+            SandboxRecord(sandbox.sandbox_id, record.made + 1, network=self._place.network)
         )
         return sandbox
 
-    async def _keep_awake(self, sandbox: AsyncSandbox) -> None:
+    async def _keep(self, sandbox: AsyncSandbox) -> None:
         while True:
             await asyncio.sleep(self._every)
             try:
-                with _told():
+                with self._sdk_errors():
                     await sandbox.set_timeout(LIFE)
             except (HermesError, ConnectionError) as error:
                 log.warning("sandbox %s may be paused soon: %s", sandbox.sandbox_id, error)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
-            with _told():
-                return await self._run(self._at_hand(), argv, stdin)
+            with self._sdk_errors():
+                return await self._run(self._current(), argv, stdin)
         except ConnectionError:
             await self.close()  # so that `ready` looks again
             raise
@@ -187,7 +172,7 @@ class E2bTransport:
     async def _run(
         self, sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b""
     ) -> ProcessResult:
-        """A program to its end. Its input goes by a pipe or, when it is large, by a file."""
+        """Run a program to its end. Large input is passed as a file."""
         script, piped = RUN, bool(stdin)
         if len(stdin) > PIPE:
             file = f"/tmp/hermes-{uuid.uuid4().hex}"  # noqa: S108 - nobody else is in there
@@ -204,64 +189,75 @@ class E2bTransport:
                         (err if output.field == "stderr" else out).extend(output.value)
                     case ProcessEvent.EndEvent():
                         return ProcessResult(event.exit_code, bytes(out), bytes(err))
-        raise ConnectionError("E2B broke off before the program had ended")
+        raise ConnectionError("E2B closed the stream before the program had ended")
 
     async def start(self, argv: Sequence[str]) -> ByteStream | None:
-        rpc = _client(self._at_hand())
+        rpc = _client(self._current())
         events = _events(rpc, RUN, argv, stdin=True)
-        with _told():
+        with self._sdk_errors():
             began = await anext(events, None)
         if not isinstance(began, ProcessEvent.StartEvent):
             raise ConnectionError("E2B did not start the program")
         pid = began.pid
 
         async def send(data: bytes) -> None:
-            with _told():
+            with self._sdk_errors():
                 await _send(rpc, pid, data)
 
         async def end() -> None:
-            with _told():
+            with self._sdk_errors():
                 await _end_input(rpc, pid)
 
-        return self._channels.add(StreamChannel(_output(events), send, end))
+        return self._streams.add(StreamChannel(self._output(events), send, end))
 
-    def _at_hand(self) -> AsyncSandbox:
-        if self._sandbox is None:
-            raise ConnectionError("the sandbox at E2B is not awake")
-        return self._sandbox
+    async def _output(self, events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
+        with self._sdk_errors():
+            async with aclosing(events):
+                async for event in events:
+                    match event:
+                        case ProcessEvent.DataEvent(output=output) if output is not None:
+                            if output.field == "stdout":
+                                yield output.value
+                        case ProcessEvent.EndEvent():
+                            return
 
     async def rest(self) -> None:
         async with self._lock:
             await self.close()
-            id = self._notes.read().id
+            id = self._records.read().id
             if not id:
                 return
             try:
-                with _told():
+                with self._sdk_errors():
                     await AsyncSandbox.pause(id, **self._options)
             except ConnectionError as error:
                 # Its time is bounded: the service pauses it by itself, if it is still there.
                 log.warning("sandbox %s was not paused: %s", id, error)
 
     async def close(self) -> None:
-        self._sandbox = None
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
-        await self._channels.cut()
+        await self._disconnect()
 
     async def destroy(self) -> None:
         async with self._lock:
             await self.close()
-            note = self._notes.read()
-            with _told():
-                for id in {*await self._known(), *filter(None, (note.id,))}:
+            record = self._records.read()
+            with self._sdk_errors():
+                for id in {*await self._known(), *filter(None, (record.id,))}:
                     await AsyncSandbox.kill(id, **self._options)
-            self._notes.remove()
+            self._records.remove()
+
+    @contextmanager
+    def _sdk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectError as error:
+            raise _translated(handle_rpc_exception(error)) from error
+        except SDK_ERRORS as error:
+            raise _translated(error) from error
 
 
 def _options(environ: Mapping[str, str]) -> ApiParams:
-    """Where the service is and the key, from the environment that was handed in."""
+    """Address and key of the service, from the environment."""
     options = ApiParams(api_key=environ["E2B_API_KEY"], debug=False)
     if domain := environ.get("E2B_DOMAIN"):
         options["domain"] = domain
@@ -273,15 +269,15 @@ def _options(environ: Mapping[str, str]) -> ApiParams:
 
 
 def _client(sandbox: AsyncSandbox) -> ProcessClient:
-    """The SDK's own client of the sandbox's processes. `sandbox.commands` is built on it, but
-    takes shell text and decodes what comes back, which spoils bytes."""
+    """The SDK's client of the sandbox's processes. `sandbox.commands` is built on it, but takes
+    shell text and decodes the output, which damages bytes."""
     return create_rpc_client(ProcessClient, sandbox.envd_api_url, sandbox.connection_config)
 
 
 async def _events(
     rpc: ProcessClient, script: str, argv: Sequence[str], *, stdin: bool
 ) -> AsyncGenerator[Event, None]:
-    """What happens to a program. A login shell starts it, as it does everywhere at E2B."""
+    """The events of a program. A login shell starts it, as everywhere at E2B."""
     config = ProcessConfig(cmd="/bin/bash", args=["-l", "-c", script, "hermes", *plain(argv)])
     headers = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
     stream = rpc.start(StartRequest(process=config, stdin=stdin), headers=headers)
@@ -291,18 +287,6 @@ async def _events(
                 value = response.event.event.value
                 if not isinstance(value, ProcessEvent.KeepAlive):
                     yield value
-
-
-async def _output(events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
-    with _told():
-        async with aclosing(events):
-            async for event in events:
-                match event:
-                    case ProcessEvent.DataEvent(output=output) if output is not None:
-                        if output.field == "stdout":
-                            yield output.value
-                    case ProcessEvent.EndEvent():
-                        return
 
 
 def _selected(pid: int) -> ProcessSelector:
@@ -330,9 +314,8 @@ async def _end_input(rpc: ProcessClient, pid: int) -> None:
     await rpc.close_stdin(CloseStdinRequest(process=_selected(pid)))
 
 
-async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask what may be asked again: connections that were kept may be dead without our knowing, and
-    the SDK keeps several."""
+async def _retry(ask: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a repeatable request: the SDK keeps several connections, and some may be dead."""
     for pause in PAUSES:
         try:
             return await ask()
@@ -342,38 +325,22 @@ async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
     return await ask()
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors as ours."""
-    try:
-        yield
-    except ConnectError as error:
-        raise _ours(handle_rpc_exception(error)) from error
-    except SDK_ERRORS as error:
-        raise _ours(error) from error
-
-
-def _ours(error: BaseException) -> BaseException:
+def _translated(error: BaseException) -> BaseException:
     match error:
         case AuthenticationException():
             return HermesError(f"E2B refused the key: {error}", "check E2B_API_KEY")
         case RateLimitException():
-            return HermesError(f"E2B refused for now: {error}", "wait, or end other sandboxes")
+            return HermesError(f"E2B limits requests: {error}", "wait, or stop other sandboxes")
         case ServiceBusyException():
-            return HermesError(f"E2B has no room now: {error}", "try again in a while")
+            return HermesError(f"E2B has no capacity: {error}", "try again in a while")
         case TimeoutException() | httpx.TransportError() | ConnectError() | NotFoundException():
-            return ConnectionError(f"the way to E2B is cut: {error}")
+            return ConnectionError(f"lost the connection to E2B: {error}")
         case SandboxException():
             return HermesError(f"E2B: {error}", "`hermes terminals` shows what is set up")
     return error
 
 
 def transport(
-    place: E2bPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
-    folder: Path,
-    environ: Mapping[str, str],
+    place: E2bPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return E2bTransport(place, session, folder, environ)

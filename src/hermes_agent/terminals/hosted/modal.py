@@ -15,28 +15,26 @@ from msgspec import structs
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import ModalPlace
-from hermes_agent.core.timeouts import awake
 from hermes_agent.terminals.hosted.base import (
-    OpenChannels,
+    HostedTransport,
     SandboxRecord,
-    SandboxRecords,
     StreamChannel,
     log,
-    name_of,
     plain,
-    reached,
 )
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 DAY = 24 * 60 * 60
-"""The longest that Modal lets a sandbox live."""
+"""The longest life of a sandbox at Modal."""
 HOUR = 60 * 60.0
 REACH = 15
-"""Seconds to get through to the service; left to itself the SDK tries for a minute."""
+"""Seconds to connect to the service; the SDK alone would try for a minute."""
 CHUNK = 1024 * 1024
 
 
-class ModalTransport:
+class ModalTransport(HostedTransport[modal.Sandbox]):
+    service = "Modal"
+
     def __init__(
         self,
         place: ModalPlace,
@@ -45,52 +43,37 @@ class ModalTransport:
         environ: Mapping[str, str],
         every: float = HOUR,
     ) -> None:
-        """`every`: seconds between two images of the files while the sandbox is used."""
-        self._place, self._every = place, every
-        self._name = name_of(session)
-        self._notes = SandboxRecords(folder, "modal")
+        super().__init__(session, folder, every)
+        self._place = place
         self._keys = environ["MODAL_TOKEN_ID"], environ["MODAL_TOKEN_SECRET"]
-        self._lock = asyncio.Lock()
         self._client: modal.Client | None = None
-        self._sandbox: modal.Sandbox | None = None
-        self._keeping: asyncio.Task[None] | None = None
-        self._channels = OpenChannels()
 
-    async def ready(self) -> None:
-        async with self._lock:
-            if self._sandbox is None:
-                with reached("Modal"), _told():
-                    self._sandbox = await self._have()
-                self._keeping = asyncio.create_task(self._keep_files())
-
-    async def _have(self) -> modal.Sandbox:
-        """The session's sandbox: the one noted, one that a crash left unnoted, or new with the
-        files that were kept."""
-        note = self._notes.read()
-        sandbox = await self._noted(note) or await self._unnoted()
+    async def _acquire(self) -> modal.Sandbox:
+        record = self._records.read()
+        sandbox = await self._recorded(record) or await self._by_name()
         if sandbox is None:
-            if note.id:
-                after = "as they were kept last" if note.image else "lost"
-                log.warning("sandbox %s of Modal is gone; its files are %s", note.id, after)
-            return self._settle(note, await self._make(note))
-        if note.id == sandbox.object_id and note.network == self._place.network:
+            if record.id:
+                after = "as they were kept last" if record.image else "lost"
+                log.warning("sandbox %s of Modal is gone; its files are %s", record.id, after)
+            return self._record(record, await self._make(record))
+        if record.id == sandbox.object_id and record.network == self._place.network:
             return sandbox
-        if note.id == sandbox.object_id:
+        if record.id == sandbox.object_id:
             # What it may reach is settled at its birth, so its files move to another.
-            note = await self._put_by(sandbox)
-            sandbox = await self._make(note)
-        return self._settle(note, sandbox)
+            record = await self._save_and_end(sandbox)
+            sandbox = await self._make(record)
+        return self._record(record, sandbox)
 
-    async def _noted(self, note: SandboxRecord) -> modal.Sandbox | None:
-        if not note.id:
+    async def _recorded(self, record: SandboxRecord) -> modal.Sandbox | None:
+        if not record.id:
             return None
         try:
-            sandbox = await modal.Sandbox.from_id.aio(note.id, client=await self._service())
+            sandbox = await modal.Sandbox.from_id.aio(record.id, client=await self._service())
             return sandbox if await sandbox.poll.aio() is None else None
         except trouble.NotFoundError:
             return None
 
-    async def _unnoted(self) -> modal.Sandbox | None:
+    async def _by_name(self) -> modal.Sandbox | None:
         try:
             return await modal.Sandbox.from_name.aio(
                 self._place.app, self._name, client=await self._service()
@@ -98,12 +81,12 @@ class ModalTransport:
         except trouble.NotFoundError:
             return None
 
-    async def _make(self, note: SandboxRecord) -> modal.Sandbox:
+    async def _make(self, record: SandboxRecord) -> modal.Sandbox:
         """A new one; Modal refuses a second of the same name."""
         client, limits = await self._service(), self._place.limits
         app = await modal.App.lookup.aio(self._place.app, create_if_missing=True, client=client)
         image = modal.Image.debian_slim()
-        if kept := note.image or self._place.image:
+        if kept := record.image or self._place.image:
             image = modal.Image.from_id(kept, client=client)
         return await modal.Sandbox.create.aio(
             "sleep",
@@ -118,43 +101,44 @@ class ModalTransport:
             client=client,
         )
 
-    def _settle(self, note: SandboxRecord, sandbox: modal.Sandbox) -> modal.Sandbox:
-        """Note a sandbox that was not noted yet."""
-        self._notes.write(
-            SandboxRecord(sandbox.object_id, note.made + 1, note.image, self._place.network)
+    def _record(self, record: SandboxRecord, sandbox: modal.Sandbox) -> modal.Sandbox:
+        """Record a new sandbox."""
+        self._records.write(
+            SandboxRecord(sandbox.object_id, record.made + 1, record.image, self._place.network)
         )
         return sandbox
 
     async def _service(self) -> modal.Client:
         if self._client is None:
             try:
-                async with awake(REACH):
+                async with asyncio.timeout(REACH):
                     self._client = await modal.Client.from_credentials.aio(*self._keys)
             except TimeoutError:
                 raise ConnectionError("Modal does not answer") from None
         return self._client
 
-    async def _keep_files(self) -> None:
+    async def _keep(self, sandbox: modal.Sandbox) -> None:
+        """Keep the files as an image now and then: Modal ends a sandbox after a day."""
         while True:
             await asyncio.sleep(self._every)
             async with self._lock:
-                if self._sandbox is None:
+                if self._sandbox is not sandbox:
                     return
                 try:
-                    with _told():
-                        await self._picture(self._sandbox)
+                    with self._sdk_errors():
+                        await self._snapshot(sandbox)
                 except (HermesError, ConnectionError) as error:
                     log.warning("the files at Modal could not be kept: %s", error)
 
-    async def _picture(self, sandbox: modal.Sandbox) -> SandboxRecord:
-        """Keep the files as an image, and note it before the one it replaces is removed."""
-        old = self._notes.read()
+    async def _snapshot(self, sandbox: modal.Sandbox) -> SandboxRecord:
+        """Save the files as an image, and record it before the old image is removed."""
+        old = self._records.read()
         image = await sandbox.snapshot_filesystem.aio(timeout=300, ttl=None)
-        note = structs.replace(old, image=image.object_id)
-        self._notes.write(note)
+        record = structs.replace(old, image=image.object_id)
+        self._records.write(record)
         if old.image:
             await self._discard(old.image)
-        return note
+        return record
 
     async def _discard(self, image: str) -> None:
         try:
@@ -162,86 +146,90 @@ class ModalTransport:
         except trouble.NotFoundError:
             log.info("image %s of Modal was removed already", image)
 
-    async def _put_by(self, sandbox: modal.Sandbox) -> SandboxRecord:
-        """End a sandbox with its files kept. It is forgotten before it ends: until then its name
+    async def _save_and_end(self, sandbox: modal.Sandbox) -> SandboxRecord:
+        """End a sandbox with its files saved. Its record goes before it ends: until then its name
         finds it."""
-        note = structs.replace(await self._picture(sandbox), id="")
-        self._notes.write(note)
+        record = structs.replace(await self._snapshot(sandbox), id="")
+        self._records.write(record)
         await sandbox.terminate.aio(wait=True)
-        return note
+        return record
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         try:
-            with _told():
-                return await _run(self._at_hand(), argv, stdin)
+            with self._sdk_errors():
+                return await _run(self._current(), argv, stdin)
         except ConnectionError:
-            await self._let_go()  # so that `ready` looks again
+            await self._detach()  # so that `ready` looks again
             raise
 
     async def start(self, argv: Sequence[str]) -> ByteStream | None:
-        with _told():
-            process = await _begin(self._at_hand(), argv)
+        with self._sdk_errors():
+            process = await _begin(self._current(), argv)
 
         async def send(data: bytes) -> None:
-            with _told():
+            with self._sdk_errors():
                 await _feed(process, data)
 
         async def end() -> None:
-            with _told():
+            with self._sdk_errors():
                 process.stdin.write_eof()
                 await process.stdin.drain.aio()
 
-        return self._channels.add(StreamChannel(_output(process), send, end))
+        return self._streams.add(StreamChannel(self._output(process), send, end))
 
-    def _at_hand(self) -> modal.Sandbox:
-        if self._sandbox is None:
-            raise ConnectionError("the sandbox at Modal does not run")
-        return self._sandbox
+    async def _output(self, process: ContainerProcess[bytes]) -> AsyncIterator[bytes]:
+        with self._sdk_errors():
+            async for piece in process.stdout:
+                yield piece
 
     async def rest(self) -> None:
         async with self._lock:
             try:
-                with _told():
-                    if sandbox := self._sandbox or await self._noted(self._notes.read()):
-                        await self._put_by(sandbox)
+                with self._sdk_errors():
+                    if sandbox := self._sandbox or await self._recorded(self._records.read()):
+                        await self._save_and_end(sandbox)
             except ConnectionError as error:
                 log.warning("the sandbox at Modal goes on for up to a day: %s", error)
             finally:
-                await self._leave()
+                await self._close_client()
 
-    async def _let_go(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            self._keeping = None
-        await self._channels.cut()
-        sandbox, self._sandbox = self._sandbox, None
+    async def _detach(self) -> None:
+        sandbox = self._sandbox
+        await self._disconnect()
         if sandbox is not None:
             await sandbox.detach.aio()  # type: ignore[no-untyped-call]  # the stub has no types
 
     async def close(self) -> None:
         async with self._lock:  # an image that is being made replaces the old one first
-            await self._leave()
+            await self._close_client()
 
-    async def _leave(self) -> None:
-        await self._let_go()
+    async def _close_client(self) -> None:
+        await self._detach()
         client, self._client = self._client, None
         if client is not None:
             await client.__aexit__(None, None, None)  # type: ignore[no-untyped-call]  # as above
 
     async def destroy(self) -> None:
         async with self._lock:
-            note = self._notes.read()
-            with _told():
-                while sandbox := await self._noted(note) or await self._unnoted():
+            record = self._records.read()
+            with self._sdk_errors():
+                while sandbox := await self._recorded(record) or await self._by_name():
                     await sandbox.terminate.aio(wait=True)
-                if note.image:
-                    await self._discard(note.image)
-            self._notes.remove()
-            await self._leave()
+                if record.image:
+                    await self._discard(record.image)
+            self._records.remove()
+            await self._close_client()
+
+    @contextmanager
+    def _sdk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except trouble.Error as error:
+            raise _translated(error) from error
 
 
 async def _begin(sandbox: modal.Sandbox, argv: Sequence[str]) -> ContainerProcess[bytes]:
-    """Bash starts it, so that a program that is not there is told as everywhere."""
+    """Bash starts it, so that a missing program is reported as everywhere."""
     return await sandbox.exec.aio("bash", "-c", 'exec "$@"', "hermes", *plain(argv), text=False)
 
 
@@ -270,44 +258,24 @@ async def _feed(process: ContainerProcess[bytes], data: bytes) -> None:
         await process.stdin.drain.aio()
 
 
-async def _output(process: ContainerProcess[bytes]) -> AsyncIterator[bytes]:
-    with _told():
-        async for piece in process.stdout:
-            yield piece
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """The SDK's errors as ours."""
-    try:
-        yield
-    except trouble.Error as error:
-        raise _ours(error) from error
-
-
-def _ours(error: trouble.Error) -> Exception:
+def _translated(error: trouble.Error) -> Exception:
     match error:
         case trouble.AuthError() | trouble.PermissionDeniedError():
             return HermesError(
                 f"Modal refused the token: {error}", "check MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
             )
         case trouble.ResourceExhaustedError():
-            return HermesError(f"Modal refused for now: {error}", "wait, or end other sandboxes")
+            return HermesError(f"Modal limits requests: {error}", "wait, or stop other sandboxes")
         case (
             trouble.ConnectionError() | trouble.ServiceError() | trouble.InternalError()
             | trouble.TimeoutError() | trouble.ClientClosed() | trouble.NotFoundError()
             | trouble.ConflictError() | trouble.SandboxTerminatedError()
         ):  # fmt: skip
-            return ConnectionError(f"the way to Modal is cut: {error}")
+            return ConnectionError(f"lost the connection to Modal: {error}")
     return HermesError(f"Modal: {error}", "`hermes terminals` shows what is set up")
 
 
 def transport(
-    place: ModalPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
-    folder: Path,
-    environ: Mapping[str, str],
+    place: ModalPlace, *, session: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return ModalTransport(place, session, folder, environ)

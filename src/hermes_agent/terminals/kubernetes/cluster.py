@@ -1,12 +1,10 @@
-"""A cluster as far as terminals need it: pods, policies, events, permissions and programs, with
-its refusals as sentences."""
+"""What terminals need of a Kubernetes cluster: pods, policies, events, permissions, programs."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 import yaml
@@ -18,15 +16,13 @@ from hermes_agent.core.settings.terminals import KubernetesPlace
 from hermes_agent.terminals.hosted.base import plain
 from hermes_agent.terminals.kubernetes.pod import Made, Pod, pod_seen
 
-T = TypeVar("T")
-
 ANSWER_SECONDS = 30.0
 HEARTBEAT_SECONDS = 60.0
-"""A program's connection that is idle is kept alive by pings, and found dead by their lack."""
+"""Between pings that keep an idle connection alive and show when it is dead."""
 
 
 def found_config(place: KubernetesPlace, environ: Mapping[str, str]) -> str:
-    """The kubeconfig to use, or "" for that of the pod we run in."""
+    """The kubeconfig to use, or "" for the one of the pod we run in."""
     home = environ.get("HOME", "")
     chosen = place.kubeconfig or environ.get("KUBECONFIG", "")
     if not chosen and home:
@@ -38,12 +34,12 @@ def found_config(place: KubernetesPlace, environ: Mapping[str, str]) -> str:
         return ""
     raise HermesError(
         f"no kubeconfig at {chosen!r}" if chosen else "no kubeconfig was found",
-        "say where it is in the terminal's `kubeconfig` or in KUBECONFIG",
+        "set the terminal's `kubeconfig` or KUBECONFIG",
     )
 
 
 class Cluster:
-    """Connects when it is first asked something, and anew after `close`."""
+    """Connects at the first request, and again after `close`."""
 
     def __init__(self, place: KubernetesPlace, environ: Mapping[str, str]) -> None:
         self._place, self._environ = place, environ
@@ -57,102 +53,49 @@ class Cluster:
                 await each.close()
 
     async def pod(self, name: str) -> Pod | None:
-        found = await self._ask(
-            "get pods",
-            lambda api: client.CoreV1Api(api).read_namespaced_pod(
-                name, self._place.namespace, _request_timeout=ANSWER_SECONDS
-            ),
-        )
+        found = await self._ask("get pods", "CoreV1Api", "read_namespaced_pod", name)
         return pod_seen(found) if found else None
 
     async def make_pod(self, body: Any) -> None:
-        await self._ask(
-            "create pods",
-            lambda api: client.CoreV1Api(api).create_namespaced_pod(
-                self._place.namespace, body, _request_timeout=ANSWER_SECONDS
-            ),
-        )
+        await self._ask("create pods", "CoreV1Api", "create_namespaced_pod", body=body)
 
     async def remove_pod(self, name: str, uid: str, grace: int) -> None:
-        body: Any = {"gracePeriodSeconds": grace, "preconditions": {"uid": uid}}
-        await self._ask(
-            "delete pods",
-            lambda api: client.CoreV1Api(api).delete_namespaced_pod(
-                name, self._place.namespace, body=body, _request_timeout=ANSWER_SECONDS
-            ),
-        )
+        body = {"gracePeriodSeconds": grace, "preconditions": {"uid": uid}}
+        await self._ask("delete pods", "CoreV1Api", "delete_namespaced_pod", name, body=body)
 
     async def policy(self, name: str) -> Made | None:
-        found = await self._ask(
-            "get networkpolicies",
-            lambda api: client.NetworkingV1Api(api).read_namespaced_network_policy(
-                name, self._place.namespace, _request_timeout=ANSWER_SECONDS
-            ),
-        )
+        read = "read_namespaced_network_policy"
+        found = await self._ask("get networkpolicies", "NetworkingV1Api", read, name)
         return Made(found.metadata.uid, found.metadata.labels or {}) if found else None
 
     async def make_policy(self, body: Any) -> None:
-        await self._ask(
-            "create networkpolicies",
-            lambda api: client.NetworkingV1Api(api).create_namespaced_network_policy(
-                self._place.namespace, body, _request_timeout=ANSWER_SECONDS
-            ),
-        )
+        create = "create_namespaced_network_policy"
+        await self._ask("create networkpolicies", "NetworkingV1Api", create, body=body)
 
     async def remove_policy(self, name: str, uid: str) -> None:
-        body: Any = {"preconditions": {"uid": uid}}
-        await self._ask(
-            "delete networkpolicies",
-            lambda api: client.NetworkingV1Api(api).delete_namespaced_network_policy(
-                name, self._place.namespace, body=body, _request_timeout=ANSWER_SECONDS
-            ),
-        )
+        delete, body = "delete_namespaced_network_policy", {"preconditions": {"uid": uid}}
+        await self._ask("delete networkpolicies", "NetworkingV1Api", delete, name, body=body)
 
     async def warnings(self, uid: str) -> list[str]:
-        """What the cluster has to complain about a pod, oldest first."""
+        """The cluster's warnings about a pod, oldest first."""
+        only = f"involvedObject.uid={uid},type=Warning"
         try:
             listed = await self._ask(
-                "list events",
-                lambda api: client.CoreV1Api(api).list_namespaced_event(
-                    self._place.namespace,
-                    field_selector=f"involvedObject.uid={uid},type=Warning",
-                    _request_timeout=ANSWER_SECONDS,
-                ),
+                "list events", "CoreV1Api", "list_namespaced_event", field_selector=only
             )
         except HermesError as error:  # whoever asks has worse to tell
             return [error.message]
         return [event.message for event in listed.items if event.message] if listed else []
 
     async def may(self, verb: str, resource: str, subresource: str = "", group: str = "") -> bool:
-        body: Any = {
-            "spec": {
-                "resourceAttributes": {
-                    "namespace": self._place.namespace,
-                    "verb": verb,
-                    "group": group,
-                    "resource": resource,
-                    "subresource": subresource,
-                }
-            }
-        }
+        act = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
         review = await self._ask(
             "create selfsubjectaccessreviews",
-            lambda api: client.AuthorizationV1Api(api).create_self_subject_access_review(
-                body, _request_timeout=ANSWER_SECONDS
-            ),
+            "AuthorizationV1Api",
+            "create_self_subject_access_review",
+            body={"spec": {"resourceAttributes": {"namespace": self._place.namespace, **act}}},
         )
         return review is not None and bool(review.status.allowed)
-
-    @asynccontextmanager
-    async def program(
-        self, pod: str, container: str, argv: Sequence[str], *, stdin: bool, stderr: bool
-    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Start a program; its socket is closed on the way out."""
-        socket = await self.open_program(pod, container, argv, stdin=stdin, stderr=stderr)
-        try:
-            yield socket
-        finally:
-            await socket.close()
 
     async def open_program(
         self, pod: str, container: str, argv: Sequence[str], *, stdin: bool, stderr: bool
@@ -187,14 +130,15 @@ class Cluster:
             ) from None
         return socket
 
-    async def _ask(
-        self, doing: str, request: Callable[[client.ApiClient], Awaitable[T]]
-    ) -> T | None:
-        """The answer; None where there is no such thing, or it is there or gone already."""
+    async def _ask(self, doing: str, group: str, method: str, *names: str, **options: Any) -> Any:
+        """Call a method of the client; None where there is no such thing, or it is there or gone
+        already."""
+        where = () if group == "AuthorizationV1Api" else (self._place.namespace,)
         for again in (True, False):
             api, _ = await self._connected()
             try:
-                return await request(api)
+                call = getattr(getattr(client, group)(api), method)
+                return await call(*names, *where, **options, _request_timeout=ANSWER_SECONDS)
             except client.ApiException as error:
                 if error.status in (404, 409):
                     return None
@@ -206,7 +150,7 @@ class Cluster:
                 raise HermesError(
                     f"the cluster at {api.configuration.host} cannot be reached:"
                     f" {str(error) or type(error).__name__}",
-                    "look whether `kubectl version` answers",
+                    "check that `kubectl version` answers",
                 ) from None
         raise AssertionError("a second refusal is raised above")
 
@@ -246,7 +190,7 @@ def _refused(doing: str, place: KubernetesPlace, error: client.ApiException) -> 
         said = str(error.reason)
     if error.status == 401:
         return HermesError(
-            f"the cluster does not accept the credentials it was shown: {said}",
+            f"the cluster rejects the credentials: {said}",
             "log in again, or choose another `context`",
         )
     if error.status == 403:
@@ -257,9 +201,9 @@ def _refused(doing: str, place: KubernetesPlace, error: client.ApiException) -> 
 def _forbidden(doing: str, place: KubernetesPlace, said: str) -> HermesError:
     hint = f"a Role must grant: {doing}"
     if "networkpolicies" in doing:
-        hint += "; or say `network: true`, and commands reach what the pod's network reaches"
+        hint += "; or set `network: true`, which lets commands reach the pod's network"
     return HermesError(
-        f"the cluster forbids to {doing} in the namespace {place.namespace!r}"
+        f"the cluster forbids {doing} in the namespace {place.namespace!r}"
         + (f": {said}" if said else ""),
         hint,
     )

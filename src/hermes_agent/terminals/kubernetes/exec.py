@@ -87,7 +87,7 @@ class SocketChannel:
             feeding.cancel()
             await asyncio.wait([feeding])
         if not data:
-            raise ConnectionError("the way to the pod was cut")
+            raise ConnectionError("lost the connection to the pod")
         return ProcessResult(_code(data), b"".join(parts[OUTPUT]), b"".join(parts[ERRORS]))
 
     async def _feed(self, stdin: bytes) -> None:

@@ -1,5 +1,5 @@
-"""What is made in a cluster for a session, as data: a pod that can do little, and the policy that
-cuts it off the network. And what is seen of them."""
+"""What a session gets in a cluster, as data: a confined pod, and the policy that cuts it off the
+network."""
 
 import hashlib
 import re
@@ -16,20 +16,20 @@ SESSION = "hermes-agent/session"
 USER = 1000
 GRACE_SECONDS = 2
 IDLE = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
-"""The first process: it waits, ends at once when told to, and buries the orphans of others."""
+"""The first process: it waits, exits on SIGTERM and reaps orphans."""
 START_CPU, START_MEMORY_MB = 0.1, 128
-"""What a pod claims of its node while it idles; its limits are what it may use."""
+"""What a pod requests of its node; its limits are what it may use."""
 
 
 HOPELESS = {
     "CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull",
     "ImagePullBackOff", "InvalidImageName", "RunContainerError",
 }  # fmt: skip
-"""What a container may wait for that does not come by waiting."""
+"""Reasons for waiting that do not go away by waiting."""
 
 
 class Made(Struct, frozen=True):
-    """A thing that is in the cluster."""
+    """An object in the cluster."""
 
     uid: str
     labels: dict[str, str]
@@ -44,17 +44,17 @@ class Pod(Made, frozen=True):
     """Whether it is about to be removed."""
     containers: tuple[str, ...]
     main: str
-    """The container that is meant when none is named."""
+    """The default container."""
     running: frozenset[str]
     hopeless: str
-    """Why it will not run, where that is certain."""
+    """Why it will certainly not run."""
     ran: bool
     complaints: tuple[str, ...]
-    """What is not as it should be."""
+    """Messages of conditions that are not met."""
 
 
 def pod_seen(pod: Any) -> Pod:
-    """The client's pod, as far as it matters here."""
+    """What matters here of the client's pod."""
     statuses = pod.status.container_statuses or ()
     names = tuple(container.name for container in pod.spec.containers)
     notes = pod.metadata.annotations or {}
@@ -80,7 +80,7 @@ def pod_seen(pod: Any) -> Pod:
 
 
 def name_of(session: str) -> str:
-    """What the session's pod and policy are called; a DNS label."""
+    """The name of the session's pod and policy; a DNS label."""
     if re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", session):
         return f"hermes-{session}"
     return f"hermes-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
@@ -91,7 +91,7 @@ def labels_of(session: str) -> dict[str, str]:
 
 
 def pod_of(place: KubernetesPlace, session: str) -> dict[str, Any]:
-    """The pod as the cluster is asked for it."""
+    """The manifest of the pod."""
     folders = {"workspace": place.workspace, "home": HOME, "tmp": "/tmp"}  # noqa: S108 inside the pod
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,

@@ -1,9 +1,8 @@
-"""Pods: one that is there, or one made for the session, found again by its name and labels."""
+"""An existing pod, or one made for the session and found again by its name and labels."""
 
 import asyncio
 import importlib.util
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from hermes_agent.core.errors import HermesError, UsageError
@@ -12,7 +11,7 @@ from hermes_agent.terminals.kubernetes import pod as made
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 PATIENCE_SECONDS = 300.0
-"""How long a pod may take to run: an image is pulled, a node may have to be added."""
+"""How long a pod may take to start: an image is pulled, a node may have to be added."""
 POLL_SECONDS = (0.1, 0.2, 0.5, 1.0)
 WANTED = {
     "pod": ("get pods", "create pods/exec", "get pods/exec"),
@@ -21,17 +20,12 @@ WANTED = {
 }
 MISSING = (
     "the Kubernetes client is not installed: pip install 'hermes-agent[kubernetes]'",
-    "say either `image` or `pod` of a kubernetes terminal",
+    "set either `image` or `pod` of a kubernetes terminal",
 )
 
 
 def transport(
-    place: KubernetesPlace,
-    *,
-    session: str,
-    workspace: str,  # noqa: ARG001 all kinds share a signature
-    folder: Path,  # noqa: ARG001
-    environ: Mapping[str, str],
+    place: KubernetesPlace, *, session: str, environ: Mapping[str, str], **_: object
 ) -> Transport:
     if lacking := _lacking(place):
         raise UsageError(lacking)
@@ -39,7 +33,7 @@ def transport(
 
 
 async def check(place: KubernetesPlace | None, environ: Mapping[str, str]) -> str:
-    """What is missing, as a sentence, or nothing. A cluster is asked what it would permit."""
+    """What is missing, as a sentence; empty when nothing is. Asks the cluster for permissions."""
     if lacking := _lacking(place):
         return lacking
     from hermes_agent.terminals.kubernetes.cluster import Cluster, found_config
@@ -57,7 +51,7 @@ async def check(place: KubernetesPlace | None, environ: Mapping[str, str]) -> st
         return f"{error.message}: {error.hint}"
     if refused:
         return (
-            f"the cluster would not permit to {', '.join(refused)} in the namespace"
+            f"the cluster does not allow {', '.join(refused)} in the namespace"
             f" {place.namespace!r}: a Role must grant it"
         )
     return ""
@@ -86,8 +80,6 @@ def _split(act: str) -> tuple[str, str, str, str]:
 
 
 class KubernetesTransport:
-    """The pod of one session."""
-
     def __init__(
         self,
         place: KubernetesPlace,
@@ -115,10 +107,13 @@ class KubernetesTransport:
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
         from hermes_agent.terminals.kubernetes.exec import SocketChannel, fed
 
-        async with self._cluster.program(
+        socket = await self._cluster.open_program(
             self._name, self._container, fed(argv, stdin), stdin=bool(stdin), stderr=True
-        ) as socket:
+        )
+        try:
             return await SocketChannel(socket).finish(stdin)
+        finally:
+            await socket.close()
 
     async def start(self, argv: Sequence[str]) -> ByteStream:
         from hermes_agent.terminals.kubernetes.exec import SocketChannel
@@ -130,7 +125,7 @@ class KubernetesTransport:
         )
 
     async def rest(self) -> None:
-        """A pod cannot sleep; it claims little while nothing runs in it."""
+        """A pod cannot hibernate; it requests little."""
 
     async def close(self) -> None:
         await self._cluster.close()
@@ -147,7 +142,7 @@ class KubernetesTransport:
         await self.close()
 
     async def _see(self) -> None:
-        """The pod that the settings name must run; which of its containers is meant is found."""
+        """Check that the pod of the settings runs, and find its container."""
         pod = await self._cluster.pod(self._name)
         if pod is None:
             raise HermesError(
@@ -167,14 +162,14 @@ class KubernetesTransport:
             )
 
     async def _make(self) -> None:
-        """Wait for the session's pod, making it when there is none."""
+        """Wait for the session's pod, creating it when there is none."""
         over = asyncio.get_running_loop().time() + self._patience
         looks = 0
         while True:
             pod = await self._cluster.pod(self._name)
             if pod and not pod.belongs_to(self._session):
                 raise HermesError(
-                    f"there is a pod {self._name!r} that is not of this session",
+                    f"pod {self._name!r} exists but was not created for this session",
                     "rename or remove it",
                 )
             if pod is None or not self._isolated:
@@ -194,20 +189,19 @@ class KubernetesTransport:
             looks += 1
 
     async def _isolate(self) -> None:
-        """See that the policy is there: before the pod, so that there is no moment without it, and
-        once for a pod that is found."""
+        """Create the network policy before the pod, so that the pod is never without it."""
         if not self._place.network:
             await self._cluster.make_policy(made.isolation_of(self._session))
             policy = await self._cluster.policy(self._name)
             if policy is None or not policy.belongs_to(self._session):
                 raise HermesError(
-                    f"there is a NetworkPolicy {self._name!r} that is not of this session",
+                    f"NetworkPolicy {self._name!r} exists but was not created for this session",
                     "rename or remove it",
                 )
         self._isolated = True
 
     async def _give_up(self, pod: made.Pod | None, reason: str) -> NoReturn:
-        """Say why the pod does not come up. One that never ran holds nothing and is removed, so
+        """Raise why the pod does not start. One that never ran holds nothing and is removed, so
         that better settings get a new one."""
         why = [reason]
         if pod is not None:
@@ -216,6 +210,6 @@ class KubernetesTransport:
             if not pod.ran:
                 await self._cluster.remove_pod(self._name, pod.uid, 0)
         raise HermesError(
-            f"the pod {self._name!r} does not come up: {'; '.join(dict.fromkeys(why))}",
+            f"the pod {self._name!r} does not start: {'; '.join(dict.fromkeys(why))}",
             "look at the terminal's `image`, `limits` and `manifest`",
         )

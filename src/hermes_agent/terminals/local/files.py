@@ -1,4 +1,4 @@
-"""Files of this machine. All of it blocks: the terminal calls it in a thread."""
+"""Files of this machine. Everything here blocks and is called in a thread."""
 
 import contextlib
 import heapq
@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import stat as modes
 import subprocess
 import sys
@@ -29,23 +30,23 @@ def resolve(workspace: str, path: str) -> str:
 def read(workspace: str, path: str) -> bytes:
     # Not to be held up by a FIFO that nobody writes to.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with _said(path), os.fdopen(os.open(resolve(workspace, path), flags), "rb") as file:
+    with _file_errors(path), os.fdopen(os.open(resolve(workspace, path), flags), "rb") as file:
         if not modes.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise said("special", path)
+            raise file_error("special", path)
         return file.read()
 
 
 def write(workspace: str, path: str, data: bytes) -> None:
     target = Path(resolve(workspace, path))
     draft = target.with_name(f".{target.name[:100]}.{os.getpid()}.{next(_numbers)}.new")
-    with _said(path):
+    with _file_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise IsADirectoryError
         try:
             with draft.open("xb") as file:
                 if target.exists():
-                    _dress(file.fileno(), target.stat())
+                    _copy_mode(file.fileno(), target.stat())
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -61,7 +62,7 @@ def write(workspace: str, path: str, data: bytes) -> None:
 
 def stat(workspace: str, path: str) -> FileFacts | None:
     place = Path(resolve(workspace, path))
-    with _said(path):
+    with _file_errors(path):
         try:
             return _facts(str(place), place.stat())
         except (FileNotFoundError, NotADirectoryError):
@@ -115,13 +116,30 @@ def _facts(path: str, found: os.stat_result) -> FileFacts:
     return FileFacts(path, found.st_size, "folder" if kind else "other", found.st_mtime)
 
 
-def _dress(descriptor: int, old: os.stat_result) -> None:
-    """Give the new file the owner and the mode of the one it replaces."""
+def _copy_mode(descriptor: int, old: os.stat_result) -> None:
+    """Copy owner and mode of the file that is replaced."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, old.st_uid, old.st_gid)
     os.fchmod(descriptor, modes.S_IMODE(old.st_mode))
+
+
+def remove_tree(top: Path) -> None:
+    """Remove a folder and all in it, also folders that nobody may write to, as some programs leave
+    them."""
+    if not top.exists():
+        return
+    try:
+        top.chmod(modes.S_IRWXU)
+        for path, folders, _ in os.walk(top):
+            for inner in (Path(path, name) for name in folders):
+                if not inner.is_symlink():
+                    inner.chmod(modes.S_IRWXU)
+        shutil.rmtree(top, ignore_errors=True)
+    except (OSError, RecursionError):  # deeper than Python can go
+        subprocess.run(["chmod", "-R", "u+rwx", "--", top], check=False)
+        subprocess.run(["rm", "-rf", "--", top], check=False)
 
 
 def not_an_expression(pattern: str, error: re.error) -> ToolError:
@@ -131,8 +149,8 @@ def not_an_expression(pattern: str, error: re.error) -> ToolError:
     )
 
 
-def said(trouble: str, path: str, detail: str = "") -> ToolError:
-    """Trouble with a file as a sentence for the model."""
+def file_error(trouble: str, path: str, detail: str = "") -> ToolError:
+    """A failed file operation as an error for the model."""
     match trouble:
         case "missing":
             return ToolError(f"no file at {path!r}")
@@ -149,16 +167,16 @@ def said(trouble: str, path: str, detail: str = "") -> ToolError:
 
 
 @contextlib.contextmanager
-def _said(path: str) -> Iterator[None]:
+def _file_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise said("missing", path) from None
+        raise file_error("missing", path) from None
     except IsADirectoryError:
-        raise said("folder", path) from None
+        raise file_error("folder", path) from None
     except (NotADirectoryError, FileExistsError):
-        raise said("part", path) from None
+        raise file_error("part", path) from None
     except PermissionError:
-        raise said("denied", path) from None
+        raise file_error("denied", path) from None
     except OSError as error:
-        raise said("other", path, error.strerror or "") from None
+        raise file_error("other", path, error.strerror or "") from None

@@ -1,11 +1,11 @@
-"""Where paths and globs of this machine lead, matched as bash matches them."""
+"""Resolves local paths and globs, matched as bash matches them."""
 
 import functools
 import os
 import re
 
 MAX_COUNT = 1000
-"""A glob that fits more than this leads nowhere that can be told: whoever judges it must ask."""
+"""A glob that matches more than this counts as unknown, so that policy asks."""
 _MAGIC = re.compile(r"[*?\[]")
 _CLASSES = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": r"\ \t", "digit": "0-9", "lower": "a-z",
@@ -16,7 +16,7 @@ _SET = re.compile(r"\[(?P<not>[!^]?)(?P<inner>\]?(?:\[:\w+:\]|\\.|[^\]])*)\]", r
 
 
 def trace(path: str) -> tuple[str, ...]:
-    """Where an absolute path or glob leads, with links followed."""
+    """The real paths of an absolute path or glob."""
     if not _MAGIC.search(path):
         return (os.path.realpath(path),)
     found = matches(path)
@@ -29,7 +29,7 @@ def trace(path: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str) -> list[str]:
-    """What an absolute glob fits, in order, and no more than one beyond `MOST`."""
+    """What an absolute glob matches, in order, at most one more than `MAX_COUNT`."""
     found = [""]
     for part in pattern.split("/")[1:]:
         if not _MAGIC.search(part):
@@ -43,7 +43,7 @@ def matches(pattern: str) -> list[str]:
 
 
 def _plain(part: str) -> str:
-    """Without the signs that take the meaning from others."""
+    """Without backslash escapes."""
     return re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL)
 
 

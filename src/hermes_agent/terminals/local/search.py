@@ -1,5 +1,5 @@
-"""Looking for files and lines. Also a program: `grep` runs it apart from the runtime, because a
-hard regular expression would hold every other thread up and could not be ended."""
+"""Finds files and lines. Also a program: `grep` runs it in its own process, because a hard regular
+expression would block every other thread and could not be stopped."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 LINE_CHARS = 500
 LARGEST = 50_000_000
-"""Files beyond this many bytes are not searched."""
+"""Larger files are not searched."""
 
 
 def glob(pattern: str) -> re.Pattern[str]:

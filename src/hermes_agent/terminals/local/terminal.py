@@ -19,11 +19,41 @@ from hermes_agent.terminals.shell.spool import KINDS, Spool
 
 NEWS_SECONDS = 0.1
 POLL_SECONDS = 0.5
-"""How often a wait looks for itself whether the command, or its shell, is still there."""
+"""How often a wait checks that the command, or its shell, still runs."""
 SEND_SECONDS = 5.0
 
 
-class LocalTerminal(PersistentTerminal):
+_grep = files.grep
+
+
+class LocalFiles:
+    """Local files, in threads: a disk may be slow or remote."""
+
+    _workspace: str
+
+    async def read(self, path: str) -> bytes:
+        return await asyncio.to_thread(files.read, self._workspace, path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await asyncio.to_thread(files.write, self._workspace, path, data)
+
+    async def stat(self, path: str) -> FileFacts | None:
+        return await asyncio.to_thread(files.stat, self._workspace, path)
+
+    async def resolve(self, path: str) -> str:
+        return await asyncio.to_thread(files.resolve, self._workspace, path)
+
+    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return await asyncio.to_thread(lambda: [globs.trace(path) for path in paths])
+
+    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
+        return await asyncio.to_thread(files.find, self._workspace, path, pattern, limit)
+
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
+        return await asyncio.to_thread(_grep, self._workspace, path, pattern, files, limit)
+
+
+class LocalTerminal(LocalFiles, PersistentTerminal):
     """Commands run as the user who runs Hermes, with a scrubbed environment."""
 
     def __init__(
@@ -42,8 +72,8 @@ class LocalTerminal(PersistentTerminal):
             settings.idle_seconds,
             scrubbed(environment, settings.keep_environment),
         )
-        spot = LocalBackend(folder, daemon, self._workspace, settings.output_mb, clock)
-        super().__init__(spot, LocalFiles(self._workspace), settings, clock)
+        backend = LocalBackend(folder, daemon, self._workspace, settings.output_mb, clock)
+        super().__init__(backend, settings, clock)
 
     @property
     def workspace(self) -> str:
@@ -51,7 +81,7 @@ class LocalTerminal(PersistentTerminal):
 
 
 class LocalBackend:
-    """The spool as files of this machine. All of it is quick."""
+    """The spool as local files."""
 
     def __init__(
         self, spool: Spool, daemon: ShellDaemon, workspace: str, output_mb: int, clock: Clock
@@ -75,13 +105,13 @@ class LocalBackend:
         if spool.end(id) is None and spool.claim(id) is None:
             spool.check_room()
             if command.secrets:
-                spool.lend(id, command.secrets)
+                spool.put_secrets(id, command.secrets)
             spool.put_text(id, command.text)
             if command.background:
                 await self._daemon.launch("job", id, str(self._most))
             else:
                 await self._daemon.ready()
-                self._daemon.hand_in(f"run {id}")
+                self._daemon.submit(f"run {id}")
                 return CommandStatus(known=True, daemon=True)
         return self._look(id)
 
@@ -142,7 +172,7 @@ class LocalBackend:
 
     async def close(self) -> None:
         if self._daemon.attach():
-            self._daemon.hand_in("end -")
+            self._daemon.submit("end -")
         self._daemon.detach()
 
     async def destroy(self) -> None:
@@ -160,7 +190,7 @@ class LocalBackend:
             daemon = self._daemon.linked()
             in_hand = daemon and not held and spool.now() == id
             size = spool.size(id) if held else 0
-            # Asked again: who has just ended has left a result.
+            # Checked again: a process that has just ended left a result.
             end = spool.end(id)
             if end is None:
                 return CommandStatus(
@@ -184,34 +214,3 @@ class LocalBackend:
             piece(spool.path(id, "o"), limit),
             piece(spool.path(id, "e"), limit),
         )
-
-
-class LocalFiles:
-    """Files of this machine. A disk may be slow or far away: all of it in threads."""
-
-    def __init__(self, workspace: str) -> None:
-        self._workspace = workspace
-
-    async def read(self, path: str) -> bytes:
-        return await asyncio.to_thread(files.read, self._workspace, path)
-
-    async def write(self, path: str, data: bytes) -> None:
-        await asyncio.to_thread(files.write, self._workspace, path, data)
-
-    async def stat(self, path: str) -> FileFacts | None:
-        return await asyncio.to_thread(files.stat, self._workspace, path)
-
-    async def resolve(self, path: str) -> str:
-        return await asyncio.to_thread(files.resolve, self._workspace, path)
-
-    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
-        return await asyncio.to_thread(lambda: [globs.trace(path) for path in paths])
-
-    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
-        return await asyncio.to_thread(files.find, self._workspace, path, pattern, limit)
-
-    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[SearchMatch]:
-        return await asyncio.to_thread(_grep, self._workspace, path, pattern, files, limit)
-
-
-_grep = files.grep

@@ -1,4 +1,4 @@
-"""The host's side of `agent.sh`: one channel to a far spool, or single calls without one."""
+"""The host's side of `agent.sh`: one stream to a remote spool, or single calls without one."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transpor
 
 SCRIPTS = {"daemon.sh": DAEMON, "agent.sh": Path(__file__).with_name("agent.sh")}
 ANSWER_SECONDS = 90.0
-"""An answer that takes longer means that the way is cut, though nobody has said so."""
+"""After this long without an answer the connection counts as lost."""
 BASH = ("bash", "--noprofile", "--norc")
 TOO_OLD = 3
 
@@ -50,24 +50,24 @@ class AgentAnswer(NamedTuple):
 
     @property
     def trouble(self) -> str:
-        """The word that says why it was not done; empty when it was."""
+        """Why it was not done; empty when it was."""
         return self.words[1] if self.words[:1] == ["no"] else ""
 
 
 class Handshake(NamedTuple):
-    """Whom the porter serves, said to it first."""
+    """The first message to the agent: whom it serves."""
 
     workspace: str
     idle: float
     most: int
     """Bytes of output after which a background command is stopped."""
     make: bool
-    """Whether the workspace is made when it is not there."""
+    """Whether a missing workspace is created."""
     environment: Mapping[str, str]
 
 
 def word(text: str | bytes) -> bytes:
-    """An argument as the porter reads it."""
+    """An argument as the agent reads it."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     return b"=" + b"".join(map(_BYTES.__getitem__, data))
 
@@ -94,19 +94,19 @@ def unescape(data: bytes) -> bytes:
 
 
 class RemoteAgentClient:
-    """Asks the far side. Connects by itself, again too when the way was cut."""
+    """Sends requests to the remote agent. Connects by itself, and again after a lost connection."""
 
     def __init__(
         self,
         transport: Transport,
         session: str,
-        greeting: Handshake,
+        handshake: Handshake,
         note: Path,
         heard: Callable[[str, list[bytes]], None],
     ) -> None:
         self._transport = transport
         self._session = session
-        self._greeting = greeting
+        self._handshake = handshake
         self._note = note
         self._heard = heard
         self._connecting = asyncio.Lock()
@@ -114,19 +114,19 @@ class RemoteAgentClient:
         self._argv: list[str] = []
         self._up = False
         self.spool = ""
-        """Where it was found when the place was reached first."""
-        self.workspace = greeting.workspace
+        """Set when the machine was first reached."""
+        self.workspace = handshake.workspace
         self.trusted = True
-        """Whether the spool is the one that it was, in the same run of the machine."""
+        """Whether it is the same spool as before, since the same boot."""
         self._lost = False
         self._strange = False
-        """Whether it was used by a home that knew more than this one, which was restored since:
-        its commands may have the ids of ours."""
+        """Whether a home that was restored from a backup since used it: its commands may have the
+        same ids as ours."""
         self._mark = ""
 
     @property
     def pushes(self) -> bool:
-        """Whether the end of a command is told, so that nobody need ask."""
+        """Whether the agent reports the end of commands, so that polling is not needed."""
         return self._line is not None
 
     @property
@@ -153,13 +153,13 @@ class RemoteAgentClient:
             raise ConnectionError("no answer") from None
 
     async def bulk(self, verb: str, *arguments: str | bytes, data: bytes = b"") -> AgentAnswer:
-        """Ask beside the channel, with as much data as there is."""
+        """Send a request outside the stream, with any amount of data."""
         await self._connect()
         request = b" ".join([verb.encode(), *map(word, arguments)]) + b"\n"
         return await self._single(request + data)
 
     async def drop(self) -> None:
-        """Let go of the channel and the connection."""
+        """Close the stream and the connection."""
         await self.disconnect()
         await self._transport.close()
 
@@ -180,15 +180,15 @@ class RemoteAgentClient:
                 self._argv = [*BASH, client, spool, daemon]
                 channel = await self._transport.start([*self._argv, "listen"])
                 self._line = None if channel is None else _Line(channel, self._heard)
-                await self._greet()
+                await self._shake_hands()
             except HermesError as error:
                 raise TerminalUnreachable(error.message, error.hint) from error
             except (ConnectionError, TimeoutError) as error:
-                raise TerminalUnreachable(f"the connection was cut at once: {error}") from error
+                raise TerminalUnreachable(f"the connection was lost at once: {error}") from error
             self.spool, self._up = spool, True
 
     async def _place(self) -> str:
-        """Find or make the spool, and see that the scripts are in it."""
+        """Find or create the spool, and copy missing scripts into it."""
         names = [_named(script) for script in SCRIPTS]
         done = await self._transport.call([*BASH, "-c", _PLACE, "hermes", self._session, *names])
         if done.code in (TOO_OLD, 126, 127):
@@ -196,21 +196,21 @@ class RemoteAgentClient:
             raise HermesError(f"bash is {what} there", "commands run in bash 5.0 or newer")
         if done.code == 4:
             raise HermesError(
-                "neither ~/.cache nor /tmp can be written there", "make one of them writable"
+                "neither ~/.cache nor /tmp is writable there", "make one of them writable"
             )
         spool, *have = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1] or [""]
         if done.code or not spool:
-            raise HermesError(f"no folder for commands could be made there: {_said(done)}")
+            raise HermesError(f"no folder for commands could be created there: {_last_line(done)}")
         for script, name in zip(SCRIPTS, names, strict=True):
             if name not in have:
                 data = _script(script)
                 put = [*BASH, "-c", _PUT, "hermes", f"{spool}/{name}", str(len(data))]
                 done = await self._transport.call(put, data)
                 if done.code:
-                    raise HermesError(f"{name} could not be put there: {_said(done)}")
+                    raise HermesError(f"{name} could not be copied there: {_last_line(done)}")
         return spool
 
-    async def _greet(self) -> None:
+    async def _shake_hands(self) -> None:
         if self._line is None:
             answer = _answers(await self._transport.call(self._argv, self._hello()))[0]
         else:
@@ -224,8 +224,8 @@ class RemoteAgentClient:
         self.workspace = answer.blocks[0].decode("utf-8", "surrogateescape")
 
     async def adopt(self) -> None:
-        """Note which spool is ours, on disk, before a command lies in it: should another be in
-        its place one day, what is not in that has perhaps happened in this."""
+        """Record on disk which spool is ours before a command is put into it: should another take
+        its place one day, a command missing from that one may have run in this one."""
         if self._strange:
             await self.ask("clear")
             self._strange = False
@@ -242,14 +242,14 @@ class RemoteAgentClient:
         return self._note.read_text() if self._note.exists() else ""
 
     def _hello(self) -> bytes:
-        greeting = self._greeting
+        handshake = self._handshake
         words = [
-            greeting.workspace,
-            f"{max(greeting.idle, 0.05):.3f}",
-            str(greeting.most),
+            handshake.workspace,
+            f"{max(handshake.idle, 0.05):.3f}",
+            str(handshake.most),
             self._expected(),
-            "1" if greeting.make else "0",
-            *(f"{name}={value}" for name, value in greeting.environment.items()),
+            "1" if handshake.make else "0",
+            *(f"{name}={value}" for name, value in handshake.environment.items()),
         ]
         return b" ".join([b"hello", *map(word, words)]) + b"\n"
 
@@ -258,15 +258,15 @@ class RemoteAgentClient:
             done = await self._transport.call(self._argv, self._hello() + request)
             answers = _answers(done)
             if len(answers) < 2:
-                raise ConnectionError(f"no answer: {_said(done)}")
+                raise ConnectionError(f"no answer: {_last_line(done)}")
         except ConnectionError:
-            self._up = self._line is not None  # without a channel nobody else sees the cut
+            self._up = self._line is not None  # without a stream nobody else notices
             raise
         return answers[1]
 
 
 class _Line:
-    """Requests and answers over a channel, in order, with news of ended commands between."""
+    """Requests and answers over a stream, in order, with news of ended commands between."""
 
     def __init__(self, channel: ByteStream, heard: Callable[[str, list[bytes]], None]) -> None:
         self._channel = channel
@@ -282,8 +282,8 @@ class _Line:
             raise ConnectionError("the channel is closed")
         answer: asyncio.Future[AgentAnswer] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        # To its end, though whoever asks is cancelled: a request that is awaited and was never
-        # sent would put the answers to all later ones one place off.
+        # Sent completely even when the caller is cancelled: a request that was never sent would
+        # shift the answers to all later ones.
         sending = asyncio.create_task(self._send(request))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
@@ -310,7 +310,7 @@ class _Line:
         while self._waiting:
             answer = self._waiting.popleft()
             if not answer.done():
-                answer.set_exception(ConnectionError("the way was cut"))
+                answer.set_exception(ConnectionError("the connection was lost"))
 
     async def _read(self) -> None:
         rest = b""
@@ -323,7 +323,7 @@ class _Line:
             self._end()
 
     def _take(self, data: bytes) -> bytes:
-        """Work through what has come; what is not whole yet is given back."""
+        """Process what has arrived; returns what is not complete yet."""
         while (begin := data.find(b"!")) >= 0:
             end = data.find(b"!", begin + 1)
             if end < 0:
@@ -331,7 +331,7 @@ class _Line:
             first, *blocks = data[begin + 1 : end].split(b"\t")
             self._heard(first.decode(), blocks)
             data = data[:begin] + data[end + 1 :]
-        # A piece of news that has not come whole stays with what is before it.
+        # Incomplete news stays with what is before it.
         whole = data.rfind(b"\n", 0, len(data) if begin < 0 else begin)
         for line in data[: whole + 1].split(b"\n")[:-1]:
             if line != b".":
@@ -353,11 +353,11 @@ def _answers(done: ProcessResult) -> list[AgentAnswer]:
         else:
             lines.append(line)
     if not found:
-        raise ConnectionError(f"no answer: {_said(done)}")
+        raise ConnectionError(f"no answer: {_last_line(done)}")
     return found
 
 
-def _said(done: ProcessResult) -> str:
+def _last_line(done: ProcessResult) -> str:
     text = done.stderr.decode("utf-8", "replace").strip()
     return text.splitlines()[-1] if text else f"exit code {done.code}"
 
@@ -367,6 +367,6 @@ def _script(name: str) -> bytes:
 
 
 def _named(name: str) -> str:
-    """The name says the content: another version lies beside it."""
+    """The name holds a hash of the content: versions do not overwrite each other."""
     stem, _, kind = name.partition(".")
     return f"{stem}-{hashlib.sha256(_script(name)).hexdigest()[:16]}.{kind}"

@@ -1,4 +1,4 @@
-"""Files of another machine, through its porter."""
+"""Files of another machine, through the remote agent."""
 
 import base64
 import heapq
@@ -9,19 +9,18 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import FileFacts, SearchMatch
 from hermes_agent.terminals.command_backend import TerminalUnreachable
 from hermes_agent.terminals.local import search
-from hermes_agent.terminals.local.files import GREP_SECONDS, not_an_expression, said
+from hermes_agent.terminals.local.files import GREP_SECONDS, file_error, not_an_expression
 from hermes_agent.terminals.remote.agent_client import AgentAnswer, RemoteAgentClient
 
 READ_BYTES = 262_144
-"""Larger files are read beside the channel."""
+"""Larger files are read outside the stream."""
 WRITE_BYTES = 12_000
-"""Larger files are written beside the channel, which bash reads byte by byte."""
+"""Larger files are written outside the stream, which bash reads byte by byte."""
 TRIES = 3
 
 
 class RemoteFiles:
-    def __init__(self, client: RemoteAgentClient) -> None:
-        self._client = client
+    _client: RemoteAgentClient
 
     async def read(self, path: str) -> bytes:
         answer = await self._ask(path, "read", path, str(READ_BYTES))
@@ -52,6 +51,8 @@ class RemoteFiles:
         return _text((await self._ask(path, "real", path)).blocks[0])
 
     async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        if not paths:
+            return ()
         blocks = iter((await self._ask(paths[0], "trace", *paths)).blocks)
         found = []
         for count in blocks:
@@ -83,7 +84,7 @@ class RemoteFiles:
     async def _files(
         self, path: str, pattern: str
     ) -> list[tuple[tuple[tuple[bool, str], ...], FileFacts]]:
-        """Files below a path that fit the glob, each with its place in the order of a walk."""
+        """Files below a path that match the glob, each with its sort key of a walk."""
         pattern = pattern.removeprefix("./")
         fits = search.glob(pattern)
         name = pattern.rpartition("/")[2]
@@ -109,7 +110,7 @@ class RemoteFiles:
         data: bytes | None = None,
         missing: bool = False,
     ) -> AgentAnswer:
-        """Ask, again when the way was cut: each of these can be done twice."""
+        """Send a request, again when the connection was lost: all of these are repeatable."""
         if "\0" in path or any("\0" in one for one in arguments if isinstance(one, str)):
             raise ToolError(f"{path!r} is not a path", "it contains a NUL byte")
         for left in reversed(range(TRIES)):
@@ -122,7 +123,7 @@ class RemoteFiles:
             except ConnectionError as error:
                 if not left:
                     raise TerminalUnreachable(
-                        f"the connection was cut: {error}", "try again"
+                        f"the connection was lost: {error}", "try again"
                     ) from None
         if answer.trouble and not (missing and answer.trouble in ("missing", "part")):
             raise _trouble(answer, path)
@@ -136,7 +137,7 @@ def _trouble(answer: AgentAnswer, path: str) -> ToolError:
             f"{path!r} is a regular expression that cannot be used there: {detail}",
             "use a simpler one",
         )
-    return said(answer.trouble, path, detail)
+    return file_error(answer.trouble, path, detail)
 
 
 def _matches(data: bytes, limit: int) -> Iterator[SearchMatch]:

@@ -1,4 +1,4 @@
-"""A terminal on another machine: the same keeper there, reached through a porter."""
+"""A terminal on another machine: the same shell daemon, reached through the remote agent."""
 
 import asyncio
 import base64
@@ -27,12 +27,12 @@ FALLBACK_POLL_SECONDS = (0.5, 5.0)
 POLL_SECONDS = (0.02, 2.0)
 """The same where it does not."""
 LINE_BYTES = 16_000
-"""Texts beyond this go beside the channel: bash reads a channel byte by byte."""
+"""Longer texts are sent outside the stream, which bash reads byte by byte."""
 
 
-class RemoteTerminal(PersistentTerminal):
-    """Commands run on the machine that a transport reaches. `lasting`: that machine was there
-    before the session and stays; another is removed with all that runs on it."""
+class RemoteTerminal(RemoteFiles, PersistentTerminal):
+    """Commands run on the machine that a transport reaches. `lasting`: that machine outlives the
+    session; another is removed with everything on it."""
 
     def __init__(
         self,
@@ -47,33 +47,33 @@ class RemoteTerminal(PersistentTerminal):
         clock: Clock = time.time,
         most: float | None = None,
     ) -> None:
-        greeting = Handshake(
+        handshake = Handshake(
             workspace, settings.idle_seconds, settings.output_mb * 1_000_000, not lasting,
             environment,
         )  # fmt: skip
-        spot = RemoteBackend(transport, session, greeting, folder / "spool", lasting=lasting)
-        self._client = spot.client
-        super().__init__(spot, RemoteFiles(spot.client), settings, clock, most)
+        backend = RemoteBackend(transport, session, handshake, folder / "spool", lasting=lasting)
+        self._client = backend.client
+        super().__init__(backend, settings, clock, most)
 
     @property
     def workspace(self) -> str:
-        """As it was given until the place was reached for the first time; absolute from then."""
+        """As given until the machine was first reached; absolute from then on."""
         return self._client.workspace
 
 
 class RemoteBackend:
     def __init__(
-        self, transport: Transport, session: str, greeting: Handshake, note: Path, *, lasting: bool
+        self, transport: Transport, session: str, handshake: Handshake, note: Path, *, lasting: bool
     ) -> None:
         self._transport = transport
-        self.client = RemoteAgentClient(transport, session, greeting, note, self._heard)
+        self.client = RemoteAgentClient(transport, session, handshake, note, self._heard)
         self._lasting = lasting
         self._waiting: dict[str, list[asyncio.Future[CommandStatus]]] = {}
         self._told: dict[str, CommandReport] = {}
-        """Short reports that came with the news of an end, until they are asked for."""
+        """Short reports that came with news of an end, until they are asked for."""
         self._ended: dict[str, CommandStatus] = {}
         self._texts: dict[str, str] = {}
-        """Commands that were begun and not reported yet."""
+        """Commands begun and not reported yet."""
         self._destroyed = False
 
     def path(self, id: str) -> str:
@@ -89,7 +89,7 @@ class RemoteBackend:
         id, text = command.id, command.text.encode()
         await self.client.reach()
         await self.client.adopt()
-        self._texts[id] = command.text  # its end may be told before the answer is read
+        self._texts[id] = command.text  # news of its end may come before the answer
         follows = len(text) <= LINE_BYTES
         if not follows:
             await self._bulk("text", id, str(len(text)), data=text)
@@ -178,7 +178,7 @@ class RemoteBackend:
                     return False
         except ConnectionError:
             raise ToolError(
-                "the connection was cut; whether the input arrived is unknown",
+                "the connection was lost; whether the input arrived is unknown",
                 "follow the command and see",
             ) from None
         return True
@@ -202,7 +202,7 @@ class RemoteBackend:
                 going = any(one.facts.phase == "running" for _, one in await self.background())
                 await self._ask("end")
             except (ConnectionError, HermesError):
-                going = True  # nobody knows
+                going = True  # unknown
             await self.client.disconnect()
             if not going:
                 await self._transport.rest()
@@ -220,7 +220,7 @@ class RemoteBackend:
     async def _destroy_there(self) -> None:
         try:
             await self._ask("destroy")
-        except ConnectionError:  # the way may have been cut long before: on a new one, then
+        except ConnectionError:  # the connection may have been lost long ago: try a new one
             await self._ask("destroy")
 
     async def _ask(self, verb: str, *arguments: str | bytes) -> AgentAnswer:
@@ -275,6 +275,6 @@ def _good(answer: AgentAnswer) -> AgentAnswer:
         case "shell":
             raise HermesError("the shell did not start", f"look into {said} there")
         case "full":
-            raise HermesError("nothing can be written there", "look whether its disk is full")
+            raise HermesError("nothing can be written there", "check whether its disk is full")
         case trouble:
-            raise HermesError(f"the far side does not know {trouble}", "update Hermes")
+            raise HermesError(f"the remote agent does not know {trouble}", "update Hermes")

@@ -1,7 +1,7 @@
-"""The first process inside a sandbox. It starts programs for the host and does nothing else: for
-each, the host connects to a socket and hands over the pipes, so that what they say passes through
-nobody. All that it starts inherits its confinement. Run as a script by a bare Python: it imports
-the standard library alone."""
+"""The first process inside a sandbox. It only starts programs for the host: for each, the host
+connects to a socket and passes the pipes, so that their data goes through no other process.
+Programs inherit its confinement. Run as a script by a bare Python: it imports only the standard
+library."""
 
 import contextlib
 import ctypes
@@ -16,12 +16,12 @@ import sys
 
 FRAME = struct.Struct("<I")
 PATIENCE = 10.0
-"""Seconds that a request may take to arrive; the host sends it in one go."""
+"""Seconds that a request may take to arrive."""
 SET_NOT_DUMPABLE = 4
 COMMANDS_FIRST = b"500"
-"""Memory that is short is taken from commands, not from the door."""
+"""When memory is short, commands are killed before this process."""
 USUAL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-"""Signals that do the usual thing in a program, though some are ignored here."""
+"""Signals reset to their default in programs, though some are ignored here."""
 BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
@@ -32,7 +32,7 @@ class SpawnServer:
         self._waiting: dict[int, socket.socket] = {}
 
     def serve(self, woken: socket.socket, leash: int) -> None:
-        """As long as whoever holds the other end of the leash lives, where there is one."""
+        """Until the other end of the leash closes, where there is one."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
@@ -51,7 +51,7 @@ class SpawnServer:
     def _admit(self) -> None:
         try:
             host, _ = self._listener.accept()
-        except OSError:  # it went away again, or there are too many
+        except OSError:  # the host is gone again, or there are too many
             return
         host.settimeout(PATIENCE)
         files: list[int] = []
@@ -87,7 +87,7 @@ class SpawnServer:
             os.pwrite(self._score, score, 0)
 
     def _reap(self) -> None:
-        """Every orphan in the sandbox ends up here too."""
+        """Reaps every orphan in the sandbox too."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -118,13 +118,12 @@ def _request(host: socket.socket) -> tuple[list[bytes], list[int]]:
 
 
 def _say(host: socket.socket, line: str) -> None:
-    with contextlib.suppress(OSError):  # whoever asked may be gone
+    with contextlib.suppress(OSError):  # the host may be gone
         host.sendall(f"{line}\n".encode())
 
 
 def _limit(data: int, processes: int) -> None:
-    """Limits for each process, where they are not negative. Core dumps would be the host's to
-    write."""
+    """Limits for each process, where not negative. Core dumps would be written by the host."""
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, data),
@@ -159,7 +158,7 @@ def main(listener: int, ready: int, kept: int, leash: int, data: int, processes:
     door.setblocking(False)
     if not door.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         door.listen(128)
-    with contextlib.suppress(BrokenPipeError):  # whoever made it was killed; the next one comes in
+    with contextlib.suppress(BrokenPipeError):  # its maker was killed; the next host connects
         os.write(ready, b"ready")
     os.close(ready)
     SpawnServer(door, score).serve(woken, leash)

@@ -1,10 +1,10 @@
 """Confinement without namespaces, for machines that forbid them: Landlock, seccomp and no
-capabilities. Weaker than bubblewrap: other processes are seen (though neither read nor signalled),
-what lies in the workspace is all writable, and /tmp is out of reach.
+capabilities. Weaker than bubblewrap: other processes are visible (though neither readable nor
+signalled), everything in the workspace is writable, and /tmp is out of reach.
 
 As a script, run by a bare Python: `RULES FILTER WORKSPACE -- DOOR …`, the first two open files. It
-confines the door and stays outside as its guard: what the door leaves behind when it ends, or is
-told to end, is killed. It imports the standard library alone."""
+confines the door and stays outside as its guard: what the door leaves behind when it ends is
+killed. It imports only the standard library."""
 
 import contextlib
 import ctypes
@@ -40,7 +40,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def missing() -> str:
-    """What stands in the way of Landlock; empty when nothing does."""
+    """Why Landlock cannot be used; empty when it can."""
     version = _libc.syscall(CREATE, None, ctypes.c_size_t(0), 1)
     if version >= NEEDED:
         return ""
@@ -63,7 +63,7 @@ def _restrict(rules: list[str], tcp: bool) -> None:
     for rule in rules:
         try:
             file = os.open(rule[1:], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # gone meanwhile, or out of this user's reach: nothing to allow
+        except OSError:  # gone, or not accessible to this user: nothing to allow
             continue
         access = READ if rule[0] == "r" else WRITE
         if not stat.S_ISDIR(os.fstat(file).st_mode):
@@ -91,17 +91,18 @@ def _filter(program: bytes) -> None:
 
 
 def below(pid: int) -> list[int]:
-    """All processes that this one has started, and those that they have."""
+    """All descendants of a process."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in task.read_text().split():
-                found += [int(child), *below(int(child))]
+    with contextlib.suppress(OSError):  # it ended while it was listed
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                for child in task.read_text().split():
+                    found += [int(child), *below(int(child))]
     return found
 
 
 def _sweep() -> NoReturn:
-    """Stop them all, so that none can start another, then kill them."""
+    """Stop all descendants, so that none starts another, then kill them."""
     while True:
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in below(os.getpid()):
@@ -127,7 +128,7 @@ def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]
         program = file_of_filter.read()
     _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
     script, listener, ready = int(Path(door[3]).name), int(door[4]), int(door[5])
-    # Here, not in the door: whoever listens first is whom the host tells to end.
+    # Here, not in the door: the host signals the process that listened first.
     with socket.socket(fileno=os.dup(listener)) as opened:
         opened.listen(128)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Making a sandbox: what it is confined with, and the first process inside."""
+"""Starts a sandbox: its confinement, and the first process inside."""
 
 import functools
 import os
@@ -19,17 +19,16 @@ from hermes_agent.terminals.sandbox.mounts import IsolatedSandbox, Rules
 HERE = Path(__file__).parent
 PYTHON = os.path.realpath(sys.executable)
 LIBRARY = Path(sys.base_prefix).resolve()
-"""Where that Python has its library."""
 DOOR = "door"
 LOG = "log"
 SCRATCH = "/tmp"  # noqa: S108 - a cell's own, in its own mount namespace
 START_SECONDS = 60.0
 PLAIN = ("PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES")
-"""Variables of the runtime that commands see; no secret gets in."""
+"""Variables of the runtime that commands see; none is secret."""
 UNSEEN = (
     "kcore", "mtrr", "keys", "key-users", "timer_list", "sched_debug", "kallsyms", "acpi", "scsi",
 )  # fmt: skip
-"""What /proc shows of the kernel and of other users' keys."""
+"""Files of /proc that show the kernel and other users' keys."""
 LAUNCH = """
 (
   while [[ $1 != -- ]]; do echo "$BASHPID" >"$1/cgroup.procs" || exit 1; shift; done
@@ -37,12 +36,12 @@ LAUNCH = """
   exec "$@"
 ) &
 """
-"""Joins the groups and lets go."""
+"""Joins the control groups, then detaches."""
 
 
 def find_way(environ: Mapping[str, str]) -> str:
     """The path of bubblewrap where it works, empty where Landlock must do. Raises `HermesError`
-    where neither does: nothing is ever run unconfined instead."""
+    where neither works: nothing ever runs unconfined."""
     if not hasattr(os, "memfd_create"):
         raise HermesError("only Linux can confine commands", "run them in a container")
     if why := seccomp.missing():
@@ -69,7 +68,7 @@ def launch(
     lock: int,
     cell: IsolatedSandbox | None = None,
 ) -> None:
-    """Start the door of a sandbox, which holds the lock from then on, and wait until it opens."""
+    """Start the first process of a sandbox, which holds the lock, and wait until it is ready."""
     bwrap = find_way(environ)
     limits.leave(folder)  # what an earlier sandbox that was killed has left
     groups = limits.join(place.limits, folder)
@@ -117,7 +116,7 @@ def launch(
 
 
 def _families(place: SandboxPlace, cell: IsolatedSandbox | None, *, apart: bool) -> frozenset[int]:
-    """Without a namespace, sockets lead to the machine's own programs: there are none."""
+    """Without a namespace sockets would reach the machine's own programs, so none are allowed."""
     if apart and not cell:
         return seccomp.USUAL
     return seccomp.USUAL - {socket.AF_UNIX} if place.network else seccomp.LOCAL
@@ -136,7 +135,7 @@ def _bubblewrap(
     cell: IsolatedSandbox | None,
 ) -> list[str]:
     options = ["--unshare-all", *(["--share-net"] if place.network else [])]
-    # The door is process 1: nothing inside can kill it, and when it dies all the others do.
+    # The first process is process 1: nothing inside can kill it, and all others die with it.
     options += ["--new-session", "--as-pid-1", "--cap-drop", "ALL", "--seccomp", str(filter)]
     options += [*([] if cell else ["--ro-bind", "/", "/"]), "--dev", "/dev"]
     options += _own(cell, "/dev/shm") if cell else ["--bind", str(folder / "shm"), "/dev/shm"]  # noqa: S108
@@ -160,7 +159,7 @@ def _bubblewrap(
 
 
 def _own(cell: IsolatedSandbox, path: str) -> list[str]:
-    """A folder in memory that holds so much and no more."""
+    """A folder in memory of limited size."""
     return ["--perms", "1777", "--size", str(cell.scratch_mb << 20), "--tmpfs", path]
 
 
@@ -198,7 +197,7 @@ def _trouble(bwrap: str) -> str:
 
 @contextmanager
 def _memory(data: bytes) -> Iterator[int]:
-    """An open file without a name."""
+    """An anonymous file."""
     file = os.memfd_create("hermes")
     try:
         os.write(file, data)
@@ -210,8 +209,8 @@ def _memory(data: bytes) -> Iterator[int]:
 
 @contextmanager
 def _listener(folder: Path) -> Iterator[socket.socket]:
-    """The socket of the door. It lies outside of what the sandbox sees, and is not open yet:
-    whoever listens at it is who owns it."""
+    """The sandbox's socket. It is outside of what the sandbox sees, and not listening yet: the
+    process that listens owns it."""
     (folder / DOOR).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as made, reachable(folder) as short:
         made.bind(short)
@@ -221,7 +220,7 @@ def _listener(folder: Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def reachable(folder: Path) -> Iterator[str]:
-    """A name for the door that is short enough for a socket, whatever the folder is called."""
+    """A path of the socket that is short enough, whatever the folder is called."""
     file = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{file}/{DOOR}"
@@ -231,7 +230,7 @@ def reachable(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _processors(chosen: set[int]) -> Iterator[None]:
-    """This thread, and what it starts, on these processors alone."""
+    """Restrict this thread, and what it starts, to these processors."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, chosen)
     try:

@@ -1,5 +1,5 @@
-"""Limits for all commands of a sandbox together, by control groups where this user may make them,
-else for each process."""
+"""Limits for all commands of a sandbox together, by control groups where this user may create
+them, else for each process."""
 
 import contextlib
 import hashlib
@@ -13,24 +13,24 @@ from pathlib import Path
 from hermes_agent.core.settings.terminals import Limits
 
 PERIOD = 100_000
-"""Microseconds over which the use of processors is counted."""
+"""Microseconds over which processor time is counted."""
 WANTED = ("memory", "pids", "cpu")
 NOTE = "groups"
 """The file in the sandbox's folder that names its groups."""
 GOING_SECONDS = 5.0
-"""How long the kernel may take to empty a group whose processes were killed."""
+"""How long a group may take to empty after its processes were killed."""
 COUNTED = (
     ("memory", "memory.events", "oom_kill"),
     ("memory", "memory.oom_control", "oom_kill"),
     ("processes", "pids.events", "max"),
 )
-"""Limits, and where the second and the first version of control groups count their hits."""
+"""Limits, and where cgroup v2 and v1 count how often they were hit."""
 COUNTED_APART = (5, 14)
-"""From this Linux on, the processes of a user are counted in each user namespace by itself."""
+"""From this Linux on, a user's processes are counted per user namespace."""
 
 
 def join(limits: Limits, folder: Path) -> dict[str, str]:
-    """Make the groups of a sandbox. Gives the folder of the group for each thing it limits."""
+    """Create the groups of a sandbox. Returns the group's folder for each limited resource."""
     name = f"hermes-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
     found = {controller: str(home / name) for controller, home in _homes()}
     (folder / NOTE).write_text("\n".join(sorted(set(found.values()))))
@@ -38,7 +38,6 @@ def join(limits: Limits, folder: Path) -> dict[str, str]:
 
 
 def groups(folder: Path) -> list[str]:
-    """The folders of its groups."""
     try:
         return (folder / NOTE).read_text().splitlines()
     except FileNotFoundError:
@@ -46,7 +45,7 @@ def groups(folder: Path) -> list[str]:
 
 
 def leave(folder: Path) -> None:
-    """Remove the groups of a sandbox that has ended, with whatever is still in them."""
+    """Remove the groups of an ended sandbox, killing what is still in them."""
     deadline = time.monotonic() + GOING_SECONDS
     for group in map(Path, groups(folder)):
         while group.exists() and time.monotonic() < deadline:
@@ -60,7 +59,7 @@ def leave(folder: Path) -> None:
 
 
 def reached(folder: Path) -> frozenset[str]:
-    """Which limits the sandbox has run into, of those that its groups count."""
+    """Which limits the sandbox has hit, of those that its groups count."""
     found = set()
     for group in groups(folder):
         for thing, file, word in COUNTED:
@@ -72,8 +71,8 @@ def reached(folder: Path) -> frozenset[str]:
 
 
 def per_process(limits: Limits, groups: dict[str, str], *, apart: bool) -> tuple[int, int]:
-    """Bytes of data and number of processes for what no group limits, else -1. Processes are
-    counted by user: in a user namespace (`apart`) only those of the sandbox, else all of them."""
+    """Bytes of data and number of processes where no group limits them, else -1. Processes are
+    counted by user: in a user namespace (`apart`) only those of the sandbox, else all."""
     data = -1 if "memory" in groups else limits.memory_mb << 20
     if "pids" in groups:
         return data, -1
@@ -83,13 +82,13 @@ def per_process(limits: Limits, groups: dict[str, str], *, apart: bool) -> tuple
 
 
 def processors(limits: Limits, groups: dict[str, str]) -> set[int]:
-    """The processors to keep to where no group shares them out."""
+    """The processors to use where no group limits them."""
     mine = sorted(os.sched_getaffinity(0))
     return set(mine if "cpu" in groups else mine[-math.ceil(limits.cpus) :])
 
 
 def _made(group: Path, thing: str, limits: Limits) -> bool:
-    """Whether the group is there, is ours and took its limit."""
+    """Whether the group exists, is ours and took its limit."""
     first, *more = _values(thing, limits, second=(group.parent / "cgroup.controllers").exists())
     try:
         group.mkdir(exist_ok=True)
@@ -97,13 +96,13 @@ def _made(group: Path, thing: str, limits: Limits) -> bool:
         for file, value in more:
             with contextlib.suppress(FileNotFoundError):  # a kernel that does not count swap
                 (group / file).write_text(value)
-    except OSError:  # not for this user to make: the next best is used
+    except OSError:  # this user may not create it: fall back
         return False
     return os.access(group / "cgroup.procs", os.W_OK)
 
 
 def _values(thing: str, limits: Limits, *, second: bool) -> list[tuple[str, str]]:
-    """Files and what is written to them, in the second or the first version of control groups."""
+    """Files and their values, for cgroup v2 (`second`) or v1."""
     memory = str(limits.memory_mb << 20)
     quota = str(int(limits.cpus * PERIOD))
     match thing, second:
@@ -120,7 +119,7 @@ def _values(thing: str, limits: Limits, *, second: bool) -> list[tuple[str, str]
 
 
 def _homes() -> Iterator[tuple[str, Path]]:
-    """For each thing that can be limited, the folder where a group for it can be made."""
+    """For each resource, the folder where a group for it can be created."""
     mine: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -138,7 +137,7 @@ def _homes() -> Iterator[tuple[str, Path]]:
 
 
 def _second(mount: Path, path: str) -> Iterator[tuple[str, Path]]:
-    """In version 2 a group that has processes has no limited children: look further up."""
+    """In v2 a group with processes has no limited children, so search upwards."""
     group = mount / path.lstrip("/")
     while group.is_relative_to(mount):
         handed_down = group / "cgroup.subtree_control"

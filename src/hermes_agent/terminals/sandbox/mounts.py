@@ -1,5 +1,5 @@
-"""What commands in a sandbox see of the machine, as a table: path → hidden, read or write. The
-rule of the nearest folder at or above a path holds for it."""
+"""What a sandbox sees of the machine, as a table: path → hidden, read or write. The nearest rule at
+or above a path applies to it."""
 
 import os
 import pwd
@@ -26,7 +26,7 @@ HIDDEN = (
     "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf",
     "/sys/firmware",
 )  # fmt: skip
-"""Where root starts a sandbox, root's files are its own: secrets are left out by name."""
+"""A sandbox that root starts could read root's files, so secrets are hidden by name."""
 SCRATCH = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - commands get a folder of their own there
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/etc", "/dev", "/proc", "/sys")
 DEVICES = (
@@ -36,24 +36,24 @@ DEVICES = (
 
 PROGRAM_FOLDERS = ("bin", "sbin", "shims", "condabin")
 TOOLS_BELOW_LOCAL = ("bin", "lib", "share/pipx", "share/uv")
-"""What is shown of ~/.local; the rest of it is private."""
+"""What is visible of ~/.local; the rest is private."""
 SECRETS_BELOW_TOOLS = ("credentials", "credentials.toml")
-"""Kept beside programs in folders such as ~/.cargo."""
+"""Secrets next to programs in folders such as ~/.cargo."""
 SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
 SCAN_FOLDERS = 2000
-"""The most folders of a workspace that are looked through for files with secrets."""
+"""The most folders of a workspace that are scanned for secrets."""
 MAX_LINKS = 40
-"""As many as the kernel follows."""
+"""The kernel's limit."""
 
 
 @dataclass(frozen=True)
 class IsolatedSandbox:
-    """A sandbox that sees only what it is shown, has no sockets, keeps its files in memory, and
-    dies with its host."""
+    """A sandbox that sees only listed paths, has no sockets, keeps its files in memory, and dies
+    with its host."""
 
     rules: Rules
     names: tuple[Path, ...]
-    """What is shown, by the names that programs know; links on the way are made inside."""
+    """Visible paths, as programs name them; links on the way are created inside."""
     scratch_mb: int
     leash: int
     """An open file: when its other end is closed, the sandbox ends."""
@@ -87,7 +87,7 @@ def rules(
 
 
 def expand(path: str, environ: Mapping[str, str]) -> Path:
-    """With the `~` of that environment."""
+    """Expand `~` by that environment."""
     home = environ.get("HOME")
     if home and (path == "~" or path.startswith("~/")):
         return Path(home + path[1:])
@@ -95,8 +95,8 @@ def expand(path: str, environ: Mapping[str, str]) -> Path:
 
 
 def refuse_too_much(path: str, environ: Mapping[str, str]) -> None:
-    """A folder to write to must not hold the system or a whole home: their start-up files, also
-    those that are not there yet, are run by others."""
+    """A writable folder must not contain the system or a whole home: their start-up files, also
+    ones that do not exist yet, are run by others."""
     real = expand(path, environ).resolve()
     if not real.is_dir():
         raise HermesError(f"no folder at {path!r} to work in", "make it, or name another")
@@ -109,7 +109,7 @@ def refuse_too_much(path: str, environ: Mapping[str, str]) -> None:
 
 
 def sight_of(rules: Rules, path: Path) -> Sight:
-    """What the nearest rule at or above the path says."""
+    """The nearest rule at or above the path."""
     return next(rules[above] for above in (path, *path.parents) if above in rules)
 
 
@@ -142,8 +142,8 @@ def bindings(rules: Rules, scratch: Path) -> tuple[list[str], list[str]]:
 
 
 def grants(rules: Rules, scratch: Path) -> Iterator[str]:
-    """The rules for Landlock, each a letter and a path. It only ever allows, and a folder with all
-    that is in it: one with hidden parts is given piece by piece, one that is written whole."""
+    """The rules for Landlock, each a letter and a path. Landlock only allows, and only whole
+    folders: one with hidden parts is allowed piece by piece, a writable one whole."""
     yield from (f"w{path}" for path in (*DEVICES, scratch))
     waiting, inside = [Path("/")], _inside(rules)
     while waiting:
@@ -163,7 +163,7 @@ def grants(rules: Rules, scratch: Path) -> Iterator[str]:
 
 
 def links(rules: Rules, path: Path) -> Iterator[tuple[Path, Path]]:
-    """The links on the way to a path that would be hidden: where each leads, where it lies."""
+    """The links on the way to a path that would be hidden: target and link."""
     for _ in range(MAX_LINKS):
         if path.resolve() == path:
             return
@@ -174,7 +174,7 @@ def links(rules: Rules, path: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _inside(rules: Rules) -> defaultdict[Path, list[Path]]:
-    """For each folder, the paths below it that have rules of their own."""
+    """For each folder, the paths below it that have their own rules."""
     found: defaultdict[Path, list[Path]] = defaultdict(list)
     for path in rules:
         for folder in path.parents:
@@ -187,7 +187,7 @@ def _is_scratch(path: Path) -> bool:
 
 
 def _workspace(root: Path) -> Rules:
-    """A folder that may be written, but for what others run and what holds secrets in it."""
+    """A writable folder, except for what others run and what holds secrets."""
     made: Rules = {root: "write"}
     for entry in root.iterdir():
         if is_run_by_others(entry.name) and not entry.is_symlink():
@@ -203,8 +203,8 @@ def _workspace(root: Path) -> Rules:
 
 
 def _secrets(root: Path) -> Iterator[Path]:
-    """Files and folders with secrets, by their names, in the outer folders of a workspace, and
-    sockets that somebody may listen at."""
+    """Files and folders with secrets, by name, in the outer folders of a workspace, and sockets
+    that a program may listen on."""
     waiting, seen, listened = [root], 0, {path.name for path in _sockets()}
     while waiting and seen < SCAN_FOLDERS:
         seen += 1
@@ -227,7 +227,7 @@ def _secrets(root: Path) -> Iterator[Path]:
 
 
 def _is_certificate(path: Path) -> bool:
-    """A .pem without a private key in it is needed by programs and is no secret."""
+    """A .pem without a private key is needed by programs and is not secret."""
     if path.suffix.lower() != ".pem":
         return False
     try:
@@ -245,8 +245,7 @@ def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _sockets() -> Iterator[Path]:
-    """Names of the sockets on this machine, as their programs gave them. To connect to one, a
-    mount without the right to write is no hindrance."""
+    """Paths of the sockets on this machine. A read-only mount does not prevent connecting."""
     for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
         columns = line.split(maxsplit=7)
         if len(columns) == 8 and not columns[7].startswith(("@", "/dev/", "/proc/")):
@@ -254,7 +253,7 @@ def _sockets() -> Iterator[Path]:
 
 
 def _tools(environ: Mapping[str, str], made: Rules) -> Iterator[Path]:
-    """Folders that PATH names in hidden places, with the libraries beside them."""
+    """Folders of PATH in hidden places, with the libraries next to them."""
     homes = set(_existing(_homes(environ)))
     for entry in _existing(environ.get("PATH", "").split(os.pathsep)):
         if not entry.is_dir() or sight_of(made, entry) != "hide":
@@ -273,12 +272,12 @@ def _has_libraries(folder: Path) -> bool:
 
 
 def _existing(paths: Iterable[str | Path]) -> list[Path]:
-    """The absolute ones that are there, with links followed."""
+    """The absolute paths that exist, resolved."""
     found = []
     for path in paths:
         try:
             Path(path).stat()
-        except OSError:  # not there, or out of this user's reach
+        except OSError:  # missing, or not accessible to this user
             continue
         if Path(path).is_absolute():
             found.append(Path(path).resolve())

@@ -1,16 +1,14 @@
-"""A place on this machine that the operating system confines: one bubblewrap for each session,
-which outlives the runtime. Where bubblewrap cannot work, Landlock confines commands less well."""
+"""A sandbox on this machine: one bubblewrap for each session, which outlives the runtime. Where
+bubblewrap does not work, Landlock confines commands less strictly."""
 
 import asyncio
 import contextlib
 import fcntl
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,33 +17,29 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.terminals.local.files import remove_tree
 from hermes_agent.terminals.sandbox import launch, limits, mounts
 from hermes_agent.terminals.sandbox.landlock import below
 from hermes_agent.terminals.sandbox.process import Busy, SandboxProcess, collect, feed
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
 
 OWN_FOLDERS = ("home", "tmp", "shm")
-"""What commands write beside the workspace."""
+"""What commands may write beside the workspace."""
 NOTES = ("made", "lock", launch.DOOR, launch.LOG)
 DYING_SECONDS = 10.0
 REST_SECONDS = 0.2
 BUSY_PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0, 2.0)
-"""Seconds between tries to start a program when the sandbox has as many as it may."""
+"""Pauses before retrying to start a program at the limit of processes."""
 
 
 def transport(
-    place: SandboxPlace,
-    *,
-    session: str,  # noqa: ARG001 - the folder is the session's own
-    workspace: str,
-    folder: Path,
-    environ: Mapping[str, str],
+    place: SandboxPlace, *, workspace: str, folder: Path, environ: Mapping[str, str], **_: object
 ) -> Transport:
     return Sandbox(place, workspace, folder, environ)
 
 
 async def check(place: SandboxPlace | None, environ: Mapping[str, str]) -> str:
-    """Empty when a sandbox can be made here, else what is missing and the way out."""
+    """Empty when a sandbox can be made here, else what is missing."""
     try:
         for path in place.write if place else ():
             mounts.refuse_too_much(path, environ)
@@ -56,7 +50,7 @@ async def check(place: SandboxPlace | None, environ: Mapping[str, str]) -> str:
 
 
 class Sandbox:
-    """The way into one sandbox. Its folder holds its home, its scratch space and its door."""
+    """One sandbox. Its folder holds its home, its scratch space and its socket (the door)."""
 
     def __init__(
         self,
@@ -93,7 +87,7 @@ class Sandbox:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            # What it has started may hold the pipes for ever; what it said itself lies in them.
+            # Its children may hold the pipes for ever; its own output is already in them.
             out += program.out.rest()
             err += program.err.rest()
             await program.close()
@@ -107,7 +101,7 @@ class Sandbox:
         return program
 
     async def begin(self, argv: Sequence[str]) -> SandboxProcess:
-        """Start a program; all of its pipes are the caller's."""
+        """Start a program; the caller owns its pipes."""
         for pause in (*BUSY_PAUSES, 0.0):
             with contextlib.suppress(Busy, BlockingIOError):
                 host = self._connect()
@@ -118,7 +112,7 @@ class Sandbox:
         raise ConnectionAbortedError("the sandbox has as many processes as it may")
 
     def door(self) -> int:
-        """The process that listens at the door; 0 when none does."""
+        """The process that listens on the socket; 0 when none does."""
         host = self._connect(wait=True)
         if host is None:
             return 0
@@ -127,7 +121,7 @@ class Sandbox:
             return int(shape.unpack(host.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
     async def rest(self) -> None:
-        """End a sandbox in which nothing runs; its files stay, and the next is soon made."""
+        """End a sandbox in which nothing runs; its files stay."""
         await self.close()
         await asyncio.to_thread(self._rest)
 
@@ -140,7 +134,7 @@ class Sandbox:
         await asyncio.to_thread(self._destroy)
 
     def _make(self) -> None:
-        """See that the sandbox is there, as these settings want it."""
+        """Start the sandbox, or restart it when the settings changed."""
         for path in (self._workspace, *self._place.write):
             mounts.refuse_too_much(path, self._environ)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +147,7 @@ class Sandbox:
         made = self._folder / "made"
         with self._lock() as lock:
             deadline = time.monotonic() + launch.START_SECONDS
-            # The door holds the lock as long as it lives, and whoever makes one until then.
+            # The sandbox holds the lock as long as it lives, and its maker until then.
             while not _locked(lock):
                 if self._is_open():
                     if made.read_bytes() == wanted:
@@ -178,7 +172,7 @@ class Sandbox:
                 self._kill()
                 limits.leave(self._folder)
                 return
-            time.sleep(0.01)  # what was let go of just now is about to end
+            time.sleep(0.01)  # what was just disconnected is about to end
 
     def _destroy(self) -> None:
         if not self._folder.is_dir():
@@ -190,12 +184,12 @@ class Sandbox:
                 time.sleep(0.005)
             limits.leave(self._folder)
             for name in OWN_FOLDERS:
-                _remove(self._folder / name)
+                remove_tree(self._folder / name)
             for name in NOTES:
                 (self._folder / name).unlink(missing_ok=True)
 
     def _kill(self) -> None:
-        """End the door, and with it everything inside."""
+        """Kill the sandbox and everything inside."""
         pid = self.door()
         try:
             process = os.pidfd_open(pid) if pid else None
@@ -207,7 +201,7 @@ class Sandbox:
             if self.door() != pid:  # it ended, and its number may be another's by now
                 return
             for number in (signal.SIGTERM, signal.SIGKILL):
-                # Process 1 of a namespace hears only the second, which takes all others along.
+                # Process 1 of a namespace only gets SIGKILL, which ends all others too.
                 if number == signal.SIGTERM and _is_first(pid):
                     continue
                 signal.pidfd_send_signal(process, number)
@@ -226,7 +220,7 @@ class Sandbox:
         return host is not None
 
     def _connect(self, *, wait: bool = False) -> socket.socket | None:
-        """None when nobody is at the door. Raises `BlockingIOError` when many stand before it."""
+        """None when nothing listens. Raises `BlockingIOError` when the backlog is full."""
         host = socket.socket(socket.AF_UNIX)
         host.setblocking(wait)
         try:
@@ -265,17 +259,3 @@ def _is_first(pid: int) -> bool:
         return False
     numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()
     return len(numbers) > 2 and numbers[-1] == "1"
-
-
-def _remove(folder: Path) -> None:
-    """With folders in it that nobody may write to, as some programs leave them."""
-    try:
-        for path, folders, _ in os.walk(folder):
-            for name in folders:
-                inner = Path(path, name)
-                if not inner.is_symlink():
-                    inner.chmod(0o700)
-        shutil.rmtree(folder, ignore_errors=True)
-    except (OSError, RecursionError):  # deeper than Python can go
-        subprocess.run(["chmod", "-R", "u+rwx", "--", folder], check=False)
-        subprocess.run(["rm", "-rf", "--", folder], check=False)

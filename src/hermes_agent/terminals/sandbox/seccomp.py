@@ -22,23 +22,23 @@ REFUSED = (
     "adjtimex", "stime", "sethostname", "setdomainname",
 )  # fmt: skip
 MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
-"""Calls that programs do without when the kernel does not know them."""
+"""Calls that programs can do without; the kernel seems not to know them."""
 HOARDS = ("memfd_create", "memfd_secret", "shmget", "semget", "msgget")
-"""Memory that no process has mapped, and that may outlive them all."""
+"""Calls for memory that no process has mapped and that may outlive them all."""
 
 NEW_NAMESPACES = (
     0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET: a bit each."""
 TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX put words into the mouth of whoever sits at the terminal."""
+"""TIOCSTI and TIOCLINUX inject input into the user's terminal."""
 FAMILIES = 46
 NETLINK = 16
-"""Of netlink only routes (protocol 0) are left: programs list their addresses with it."""
+"""Of netlink only routes (protocol 0) are allowed: programs list addresses with it."""
 USUAL = frozenset({socket.AF_UNSPEC, socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, NETLINK})
-"""VSOCK and others know no network namespaces, and most are good for nothing but attacks."""
+"""VSOCK and others ignore network namespaces, and most are only useful for attacks."""
 LOCAL = frozenset({socket.AF_UNSPEC})
-"""Where there is no network namespace: only pairs of sockets, which lead nowhere else."""
+"""Without a network namespace: only socket pairs, which lead nowhere else."""
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def program(families: frozenset[int] = USUAL, *, hoards: bool = True) -> bytes:
 
 
 def missing() -> str:
-    """What is not there to compile the filter with; empty when nothing is."""
+    """What is missing to compile the filter; empty when nothing is."""
     try:
         import pyseccomp  # noqa: F401
     except ModuleNotFoundError:

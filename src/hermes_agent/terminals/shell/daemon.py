@@ -1,4 +1,4 @@
-"""The host's side of `daemon.sh`: start it, hand commands in, hear when they end."""
+"""The host's side of `daemon.sh`: start it, submit commands, learn when they end."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ TOO_OLD = 3
 
 
 def scrubbed(environment: Mapping[str, str], keep: tuple[str, ...]) -> dict[str, str]:
-    """What commands may see of the runtime's environment: no secret gets in unless named."""
+    """What commands see of the runtime's environment: no secret unless it is named."""
     chosen = {
         name: value
         for name, value in environment.items()
@@ -36,7 +36,7 @@ def find_bash(environment: Mapping[str, str]) -> str | None:
 
 
 class _Link(NamedTuple):
-    """The FIFOs of one life of the keeper."""
+    """The FIFOs of one run of the daemon."""
 
     pid: int
     ticks: str
@@ -45,7 +45,7 @@ class _Link(NamedTuple):
 
 
 class ShellDaemon:
-    """Starts the keeper of a spool, finds one that runs already, and talks to it."""
+    """Starts the daemon of a spool, or finds a running one, and talks to it."""
 
     def __init__(
         self, spool: Spool, workspace: str, idle: float, environment: Mapping[str, str]
@@ -58,18 +58,18 @@ class ShellDaemon:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     def alive(self) -> bool:
-        """Whether the keeper we are linked to, or at least its shell, still lives."""
+        """Whether the daemon we are linked to, or at least its shell, still lives."""
         link = self._link
         return link is not None and (
             process_lives(link.pid, link.ticks) or self._spine() is not None
         )
 
     def linked(self) -> bool:
-        """Whether a keeper lives, as far as we know one; else one is looked for."""
+        """Whether a daemon lives; looks for one when we are not linked."""
         return self.alive() if self._link is not None else self.attach()
 
     def folder(self) -> str:
-        """The folder where the shell stands; empty when there is no shell."""
+        """The shell's working directory; empty when there is no shell."""
         pid = self._spine()
         if pid is None:
             return ""
@@ -79,20 +79,20 @@ class ShellDaemon:
             return ""
 
     def last_folder(self) -> str:
-        """The folder where the shell would stand, were it started again. This blocks."""
+        """The working directory of a restarted shell. This blocks."""
         if not self._spool.folder.exists():
             return self._workspace
         done = self._call("where", self._workspace, detached=False)
         return os.fsdecode(done.stdout) or self._workspace
 
     def attach(self) -> bool:
-        """Link to a keeper that is there. False: there is none."""
+        """Link to a running daemon. False: there is none."""
         if self.alive():
             return True
         self.detach()
         try:
             self._link = self._find()
-        except FileNotFoundError:  # a keeper that begins or ends just now
+        except FileNotFoundError:  # a daemon that is just starting or ending
             return False
         if self._link is None:
             return False
@@ -101,11 +101,11 @@ class ShellDaemon:
         return True
 
     async def ready(self) -> None:
-        """Link to the keeper, starting one where there is none."""
+        """Link to the daemon, starting one if there is none."""
         for looks in range(START_LOOKS):
             if self.attach():
                 return
-            if looks % AGAIN_LOOKS == 0:  # one to which nobody came in time has ended
+            if looks % AGAIN_LOOKS == 0:  # one that nobody connected to in time has ended
                 await self.launch("keep", f"{max(self._idle, 0.05):.3f}")
             else:
                 await asyncio.sleep(min(0.002 * 1.02**looks, 0.05))
@@ -116,19 +116,19 @@ class ShellDaemon:
         await asyncio.to_thread(self._call, mode, *arguments, detached=True)
 
     async def destroy(self) -> None:
-        """Kill the keeper, its shell and everything that either ever started."""
+        """Kill the daemon, its shell and everything that either ever started."""
         self.detach()
         await asyncio.to_thread(self._call, "destroy", detached=False)
 
-    def hand_in(self, line: str) -> None:
-        """Write one line to the shell. It may be lost with a dying keeper: hand it in again."""
+    def submit(self, line: str) -> None:
+        """Write one line to the shell. It may be lost with a dying daemon: submit it again."""
         if self._link is not None:
             # A full FIFO holds this very line many times over.
             with contextlib.suppress(BlockingIOError):
                 os.write(self._link.into, f"{line}\n".encode())
 
     async def wait(self, id: str, seconds: float) -> None:
-        """Sleep until the shell says that this command has ended, or the time is over."""
+        """Sleep until the shell reports the end of this command, or the time is over."""
         with self._listening(id) as heard:
             # It may have ended before we listened.
             if self._spool.end(id) is None:
@@ -160,7 +160,7 @@ class ShellDaemon:
         self._spool.prepare()
         folder = self._spool.folder
         environment = dict(self._environment)
-        if shell:  # marks all that is ours; `destroy` looks for it
+        if shell:  # marks our processes; `destroy` looks for it
             environment["HERMES_SPOOL"] = str(folder)
         start = ("start",) if detached else ()
         with (folder / "log").open("ab") as log:
@@ -179,7 +179,7 @@ class ShellDaemon:
         return done
 
     def _script(self) -> Path:
-        """A copy in the spool: the keeper may outlive this version of the package."""
+        """A copy in the spool: the daemon may outlive this version of the package."""
         script = self._spool.folder / "script.sh"
         wanted = SCRIPT.read_bytes()
         if not script.exists() or script.read_bytes() != wanted:

@@ -1,4 +1,4 @@
-"""What is known of commands lies in files; this reads and writes them. `daemon.sh` names them."""
+"""Reads and writes the files of commands. `daemon.sh` describes them."""
 
 import errno
 import os
@@ -13,9 +13,8 @@ from hermes_agent.core.protocols import ShellCommand
 
 UNNAMED_SECONDS = 5.0
 LEAST_ROOM = 65536
-"""Bytes that must be free before a command is begun, so that how it ended can be noted."""
+"""Bytes that must be free before a command starts, so that its end can be recorded."""
 KINDS = ("c", "o", "e", "i", "k", "r", "s", "v")
-"""All files that a command may have."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -29,7 +28,7 @@ def check_id(id: str) -> None:
 
 
 def check_command(command: ShellCommand) -> None:
-    """Refuse what no shell could take."""
+    """Refuse what a shell cannot take."""
     check_id(command.id)
     try:
         command.text.encode()
@@ -42,7 +41,7 @@ def check_command(command: ShellCommand) -> None:
             raise ToolError(f"{name!r} cannot be a variable", "names are letters, digits and '_'")
 
 
-def lent(secrets: dict[str, str]) -> bytes:
+def encode_variables(secrets: dict[str, str]) -> bytes:
     """Variables as the shell reads them: NAME=VALUE, each ended by a NUL."""
     lines = (f"{name}={value}\0" for name, value in secrets.items())
     return "".join(lines).encode("utf-8", "surrogateescape")
@@ -52,20 +51,23 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def process_lives(pid: int, ticks: str) -> bool:
-    """Whether that very process lives; a pid alone may belong to another by now."""
+def started_at(pid: int) -> str:
+    """When a process began, which tells it from a later one with the same pid; "" if it is gone."""
     try:
         stat = _bytes(f"/proc/{pid}/stat")
     except ProcessLookupError:
-        return False
-    if not stat:
-        return False
-    fields = stat.rpartition(b") ")[2].split()
-    return fields[19].decode() == ticks and fields[0] not in (b"Z", b"X")
+        return ""
+    fields = (stat or b"").rpartition(b") ")[2].split()
+    return fields[19].decode() if fields and fields[0] not in (b"Z", b"X") else ""
+
+
+def process_lives(pid: int, ticks: str) -> bool:
+    """Whether that very process lives; a pid alone may belong to another by now."""
+    return bool(ticks) and started_at(pid) == ticks
 
 
 class Claim(NamedTuple):
-    """Who took a command to run it, and when. `kind` is fg, bg, or void: nobody shall run it."""
+    """Who claimed a command, and when. `kind` is fg, bg, or void: it must not run."""
 
     start: float
     kind: str
@@ -74,14 +76,14 @@ class Claim(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether the process that runs it lives; given a moment where it is not named yet."""
+        """Whether the process that runs it lives; true for a moment while it is not named yet."""
         if not self.ticks:
             return time.time() - self.start < UNNAMED_SECONDS
         return process_lives(self.pid, self.ticks)
 
 
 def _bytes(path: str) -> bytes | None:
-    """A small file whole, or None. Every command reads a dozen of them, hence no layers."""
+    """A whole small file, or None. Fast: every command reads a dozen of them."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -103,11 +105,11 @@ def _size(path: str) -> int | None:
 
 
 CLAIM_LOOKS = 50
-"""How often to look at a claim that is not whole before it counts as cut off."""
+"""How often to reread an incomplete claim before it counts as cut off."""
 
 
 class Spool:
-    """The folder as files. Everything here is quick."""
+    """The folder with the files of commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -120,7 +122,7 @@ class Spool:
         return Path(self.path(id, kind))
 
     def prepare(self) -> None:
-        """Make the folder and note the boot it was made in, so that both outlast a power cut."""
+        """Create the folder and record the boot id durably."""
         boot = self.folder / "boot"
         if boot.exists():
             return
@@ -130,7 +132,7 @@ class Spool:
             file.write(boot_id())
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(boot)  # whoever dies in between leaves no half of it
+        draft.replace(boot)  # a crash leaves no half of it
         for folder in (self.folder, self.folder.parent):
             descriptor = os.open(folder, os.O_RDONLY)
             try:
@@ -139,15 +141,15 @@ class Spool:
                 os.close(descriptor)
 
     def check_room(self) -> None:
-        """Refuse to begin what could not be finished."""
+        """Refuse to start a command when the disk is full."""
         disk = os.statvfs(self.folder)
         blocks = disk.f_bavail if os.geteuid() else disk.f_bfree
         if blocks * disk.f_frsize < LEAST_ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
     def same_boot(self) -> bool:
-        """Whether all that ran here did so since the machine last started. Files of a command
-        are not forced to the disk, so after a reboot a missing one proves nothing."""
+        """Whether everything here ran since the last boot. A command's files are not synced to
+        disk, so after a reboot a missing one proves nothing."""
         data = _bytes(f"{self._start}boot")
         return data is None or data.decode() == boot_id()
 
@@ -157,18 +159,18 @@ class Spool:
             with path.open("xb", buffering=0) as file:
                 file.write(data)
         except FileExistsError:
-            # Whole already, or cut off when its writer died; a shell may be reading it.
+            # Complete, or cut off when its writer died; a shell may be reading it.
             if path.read_bytes() != data:
                 draft = self.file(id, "c.new")
                 draft.write_bytes(data)
                 draft.replace(path)
 
-    def lend(self, id: str, secrets: dict[str, str]) -> None:
-        """Lay out the variables of a command; its shell takes them away before it runs it."""
+    def put_secrets(self, id: str, secrets: dict[str, str]) -> None:
+        """Write the secrets of a command; its shell removes the file before it runs it."""
         path = self.path(id, "v")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-            file.write(lent(secrets))
+            file.write(encode_variables(secrets))
 
     def text(self, id: str) -> str | None:
         data = _bytes(self.path(id, "c"))
@@ -188,7 +190,7 @@ class Spool:
         return Claim(float(fields[0]), fields[1], int(fields[2]), fields[3])
 
     def void(self, id: str) -> bool:
-        """Claim it so that nobody runs it any more. False: someone was quicker."""
+        """Claim it so that it never runs. False: it was already claimed."""
         try:
             with self.file(id, "s").open("x") as file:
                 file.write(f"{time.time()} void 0 0\n")
@@ -197,7 +199,7 @@ class Spool:
         return True
 
     def revive(self, id: str) -> None:
-        """Take a void claim back: the command is wanted after all."""
+        """Withdraw a void claim: the command is to run after all."""
         claim = self.claim(id)
         if claim is not None and claim.kind == "void":
             self.file(id, "s").unlink()
@@ -210,7 +212,7 @@ class Spool:
         words = data.split()
         if len(words) > 1:
             return int(words[0]), float(words[1])
-        return int(words[0]), self.file(id, "r").stat().st_mtime  # by an earlier keeper
+        return int(words[0]), self.file(id, "r").stat().st_mtime  # by an earlier daemon
 
     def size(self, id: str) -> int:
         """Bytes of output so far."""
@@ -224,7 +226,7 @@ class Spool:
         return data.decode().strip() if data else ""
 
     def now(self) -> str:
-        """The command that the shell has in hand, or had last."""
+        """The command that the shell runs, or ran last."""
         data = _bytes(f"{self._start}now") or b""
         return data.partition(b"\n")[0].decode()
 

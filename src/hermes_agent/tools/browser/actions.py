@@ -1,4 +1,4 @@
-"""What is done to a page: the mouse, the keyboard, fields, files and dialogs."""
+"""Actions on a page: mouse, keyboard, fields, files and dialogs."""
 
 import asyncio
 import tempfile
@@ -7,71 +7,14 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.dialogs import Dialog
 from hermes_agent.tools.browser.downloads import harmless
-from hermes_agent.tools.browser.elements import Element
+from hermes_agent.tools.browser.elements import SCRIPTS, Element
 from hermes_agent.tools.browser.keys import key_events
-from hermes_agent.tools.browser.tab import Tab
+from hermes_agent.tools.browser.tab import Dialog, Tab
 
 TYPED = 100
-"""A longer text is put in at once instead of key by key."""
+"""A longer text is inserted at once instead of key by key."""
 _DRAG_STEPS = 5
-
-# Makes a field ready for typing, or fills it where typing does not work.
-_FILL = """function (text) {
-  const own = this.nodeType === 1 ? this : this.parentElement;
-  const kind = own.tagName === 'INPUT' ? own.type : own.tagName.toLowerCase();
-  if (own.disabled || own.readOnly) return 'locked';
-  if (['date', 'time', 'month', 'week', 'datetime-local', 'color', 'range'].includes(kind)) {
-    own.value = text;
-    own.dispatchEvent(new Event('input', {bubbles: true, composed: true}));
-    own.dispatchEvent(new Event('change', {bubbles: true}));
-    return own.value.toLowerCase() === text.toLowerCase() ? 'filled' : 'rejected';
-  }
-  const others = ['checkbox', 'radio', 'file', 'button', 'submit', 'image', 'reset', 'select'];
-  if (others.includes(kind)) return 'other';
-  own.focus();
-  if (own.tagName === 'INPUT' || own.tagName === 'TEXTAREA') { own.select(); return 'ready'; }
-  if (!own.isContentEditable) return 'other';
-  getSelection().selectAllChildren(own);
-  return 'ready';
-}"""
-_CHOOSE = """function (wanted) {
-  if (this.tagName !== 'SELECT') return 'other';
-  if (this.disabled) return 'locked';
-  const plain = text => text.replace(/\\s+/g, ' ').trim();
-  const names = this.multiple ? wanted.split('\\n').map(plain) : [plain(wanted)];
-  const chosen = [];
-  for (const name of names) {
-    const all = [...this.options];
-    const found = all.find(one => plain(one.label) === name) || all.find(one => one.value === name);
-    if (!found || found.disabled) return 'missing';
-    chosen.push(found);
-  }
-  for (const one of this.options) one.selected = chosen.includes(one);
-  this.dispatchEvent(new Event('input', {bubbles: true, composed: true}));
-  this.dispatchEvent(new Event('change', {bubbles: true}));
-  return 'chosen';
-}"""
-_CHECKED = """function () {
-  const own = this.tagName === 'LABEL' && this.control ? this.control : this;
-  if (own.disabled) return 'locked';
-  if (['checkbox', 'radio'].includes(own.type)) return own.checked ? 'on' : 'off';
-  const told = own.getAttribute('aria-checked') || own.getAttribute('aria-pressed');
-  return told === null ? 'other' : told === 'true' ? 'on' : 'off';
-}"""
-# The file field that an element is, holds, or is the label of, marked so that it can be found.
-_FILES = """function () {
-  const files = one => one && one.tagName === 'INPUT' && one.type === 'file';
-  if (files(this)) return 'own';
-  if (files(this.control)) return 'label';
-  return files(this.querySelector('input[type=file]')) ? 'inside' : 'other';
-}"""
-
-_DRAGGABLE = """function () {
-  const own = this.nodeType === 1 ? this : this.parentElement;
-  return !!own.closest('[draggable=true], a[href], img');
-}"""
 
 
 async def click(tab: Tab, element: Element, times: int = 1) -> None:
@@ -94,7 +37,7 @@ async def _mouse(tab: Tab, type: str, x: float, y: float, **more: Any) -> None:
 
 
 async def drag(tab: Tab, element: Element, goal: Element) -> None:
-    """By the mouse; where the page says what is dragged, that is carried along."""
+    """Drag by mouse, with the data that the page attaches to the drag."""
     to_x, to_y = await goal.point()
     x, y = await element.point()
     tab.dragged = None
@@ -106,7 +49,7 @@ async def drag(tab: Tab, element: Element, goal: Element) -> None:
             part = step / _DRAG_STEPS
             way = (x + (to_x - x) * part, y + (to_y - y) * part)
             await _mouse(tab, "mouseMoved", *way, buttons=1)
-        carried = await tab.carried() if await element.run(_DRAGGABLE) else None
+        carried = await tab.carried() if await element.run(SCRIPTS["draggable"]) else None
         for type in ("dragEnter", "dragOver", "drop") if carried else ():
             event = {"type": type, "x": to_x, "y": to_y, "data": carried}
             await tab.call("Input.dispatchDragEvent", event)
@@ -117,7 +60,7 @@ async def drag(tab: Tab, element: Element, goal: Element) -> None:
 
 async def write(tab: Tab, element: Element, text: str) -> None:
     """Replace what is in a field."""
-    match await element.run(_FILL, text):
+    match await element.run(SCRIPTS["fill"], text):
         case "ready":
             await _typed(tab, text)
         case "rejected":
@@ -151,7 +94,7 @@ async def press(tab: Tab, name: str) -> None:
 
 
 async def choose(element: Element, wanted: str) -> None:
-    match await element.run(_CHOOSE, wanted):
+    match await element.run(SCRIPTS["choose"], wanted):
         case "missing":
             raise ToolError(
                 f"{element.ref} has no choice {wanted!r}", "the snapshot lists them", "changed"
@@ -167,9 +110,9 @@ async def choose(element: Element, wanted: str) -> None:
 
 
 async def check(tab: Tab, element: Element, wanted: str) -> None:
-    """Set a box or switch on, or off where the text says so."""
+    """Check a box or switch, or uncheck it where the text says so."""
     goal = "off" if wanted.strip().lower() in {"off", "no", "false", "unchecked"} else "on"
-    state = await element.run(_CHECKED)
+    state = await element.run(SCRIPTS["checked"])
     if state == "locked":
         raise _locked(element.ref)
     if state == "other":
@@ -177,7 +120,7 @@ async def check(tab: Tab, element: Element, wanted: str) -> None:
     if state == goal:
         return
     await click(tab, element)
-    if await element.run(_CHECKED) != goal:
+    if await element.run(SCRIPTS["checked"]) != goal:
         raise ToolError(f"{element.ref} was clicked but is not {goal}", "look again", "changed")
 
 
@@ -186,11 +129,11 @@ def _locked(ref: str) -> ToolError:
 
 
 async def upload(browser: Browser, element: Element, path: str, data: bytes) -> None:
-    """Put a file into a field. The browser reads it when the form is sent, so it lies in a folder
-    of the browser's until that ends."""
+    """Put a file into a field. The browser reads it when the form is submitted, so the copy stays
+    until the browser ends."""
     if not browser.local:
-        raise ToolError("no file can be handed to a browser on another machine", retry="never")
-    kind = await element.run(_FILES)
+        raise ToolError("files cannot be uploaded to a browser on another machine", retry="never")
+    kind = await element.run(SCRIPTS["files"])
     if kind == "other":
         raise ToolError(f"{element.ref} takes no files", "find the field for files", "changed")
     node = element.key.backend if kind == "own" else await _file_field(element, kind)

@@ -3,14 +3,13 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import BrowserSettings
-from hermes_agent.core.timeouts import awake
 from hermes_agent.core.tools import EgressCheck, Proxy
 from hermes_agent.tools.browser.devtools.connection import (
     GONE,
@@ -22,28 +21,58 @@ from hermes_agent.tools.browser.devtools.connection import (
     SessionLost,
 )
 from hermes_agent.tools.browser.devtools.pipe import SCRATCH, PipeWire, started
-from hermes_agent.tools.browser.dialogs import Dialogs
 from hermes_agent.tools.browser.downloads import Downloads
-from hermes_agent.tools.browser.host_access import Reaches
-from hermes_agent.tools.browser.page.refs import Refs
-from hermes_agent.tools.browser.tab import Tab
+from hermes_agent.tools.browser.page.outline import Refs
+from hermes_agent.tools.browser.tab import Dialogs, Tab
 
 START_SECONDS = 60.0
 CLOSE_LOOKS = 250
 _POLL = 0.02
 GREETING = "http://hermes.invalid/"
-"""The proxy answers this itself; the browser learns its password by it and keeps it."""
+"""Answered by the proxy itself; it makes the browser authenticate once."""
 _USER = "hermes"
 
 
+class BrowserReach:
+    """Which hosts the browser may reach. The latest call decides. A non-public host that an earlier
+    call was allowed stays reachable while a tab shows a page of it."""
+
+    def __init__(self) -> None:
+        self.tabs: Mapping[str, Tab] = {}
+        self._now: EgressCheck = _nobody
+        self._before: dict[str, EgressCheck] = {}
+
+    def follow(self, reach: EgressCheck | None) -> None:
+        """Use the permissions of a new call."""
+        shown = self._shown()
+        self._before = {host: said for host, said in self._before.items() if host in shown}
+        self._now = reach or _nobody
+
+    def __call__(self, host: str, address: str, public: bool) -> bool:
+        if self._now(host, address, public):
+            if not public:
+                self._before[host] = self._now
+            return True
+        before = None if public else self._before.get(host)
+        return before is not None and host in self._shown() and before(host, address, public)
+
+    def _shown(self) -> set[str]:
+        hosts = (urlsplit(tab.url).hostname for tab in self.tabs.values())
+        return {host.rstrip(".") for host in hosts if host}
+
+
+def _nobody(_host: str, _address: str, _public: bool) -> bool:
+    return False
+
+
 class Browser:
-    """Made by `launch`. One action at a time: whoever acts holds `turn`."""
+    """Made by `launch`. One action at a time: it holds `turn`."""
 
     def __init__(
         self,
         wire: DevtoolsTransport,
         proxy: Proxy,
-        reaches: Reaches,
+        reaches: BrowserReach,
         downloads: Downloads,
         scratch: Path,
     ) -> None:
@@ -59,17 +88,16 @@ class Browser:
         reaches.tabs = self.tabs
         self.current: Tab | None = None
         self.opened: list[Tab] = []
-        """Tabs that pages opened and nobody was told of yet."""
+        """Tabs that pages opened and that were not reported yet."""
         self.local = True
-        """It runs on this machine, and can use our proxy and our files."""
+        """It runs on this machine and can use our proxy and files."""
         self.told: dict[str, str] = {}
-        """Hosts that were not reached, as far as the model knows."""
+        """Unreachable hosts that were reported to the model."""
         self.wire = wire
         self._link = DevtoolsConnection(wire, self._hear)
         self._context = ""
         self._corner: dict[str, str] = {}
-        """Names the context where it is not the browser's own, which some versions do not find by
-        its name."""
+        """Names the browser context where it is not the default one."""
         self._last = 0
         self._targets: dict[str, str] = {}
         self._expected: set[str] = set()
@@ -83,11 +111,11 @@ class Browser:
         return self._link.alive
 
     async def call(self, method: str, **params: Any) -> Any:
-        """Ask the browser itself."""
+        """Call a method of the browser itself."""
         return await self._link.call(method, params)
 
     async def ask(self, session: str, method: str, params: Params) -> Any:
-        """Ask a page, whether a dialog is open or not."""
+        """Call a method of a page, whether a dialog is open or not."""
         return await self._link.call(method, params, session)
 
     async def close(self) -> None:
@@ -101,7 +129,7 @@ class Browser:
         await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
 
     async def begin(self, *, own: bool, local: bool) -> None:
-        """Take the first tab of a browser that is ours, or a corner of one that is not."""
+        """Take the first tab of our own browser, or a new context of another one."""
         self.local = local
         if own:
             targets = (await self.call("Target.getTargets"))["targetInfos"]
@@ -118,7 +146,7 @@ class Browser:
             self._corner = {"browserContextId": self._context}
             target = await self._create()
         if local:
-            self._targets[target] = "greeter"  # a tab that nobody is shown
+            self._targets[target] = "greeter"  # not shown to the model
             await self._greet(target)
             first, target = target, await self._create()
             await self.call("Target.closeTarget", targetId=first)
@@ -127,7 +155,7 @@ class Browser:
         await self.call("Target.setDiscoverTargets", discover=True, filter=only)
         self._discovers = not own
         if own:
-            # A new page waits until we listen: else its first dialog would open unheard.
+            # A new page waits until we listen: otherwise its first dialog would be missed.
             attach = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
             await self.call("Target.setAutoAttach", filter=only, **attach)
         else:
@@ -139,7 +167,7 @@ class Browser:
         return str(made["targetId"])
 
     async def _greet(self, target: str) -> None:
-        """Give the proxy's password once; the browser sends it along from then on."""
+        """Authenticate at the proxy once; the browser keeps the password."""
         attached = await self.call("Target.attachToTarget", targetId=target, flatten=True)
         session = attached["sessionId"]
         link = self._link
@@ -170,7 +198,7 @@ class Browser:
         return await self._ready(await self._create())
 
     async def _ready(self, target: str) -> Tab:
-        """The tab that we asked for, when it listens."""
+        """The requested tab, once it is attached."""
         self._expected.add(target)
         arrival = self._arrivals.setdefault(target, _future())
         await asyncio.wait([arrival])
@@ -182,7 +210,7 @@ class Browser:
         return tab
 
     async def _welcome(self, target: str, session: str) -> None:
-        """A tab appeared: one of ours, or one that a page opened."""
+        """Attach a new tab: one of ours, or one that a page opened."""
         self._last += 1
         name = self._targets[target] = f"t{self._last}"
         tab = self.tabs[name] = Tab(name, target, session, self._link, self.dialogs)
@@ -199,13 +227,13 @@ class Browser:
         return next((tab for tab in self.tabs.values() if tab.owns(session)), None)
 
     async def close_tab(self, tab: Tab) -> None:
-        """Close it whatever it says; the tab that was open before comes forward."""
+        """Close it without asking the page; the previous tab becomes current."""
         await self.call("Target.closeTarget", targetId=tab.target)
         self._forget(tab)
         await tab.close()
 
     async def closes(self, tab: Tab) -> bool:
-        """Whether a tab that no longer answers is about to close. We may hear of that later."""
+        """Whether a tab that no longer answers is closing; the event may come later."""
         for _ in range(CLOSE_LOOKS):
             if tab.name not in self.tabs or tab.crashed or not self.alive:
                 break
@@ -222,7 +250,7 @@ class Browser:
         if self.current is tab:
             self.current = next(reversed(self.tabs.values()), None)
 
-    # What the browser tells.
+    # Events of the browser.
 
     def _hear(self, session: str, method: str, params: dict[str, Any]) -> None:
         if method.startswith("Fetch."):
@@ -268,7 +296,7 @@ class Browser:
             try:
                 await work
             except (DevtoolsError, SessionLost, ToolError):
-                pass  # what it was for has gone in the meantime
+                pass  # its target is gone
 
         task = asyncio.create_task(do())
         self._tasks.add(task)
@@ -299,8 +327,8 @@ async def launch(
     open_proxy: Callable[[EgressCheck], Awaitable[Proxy]],
     folder: Path | None,
 ) -> Browser:
-    """A browser that is ready. `folder` is where downloads go."""
-    reaches = Reaches()
+    """Start a browser. `folder` is for downloads."""
+    reaches = BrowserReach()
     proxy = await open_proxy(reaches)
     try:
         wire, scratch = await _wired(settings, proxy)
@@ -310,7 +338,7 @@ async def launch(
     browser = Browser(wire, proxy, reaches, Downloads(folder), scratch)
     own = isinstance(wire, PipeWire)
     try:
-        async with awake(START_SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             await browser.begin(own=own, local=own or is_local(settings.address))
     except (TimeoutError, ToolError, DevtoolsError, SessionLost) as error:
         why = str(error) or type(error).__name__
@@ -325,7 +353,7 @@ async def launch(
 
 
 async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[DevtoolsTransport, Path]:
-    """A way to the browser, and a folder for what is handed to it."""
+    """A connection to the browser, and a folder for uploads."""
     if not settings.address:
         wire = await started(settings.program, proxy.address)
         return wire, wire.profile / SCRATCH

@@ -1,5 +1,4 @@
-"""Files that pages hand out. They come under a name of the browser's making and get a harmless one
-when they are whole."""
+"""Downloads. The browser stores them under ids; complete files get a safe name."""
 
 import re
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Download:
 
 
 class Downloads:
-    """`folder` is None where files cannot be taken."""
+    """`folder` is None where downloads are not possible."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -46,7 +45,7 @@ class Downloads:
         return any(download.state == "running" for download in self._known.values())
 
     def news(self) -> tuple[Download, ...]:
-        """Those that began or ended since this was asked last."""
+        """Downloads that began or ended since the last call."""
         changed = tuple(self._changed.values())
         self._changed.clear()
         return changed
@@ -57,7 +56,7 @@ class Downloads:
         self._known[guid] = self._changed[guid] = Download(name, str(params.get("url", "")))
 
     def progress(self, params: dict[str, Any]) -> bool:
-        """Take news of a download in; True where it must be stopped."""
+        """Process an event; True where the download must be cancelled."""
         guid = str(params["guid"])
         download = self._known.get(guid)
         if download is None or download.state != "running":
@@ -78,7 +77,7 @@ class Downloads:
         return too_large and state == "inProgress"
 
     def _take(self, guid: str, download: Download) -> None:
-        """Give the whole file its name, or another where there is one of that name."""
+        """Give a complete file its name, with a number where that is taken."""
         assert self.folder is not None
         file = Path(download.name)
         goal = self.folder / file
@@ -101,7 +100,7 @@ class Downloads:
 
 
 def harmless(name: str) -> str:
-    """A file name that leads nowhere else and hides nothing."""
+    """A file name without path or hidden parts."""
     bare = name.replace("\\", "/").rpartition("/")[2]
     kept = _STRANGE.sub("_", bare).strip(". ")
     file = Path(kept or "download")

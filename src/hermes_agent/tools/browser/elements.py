@@ -1,30 +1,30 @@
-"""One element of a page: where it is, what covers it, and small functions that run on it. Those run
-beside the page's own scripts, which can neither see nor change them."""
+"""One element of a page: where it is, what covers it, and functions that run on it. They run in an
+isolated world, which the page's scripts can neither see nor change."""
 
 import asyncio
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.devtools.connection import DevtoolsError
-from hermes_agent.tools.browser.page.outline import Key
-from hermes_agent.tools.browser.page.refs import stale
+from hermes_agent.tools.browser.page.outline import Key, stale
 from hermes_agent.tools.browser.tab import Tab
 
+SCRIPTS = dict(
+    re.findall(
+        r"^// (\w+): .*\n(function[\s\S]*?^})",
+        Path(__file__).with_name("scripts.js").read_text(),
+        re.MULTILINE,
+    )
+)
+"""The functions of `scripts.js` by name."""
 _WORLD = "hermes"
 _MOVES = 20
-"""Looks at an element that moves before it is taken where it is."""
+"""Polls of a moving element before its position is used."""
 _STILL = 0.03
-
-# Whether a click there reaches the element: on it, inside it, or on its label.
-_TAKES = """function (hit) {
-  const own = this.nodeType === 1 ? this : this.parentElement;
-  for (let node = hit; node; node = node.parentNode || node.host) if (node === own) return true;
-  const element = hit.nodeType === 1 ? hit : hit.parentElement;
-  const label = element && element.closest('label');
-  return !!label && label.control === own;
-}"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Element:
     ref: str
 
     async def call(self, method: str, **params: Any) -> Any:
-        """Ask the frame that it lies in; a refusal means that it is gone."""
+        """Call a method of its frame; a refusal means that it is gone."""
         try:
             return await self.tab.call(
                 method, {"backendNodeId": self.key.backend, **params}, self.key.session
@@ -44,7 +44,7 @@ class Element:
             raise stale(self.ref) from None
 
     async def run(self, function: str, *arguments: Any) -> Any:
-        """What a JavaScript function returns with this element as `this`."""
+        """The result of a JavaScript function with this element as `this`."""
         world = await self._world()
         found = await self.call("DOM.resolveNode", executionContextId=world)
         values = [{"value": argument} for argument in arguments]
@@ -84,7 +84,7 @@ class Element:
         return answer["result"].get("value")
 
     async def evaluate(self, script: str, options: dict[str, Any]) -> Any:
-        """Run an expression of the model's among the page's own scripts."""
+        """Run the model's expression in the page's own world."""
         found = await self.call("DOM.resolveNode")
         given = {
             "objectId": found["object"]["objectId"],
@@ -92,8 +92,6 @@ class Element:
             **options,
         }
         return await self.tab.call("Runtime.callFunctionOn", given, self.key.session)
-
-    # Where it is.
 
     async def box(self) -> tuple[float, float, float, float]:
         """Left, top, width and height in the tab's view."""
@@ -115,8 +113,8 @@ class Element:
         return left, top, width, height
 
     async def point(self) -> tuple[float, float]:
-        """Its middle in the tab's view, scrolled there and at rest; refused where a click would
-        not reach it."""
+        """Scroll to it and return its middle in the tab's view once it is at rest; refuses where a
+        click would not reach it."""
         try:
             await self.call("DOM.scrollIntoViewIfNeeded")
         except ToolError:
@@ -203,11 +201,11 @@ class Element:
         except DevtoolsError:
             return False  # it lies in another frame
         function = [{"objectId": other["object"]["objectId"]}]
-        return bool(await self._run(own["object"]["objectId"], _TAKES, function))
+        return bool(await self._run(own["object"]["objectId"], SCRIPTS["takes"], function))
 
 
 async def element(browser: Browser, tab: Tab, ref: str) -> Element:
-    """What a ref names, if it is still there."""
+    """The element of a ref, if it still exists."""
     if not ref:
         raise ToolError("this needs a `ref`", "refs are in the snapshot", "changed")
     key = browser.refs.key(ref)

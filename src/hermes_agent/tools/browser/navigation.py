@@ -1,4 +1,4 @@
-"""Going somewhere and looking around: nothing here changes anything on a page."""
+"""Navigation and looking: nothing here changes a page."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ def address(url: str) -> str:
 
 
 async def go(browser: Browser, tab: Tab, url: str) -> None:
-    """Open a page and wait until it is there."""
+    """Open a page and wait until it is loaded."""
     tab.status, tab.unreachable = 0, ""
     answer = await tab.call("Page.navigate", {"url": url})
     trouble = str(answer.get("errorText", ""))
@@ -83,7 +83,7 @@ async def scroll(browser: Browser, tab: Tab, ref: str, text: str) -> None:
 
 
 async def wait(browser: Browser, tab: Tab, text: str, seconds: float) -> bool:
-    """Until the text is there, or for so long; False where it did not come."""
+    """Wait for the text, or for so long; False where it did not appear."""
     if not text:
         await asyncio.sleep(seconds)
         return True
@@ -99,7 +99,7 @@ async def wait(browser: Browser, tab: Tab, text: str, seconds: float) -> bool:
 
 
 async def screenshot(browser: Browser, tab: Tab, ref: str, text: str) -> Media:
-    """What is in view, an element, or the whole page."""
+    """An image of the view, an element, or the whole page."""
     given: dict[str, Any] = {"format": "png"}
     metrics = await tab.call("Page.getLayoutMetrics")
     if ref:

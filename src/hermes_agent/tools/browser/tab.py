@@ -1,8 +1,9 @@
-"""One tab: its frames, wherever they live, what it does, and whether it has come to rest."""
+"""One tab: its frames, events and dialogs, and whether it has finished loading."""
 
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,26 +14,73 @@ from hermes_agent.tools.browser.devtools.connection import (
     Params,
     SessionLost,
 )
-from hermes_agent.tools.browser.dialogs import Dialog, Dialogs
 from hermes_agent.tools.browser.page.outline import Key, Part
 from hermes_agent.tools.browser.page.visibility import REQUEST, Sight, sight
 
 _POLL = 0.02
-"""Seconds between two looks. What follows is counted in looks: where the whole machine stood still,
-much time is over in which no page has come any further."""
+"""Seconds between polls. What follows is counted in polls, so that time in which the machine was
+suspended does not count."""
 _QUIET = 8
-"""Looks without a request or a navigation after which a page is at rest."""
+"""Polls without a request or navigation after which a page is idle."""
 _SETTLE = 250
-"""The most looks that are spent waiting for that."""
+"""The most polls spent waiting for that."""
 _LATE = 50
-"""Requests that begin later than this after an action are the page's own habit."""
+"""Requests that begin later than this after an action are not caused by it."""
 _SLOW = 150
-"""Requests that take longer are not waited for: a page may hold them open for good."""
+"""Longer requests are not waited for: a page may hold them open for ever."""
 _UNCOUNTED = frozenset({"Document", "WebSocket", "EventSource", "Ping", "Media", "Prefetch"})
-"""Frames tell themselves whether they load, and the others may never end."""
+"""Frames report loading themselves, and the others may never end."""
 CONSOLE = 100
 FRAMES = 40
-"""Frames of one page that are looked into."""
+"""Frames of one page that are read."""
+
+
+class Halted(Exception):
+    """A dialog opened during a call."""
+
+
+@dataclass(frozen=True)
+class Dialog:
+    session: str
+    kind: str
+    """alert, confirm, prompt or beforeunload."""
+    message: str
+    default: str
+    url: str
+
+
+class Dialogs:
+    """Dialogs that pages open. One stops its page, and whatever else its process shows, until it is
+    answered; so callers that wait for the browser are told that there will be no answer."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Dialog] = {}
+        self._opened = asyncio.Event()
+
+    @property
+    def first(self) -> Dialog | None:
+        return next(iter(self._open.values()), None)
+
+    def opened(self, dialog: Dialog) -> None:
+        self._open[dialog.session] = dialog
+        self._opened.set()
+
+    def closed(self, session: str) -> None:
+        self._open.pop(session, None)
+        if not self._open:
+            self._opened.clear()
+
+    async def unless(self, answer: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
+        """The answer; `Halted` where a dialog is open before it comes."""
+        opened = asyncio.ensure_future(self._opened.wait())
+        try:
+            await asyncio.wait((answer, opened), return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            raise Halted
+        finally:
+            opened.cancel()
+            answer.cancel()
 
 
 class Tab:
@@ -46,20 +94,20 @@ class Tab:
         self.title = ""
         self.crashed = False
         self.unreachable = ""
-        """The address that the browser shows an error of its own for."""
+        """The address that could not be loaded."""
         self.status = 0
-        """Of the answer that the main document came with; 0 where none came."""
+        """HTTP status of the main document; 0 without one."""
         self.console: deque[str] = deque(maxlen=CONSOLE)
         self.hosts: set[str] = set()
-        """Hosts that the page has asked for something."""
+        """Hosts that the page made requests to."""
         self.dragged: dict[str, Any] | None = None
-        """What the page lets the mouse carry, where a drag began."""
+        """Data of a drag that began."""
         self.seen: tuple[str, list[str]] = ("", [])
-        """The document and the lines that the model was shown last."""
+        """The document and lines that the model saw last."""
         self._link = link
         self._dialogs = dialogs
         self._elsewhere: dict[str, tuple[str, str]] = {}
-        """Sessions of frames in other processes: the frame, and the session that it lies in."""
+        """Sessions of frames in other processes: the frame, and its parent session."""
         self._loaders: dict[str, str] = {}
         self._loading: set[str] = set()
         self._looks = 0
@@ -89,7 +137,7 @@ class Tab:
     def owns(self, session: str) -> bool:
         return session == self.session or session in self._elsewhere
 
-    # What the browser tells.
+    # Events of the browser.
 
     def on_event(self, session: str, method: str, params: dict[str, Any]) -> None:
         domain = method.partition(".")[0]
@@ -205,10 +253,10 @@ class Tab:
             task.cancel()
         await asyncio.gather(*self._adopting, return_exceptions=True)
 
-    # Coming to rest.
+    # Loading.
 
     def acting(self) -> None:
-        """An action begins: what the page asks for from now on is waited for."""
+        """An action begins: requests from now on are waited for."""
         self._acted = self._stirred = self._looks
         self._requests.clear()
 
@@ -226,21 +274,21 @@ class Tab:
         return False
 
     async def carried(self) -> dict[str, Any] | None:
-        """What a drag carries; the browser tells a moment after the mouse has moved."""
+        """The data of a drag; the event comes shortly after the mouse has moved."""
         for _ in range(_LATE):
             if self.dragged is not None:
                 break
             await asyncio.sleep(_POLL)
         return self.dragged
 
-    # Looking.
+    # Reading.
 
     def loader(self, frame: str) -> str:
-        """Which document a frame shows."""
+        """The loader id of a frame's document."""
         return self._loaders.get(frame, "")
 
     def is_current(self, key: Key) -> bool:
-        """Whether the node's document is still there."""
+        """Whether the node's document is still shown."""
         return self.owns(key.session) and self._loaders.get(key.frame) == key.loader
 
     async def part(self) -> Part:
@@ -248,7 +296,7 @@ class Tab:
         return await self._part(self.session, [FRAMES])
 
     async def _part(self, session: str, left: list[int]) -> Part:
-        """The documents that one session shows; `left` counts the frames of all down."""
+        """The documents of one session; `left` counts down the frames of all."""
         tree = (await self.call("Page.getFrameTree", {}, session))["frameTree"]
         seen = sight(await self.call("DOMSnapshot.captureSnapshot", REQUEST, session))
         inner: dict[int, Part] = {}
@@ -258,7 +306,7 @@ class Tab:
                     owner = await self.owner(frame, session)
                     inner[owner] = await self._part(child, left)
                 except (DevtoolsError, SessionLost):
-                    continue  # it went away while we looked
+                    continue  # it is gone
         return await self._frame(session, tree, seen, inner, left)
 
     async def _frame(

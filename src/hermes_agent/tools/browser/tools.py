@@ -1,6 +1,8 @@
-"""The two tools of the browser: one looks, the other acts."""
+"""The two browser tools: one looks, the other acts."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -13,19 +15,18 @@ from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 from hermes_agent.tools.browser import actions, navigation
-from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.devtools.connection import SessionLost
-from hermes_agent.tools.browser.dialogs import Halted
+from hermes_agent.tools.browser.browser import Browser, launch
+from hermes_agent.tools.browser.devtools.connection import BrowserGone, DevtoolsError, SessionLost
 from hermes_agent.tools.browser.elements import element
-from hermes_agent.tools.browser.page.report import reported
-from hermes_agent.tools.browser.page.view import changed, found, look, whole
-from hermes_agent.tools.browser.session import KEPT, driving, usable
-from hermes_agent.tools.browser.tab import Tab
+from hermes_agent.tools.browser.page.view import changed, found, look, reported, whole
+from hermes_agent.tools.browser.tab import Halted, Tab, crashed
 
 UPLOAD_BYTES = 20_000_000
 WAIT_SECONDS = 300.0
 VALUE_CHARS = 8_000
-"""The most of what a script returns that is shown."""
+KEPT = "browser"
+_ALIVE_SECONDS = 2.0
+_CLOSE_SECONDS = 5.0
 
 Look = Literal[
     "open", "snapshot", "find", "screenshot", "back", "forward", "reload", "wait", "scroll",
@@ -40,11 +41,11 @@ Act = Literal[
 async def _look_again(
     _context: ToolContext, _note: dict[str, Any], **_arguments: Any
 ) -> RecoveryResult:
-    """Looking changes nothing, and the browser went with the runtime."""
+    """Looking changes nothing, and the browser ended with the runtime."""
     return "not-run"
 
 
-# Each call moves what the next one sees, so they run one by one; downloads are what it writes.
+# Each call changes what the next one sees, so they run one by one; downloads write files.
 @tool(capabilities=("network", "filesystem"), hosts=("url",), recover=_look_again)
 async def browser(
     context: ToolContext,
@@ -63,14 +64,14 @@ async def browser(
         return ToolResult("the browser is closed")
     seconds = min(max(seconds, 0.0), WAIT_SECONDS)
     goal = navigation.address(url) if action == "open" else ""
-    async with driving(
+    async with _driving(
         context, start=action == "open", more=seconds if action == "wait" else 0.0
     ) as driven:
         if action in {"tabs", "downloads"}:
             return _listed(driven, action)
         if action in {"tab", "close"}:
             await _switch(driven, ref, close=action == "close")
-        tab = await usable(driven, fresh=action == "open")
+        tab = await _usable(driven, fresh=action == "open")
         if driven.dialogs.first is not None:
             return await reported(driven, tab, "")
         tab.acting()
@@ -132,7 +133,7 @@ def _listed(driven: Browser, action: Look) -> ToolResult:
 
 
 def _plain(url: str) -> str:
-    """The part of an address that no page can write sentences into."""
+    """The part of an address that a page cannot put text into."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else "about:blank"
 
@@ -169,10 +170,10 @@ async def browser_act(
     data = b""
     if action == "upload":
         data = await asyncio.to_thread(_file, context.workspace, path)
-    async with driving(context) as driven:
+    async with _driving(context) as driven:
         if action in {"accept_dialog", "dismiss_dialog"}:
             return await _answered(driven, page, text, accept=action == "accept_dialog")
-        tab = await usable(driven, fresh=False)
+        tab = await _usable(driven, fresh=False)
         _is_there(tab, page)
         if driven.dialogs.first is not None:
             raise ToolError(
@@ -230,7 +231,7 @@ async def _after(driven: Browser, tab: Tab, value: ToolResult | None = None) -> 
     if said is None:
         if driven.current is None:
             return ToolResult("the page closed itself; no other is open")
-        tab = await usable(driven, fresh=False)
+        tab = await _usable(driven, fresh=False)
         notes.append(f"the page closed itself; tab {tab.name} is in front")
         said = await _change(driven, tab)
     lead, ok = (f"{value.text}\n", value.ok) if value is not None else ("", True)
@@ -280,7 +281,7 @@ async def _evaluated(driven: Browser, tab: Tab, ref: str, text: str) -> ToolResu
 
 
 def _is_there(tab: Tab, page: str) -> None:
-    """Nothing is done on a page that the model, and whoever allowed it, did not mean."""
+    """Refuse to act on a page other than the one the model named and the gate allowed."""
     parts = urlsplit(tab.url)
     host = (parts.hostname or "").lower()
     known = {host, parts.netloc.lower(), f"{parts.scheme}://{parts.netloc}".lower()}
@@ -296,7 +297,7 @@ def _is_there(tab: Tab, page: str) -> None:
 
 
 def _file(workspace: str, path: str) -> bytes:
-    """A file of this machine, as the gate judged it; a path on a terminal would be another's."""
+    """A local file, as the gate judged it."""
     home = path == "~" or path.startswith("~/")
     place = Path(path).expanduser() if home else Path(workspace, path)
     try:
@@ -309,3 +310,94 @@ def _file(workspace: str, path: str) -> bytes:
         raise ToolError(f"{path!r} is too large to upload: {size} bytes", retry="changed")
     hint = "upload needs the `path` of a file on the machine where the browser runs"
     raise ToolError(f"no file at {path!r}", hint, "changed")
+
+
+@asynccontextmanager
+async def _driving(
+    context: ToolContext, *, start: bool = False, more: float = 0.0
+) -> AsyncIterator[Browser]:
+    """The session's browser for one call; `start` starts one. `more`: seconds the call waits."""
+    browser = await _browser(context, start=start)
+    seconds = context.settings.browser.timeout_seconds
+    async with browser.turn:
+        browser.reaches.follow(context.reach)
+        try:
+            async with asyncio.timeout(seconds + more):
+                yield browser
+        except TimeoutError:
+            raise await _late(browser, seconds) from None
+        except SessionLost:
+            raise _lost(browser.current) from None
+        except DevtoolsError as error:
+            raise ToolError(f"the browser refuses: {error}", retry="changed") from None
+
+
+async def _browser(context: ToolContext, *, start: bool) -> Browser:
+    keep, open_proxy = context.lent.keep, context.lent.proxy
+    if keep is None or open_proxy is None:
+        raise ToolError("there is no browser here", retry="never")
+
+    async def make() -> Browser:
+        if not start:
+            raise ToolError("no page is open", "browser action=open url=… opens one", "changed")
+        folder = context.results / "downloads" if context.results is not None else None
+        return await launch(context.settings.browser, open_proxy, folder)
+
+    browser = await keep.get(KEPT, make)
+    if not browser.alive:
+        await keep.drop(KEPT)
+        if not start:
+            raise BrowserGone
+        browser = await keep.get(KEPT, make)
+    return browser
+
+
+def _lost(tab: Tab | None) -> ToolError:
+    if tab is not None and tab.crashed:
+        return crashed()
+    return ToolError("the page, or a frame of it, is gone", "look again", "changed")
+
+
+async def _late(browser: Browser, seconds: float) -> ToolError:
+    """Find out whether the page still responds, and mark it if not."""
+    tab = browser.current
+    if not browser.alive:
+        return BrowserGone()
+    if tab is not None and browser.dialogs.first is None:
+        try:
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                await browser.ask(tab.session, "Page.stopLoading", {})
+                await browser.ask(tab.session, "Runtime.evaluate", {"expression": "1"})
+        except (TimeoutError, DevtoolsError, SessionLost):
+            tab.crashed = True
+            return ToolError(
+                f"the page hangs: it has not answered for {seconds:g} seconds",
+                "open it again, or do without it",
+                "changed",
+            )
+    return ToolError(
+        f"it took longer than {seconds:g} seconds",
+        "snapshot shows how far it came; the setting browser.timeout_seconds is the limit",
+        "same",
+    )
+
+
+async def _usable(browser: Browser, *, fresh: bool) -> Tab:
+    """The current tab. `fresh`: a new one where that is lost."""
+    tab = browser.current
+    if tab is not None and tab.crashed and fresh:
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await browser.close_tab(tab)
+        except (TimeoutError, DevtoolsError):
+            pass  # it ends with the browser
+        tab = None
+    if tab is None:
+        if not fresh:
+            raise ToolError("no page is open", "browser action=open url=… opens one", "changed")
+        tab = browser.current = await browser.new_tab()
+    if tab.crashed:
+        raise crashed()
+    if len(browser.tabs) > 1 and browser.dialogs.first is None:
+        await browser.ask(tab.session, "Page.bringToFront", {})
+    return tab

@@ -1,5 +1,4 @@
-"""What a server offers, as it is kept on disk from one connection to the next: bounded and clean,
-whatever the server said."""
+"""What a server offers, cached on disk between connections: bounded and sanitised."""
 
 import os
 import re
@@ -15,7 +14,7 @@ from msgspec import Struct
 from hermes_agent.core.settings.root import McpServerSettings
 
 MAX_TOOLS = 1_000
-"""Tools of one server that are known; what it lists beyond is left out."""
+"""Tools of one server; more are left out."""
 DESCRIPTION_CHARS = 2_000
 LINE_CHARS = 160
 NAME_CHARS = 200
@@ -33,12 +32,12 @@ class McpToolFacts(Struct, frozen=True):
     description: str
     schema: dict[str, Any]
     hints: dict[str, bool] = {}
-    """What the server says of it: read-only, destructive and so on. Nobody has checked it."""
+    """The server's own hints: read-only, destructive and so on. Not verified."""
 
 
 class ServerFacts(Struct, frozen=True):
     key: str
-    """Of the settings with which it was reached."""
+    """Hash of the settings it was reached with."""
     seen: float
     title: str
     """The server's own name and version."""
@@ -51,7 +50,7 @@ class ServerFacts(Struct, frozen=True):
     """As `name(argument, argument)`."""
 
     def offered(self, settings: McpServerSettings) -> list[str]:
-        """The names of what may be used: tools, and what stands for resources and prompts."""
+        """The allowed names: tools, and those for resources and prompts."""
         names = [tool.name for tool in self.tools]
         names += [READ_RESOURCE] if self.resources and READ_RESOURCE not in names else []
         names += [GET_PROMPT] if self.prompts and GET_PROMPT not in names else []
@@ -66,7 +65,7 @@ def allowed(name: str, settings: McpServerSettings) -> bool:
 
 
 def settings_key(settings: McpServerSettings) -> str:
-    """Changes with whatever decides which server is reached, and as whom."""
+    """Changes with the settings that decide which server is reached, and as whom."""
     told = (settings.command, settings.url, settings.environment, settings.headers, settings.oauth)
     return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()[:16]
 
@@ -100,14 +99,14 @@ def _bounded(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 class CatalogueCache:
-    """The facts of every server, a file each, shared with other processes of this home."""
+    """The facts of every server, one file each, shared by the processes of this home."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, tuple[int, ServerFacts | None]] = {}
 
     def get(self, name: str, settings: McpServerSettings) -> ServerFacts | None:
-        """What is known of a server that is reached with these settings."""
+        """The cached facts of a server, if it was reached with these settings."""
         path = self.path(name, ".json")
         try:
             stamp = path.stat().st_mtime_ns

@@ -1,6 +1,10 @@
-"""All tools of all servers that are known, by the names that models call them by."""
+"""All known tools of all servers, by the names that models call them by: `server__tool`, unique
+over all servers."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 
 from msgspec import Struct
 
@@ -12,18 +16,21 @@ from hermes_agent.tools.mcp.catalogue_cache import (
     ServerFacts,
     first_line,
 )
-from hermes_agent.tools.mcp.names import unique_names
 
 Known = Mapping[str, tuple[McpServerSettings, ServerFacts]]
 
 RESOURCES = "Read a resource of this server by its uri; without one, list them."
 PROMPTS = "Get a prompt of this server by its name; without one, list them."
+MAX_NAME = 64
+"""The limit of all model services."""
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_DIGITS = 8
 
 
 class _Row(Struct, frozen=True):
     listed: ToolListing
     text: str
-    """What is searched: name and description in small letters."""
+    """Searched: name and description in lower case."""
 
 
 class Index:
@@ -31,10 +38,10 @@ class Index:
         self._made_of: dict[str, tuple[McpServerSettings, ServerFacts]] = {}
         self._rows: list[_Row] = []
         self.named: Mapping[str, tuple[str, str]] = {}
-        """Server and the server's own name for it."""
+        """Server and the server's name for the tool."""
 
     def update(self, known: Known) -> None:
-        """Make it anew where something has changed; the facts are the same objects until then."""
+        """Rebuild it when something has changed; the facts are the same objects until then."""
         if known.keys() == self._made_of.keys() and all(
             one[1] is self._made_of[name][1] and one[0] == self._made_of[name][0]
             for name, one in known.items()
@@ -57,7 +64,7 @@ class Index:
             self._rows.append(_Row(listed, f"{name} {text}".lower()))
 
     def search(self, query: str) -> Sequence[ToolListing]:
-        """Those that fit all words, first those that have them in their name."""
+        """Tools that match all words; matches in the name come first."""
         words = query.lower().split()
         found = [row for row in self._rows if all(word in row.text for word in words)]
 
@@ -68,5 +75,35 @@ class Index:
 
 
 def described(tool: str) -> str:
-    """What stands for resources and prompts."""
+    """The descriptions of the tools for resources and prompts."""
     return {READ_RESOURCE: RESOURCES, GET_PROMPT: PROMPTS}.get(tool, "")
+
+
+def unique_names(tools: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Each tool, as server and name, by a unique name. One that had to be changed and would collide
+    gets a hash of itself, so that its name does not depend on other tools."""
+    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for server, tool in sorted(set(tools)):
+        groups[_plain(server, tool)].append((server, tool))
+    named: dict[str, tuple[str, str]] = {}
+    for plain, group in groups.items():
+        exact = [one for one in group if "__".join(one) == plain]
+        keeper = exact[0] if exact else group[0] if len(group) == 1 else None
+        for one in group:
+            fits = one == keeper and len(plain) <= MAX_NAME
+            named[plain if fits else _marked(plain, one)] = one
+    return named
+
+
+def server_of(name: str, servers: Iterable[str]) -> list[str]:
+    """The servers whose tool this may be."""
+    return [one for one in servers if name.startswith(_plain(one, "")[: MAX_NAME - _DIGITS])]
+
+
+def _plain(server: str, tool: str) -> str:
+    return _ODD.sub("_", f"{server}__{tool}")
+
+
+def _marked(plain: str, tool: tuple[str, str]) -> str:
+    mark = sha256("\0".join(tool).encode()).hexdigest()[:_DIGITS]
+    return f"{plain[: MAX_NAME - _DIGITS - 1]}_{mark}"

@@ -1,12 +1,12 @@
-"""One open connection to a server, shared by all who call its tools. This module loads the SDK,
-which takes a second: it is imported when a server is really connected."""
+"""One open connection to a server, shared by all callers of its tools. This module loads the SDK,
+which takes a second: it is imported when a server is first connected."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from mcp import ClientSession, MCPError, types
@@ -14,45 +14,58 @@ from mcp.client import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import listen
 from mcp.types import (
     CONNECTION_CLOSED,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     CallToolResult,
     InputRequiredResult,
+    PaginatedRequestParams,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 from pydantic import FileUrl, ValidationError
 
-from hermes_agent.core.errors import OutcomeUnknown, ToolError
+from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
 from hermes_agent.core.version import __version__
-from hermes_agent.tools.mcp.catalogue_cache import ServerFacts, first_line
+from hermes_agent.tools.mcp.catalogue_cache import (
+    MAX_TOOLS,
+    NAME_CHARS,
+    McpToolFacts,
+    ServerFacts,
+    first_line,
+    tool_facts,
+)
 from hermes_agent.tools.mcp.context import NotDone
-from hermes_agent.tools.mcp.errors import cause, lost, on_the_way, refused, silent, wrong
-from hermes_agent.tools.mcp.pagination import list_all, listed
-from hermes_agent.tools.mcp.transports.http import trouble_of
+from hermes_agent.tools.mcp.results import signature
+from hermes_agent.tools.mcp.transports.http import Trouble, trouble_of
 
 log = logging.getLogger("hermes.mcp")
 
 REFRESH_SECONDS = 1.0
-"""A server that says its lists have changed is asked again no more often than this."""
+"""Between refreshes of a server that reports changed lists."""
 ROOTS_SECONDS = 1.0
-"""How long a call waits for a server that cares about the workspace to ask for the new one."""
+"""How long a call waits for a server to ask for the new workspace."""
 SETTLE_SECONDS = 0.1
-"""What it then has to take the answer in; the protocol has no word for that it has."""
+"""Time to process the answer; the protocol has no acknowledgement."""
 ROUNDS = 5
-"""How often a server may ask something back before it answers."""
+"""How often a server may ask back before it answers."""
 PROGRESS_CHARS = 200
 PROGRESSES = 1_000
+PAGES = 100
+MAX_PROMPTS = 50
+
+Item = TypeVar("Item")
+Page = TypeVar("Page", bound=types.PaginatedResult)
 
 _UNREAD = (CONNECTION_CLOSED, PARSE_ERROR)
-"""What the SDK says where an answer did not arrive, or not in one piece."""
+"""Error codes for an answer that did not arrive, or not completely."""
 Open = Callable[[Callable[[], None]], AbstractAsyncContextManager[tuple[Any, Any]]]
-"""Makes the streams; calls what it is given when the server has gone."""
+"""Opens the streams; calls its argument when the server is gone."""
 
 
 class _Session(ClientSession):
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
-        """Take it as it is: the tool has run, and a schema that somebody else wrote must not be
-        what this process hangs on."""
+        """Accept any result: the tool has run, whatever a server's schema says."""
 
 
 class McpConnection:
@@ -71,7 +84,7 @@ class McpConnection:
         self._open_streams = open_streams
         self._told = told
         self._facts = facts
-        """With the key and the time; what the server says is filled in."""
+        """With the key and the time; the rest is filled in."""
         self._seconds = seconds
         self._tells_roots = roots
         self._end = asyncio.Event()
@@ -81,14 +94,14 @@ class McpConnection:
         self._session: _Session | None = None
         self._roots: tuple[str, ...] = (workspace,) if workspace else ()
         self._under_way: list[str] = []
-        """Workspaces of the calls that run."""
+        """Workspaces of running calls."""
         self._asked_roots = asyncio.Event()
 
     # Opening and closing
 
     async def open(self) -> ServerFacts:
-        """Connect and ask what there is. The SDK wants to be left by the task that entered it, so
-        that is a task of its own."""
+        """Connect and list what the server offers. The SDK must be exited by the task that entered
+        it, so it has its own task."""
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
         try:
             return await asyncio.shield(self._ready)
@@ -127,7 +140,7 @@ class McpConnection:
             self._end.set()
             if not self._ready.done():
                 self._ready.set_exception(ToolError("it ended before it answered", retry="same"))
-            self._ready.exception()  # nobody may be waiting any more
+            self._ready.exception()  # nobody may be waiting
 
     async def _live(self, session: _Session) -> None:
         async with anyio.create_task_group() as tasks:
@@ -162,8 +175,7 @@ class McpConnection:
                 self._changed.set()
 
     async def _listen(self, session: _Session) -> None:
-        """Servers of the newer protocol tell of changes only those who listen; they come in as
-        messages. One that cannot be listened to is asked when it is next connected."""
+        """Servers of the newer protocol report changes only to listeners."""
         offered = session.server_capabilities or types.ServerCapabilities()
         tools, prompts, resources = offered.tools, offered.prompts, offered.resources
         try:
@@ -202,7 +214,7 @@ class McpConnection:
         )
 
     async def _enter(self, workspace: str) -> None:
-        """The workspaces of the calls that run are the server's to see, if it asks."""
+        """Let the server see the workspaces of running calls, if it asks."""
         self._under_way.append(workspace)
         roots = tuple(dict.fromkeys(self._under_way))
         if not self._tells_roots or roots == self._roots:
@@ -222,47 +234,43 @@ class McpConnection:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], workspace: str, output: Callable[[str], None]
     ) -> CallToolResult:
-        async def ask(session: _Session, progress: _Progress, more: dict[str, Any]) -> Any:
-            return await session.call_tool(
-                tool,
-                dict(arguments),
-                progress_callback=progress,
-                allow_input_required=True,
-                **more,
-            )
-
-        answer: CallToolResult = await self._asked(tool, ask, workspace, output, effect=True)
+        answer: CallToolResult = await self._asked(
+            tool,
+            lambda session, progress, more: session.call_tool(
+                tool, dict(arguments), progress_callback=progress, allow_input_required=True, **more
+            ),
+            workspace,
+            output,
+            effect=True,
+        )
         return answer
 
     async def read_resource(self, uri: str, workspace: str) -> types.ReadResourceResult:
-        async def ask(session: _Session, _progress: _Progress, more: dict[str, Any]) -> Any:
-            return await session.read_resource(uri, allow_input_required=True, **more)
-
-        answer: types.ReadResourceResult = await self._asked(uri, ask, workspace)
+        answer: types.ReadResourceResult = await self._asked(
+            uri,
+            lambda session, _, more: session.read_resource(uri, allow_input_required=True, **more),
+            workspace,
+        )
         return answer
 
     async def get_prompt(
         self, prompt: str, arguments: Mapping[str, str], workspace: str
     ) -> types.GetPromptResult:
-        async def ask(session: _Session, _progress: _Progress, more: dict[str, Any]) -> Any:
-            return await session.get_prompt(
+        answer: types.GetPromptResult = await self._asked(
+            prompt,
+            lambda session, _, more: session.get_prompt(
                 prompt, dict(arguments), allow_input_required=True, **more
-            )
-
-        answer: types.GetPromptResult = await self._asked(prompt, ask, workspace)
+            ),
+            workspace,
+        )
         return answer
 
     async def resources(self) -> tuple[list[types.Resource], list[types.ResourceTemplate]]:
         async def ask(session: _Session, _progress: _Progress, _more: dict[str, Any]) -> Any:
             found = await list_all(session.list_resources, lambda page: page.resources)
-            try:
-                templates = await list_all(
-                    session.list_resource_templates, lambda page: page.resource_templates
-                )
-            except MCPError as error:
-                if error.code != METHOD_NOT_FOUND:
-                    raise
-                templates = []
+            templates = await _or_none(
+                session.list_resource_templates, lambda page: page.resource_templates, True
+            )
             return found, templates
 
         answer: tuple[list[types.Resource], list[types.ResourceTemplate]] = await self._asked(
@@ -271,10 +279,11 @@ class McpConnection:
         return answer
 
     async def prompts(self) -> list[types.Prompt]:
-        async def ask(session: _Session, _progress: _Progress, _more: dict[str, Any]) -> Any:
-            return await list_all(session.list_prompts, lambda page: page.prompts)
-
-        answer: list[types.Prompt] = await self._asked("prompts", ask, "")
+        answer: list[types.Prompt] = await self._asked(
+            "prompts",
+            lambda session, *_: list_all(session.list_prompts, lambda page: page.prompts),
+            "",
+        )
         return answer
 
     async def _asked(
@@ -292,14 +301,14 @@ class McpConnection:
         try:
             session = self._session
             if session is None or self._end.is_set():
-                raise NotDone(on_the_way(self.name, "unsent", "it has gone"))
+                raise NotDone(transport_error(self.name, "unsent", "it has gone"))
             with anyio.move_on_after(self._seconds) as silence:
                 progress = _Progress(silence, self._seconds, output)
                 return await self._rounds(session, ask, progress)
         except MCPError as error:
             raise self._failed(what, error, effect) from None
         except ValidationError as error:
-            said = f"{self.name} answered {what}, but did not keep to the protocol: {wrong(error)}"
+            said = f"{self.name} answered {what}, but violated the protocol: {wrong(error)}"
             raise OutcomeUnknown(said) if effect else ToolError(said) from None
         finally:
             if workspace:
@@ -307,7 +316,7 @@ class McpConnection:
         raise silent(self.name, what, self._seconds, effect)
 
     async def _rounds(self, session: _Session, ask: "Ask", progress: "_Progress") -> Any:
-        """Ask, and answer what the server asks back: the workspace, and nothing else."""
+        """Ask, and answer the server's own requests: only for the workspace."""
         more: dict[str, Any] = {}
         for _ in range(ROUNDS):
             answer = await ask(session, progress, more)
@@ -319,12 +328,12 @@ class McpConnection:
                 reply = await session.dispatch_input_request(context, request)
                 if isinstance(reply, types.ErrorData):
                     raise ToolError(
-                        f"{self.name} wants what Hermes does not give it: {request.method}",
+                        f"{self.name} asks for what Hermes does not provide: {request.method}",
                         retry="never",
                     )
                 replies[key] = reply
             more = {"input_responses": replies, "request_state": answer.request_state}
-        raise ToolError(f"{self.name} asks back again and again", retry="never")
+        raise ToolError(f"{self.name} keeps asking back", retry="never")
 
     def _failed(self, what: str, error: MCPError, effect: bool) -> Exception:
         trouble = trouble_of(error)
@@ -334,9 +343,9 @@ class McpConnection:
             return lost(self.name, what, effect)
         if trouble in ("unsent", "expired", "login"):
             self._end.set()
-            return NotDone(on_the_way(self.name, trouble, error.message))
+            return NotDone(transport_error(self.name, trouble, error.message))
         if trouble is not None:
-            return on_the_way(self.name, trouble, error.message)
+            return transport_error(self.name, trouble, error.message)
         return refused(self.name, what, error)
 
 
@@ -344,7 +353,7 @@ Ask = Callable[[_Session, "_Progress", dict[str, Any]], Awaitable[Any]]
 
 
 class _Progress:
-    """Hears how far a call is; as long as it hears something, the server is not silent."""
+    """Reports progress; each report restarts the timeout."""
 
     def __init__(
         self, silence: anyio.CancelScope, seconds: float, output: Callable[[str], None]
@@ -363,7 +372,7 @@ class _Progress:
 
 
 async def _negotiate(session: _Session) -> None:
-    """The newer protocol where the server speaks it, else the older."""
+    """Use the newer protocol where the server speaks it, else the older."""
     try:
         await session.discover()
     except MCPError as error:
@@ -372,3 +381,130 @@ async def _negotiate(session: _Session) -> None:
         await session.initialize()
     except (ValidationError, RuntimeError):
         await session.initialize()
+
+
+# What a server offers
+
+
+async def list_all(
+    ask: Callable[..., Awaitable[Page]],
+    items: Callable[[Page], Sequence[Item]],
+    most: int = MAX_TOOLS,
+) -> list[Item]:
+    """Everything on all pages, up to the page that holds more than `most`."""
+    found: list[Item] = []
+    cursor: str | None = None
+    for _ in range(PAGES):
+        page = await ask(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        found += items(page)
+        cursor = page.next_cursor
+        if not cursor or len(found) > most:
+            break
+    return found
+
+
+async def listed(session: ClientSession, facts: ServerFacts) -> ServerFacts:
+    """The facts, filled in by asking the server."""
+    offered = session.server_capabilities or types.ServerCapabilities()
+    tools = await _or_none(session.list_tools, lambda page: page.tools, bool(offered.tools))
+    prompts = await _or_none(session.list_prompts, lambda page: page.prompts, bool(offered.prompts))
+    usable = [_tool(tool) for tool in tools[:MAX_TOOLS] if len(tool.name) <= NAME_CHARS]
+    info = session.server_info
+    return replace(
+        facts,
+        title=first_line(f"{info.name} {info.version}", 100) if info else "",
+        version=session.protocol_version or "",
+        tools=tuple({tool.name: tool for tool in usable}.values()),
+        left_out=len(tools) - len(usable),
+        resources=bool(offered.resources) and await _has_resources(session),
+        prompts=tuple(signature(prompt) for prompt in prompts[:MAX_PROMPTS]),
+    )
+
+
+async def _or_none(
+    ask: Callable[..., Awaitable[Page]],
+    items: Callable[[Page], Sequence[Item]],
+    offered: bool,
+    most: int = MAX_TOOLS,
+) -> list[Item]:
+    """Empty where the server does not offer it, even if it says so."""
+    if not offered:
+        return []
+    try:
+        return await list_all(ask, items, most)
+    except MCPError as error:
+        if error.code != METHOD_NOT_FOUND:
+            raise
+        return []
+
+
+async def _has_resources(session: ClientSession) -> bool:
+    """Many servers claim to offer resources and have none."""
+    if await _or_none(session.list_resources, lambda page: page.resources, True, 0):
+        return True
+    ask = session.list_resource_templates
+    return bool(await _or_none(ask, lambda page: page.resource_templates, True, 0))
+
+
+def _tool(tool: types.Tool) -> McpToolFacts:
+    said: dict[str, Any] = (
+        tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+    )
+    hints = {name: value for name, value in said.items() if isinstance(value, bool)}
+    title = tool.title or said.get("title") or ""
+    return tool_facts(tool.name, tool.description or title, tool.input_schema, hints)
+
+
+# Failures, as they are told
+
+
+def transport_error(name: str, trouble: Trouble, message: str) -> ToolError:
+    match trouble:
+        case "login":
+            return ToolError(f"{name} wants a login", f"`hermes mcp login {name}`", "never")
+        case "busy":
+            return ToolError(f"{name} is busy ({message})", retry="same")
+        case "unsent" | "expired" | "lost":
+            return ToolError(f"{name} cannot be reached: {message}", retry="same")
+        case "astray":
+            return ToolError(
+                f"{name} redirects to {message}",
+                "a login that is not at the server itself must be at a public https address",
+                "never",
+            )
+        case "refused":
+            return ToolError(f"{name} refused: {message}")
+
+
+def refused(name: str, what: str, error: MCPError) -> ToolError:
+    said = first_line(error.message, 1_000)
+    changed = error.code == INVALID_PARAMS
+    return ToolError(f"{name} refused {what}: {said}", retry="changed" if changed else "")
+
+
+def lost(name: str, what: str, effect: bool) -> HermesError:
+    if effect:
+        return OutcomeUnknown(f"{name} closed the connection while {what} ran")
+    return ToolError(f"{name} closed the connection while it was asked for {what}", retry="same")
+
+
+def silent(name: str, what: str, seconds: float, effect: bool) -> HermesError:
+    said = f"{name} did not answer {what} for {seconds:g} seconds"
+    return OutcomeUnknown(said) if effect else ToolError(said, retry="same")
+
+
+def cause(error: BaseException) -> Exception:
+    """The first cause in a group, as an error to report."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, HermesError | MCPError):
+        return error
+    if isinstance(error, ValidationError):
+        return ToolError(f"it violates the protocol: {wrong(error)}")
+    return ToolError(f"{type(error).__name__}: {first_line(str(error), 300)}", retry="same")
+
+
+def wrong(error: ValidationError) -> str:
+    """The first validation error."""
+    first = error.errors()[0]
+    return first_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}", 300)

@@ -1,5 +1,5 @@
-"""The connections to servers: opened when first wanted, one for all sessions, opened again when
-they died, closed when nobody has used them for a while."""
+"""The connections to servers: opened on demand, one for all sessions, reopened when they died,
+closed when idle."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from hermes_agent.tools.mcp.connection import McpConnection
 
 IDLE_SECONDS = 600.0
-"""A server that nobody has called for so long is closed."""
 AT_ONCE = 8
-"""Servers that are started at the same time."""
+"""Servers started concurrently."""
 FIRST_PAUSE = 1.0
-"""After a server could not be reached; it doubles each time."""
+"""Before retrying a server; it doubles each time."""
 MAX_PAUSE = 60.0
 
 Answer = TypeVar("Answer")
@@ -29,18 +28,16 @@ Answer = TypeVar("Answer")
 
 @dataclass(eq=False)
 class _Link:
-    """One server and how it stands."""
-
     settings: McpServerSettings
     connection: "McpConnection | None" = None
     opening: "asyncio.Task[McpConnection | ToolError] | None" = None
     trouble: ToolError | None = None
     failures: int = 0
     again: float = 0.0
-    """Not to be tried before."""
+    """When it may be tried again."""
     used: float = 0.0
     calls: int = 0
-    """Under way."""
+    """In progress."""
 
 
 class McpConnectionPool:
@@ -78,8 +75,7 @@ class McpConnectionPool:
     async def ask(
         self, name: str, workspace: str, what: Callable[["McpConnection"], Awaitable[Answer]]
     ) -> Answer:
-        """Ask a server. What certainly was not carried out is asked again, once, on a new
-        connection."""
+        """Ask a server. What was certainly not carried out is retried once on a new connection."""
         try:
             return await self._ask(name, workspace, what)
         except NotDone:
@@ -90,7 +86,7 @@ class McpConnectionPool:
             raise error.told from None
 
     def connected(self, name: str) -> bool:
-        """With the settings of now."""
+        """With the current settings."""
         link = self._links.get(name)
         return (
             link is not None
@@ -100,12 +96,12 @@ class McpConnectionPool:
         )
 
     def trouble(self, name: str) -> ToolError | None:
-        """Why a server could not be reached the last time."""
+        """Why a server could not be reached last time."""
         link = self._links.get(name)
         return link.trouble if link is not None else None
 
     async def tidy(self) -> None:
-        """Close what nobody uses any more, or may not."""
+        """Close idle and disabled servers."""
         now = self._world.clock()
         enabled = self._enabled()
         for name, link in list(self._links.items()):
@@ -114,7 +110,7 @@ class McpConnectionPool:
                 await self._retire(name)
 
     async def close(self) -> None:
-        """Whatever is under way."""
+        """Also calls in progress."""
         links = [*self._links.values(), *self._retired]
         self._links.clear()
         self._retired.clear()
@@ -153,7 +149,7 @@ class McpConnectionPool:
         return link
 
     async def _retire(self, name: str) -> None:
-        """Nobody gets it any more; it is closed when the calls that it carries are over."""
+        """Take it out of use; it is closed when its calls are over."""
         link = self._links.pop(name, None)
         if link is not None and link.calls:
             self._retired.append(link)
@@ -184,7 +180,7 @@ class McpConnectionPool:
             self._world.cache.put(name, facts)
 
         async with self._starting:
-            # It loads the SDK, which takes a second that the others need not wait for.
+            # Loading the SDK takes a second: in a thread, so that others need not wait.
             try:
                 opening = await asyncio.to_thread(_opening)
             except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What reaching a server takes, and where its things lie."""
+"""What connecting to a server takes, and where its files are."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,15 +18,15 @@ class McpContext(Struct, frozen=True):
     environ: Mapping[str, str]
     clock: Clock
     learn: Callable[[str, str], None] = lambda _label, _secret: None
-    """Told every token as soon as it is known, so that it is taken out of all that is kept."""
+    """Called with every token, so that it is redacted everywhere."""
 
     def token_file(self, name: str) -> Path:
         return self.folder / "credentials" / self.cache.path(name, ".mcp").name
 
 
 class NotDone(Exception):
-    """The request was certainly not carried out; on a new connection it may be. If not, this is
-    what to tell."""
+    """The request was certainly not carried out, so it may be retried on a new connection. `told`
+    is the error otherwise."""
 
     def __init__(self, told: ToolError) -> None:
         super().__init__(told.message)

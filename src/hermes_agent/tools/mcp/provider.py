@@ -1,6 +1,5 @@
-"""The servers of the settings as one source of tools. Nobody is reached before something of theirs
-is wanted. What they offer is remembered: a search starts those that were never met, and no others.
-"""
+"""The servers of the settings as one source of tools. A server is connected when it is needed. What
+it offers is cached: a search starts only servers that were never connected."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -11,19 +10,18 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.core.tools import Tool, ToolListing
 from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache, ServerFacts, first_line
-from hermes_agent.tools.mcp.catalogue_index import Index
+from hermes_agent.tools.mcp.catalogue_index import Index, server_of
 from hermes_agent.tools.mcp.connection_pool import McpConnectionPool
 from hermes_agent.tools.mcp.context import McpContext
-from hermes_agent.tools.mcp.names import server_of
 from hermes_agent.tools.mcp.tool_adapter import make_tool
 
 SEARCH_SECONDS = 20.0
-"""How long a search waits for servers that were never seen."""
+"""How long a search waits for new servers."""
 ABOUT_CHARS = 1_500
 NAME_CHARS = 40
 TROUBLE_CHARS = 400
 TROUBLES = 5
-"""Servers that are told of one by one when they cannot be reached."""
+"""Unreachable servers that are listed one by one."""
 
 
 class Servers:
@@ -60,14 +58,14 @@ class Servers:
         )
 
     async def search(self, query: str) -> Sequence[ToolListing]:
-        """Tools of servers that were met before, and of the others, which are started now; first,
-        a row of its own for one that cannot be."""
+        """Tools of known servers, and of new ones, which are started now. Servers that cannot be
+        reached come first."""
         unseen = self._unseen()
         if unseen:
             tasks = [asyncio.create_task(self._try(name)) for name in unseen]
             await asyncio.wait(tasks, timeout=SEARCH_SECONDS)
             for task in tasks:
-                task.cancel()  # the server goes on starting, and the next search may find it
+                task.cancel()  # the server keeps starting; the next search may find it
         return [*self._missing(), *self._indexed().search(query)]
 
     async def find(self, name: str) -> Tool | None:
@@ -75,14 +73,14 @@ class Servers:
         if tool is not None:
             return tool
         for server in server_of(name, self._enabled()):
-            if not self.connected(server):  # what is remembered of it may be old
+            if not self.connected(server):  # its cache may be stale
                 await self._links.connect(server)
                 if (tool := self._lookup(name)) is not None:
                     return tool
         return None
 
     async def meet(self, name: str) -> ServerFacts:
-        """Connect to a server and say what it has."""
+        """Connect to a server and return what it offers."""
         await self._links.connect(name)
         facts = self.known(name)
         if facts is None:
@@ -90,7 +88,7 @@ class Servers:
         return facts
 
     def known(self, name: str) -> ServerFacts | None:
-        """What is remembered of a server; reaches nobody."""
+        """The cached facts of a server; makes no connection."""
         settings = self._enabled().get(name)
         return self._cache.get(name, settings) if settings is not None else None
 
@@ -98,7 +96,7 @@ class Servers:
         return self._links.connected(name)
 
     async def tidy(self) -> None:
-        """Close servers that nobody has used for a while."""
+        """Close idle servers."""
         await self._links.tidy()
 
     async def close(self) -> None:
@@ -132,10 +130,10 @@ class Servers:
         try:
             await self._links.connect(name)
         except ToolError:
-            return  # kept with the connection, and told as a row
+            return  # stored in the pool and shown as a row
 
     def _missing(self) -> list[ToolListing]:
-        """A row for each server that is not known, but not so many that they hide the rest."""
+        """A row for each unknown server, up to a limit."""
         unseen = self._unseen()
         rows = [
             ToolListing(first_line(name, NAME_CHARS), self._why_not(name), trouble=True)

@@ -1,5 +1,4 @@
-"""A server's answer as a tool's result: text in a frame for the model, images beside it, the rest
-as data."""
+"""A server's answer as a tool result: framed text for the model, images, the rest as data."""
 
 import base64
 import binascii
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
 ERROR_CHARS = 4_000
 DATA_BYTES = 100_000
-"""Structured content that is kept as data; a larger one is only shown as text."""
+"""Larger structured content is only shown as text."""
 IMAGES = 10
 LISTED = 200
-"""Resources and prompts that a list shows."""
+"""Rows of a list."""
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
@@ -127,7 +126,7 @@ class _Shown:
             self._binary(content.uri, kind, content.blob)
 
     def _binary(self, what: str, kind: str, encoded: str) -> None:
-        """An image that models take goes with the result; of the rest the model is told."""
+        """Attach an image that models accept; mention anything else."""
         size = len(encoded) * 3 // 4 - encoded[-2:].count("=")
         note = f"{f'{what} {kind}'.strip()}, {size} bytes"
         if kind not in _IMAGE_TYPES:

@@ -1,6 +1,6 @@
-"""A tool of a server as a tool of ours."""
+"""A server's tool as one of ours."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from hermes_agent.tools.mcp.results import (
     tool_result,
 )
 
-_URI = {"type": "object", "properties": {"uri": {"type": "string", "default": ""}}}
-_PROMPT = {
+_Function = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolResult]]
+_URI: dict[str, Any] = {"type": "object", "properties": {"uri": {"type": "string", "default": ""}}}
+_PROMPT: dict[str, Any] = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "default": ""},
@@ -37,86 +38,58 @@ _PROMPT = {
 def make_tool(
     name: str, server: str, own: str, facts: ServerFacts, capability: str, links: McpConnectionPool
 ) -> Tool:
-    """The tool that the server calls `own`. That it only reads is for the server to say and for
-    nobody to believe, so it is never repeatable; resources and prompts are made to be read."""
+    """The tool that the server calls `own`. A server's word that it only reads is not believed, so
+    it is never repeatable; resources and prompts are made to be read."""
     found = next((tool for tool in facts.tools if tool.name == own), None)
     if found is not None:
-        return Tool(
-            name,
-            _Calls(server, found, links),
-            wrap_untrusted("mcp", server, found.description),
-            (capability,),
-            origin="mcp",
-            schema=found.schema,
+        about, schema = wrap_untrusted("mcp", server, found.description), found.schema
+        function = _call(server, found, links)
+    elif own == READ_RESOURCE:
+        function, about, schema = _read_resource(server, links), RESOURCES, _URI
+    else:
+        assert own == GET_PROMPT
+        shown = wrap_untrusted("mcp", server, "\n".join(facts.prompts))
+        function, about, schema = _get_prompt(server, links), f"{PROMPTS}\n{shown}", _PROMPT
+    repeatable = found is None
+    return Tool(name, function, about, (capability,), repeatable, origin="mcp", schema=schema)
+
+
+def _call(server: str, tool: McpToolFacts, links: McpConnectionPool) -> _Function:
+    async def call(context: ToolContext, given: dict[str, Any]) -> ToolResult:
+        folder, output = _workspace(context), context.output
+        answer = await links.ask(
+            server, folder, lambda far: far.call_tool(tool.name, given, folder, output)
         )
-    if own == READ_RESOURCE:
-        function, about, schema = _Reads(server, links), RESOURCES, _URI
-        return Tool(name, function, about, (capability,), True, origin="mcp", schema=schema)
-    assert own == GET_PROMPT
-    shown = wrap_untrusted("mcp", server, "\n".join(facts.prompts))
-    return Tool(
-        name,
-        _Prompts(server, links),
-        f"{PROMPTS}\n{shown}",
-        (capability,),
-        True,
-        origin="mcp",
-        schema=_PROMPT,
-    )
+        return tool_result(server, tool.name, answer, tool.hints)
+
+    return call
 
 
-class _Calls:
-    def __init__(self, server: str, tool: McpToolFacts, links: McpConnectionPool) -> None:
-        self._server = server
-        self._tool = tool
-        self._links = links
-
-    async def __call__(self, context: ToolContext, given: dict[str, Any]) -> ToolResult:
-        tool, workspace = self._tool, _workspace(context)
-        answer = await self._links.ask(
-            self._server,
-            workspace,
-            lambda server: server.call_tool(tool.name, given, workspace, context.output),
-        )
-        return tool_result(self._server, tool.name, answer, tool.hints)
-
-
-class _Reads:
-    def __init__(self, server: str, links: McpConnectionPool) -> None:
-        self._server = server
-        self._links = links
-
-    async def __call__(self, context: ToolContext, given: dict[str, Any]) -> ToolResult:
-        uri, workspace = _text(given, "uri"), _workspace(context)
+def _read_resource(server: str, links: McpConnectionPool) -> _Function:
+    async def read_resource(context: ToolContext, given: dict[str, Any]) -> ToolResult:
+        uri, folder = _text(given, "uri"), _workspace(context)
         if not uri:
-            found = await self._links.ask(
-                self._server, workspace, lambda server: server.resources()
-            )
-            return resource_list(self._server, *found)
-        answer = await self._links.ask(
-            self._server, workspace, lambda server: server.read_resource(uri, workspace)
-        )
-        return resource_result(self._server, uri, answer)
+            found = await links.ask(server, folder, lambda far: far.resources())
+            return resource_list(server, *found)
+        answer = await links.ask(server, folder, lambda far: far.read_resource(uri, folder))
+        return resource_result(server, uri, answer)
+
+    return read_resource
 
 
-class _Prompts:
-    def __init__(self, server: str, links: McpConnectionPool) -> None:
-        self._server = server
-        self._links = links
-
-    async def __call__(self, context: ToolContext, given: dict[str, Any]) -> ToolResult:
-        name, workspace = _text(given, "name"), _workspace(context)
+def _get_prompt(server: str, links: McpConnectionPool) -> _Function:
+    async def get_prompt(context: ToolContext, given: dict[str, Any]) -> ToolResult:
+        name, folder = _text(given, "name"), _workspace(context)
         if not name:
-            found = await self._links.ask(self._server, workspace, lambda server: server.prompts())
-            return prompt_list(self._server, found)
+            return prompt_list(server, await links.ask(server, folder, lambda far: far.prompts()))
         arguments = given.get("arguments") or {}
         if not isinstance(arguments, dict):
-            raise ToolError("arguments are an object of texts", retry="changed")
+            raise ToolError("arguments must be an object of texts", retry="changed")
         texts = {key: str(value) for key, value in arguments.items()}
-        answer = await self._links.ask(
-            self._server, workspace, lambda server: server.get_prompt(name, texts, workspace)
-        )
-        return prompt_result(self._server, name, answer)
+        answer = await links.ask(server, folder, lambda far: far.get_prompt(name, texts, folder))
+        return prompt_result(server, name, answer)
+
+    return get_prompt
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:
@@ -127,6 +100,6 @@ def _text(given: Mapping[str, Any], name: str) -> str:
 
 
 def _workspace(context: ToolContext) -> str:
-    """The session's workspace, where it is on this machine."""
+    """The session's workspace, if it is on this machine."""
     folder = context.terminal.workspace
     return folder if Path(folder).is_absolute() and Path(folder).is_dir() else ""

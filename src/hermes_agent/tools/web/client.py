@@ -1,4 +1,4 @@
-"""One request over the guarded client, bounded in time and bytes; trouble is said in a sentence."""
+"""One request over the guarded client, bounded in time and bytes."""
 
 import asyncio
 import zlib
@@ -24,12 +24,12 @@ _HEADERS = {
 
 class WebResponse(Struct, frozen=True):
     url: str
-    """Where it came from in the end."""
+    """The final address, after redirects."""
     status: int
     headers: Mapping[str, str]
     data: bytes
     cut: bool = False
-    """There was more than may be read."""
+    """The body was longer than allowed."""
 
     @property
     def type(self) -> str:
@@ -37,7 +37,7 @@ class WebResponse(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it would be called as a file."""
+        """Its file name."""
         message = Message()
         message["content-disposition"] = self.headers.get("content-disposition", "inline")
         told = message.get_filename()
@@ -53,8 +53,8 @@ async def ask(
     check: Callable[[WebResponse], None] | None = None,
     **request: Any,
 ) -> WebResponse:
-    """The answer with at most so many bytes of its body. `check` sees it when only the start of
-    the body is there, and may refuse the rest. `request` has httpx's own options."""
+    """The answer with at most `most` bytes of its body. `check` gets it when only the start of the
+    body is there, and may refuse the rest. `request` has httpx's own options."""
     if context.http is None:
         raise ToolError("there is no way to the network here", retry="never")
     seconds = context.settings.web.timeout_seconds
@@ -106,8 +106,8 @@ async def _received(
 
 
 class _Body:
-    """Collects a body and unpacks it on the way, never more than `most` bytes: httpx would unpack
-    a whole piece at once, and a piece may be a bomb."""
+    """Collects and decompresses a body up to `most` bytes: httpx would decompress a whole chunk at
+    once, and that may be a bomb."""
 
     def __init__(self, encoding: str, most: int) -> None:
         self.data = bytearray()
@@ -120,7 +120,7 @@ class _Body:
             case "gzip" | "x-gzip" | "deflate":
                 self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
             case other:
-                raise ToolError(f"the page is packed as {other!r}, which nobody asked for")
+                raise ToolError(f"the page is packed as {other!r}, which was not requested")
         self._headless = encoding.strip().lower() == "deflate"
 
     def add(self, piece: bytes) -> None:

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from hermes_agent.tools.web.client import WebResponse
 
 SHOWN_CHARS = 14_000
-"""The most one call shows; the loop would cut a longer one without saying how to go on."""
+"""The most that one call shows; the loop would cut more without saying how to continue."""
 KEPT = "pages"
-"""The name under which a session's pages are kept."""
 
 
 @tool(capabilities=("network",), repeatable=True, hosts=("url",))
@@ -46,7 +45,7 @@ async def web_fetch(
 
 
 async def _pages(context: ToolContext) -> Pages:
-    """What the session has read; nothing where nobody keeps anything for it."""
+    """The session's pages; a new cache where nothing is kept for the session."""
 
     async def make() -> Pages:
         return Pages(asyncio.get_running_loop().time)
@@ -55,7 +54,7 @@ async def _pages(context: ToolContext) -> Pages:
 
 
 def _address(url: str) -> str:
-    """As it is asked for: checked, without the fragment, which servers never see."""
+    """The checked address, without its fragment."""
     import httpx
 
     try:
@@ -69,7 +68,7 @@ def _address(url: str) -> str:
 
 
 def _check(answer: "WebResponse") -> None:
-    """Refuse what failed, and what cannot be shown, before all of it is there."""
+    """Refuse errors, and what cannot be shown, before all of it is received."""
     host = urlsplit(answer.url).hostname
     later = answer.headers.get("retry-after", "")[:40]
     match answer.status:
@@ -143,7 +142,7 @@ async def _page(answer: "WebResponse", address: str, most: int) -> Page:
 def _shown(
     context: ToolContext, page: Page, start: int, find: str, notes: tuple[str, ...] = ()
 ) -> ToolResult:
-    """The part that was asked for, and how to read on."""
+    """The requested part, and how to continue."""
     there = len(page.lines)
     if start > max(there, 1):
         raise ToolError(
@@ -171,7 +170,7 @@ def _shown(
 def _rows(
     lines: tuple[str, ...], spans: list[tuple[int, int]], room: int, *, marked: bool
 ) -> tuple[list[str], int, int]:
-    """As many lines of the spans as there is room for, their number, and the last one's."""
+    """As many lines of the spans as fit, how many, and the number of the last."""
     rows: list[str] = []
     shown = reached = 0
     for first, last in spans:

@@ -10,14 +10,12 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.web.engines.results import SearchHit
-from hermes_agent.tools.web.engines.table import ENGINES, KEYS, Query
+from hermes_agent.tools.web.engines import ENGINES, KEYS, SearchHit, read_hits
 
 if TYPE_CHECKING:
     from hermes_agent.tools.web.client import WebResponse
 
 ANSWER_BYTES = 5_000_000
-"""The most of an answer that is read."""
 SNIPPET_CHARS = 400
 
 
@@ -44,7 +42,7 @@ async def web_search(
 
 
 def _order(context: ToolContext) -> Iterable[str]:
-    """The services to ask: those that the settings name, or all that have what they need."""
+    """The services to try: those of the settings, or all that are configured."""
     chosen = context.settings.web.search
     for name in chosen:
         if name not in ENGINES:
@@ -54,34 +52,33 @@ def _order(context: ToolContext) -> Iterable[str]:
 
 
 def _lacking(context: ToolContext, name: str) -> str:
-    """What is not set that the service needs."""
+    """What the service needs and is not set."""
     if name == "searxng":
         return "" if context.settings.web.searxng else "the setting `web.searxng`"
     return ", ".join(key for key in ENGINES[name].keys if not context.secrets.get(key))
 
 
 async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list[SearchHit]:
-    """What the service finds; a `ToolError` says why it does not answer."""
+    """The service's results. Raises `ToolError` when it fails."""
     if lacking := _lacking(context, name):
         raise ToolError(f"{lacking} is not set")
     from hermes_agent.tools.web.client import ask
 
     engine = ENGINES[name]
     keys = {key: context.secrets[key] for key in engine.keys}
-    query = Query(text, limit, keys, context.settings.web.searxng)
     trouble: list[str] = []
-    for way in engine.ways:
+    for url, options in engine.requests(text, limit, keys, context.settings.web.searxng):
         try:
             answer = await ask(
                 context,
-                way.method,
-                way.url(query),
+                engine.method,
+                url,
                 most=ANSWER_BYTES,
                 follow_redirects=not keys,  # a key goes to nobody else
-                **way.options(query),
+                **options,
             )
             _refuse_failure(answer, keyed=bool(engine.keys))
-            return [hit for hit in way.read(answer.data) if _usable(hit)]
+            return [hit for hit in read_hits(name, answer.data) if _usable(hit)]
         except ToolError as error:
             trouble.append(error.message)
     raise ToolError("; then ".join(dict.fromkeys(trouble)))
@@ -92,11 +89,11 @@ def _refuse_failure(answer: "WebResponse", *, keyed: bool) -> None:
         case 200:
             return
         case 202:
-            raise ToolError("asks whether a person is there (captcha)")
+            raise ToolError("asks for a captcha")
         case 401 | 403 if keyed:
             raise ToolError(f"refuses the key ({answer.status})")
         case 402 | 429 | 432 | 433:
-            raise ToolError(f"has had enough of us for now ({answer.status})")
+            raise ToolError(f"limits requests ({answer.status})")
         case status:
             raise ToolError(f"answers {status}")
 

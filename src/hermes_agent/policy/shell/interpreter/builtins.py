@@ -1,12 +1,11 @@
 """The shell's own commands."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hermes_agent.policy.shell.interpreter.collector import places_of
 from hermes_agent.policy.shell.interpreter.expand import hides_code
-from hermes_agent.policy.shell.interpreter.output import echoed, formatted
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, absolute
 
 Builtin = Callable[[SimpleCommandRun, list[ExpandedWord]], str | None]
@@ -22,6 +21,13 @@ _SAFE_SET_NAMES = frozenset(
     {"pipefail", "errexit", "nounset", "xtrace", "noglob", "noclobber", "verbose", "monitor",
      "errtrace", "functrace", "noexec", "vi", "emacs", "history", "histexpand", "notify", "hashall"}
 )  # fmt: skip
+_OPTION = re.compile(r"-[neE]+")
+_ESCAPE = re.compile(r"\\(?:([abefnrtv\\\"'])|0?([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.?))", re.DOTALL)
+_SIGNS = {
+    "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\\": "\\", '"': '"', "'": "'",
+}  # fmt: skip
+_FORMAT = re.compile(r"%([%s])|(%)")
 
 
 def _note(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
@@ -51,7 +57,7 @@ def _check_names(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
 
 def _echo(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
-    return echoed(fields[1:], bash=run.around.bash)
+    return _echoed(fields[1:], bash=run.around.bash)
 
 
 def _printf(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
@@ -61,7 +67,73 @@ def _printf(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
         name = _NAME.match(fields[1].text[2:] or fields[2].text)
         run.set(name.group() if name else "", None)
         return ""
-    return formatted(fields[1:])
+    return _formatted(fields[1:])
+
+
+def _unescape(text: str) -> str | None:
+    pieces: list[str] = []
+    at = 0
+    for found in _ESCAPE.finditer(text):
+        sign, octal, byte, other = found.groups()
+        pieces.append(text[at : found.start()])
+        at = found.end()
+        if sign:
+            pieces.append(_SIGNS[sign])
+        elif other is not None:
+            return None
+        else:
+            code = int(octal, 8) if octal else int(byte, 16)
+            if not 0 < code < 128:
+                return None
+            pieces.append(chr(code))
+    return "".join(pieces) + text[at:]
+
+
+def _echoed(words: Sequence[ExpandedWord], *, bash: bool) -> str | None:
+    if any(word.dynamic or word.glob for word in words):
+        return None
+    texts = [word.text for word in words]
+    options = ""
+    while texts and _OPTION.fullmatch(texts[0]):
+        options += texts.pop(0)[1:]
+    text = " ".join(texts)
+    if not bash and (options or "\\" in text):
+        return None  # shells differ here
+    escapes = [letter for letter in options if letter in "eE"]
+    if escapes and escapes[-1] == "e":
+        unescaped = _unescape(text)
+        if unescaped is None:
+            return None
+        text = unescaped
+    return text if "n" in options else text + "\n"
+
+
+def _formatted(words: Sequence[ExpandedWord]) -> str | None:
+    """`printf` with `%s` and plain text; other formats are not followed."""
+    if any(word.dynamic or word.glob for word in words) or not words:
+        return None
+    texts = [word.text for word in words]
+    if texts[0] == "--":
+        texts.pop(0)
+    if not texts or texts[0].startswith("-"):
+        return None
+    pattern, rest = texts[0], texts[1:]
+    if any(found.group(2) for found in _FORMAT.finditer(pattern)):
+        return None
+    output = ""
+    while True:
+        before = len(rest)
+        pieces = _FORMAT.split(pattern)
+        for at in range(0, len(pieces), 3):
+            plain = _unescape(pieces[at])
+            if plain is None:
+                return None
+            output += plain
+            if at + 1 < len(pieces):
+                sign = pieces[at + 1]
+                output += "%" if sign == "%" else rest.pop(0) if rest else ""
+        if not rest or len(rest) == before:
+            return output
 
 
 def _eval(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:

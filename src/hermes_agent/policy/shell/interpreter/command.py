@@ -3,13 +3,16 @@
 import re
 
 from hermes_agent.core.effects import Operation
-from hermes_agent.policy.shell.interpreter import builtins
+from hermes_agent.policy.shell.interpreter.builtins import BUILTINS
+from hermes_agent.policy.shell.interpreter.collector import loose_options
 from hermes_agent.policy.shell.interpreter.expand import Expander
-from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter, SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreters import INTERPRETERS
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, ShellContext, State, Value
+from hermes_agent.policy.shell.interpreter.wrappers import WRAPPERS
 from hermes_agent.policy.shell.parser.syntax import Assignment, Simple
-from hermes_agent.policy.shell.programs import lookup
+from hermes_agent.policy.shell.programs.program_call import ProgramCall, follow
+from hermes_agent.policy.shell.programs.table import Reading, sort_words, spec
 
 _READING = frozenset({"read", "mapfile", "readarray"})
 
@@ -78,10 +81,10 @@ def assign(run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: 
 def dispatch(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     """Follow a program, or one of the shell's own commands."""
     name = program_name(fields[0].text)
-    builtin = builtins.BUILTINS.get(name) if "/" not in fields[0].text else None
+    builtin = BUILTINS.get(name) if "/" not in fields[0].text else None
     if builtin is not None:
         return builtin(run, fields)
-    return lookup.run_program(run, name, fields)
+    return _run_program(run, name, fields)
 
 
 _FOLDERS = re.compile(
@@ -100,3 +103,42 @@ def program_name(text: str) -> str:
         base = versioned.group(1)
         return f"{base}3" if base in {"python", "pip"} else base
     return name
+
+
+def _run_program(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
+    """Note a program and follow what it runs; what it prints, when known."""
+    special = WRAPPERS.get(name) or INTERPRETERS.get(name)
+    if special is not None:
+        return special(run, name, fields)
+    found = spec(name)
+    if found is None:
+        _unlisted(run, name, fields)
+        return None
+    call = ProgramCall(run, name, fields, sort_words(name, found, fields[1:]))
+    follow(call)
+    if name == "cat" and len(fields) == 1 and run.around.stdin is not None:
+        return run.around.stdin.text
+    return None
+
+
+def is_known(name: str) -> bool:
+    """Whether the shell or the table knows a command of this name."""
+    known = name in BUILTINS or name in WRAPPERS or name in INTERPRETERS
+    return known or spec(name) is not None
+
+
+def _unlisted(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> None:
+    """A program that nobody described: what looks like a path is at least read."""
+    reading = Reading(given=loose_options(fields[1:]))
+    call = ProgramCall(run, name, fields, reading)
+    for field in fields[1:]:
+        text = field.prefix if field.dynamic else field.text
+        if text.startswith("-"):
+            reading.flags.append(text.partition("=")[0])
+            text = text.partition("=")[2]
+            field = ExpandedWord(text, field.dynamic, field.glob, text)
+        if "/" in text or text.startswith((".", "~")):
+            call.place(field, "read")
+    if "/" in name:
+        call.place(fields[0], "read")
+    call.note()

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, State, Stdin
+from hermes_agent.policy.word_lists import word_list
 
 Special = Callable[[SimpleCommandRun, str, list[ExpandedWord]], str | None]
 
@@ -166,15 +167,8 @@ def _coder(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str 
     return None
 
 
-_SHELLS = (
-    "bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "nu",
-    "pwsh", "powershell", "xonsh", "elvish",
-)  # fmt: skip
-_CODERS = (
-    "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "wish",
-    "expect", "guile", "Rscript", "R", "julia", "ghci", "scala", "groovy", "osascript", "irb",
-    "jshell", "ipython", "ipython3", "ts-node", "tsx", "erl", "elixir", "racket", "sbcl", "clojure",
-)  # fmt: skip
+_SHELLS = word_list("shells")
+_CODERS = word_list("coders")
 INTERPRETERS: dict[str, Special] = {
     **dict.fromkeys(_SHELLS, _shell),
     **dict.fromkeys(("python", "python3", "pypy", "pypy3"), _python),

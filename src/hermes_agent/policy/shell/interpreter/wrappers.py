@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.run import SimpleCommandRun
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import UNSEEN, ExpandedWord, Stdin
-from hermes_agent.policy.shell.programs.call import ProgramCall
-from hermes_agent.policy.shell.programs.follow import follow
+from hermes_agent.policy.shell.programs.program_call import ProgramCall, follow
 from hermes_agent.policy.shell.programs.table import ProgramSpec, sort_words, spec
+from hermes_agent.policy.word_lists import word_list
 
 Special = Callable[[SimpleCommandRun, str, list[ExpandedWord]], str | None]
 
@@ -110,13 +110,7 @@ _FIND_FILES: dict[str, tuple[Access, int]] = {
     "-fprintf": ("write", 2), "-newer": ("read", 1), "-anewer": ("read", 1),
     "-cnewer": ("read", 1), "-samefile": ("read", 1),
 }  # fmt: skip
-_FIND_VALUES = frozenset(
-    {"-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex",
-     "-lname", "-ilname", "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin",
-     "-amin", "-cmin", "-user", "-group", "-uid", "-gid", "-perm", "-maxdepth", "-mindepth",
-     "-printf", "-fstype", "-inum", "-links", "-used", "-regextype", "-context", "-newermt",
-     "-newerct", "-D"}
-)  # fmt: skip
+_FIND_VALUES = word_list("find_values")
 _FIND_LEADS = re.compile(r"-[HLPD]|-O\d*")
 """Options that stand before the folders."""
 _FIND_PLAIN = re.compile(

@@ -3,6 +3,8 @@ is not."""
 
 import re
 
+from hermes_agent.policy.word_lists import word_list
+
 _SED_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
 _SED_FLAGS = re.compile(r"[gpiIMm0-9]*")
 _SED_ALONE = frozenset("=dDgGhHlnNpPxzFqQ")
@@ -196,25 +198,7 @@ _SQL_CHANGES = re.compile(
     r"|handler|flush|purge|optimize|repair|attach|detach|pragma|import|export|use)\b(?!\s*\()"
 )
 _SQL_CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
-_SQL_READING = re.compile(
-    r"abs|age|all|and|any|array_agg|as|avg|by|cardinality|cast|ceil|char|char_length|coalesce"
-    r"|concat|concat_ws|convert|count|current_database|current_date|current_schema"
-    r"|current_setting|current_user|database|date|date_add|date_format|date_sub|date_trunc"
-    r"|datediff|decimal|distinct|exists|extract|filter|floor|format|format_type|from"
-    r"|from_unixtime|greatest|group_concat|having|hour|if|ifnull|in|inet_client_addr|interval"
-    r"|join|json_agg|json_extract|json_object|jsonb_agg|lag|lead|least|left|length|like"
-    r"|localtimestamp|lower|ltrim|max|md5|min|minute|mod|not|now|nullif|numeric"
-    r"|obj_description|on|or|over|pg_backend_pid|pg_blocking_pids|pg_column_size"
-    r"|pg_conf_load_time|pg_current_wal_lsn|pg_database_size|pg_encoding_to_char"
-    r"|pg_get_constraintdef|pg_get_expr|pg_get_functiondef|pg_get_indexdef|pg_get_userbyid"
-    r"|pg_get_viewdef|pg_indexes_size|pg_is_in_recovery|pg_last_wal_receive_lsn"
-    r"|pg_last_wal_replay_lsn|pg_last_xact_replay_timestamp|pg_lsn|pg_postmaster_start_time"
-    r"|pg_relation_size|pg_size_pretty|pg_table_size|pg_tablespace_size|pg_total_relation_size"
-    r"|pg_wal_lsn_diff|quote_ident|rank|regexp_replace|replace|right|round|row_number|rtrim"
-    r"|sec_to_time|second|split_part|string_agg|substr|substring|sum|then|time|timediff"
-    r"|timestampdiff|to_char|to_timestamp|trim|txid_current_snapshot|union|unix_timestamp"
-    r"|unnest|upper|user|using|values|varchar|version|when|where|year"
-)
+_SQL_READING = word_list("sql_reading")
 """Words that may stand before a bracket in what only reads."""
 _SQL_STRANGE = re.compile(r"\\(?!G\s*$)|\$|/\*|#|\[\s*['\"]")
 """Where a text or a remark ends is not the same for all databases."""
@@ -238,7 +222,7 @@ def sql_verbs(text: str) -> list[str]:
         elif first != "show":
             changes = _SQL_CHANGES.search(statement)
             calls = (name.lower() for name in _SQL_CALL.findall(statement))
-            strange = next((name for name in calls if not _SQL_READING.fullmatch(name)), "")
+            strange = next((name for name in calls if name not in _SQL_READING), "")
             first = changes.group().lower() if changes else ("call" if strange else "select")
         found.append(first)
     return found or ["other"]

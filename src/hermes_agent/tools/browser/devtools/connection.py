@@ -11,7 +11,7 @@ from hermes_agent.core.errors import ToolError
 
 Params = Mapping[str, Any]
 Listener = Callable[[str, str, dict[str, Any]], None]
-"""Hears an event: its session (empty for the browser's own), its name and what it says."""
+"""Called with an event's session (empty for the browser's own), name and parameters."""
 
 GONE = "Hermes.gone"
 """The last event: the browser ended."""
@@ -28,11 +28,11 @@ class DevtoolsTransport(Protocol):
 
 
 class DevtoolsError(Exception):
-    """The browser understood the call and did not do it."""
+    """The browser refused the call."""
 
 
 class SessionLost(Exception):
-    """The page or frame went away before it answered."""
+    """The page or frame is gone."""
 
 
 class BrowserGone(ToolError):
@@ -56,7 +56,7 @@ class _Message(msgspec.Struct):
 
 
 class DevtoolsConnection:
-    """One browser. Whoever made it closes it."""
+    """The connection to one browser."""
 
     def __init__(self, wire: DevtoolsTransport, listener: Listener) -> None:
         self._wire = wire
@@ -79,7 +79,7 @@ class DevtoolsConnection:
     async def begin(
         self, method: str, params: Params | None = None, session: str = ""
     ) -> "asyncio.Future[dict[str, Any]]":
-        """Send a call; the future has its answer."""
+        """Send a call; returns the future of its answer."""
         if not self.alive:
             raise BrowserGone
         self._last += 1
@@ -95,7 +95,7 @@ class DevtoolsConnection:
         return future
 
     def lose(self, session: str) -> None:
-        """The session is over: nobody will answer its calls."""
+        """Fail all calls of a session that is over."""
         for number, (owner, future) in list(self._waiting.items()):
             if owner == session:
                 del self._waiting[number]
@@ -110,7 +110,7 @@ class DevtoolsConnection:
                 elif message.id in self._waiting:
                     self._answer(self._waiting.pop(message.id)[1], message)
         except (EOFError, OSError):
-            pass  # said to everybody who waits, below
+            pass  # reported to all callers below
         finally:
             self.alive = False
             for _, future in self._waiting.values():
@@ -138,4 +138,4 @@ class DevtoolsConnection:
 def _fail(future: "asyncio.Future[dict[str, Any]]", error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # somebody who has stopped waiting is not a mistake
+        future.exception()  # the caller may have stopped waiting

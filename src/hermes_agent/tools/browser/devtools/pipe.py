@@ -1,4 +1,4 @@
-"""Find Chromium, start it on a pipe and a profile of its own, and be sure that it ends."""
+"""Finds Chromium, starts it with a pipe and its own profile, and makes sure that it ends."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from hermes_agent.tools.browser.executables import BROWSERS
 MESSAGE_BYTES = 128 * 1024 * 1024
 CLOSE_SECONDS = 3.0
 SCRATCH = "hermes-scratch"
-"""A folder in the profile for files that are handed to the browser."""
+"""A folder in the profile for uploads."""
 _WORDS = 4096
 WIDTH, HEIGHT = 1280, 900
 
@@ -31,7 +31,7 @@ _FLAGS = (
     "--headless",
     "--remote-debugging-pipe",
     "--proxy-bypass-list=<-loopback>",
-    # Nothing is looked up by the browser itself; the proxy's own address needs no looking up.
+    # The browser resolves no names itself; the proxy's address needs no lookup.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--disable-quic",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -62,7 +62,7 @@ _KEEPER = 'exec 3<&0 4>&1 </dev/null >&2; profile=$1; shift; "$@"; rm -rf "$prof
 
 
 class PipeWire:
-    """Messages ended by NUL on the browser's file descriptors 3 and 4."""
+    """NUL-terminated messages on the browser's file descriptors 3 and 4."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, profile: Path, errors: IO[bytes]
@@ -86,7 +86,7 @@ class PipeWire:
         return (await self._process.stdout.readuntil(b"\0"))[:-1]
 
     async def close(self) -> None:
-        """Ask by closing the pipe, then end the whole group; the profile goes with it."""
+        """Close the pipe, then kill the process group and remove the profile."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -97,29 +97,29 @@ class PipeWire:
         finally:
             self._kill()
         await self._process.wait()
-        # Something that was being killed may have written while the shell removed.
+        # A process being killed may have written while the shell removed the profile.
         await asyncio.to_thread(shutil.rmtree, self.profile, ignore_errors=True)
         self._errors.close()
 
     def _kill(self) -> None:
-        """Zygotes outlive the browser by a moment, so the group is ended in any case."""
+        """Zygotes briefly outlive the browser, so the group is always killed."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
 
     def last_words(self) -> str:
-        """The end of what it wrote before it failed."""
+        """The last line of its output."""
         size = os.fstat(self._errors.fileno()).st_size
         text = os.pread(self._errors.fileno(), _WORDS, max(0, size - _WORDS)).decode(
             errors="replace"
         )
         rows = [row for row in text.splitlines() if row.strip()]
-        return rows[-1][:300] if rows else "it ended without a word"
+        return rows[-1][:300] if rows else "it ended without a message"
 
 
 def program(named: str) -> str:
-    """The browser that the settings name, or the first that is installed."""
+    """The browser of the settings, or the first that is installed."""
     for name in [named] if named else BROWSERS:
         if found := shutil.which(name):
             return found
@@ -134,11 +134,11 @@ def flags(proxy: str, profile: Path, *, root: bool) -> Sequence[str]:
 
 
 async def started(named: str, proxy: str) -> PipeWire:
-    """A new browser that reaches the network through the proxy alone."""
+    """Start a browser that reaches the network only through the proxy."""
     path = program(named)
     profile = Path(tempfile.mkdtemp(prefix="hermes-browser-"))
     arguments = flags(proxy, profile, root=os.geteuid() == 0)
-    # A program inherits all variables unless some are left out; here, all but those of the machine.
+    # Only these variables are passed on: others may hold secrets.
     keep = ("PATH", "LANG", "LC_ALL", "TZ", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
     environment = {name: os.environ[name] for name in keep if name in os.environ}
     (profile / SCRATCH).mkdir()

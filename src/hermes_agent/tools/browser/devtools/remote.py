@@ -1,4 +1,4 @@
-"""A browser that runs elsewhere, by the address of its DevTools."""
+"""A browser on another machine, by the address of its DevTools."""
 
 import ssl
 from urllib.parse import urlsplit
@@ -33,7 +33,7 @@ class SocketWire:
 
 
 async def connected(address: str) -> SocketWire:
-    """A wire to the browser at `ws://…`, or at `http://host:port` where it tells its own."""
+    """Connect to the browser at `ws://…`, or at `http://host:port`, which names its WebSocket."""
     try:
         url = address if address.startswith("ws") else await _told(address)
         socket = await connect(
@@ -49,8 +49,8 @@ async def connected(address: str) -> SocketWire:
 
 
 async def _told(address: str) -> str:
-    """The WebSocket that `/json/version` names, at the host and port that were given: a browser
-    behind a tunnel does not know how it is reached."""
+    """The WebSocket that `/json/version` names, at the given host and port: a browser behind a
+    tunnel does not know its own address."""
     import httpx
 
     base = address.removesuffix("/").removesuffix("/json/version")

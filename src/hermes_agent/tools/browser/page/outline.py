@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.page.visibility import Sight
 
 INTERACTIVE = frozenset(
@@ -37,12 +38,13 @@ _NEVER = frozenset(
 )  # fmt: skip
 _ONE_LINE = frozenset({"cell", "gridcell", "columnheader", "rowheader"})
 TEXT_CHARS = 3_000
-"""The most of one text that is shown."""
 NAME_CHARS = 300
 DEPTH = 60
-"""Levels of the outline; what lies deeper is shown on the last."""
+"""Levels of the outline; deeper ones are shown on the last."""
 OPTIONS = 30
-"""The most choices of one field that are listed."""
+"""Choices of one field that are listed."""
+MAX_REFS = 20_000
+"""Names kept; the oldest are dropped first."""
 _URL_CHARS = 100
 _SPACE = re.compile(r"\s+")
 _STATES = ("disabled", "required", "readonly", "focused", "modal", "multiselectable", "busy")
@@ -65,7 +67,7 @@ class OutlineItem:
     marks: tuple[str, ...] = ()
     key: Key | None = None
     acts: bool = False
-    """It can be acted on, so it is shown with a ref."""
+    """It can be acted on, so it gets a ref."""
     children: "list[OutlineItem]" = field(default_factory=list)
 
 
@@ -90,7 +92,7 @@ class Part:
 
 
 def outline(part: Part) -> tuple[list[OutlineItem], int]:
-    """The things of a document and of the frames in it, and how many texts nobody would see."""
+    """The items of a document and its frames, and the number of invisible texts."""
     reader = _Reader(part)
     items = reader.items()
     return items, reader.unseen
@@ -109,8 +111,8 @@ class _Reader:
         return self._inside(self._part.nodes[0])
 
     def _inside(self, node: Mapping[str, Any]) -> list[OutlineItem]:
-        """What a node holds. Nodes without a line of their own are opened without recursion: pages
-        nest them as deep as they like."""
+        """The children of a node. Nodes without a line are expanded without recursion: pages nest
+        them arbitrarily deep."""
         found: list[OutlineItem] = []
         waiting: list[Mapping[str, Any]] = [node]
         opened = False
@@ -130,7 +132,7 @@ class _Reader:
         return _joined(found)
 
     def _read(self, node: Mapping[str, Any]) -> OutlineItem | None:
-        """The node as a line; None where only what it holds counts."""
+        """The node as a line; None where only its children count."""
         role = str(node.get("role", {}).get("value", "")).lower()
         backend = int(node.get("backendDOMNodeId", 0))
         if role == "statictext":
@@ -169,7 +171,7 @@ class _Reader:
         key = Key(part.session, part.frame, part.loader, backend) if backend else None
         item = OutlineItem(role, name, marks, key, acts)
         if self._depth >= DEPTH:
-            return item  # what it holds follows it on the same level
+            return item  # its children follow on the same level
         if backend in part.inner:
             inner = _Reader(part.inner[backend], self._depth + 1)
             item.children = inner.items()
@@ -180,7 +182,7 @@ class _Reader:
             item.children = self._inside(node)
             self._depth -= 1
             if self.unseen > before and not acts:
-                item.name = ""  # it was made of what nobody would see
+                item.name = ""  # its name was made of invisible text
                 item.marks = item.marks if item.children else ()
         return _folded(item)
 
@@ -195,7 +197,7 @@ class _Reader:
 
 
 def _clean(value: Any) -> str:
-    """On one line, and without what would pass for a ref of ours."""
+    """On one line, and without what looks like one of our refs."""
     return _SPACE.sub(" ", str(value)).strip().replace("[ref=", "(ref=")
 
 
@@ -239,7 +241,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _joined(items: list[OutlineItem]) -> list[OutlineItem]:
-    """Texts that follow each other on a line are one."""
+    """Join adjacent texts on a line."""
     found: list[OutlineItem] = []
     for item in items:
         if item is _GAP and (not found or found[-1] is _GAP):
@@ -253,7 +255,7 @@ def _joined(items: list[OutlineItem]) -> list[OutlineItem]:
 
 
 def _folded(item: OutlineItem) -> OutlineItem:
-    """The same thing without what it says twice."""
+    """Remove what an item says twice."""
     words = " ".join(child.name for child in item.children if child.role == "text")
     if item.name and words and _bare(words) in _bare(item.name):
         item.children = [child for child in item.children if child.role != "text"]
@@ -276,7 +278,7 @@ def _says(item: OutlineItem) -> bool:
 
 
 def _choices(item: OutlineItem) -> list[OutlineItem]:
-    """Those of a closed list are chosen by name, not by clicking."""
+    """Choices of a closed list are selected by name, not by clicking."""
     if item.role == "combobox":
         for child in item.children:
             child.acts = child.acts and child.role != "option"
@@ -305,7 +307,7 @@ class OutlineLine:
 def lines(
     items: Sequence[OutlineItem], above: tuple[int, ...] = (), start: int = 0
 ) -> list[OutlineLine]:
-    """All things in the order of the page."""
+    """All items in the order of the page."""
     found: list[OutlineLine] = []
     for item in items:
         here = start + len(found)
@@ -315,7 +317,7 @@ def lines(
 
 
 def written(line: OutlineLine, ref: Callable[[Key], str], *, always: bool = False) -> str:
-    """One line; `always` gives it a ref though nothing can be done to it."""
+    """One line; `always` gives it a ref even if it cannot be acted on."""
     item = line.item
     name = _cut(item.name, NAME_CHARS if item.acts else TEXT_CHARS)
     if item.role == "text":
@@ -338,7 +340,7 @@ def shown(texts: Sequence[str], most: int) -> int:
 
 
 def around(all_lines: Sequence[OutlineLine], words: str) -> list[int]:
-    """The lines that have the words, each with what holds it and its neighbours."""
+    """The lines with the words, each with its ancestors and neighbours."""
     wanted = words.casefold()
     chosen: set[int] = set()
     for number, line in enumerate(all_lines):
@@ -353,3 +355,38 @@ def _beside(all_lines: Sequence[OutlineLine], number: int) -> Iterator[int]:
     for near in range(max(0, number - 2), min(len(all_lines), number + 4)):
         if near == number or all_lines[near].above[:1] == all_lines[number].above[:1]:
             yield near
+
+
+class Refs:
+    """Short names for nodes. A node keeps its name as long as its document lives."""
+
+    def __init__(self) -> None:
+        self._names: dict[Key, str] = {}
+        self._keys: dict[str, Key] = {}
+        self._last = 0
+
+    def name(self, key: Key) -> str:
+        known = self._names.get(key)
+        if known is not None:
+            return known
+        self._last += 1
+        name = self._names[key] = f"e{self._last}"
+        self._keys[name] = key
+        if len(self._keys) > MAX_REFS:
+            oldest = next(iter(self._keys))
+            del self._names[self._keys.pop(oldest)]
+        return name
+
+    def key(self, name: str) -> Key:
+        bare = name.strip().removeprefix("ref=").strip("[]")
+        if bare not in self._keys:
+            raise stale(name)
+        return self._keys[bare]
+
+
+def stale(name: str) -> ToolError:
+    return ToolError(
+        f"there is no {name!r} on the page, or no longer",
+        "look again with browser action=snapshot and use a ref from there",
+        "changed",
+    )

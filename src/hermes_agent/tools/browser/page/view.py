@@ -1,10 +1,14 @@
 """What the model is shown of a page: all of it where it is small, else as much as fits, or what is
-different from the last time."""
+different from the last time. Our own words come first; everything that pages say is framed."""
 
 import asyncio
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hermes_agent.core.messages import Media
+from hermes_agent.core.text.untrusted import wrap_untrusted
+from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.devtools.connection import DevtoolsError, SessionLost
 from hermes_agent.tools.browser.page.outline import (
@@ -14,15 +18,18 @@ from hermes_agent.tools.browser.page.outline import (
     lines,
     outline,
     shown,
+    stale,
     written,
 )
-from hermes_agent.tools.browser.page.refs import stale
 from hermes_agent.tools.browser.tab import Tab
 
 SHOWN_CHARS = 10_000
-"""The most of a page that is shown at once."""
 SMALL_CHARS = 1_500
 """A page of this size is shown whole after each action."""
+DOWNLOAD_SECONDS = 3.0
+"""How long a call waits for downloads."""
+HOSTS_NAMED = 5
+_POLL = 0.02
 _TRIES = 3
 
 
@@ -50,7 +57,7 @@ async def look(browser: Browser, tab: Tab) -> PageView:
         except (DevtoolsError, SessionLost):
             if again == _TRIES - 1 or tab.crashed:
                 raise
-            await tab.settle()  # it went somewhere else while we looked
+            await tab.settle()  # it navigated meanwhile
     if part.nodes:
         tab.title = str(part.nodes[0].get("name", {}).get("value", "")).strip()[:200]
     items, unseen = await asyncio.to_thread(outline, part)
@@ -60,7 +67,7 @@ async def look(browser: Browser, tab: Tab) -> PageView:
 
 
 def whole(browser: Browser, tab: Tab, view: PageView, start: int = 0) -> str:
-    """The page from a line on, and how to read on where it does not fit."""
+    """The page from a line on, and how to continue where it does not fit."""
     tab.seen = (view.document, view.texts)
     count = shown(view.texts[start:], SHOWN_CHARS)
     rows = view.texts[start : start + count]
@@ -82,7 +89,7 @@ def _on(browser: Browser, view: PageView, start: int) -> str:
 
 
 def changed(browser: Browser, tab: Tab, view: PageView) -> str:
-    """What is different from what the model saw last, or all of it where that says more."""
+    """The difference to what the model saw last, or all of it where that is better."""
     document, before = tab.seen
     size = sum(map(len, view.texts))
     if document != view.document or size <= SMALL_CHARS:
@@ -97,7 +104,7 @@ def changed(browser: Browser, tab: Tab, view: PageView) -> str:
 
 
 def found(tab: Tab, view: PageView, words: str) -> str:
-    """The parts of the page that have the words."""
+    """The parts of the page with the words."""
     numbers = around(view.lines, words)
     if not numbers:
         return f"[{words!r} is nowhere on the page, {len(view.texts)} lines]"
@@ -112,3 +119,65 @@ def found(tab: Tab, view: PageView, words: str) -> str:
     tab.seen = (view.document, view.texts)
     more = [f"[{len(rows) - count} more lines fit]"] if count < len(rows) else []
     return "\n".join([*rows[:count], *more])
+
+
+async def reported(
+    browser: Browser,
+    tab: Tab,
+    said: str,
+    *,
+    notes: Sequence[str] = (),
+    files: tuple[Media, ...] = (),
+    ok: bool = True,
+) -> ToolResult:
+    dialog = browser.dialogs.first
+    if dialog is None:
+        await _downloaded(browser)
+    else:
+        tab = browser.tab_of(dialog.session) or tab
+    lines = [*notes, *_news(browser)]
+    body = [str(download) for download in browser.downloads.news()]
+    if body:
+        lines.append(f"news of downloads: {len(body)}, told first below; pages choose their names")
+    if tab.title:
+        body.append(f"title: {tab.title}")
+    if dialog is not None:
+        lines.append(
+            f"a dialog ({dialog.kind}) is open on {tab.name} and holds the page; answer it with "
+            "browser_act accept_dialog (`text` answers a prompt) or dismiss_dialog"
+        )
+        body.append(f"dialog: {dialog.message}")
+        said = ""
+    if said:
+        body.append(said)
+    text = wrap_untrusted("web-page", tab.url, "\n".join(body))
+    facts = {
+        "url": tab.url,
+        "title": tab.title,
+        "tab": tab.name,
+        "dialog": dialog.kind if dialog is not None else "",
+        "downloads": [download.path for download in browser.downloads.all if download.path],
+    }
+    return ToolResult("\n".join([*lines, text]), facts, ok=ok, files=files)
+
+
+def _news(browser: Browser) -> list[str]:
+    found = [
+        f"the page opened tab {tab.name}: browser action=tab ref={tab.name} goes there"
+        for tab in browser.opened
+    ]
+    browser.opened.clear()
+    asked = set().union(*(tab.hosts for tab in browser.tabs.values()))
+    failed = {host: why for host, why in browser.proxy.failed.items() if host in asked}
+    new = [why for host, why in failed.items() if browser.told.get(host) != why]
+    browser.told = failed
+    found += [f"not loaded: {why}" for why in new[:HOSTS_NAMED]]
+    if len(new) > HOSTS_NAMED:
+        found.append(f"not loaded: {len(new) - HOSTS_NAMED} more hosts")
+    return found
+
+
+async def _downloaded(browser: Browser) -> None:
+    end = asyncio.get_running_loop().time() + DOWNLOAD_SECONDS
+    while browser.downloads.running and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(_POLL)

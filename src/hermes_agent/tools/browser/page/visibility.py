@@ -1,6 +1,6 @@
-"""What of a page a person would see. The accessibility tree leaves out what is not rendered, but
-not what is transparent, has no size, lies off the page or has the colour of its ground: places
-where pages put words for machines."""
+"""What a person would see of a page. The accessibility tree leaves out what is not rendered, but
+not what is transparent, tiny, off the page or in the colour of its background: places where pages
+hide text for machines."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ REQUEST = {
     "includeBlendedBackgroundColors": True,
     "includePaintOrder": False,
 }
-"""What `DOMSnapshot.captureSnapshot` is asked for."""
+"""Parameters of `DOMSnapshot.captureSnapshot`."""
 
 _FAINT = 0.05
 _TINY = 3.0
@@ -21,7 +21,7 @@ _TEXT = 3
 _NUMBER = re.compile(r"[\d.]+")
 _CLIPPED = re.compile(r"inset\((?:50|100)%|circle\(0|polygon\(0px 0px, 0px 0px")
 _PASSIVE = frozenset({"HTML", "BODY", "LABEL", "#document"})
-"""Elements that hear clicks meant for others."""
+"""Elements that get clicks meant for others."""
 _ALIKE = 12.0
 
 
@@ -76,7 +76,7 @@ class _Document:
         return self._strings[styles[place]] if place < len(styles) and styles[place] >= 0 else ""
 
     def _is_veiled(self, node: int) -> bool:
-        """It or something around it hides all that is inside."""
+        """It or an ancestor hides everything inside."""
         chain = []
         while node >= 0 and node not in self._veiled:
             chain.append(node)
@@ -113,7 +113,7 @@ class _Document:
         return color[3] < _FAINT or (ground is not None and _alike(color, ground))
 
     def _ground(self, node: int) -> "_Color | None":
-        """The colour behind what an element holds, where the browser can tell."""
+        """The background colour of an element's content, where the browser knows it."""
         row = self._rows.get(node, len(self._grounds))
         place = self._grounds[row] if row < len(self._grounds) else -1
         color = _color(self._strings[place]) if place >= 0 else None

@@ -1,10 +1,11 @@
-"""A server that is reached over HTTP. What goes wrong on the way to it becomes the answer to the
-one request that it befell, so that other calls on the same connection live on, and it says whether
-the request can have been carried out."""
+"""A server over HTTP. A transport error becomes the answer to the one request it concerns, so that
+other calls continue, and it says whether the request may have been carried out."""
 
+import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from mcp import MCPError
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 
-from hermes_agent.tools.mcp.transports.ssrf_guard import BlockedAddress, only_public
+from hermes_agent.core.text.addresses import classify
 from hermes_agent.tools.mcp.transports.stdio import Streams
 
 CONNECT_SECONDS = 30.0
@@ -21,11 +22,11 @@ ANSWER_BYTES = 32_000_000
 """The largest answer, or event of a stream."""
 
 Trouble = Literal["unsent", "expired", "busy", "lost", "login", "refused", "astray"]
-"""It never left; the session that it belonged to is gone; the server has no time for it. After
-these it is certain that nothing was done. After `lost` nobody can tell."""
+"""After `unsent`, `expired` and `busy` the request was certainly not carried out; after `lost` the
+outcome is unknown."""
 
 _MARK = secrets.token_hex(8)
-"""Tells our own answers from those of a server that would like to be taken for us."""
+"""Tells our own answers from a server's, which could imitate them."""
 _STATUS: Mapping[int, Trouble] = {
     401: "login",
     429: "busy",
@@ -36,7 +37,7 @@ _STATUS: Mapping[int, Trouble] = {
 
 
 def trouble_of(error: MCPError) -> Trouble | None:
-    """What befell a request on its way; None for an answer of the server itself."""
+    """The transport error of a request; None for an answer of the server itself."""
     data = error.data
     if isinstance(data, dict) and data.get("mark") == _MARK:
         kind: Trouble = data["trouble"]
@@ -48,14 +49,14 @@ def trouble_of(error: MCPError) -> Trouble | None:
 async def remote(
     url: str, headers: Mapping[str, str], auth: httpx2.Auth | None
 ) -> AsyncIterator[Streams]:
-    timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)  # whoever calls watches for silence
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)  # the caller has a timeout
     async with (
         _Client(
             headers=dict(headers),
             timeout=timeout,
             auth=auth,
-            trust_env=False,  # no proxy that nobody has named for this server
-            verify=httpx2.create_ssl_context(),  # but the authorities that the user trusts
+            trust_env=False,  # no proxy from the environment
+            verify=httpx2.create_ssl_context(),  # but the CAs that the user trusts
             event_hooks={"request": [only_public(url)]},
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=ANSWER_BYTES) as streams,
@@ -122,8 +123,46 @@ class _Bounded(httpx2.AsyncByteStream):
                     raise httpx2.StreamError("the answer is too large")
                 yield chunk
         except httpx2.TransportError as error:
-            # Of this kind the SDK makes the answer to one request, and of others the end of all.
+            # The SDK turns this kind into the answer to one request; others end the connection.
             raise httpx2.StreamError(str(error)) from None
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class BlockedAddress(httpx2.TransportError):
+    """The server redirected to an address that is not allowed. The request was not sent."""
+
+
+def only_public(url: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Checks a request before it leaves: logging in asks addresses that the server names. Allowed
+    are the server's own origin and, over https, public addresses; where the server itself is not
+    public, its host as well.
+
+    A name is looked up here and again when it is connected to. Whoever changes it in between leads
+    us elsewhere, but only to something that has a certificate for that name."""
+    own = httpx2.URL(url)
+
+    async def check(request: httpx2.Request) -> None:
+        to = request.url
+        if (to.scheme, to.host, to.port) == (own.scheme, own.host, own.port):
+            return
+        public = all(classify(one) == "public" for one in await _addresses(to))
+        if to.host == own.host and not public:
+            return
+        if to.scheme != "https" or not public:
+            why = "is not a public address" if to.scheme == "https" else "is not https"
+            raise BlockedAddress(
+                f"{to.scheme}://{to.netloc.decode()}, which {why}", request=request
+            )
+
+    return check
+
+
+async def _addresses(to: httpx2.URL) -> list[str]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpx2.ConnectError(f"{to.host} cannot be looked up: {error}") from None
+    return [str(where[0]) for *_, where in found]

@@ -1,7 +1,7 @@
-"""Logging in to a server by OAuth, and what that gave, kept in a file that only the user may read.
+"""OAuth login to a server; tokens are stored in a file that only the user may read.
 
-The SDK carries the protocol. It forgets, from one process to the next, when a token ends and where
-it is renewed; so both are kept here and handed back to it."""
+The SDK implements the protocol. It does not remember across processes when a token expires and
+where it is renewed, so both are stored here and given back to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,11 +27,11 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.pseudonyms import private_folder, write_private
 
 EARLY_SECONDS = 30.0
-"""A token is renewed this long before it ends."""
+"""A token is renewed this long before it expires."""
 PATIENCE_SECONDS = 600.0
-"""How long somebody has for the browser."""
+"""How long the login in the browser may take."""
 _REFUSED = 1.0
-"""The end of a token that was refused: long ago."""
+"""Expiry of a refused token: long ago."""
 _PAGE = b"<!doctype html><title>Hermes</title><p>You are logged in. Close this page."
 
 
@@ -41,7 +41,7 @@ class StoredTokens(Struct, frozen=True):
     url: str
     tokens: str = ""
     ends: float = 0.0
-    """When the access token does; 0 when nobody says."""
+    """When the access token expires; 0 when unknown."""
     client: str = ""
     server: str = ""
     resource: str = ""
@@ -64,7 +64,7 @@ class Tokens:
         self.provider: OAuthClientProvider | None = None
 
     def read(self) -> StoredTokens:
-        """What is kept for this address; a token goes nowhere else."""
+        """What is stored for this URL; a token is sent nowhere else."""
         try:
             kept = msgspec.json.decode(self._path.read_bytes(), type=StoredTokens)
         except FileNotFoundError:
@@ -80,7 +80,7 @@ class Tokens:
         token = OAuthToken.model_validate_json(kept.tokens)
         self._tell(token)
         if kept.ends and self._clock() > kept.ends - EARLY_SECONDS and token.refresh_token:
-            token.access_token = ""  # so that the SDK renews it before it asks for anything
+            token.access_token = ""  # makes the SDK renew it first
         return token
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -111,8 +111,8 @@ class Tokens:
         self._write(replace(self.read(), client=client_info.model_dump_json(exclude_none=True)))
 
     def expire(self) -> bool:
-        """The access token was refused: it is to be renewed before it is used again. False when
-        it cannot be, or has just been."""
+        """The access token was refused: renew it before the next use. False when it cannot be
+        renewed, or has just been."""
         kept = self.read()
         token = OAuthToken.model_validate_json(kept.tokens) if kept.tokens else None
         if token is None or not token.refresh_token or kept.ends == _REFUSED:
@@ -139,7 +139,7 @@ def authorization(
     show: Callable[[str], Awaitable[None]] | None = None,
     answered: Callable[[], Awaitable[AuthorizationCodeResult]] | None = None,
 ) -> OAuthClientProvider:
-    """What gives requests their token, and renews it. Without `show` nobody is asked to log in."""
+    """Adds the token to requests and renews it. Without `show` no login is started."""
     about = OAuthClientMetadata(
         client_name="Hermes",
         redirect_uris=[AnyUrl(redirect)],
@@ -160,8 +160,8 @@ def authorization(
 
 
 class Loopback:
-    """The page that the browser is sent back to, on this machine. Where the browser is elsewhere,
-    the address that it ends at can be pasted instead."""
+    """The local page that the login redirects to. Where the browser runs elsewhere, the URL it ends
+    at can be pasted instead."""
 
     def __init__(self) -> None:
         self._arrived: asyncio.Future[AuthorizationCodeResult] = (
@@ -182,7 +182,7 @@ class Loopback:
         return await asyncio.wait_for(self._arrived, PATIENCE_SECONDS)
 
     def paste(self, address: str) -> bool:
-        """Take the address that the browser ended at; False when it is none of those."""
+        """Take the URL that the browser ended at; False when it is not a redirect of the login."""
         found = parse_qs(urlsplit(address.strip()).query)
         given = {name: values[0] for name, values in found.items()}
         if self._arrived.done() or not ("code" in given or "error" in given):
@@ -210,6 +210,6 @@ class Loopback:
             )
             await writer.drain()
         except (ConnectionError, ValueError):
-            return  # a browser that went away, or a line without an end
+            return  # a closed connection, or an endless line
         finally:
             writer.close()

@@ -1,4 +1,4 @@
-"""How a server is reached, by its settings: a program here, or an address elsewhere."""
+"""Opens the connection to a server by its settings: a local program or a URL."""
 
 import logging
 import re
@@ -11,19 +11,17 @@ from mcp import MCPError
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.tools.mcp.catalogue_cache import ServerFacts, settings_key
-from hermes_agent.tools.mcp.connection import McpConnection
+from hermes_agent.tools.mcp.connection import McpConnection, transport_error
 from hermes_agent.tools.mcp.context import McpContext, NotDone
-from hermes_agent.tools.mcp.errors import on_the_way
-from hermes_agent.tools.mcp.log import Log
 from hermes_agent.tools.mcp.transports.http import remote, trouble_of
 from hermes_agent.tools.mcp.transports.oauth import Loopback, Tokens, authorization
-from hermes_agent.tools.mcp.transports.stdio import Streams, plain_environment, program
+from hermes_agent.tools.mcp.transports.stdio import Log, Streams, plain_environment, program
 
 if TYPE_CHECKING:
     import httpx2
 
 for _name in ("mcp", "client"):
-    # What counts is told by errors; what the SDK logs beside has addresses with codes in it.
+    # Errors say what matters; the SDK also logs URLs with codes in them.
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 _SECRET = re.compile(r"secret:([A-Za-z_][A-Za-z0-9_]*)")
@@ -38,20 +36,18 @@ async def open_connection(
     workspace: str = "",
     auth: "httpx2.Auth | None" = None,
 ) -> tuple[McpConnection, ServerFacts]:
-    """A server that is connected, and what it has. `workspace` is that of whoever wants it first;
-    `auth` that of a login under way."""
+    """A connected server, and what it offers. `workspace` is the first caller's; `auth` that of a
+    login in progress."""
     if settings.oauth and auth is None and not _tokens(name, settings, world).read().tokens:
-        raise on_the_way(name, "login", "")
-    try:
-        return await _opened(name, settings, world, told, seconds, workspace, auth)
-    except NotDone as error:
-        tokens = _tokens(name, settings, world)
-        if auth is not None or not settings.oauth or not tokens.expire():
-            raise error.told from None
-    try:
-        return await _opened(name, settings, world, told, seconds, workspace, auth)
-    except NotDone as error:
-        raise error.told from None
+        raise transport_error(name, "login", "")
+    for renewed in (False, True):
+        try:
+            return await _opened(name, settings, world, told, seconds, workspace, auth)
+        except NotDone as error:
+            tokens = _tokens(name, settings, world)
+            if renewed or auth is not None or not settings.oauth or not tokens.expire():
+                raise error.told from None
+    raise AssertionError("the second failure is raised above")
 
 
 async def _opened(
@@ -79,9 +75,9 @@ async def _opened(
     except MCPError as error:
         trouble = trouble_of(error)
         if trouble == "login":
-            raise NotDone(on_the_way(name, trouble, error.message)) from None
+            raise NotDone(transport_error(name, trouble, error.message)) from None
         if trouble is not None:
-            raise on_the_way(name, trouble, error.message) from None
+            raise transport_error(name, trouble, error.message) from None
         raise _with_last_words(ToolError(error.message), name, log) from None
     except ToolError as error:
         raise _with_last_words(error, name, log) from None
@@ -137,11 +133,11 @@ async def log_in(
     show: Callable[[str, Callable[[str], bool]], None],
     seconds: float,
 ) -> ServerFacts:
-    """Log in anew. `show` is told the address for the browser, and what takes a pasted one."""
+    """Log in again. `show` gets the URL for the browser, and a function that takes a pasted one."""
     page = Loopback()
     redirect = await page.open()
     tokens = _tokens(name, settings, world)
-    tokens.forget()  # a new login has a new place to come back to, so it registers anew
+    tokens.forget()  # the redirect URL is new, so the client registers again
 
     async def shown(address: str) -> None:
         show(address, page.paste)

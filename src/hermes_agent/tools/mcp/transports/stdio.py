@@ -1,9 +1,8 @@
-"""A server that is a program on this machine: started in a process group of its own, spoken to
-over its standard input and output, and gone with us, whatever becomes of us.
+"""A server that is a local program: started in its own process group, over standard input and
+output, and certain to end with the runtime.
 
-The SDK has such a transport. It takes lines of any length, reads on to their end, leaves behind
-what a server that ended by itself had started, and nothing ends a server that does not notice that
-we were killed; so this one is ours."""
+The SDK has such a transport, but it reads lines of any length, leaves behind what an ended server
+had started, and does not end a server when the runtime is killed."""
 
 import asyncio
 import os
@@ -11,7 +10,8 @@ import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -19,21 +19,23 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.mcp.log import Log
 
 Streams = tuple[Any, Any]
-"""Read and write, as the SDK wants them; it does not publish their types."""
+"""Read and write streams; the SDK does not publish their types."""
 LINE_BYTES = 32_000_000
-"""The largest message; a server that sends a larger one is given up."""
+"""The largest message; a server that sends a larger one is disconnected."""
 CHUNK = 65_536
 GRACE_SECONDS = 1.0
-"""How long it has to end after its input ended."""
+"""How long it has to exit after its input ended."""
 TERM_SECONDS = 2.0
-"""And after it was told to."""
+"""And after SIGTERM."""
 PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
 )  # fmt: skip
+LOG_BYTES = 500_000
+"""Of one file; when it is full it becomes `NAME.old`, and the one before that goes."""
+LOG_TAIL_BYTES = 2_000
 
 _WATCHED = """
 life=$1
@@ -53,9 +55,46 @@ while kill -0 $child 2>/dev/null; do
 done
 exit $code
 """
-"""Runs the program and beside it one that waits for the end of a pipe which nobody writes to: we
-hold its other side, and the kernel lets go of that when we die. It outlives a word to end that is
-meant for the program, so that the program has somebody to bury it."""
+"""Runs the program, and beside it a process that waits for the end of a pipe whose other side we
+hold: when we die, it kills the group. The shell ignores SIGTERM, to reap the program."""
+
+
+class Log:
+    """What a server's program prints outside the protocol, in a file of bounded size."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._tail = b""
+
+    def write(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-LOG_TAIL_BYTES:]
+        file = self._file or self._opened()
+        if file.tell() + len(data) > LOG_BYTES:
+            file.close()
+            self._path.replace(self._path.with_suffix(".old"))
+            file = self._opened()
+        file.write(data[-LOG_BYTES:])
+        file.flush()
+        self._file = file
+
+    def _opened(self) -> BinaryIO:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.fdopen(handle, "wb")
+        file.seek(0, os.SEEK_END)
+        return file
+
+    def last_words(self, most: int = 300) -> str:
+        """The end of what this run said, on one line."""
+        text = " ".join(self._tail.decode("utf-8", "replace").split())
+        shown = "".join(sign for sign in text if sign.isprintable())
+        return shown if len(shown) <= most else "…" + shown[-most:]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def plain_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
@@ -66,7 +105,7 @@ def plain_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> d
 async def program(
     command: Sequence[str], environ: Mapping[str, str], log: Log, ended: Callable[[], None]
 ) -> AsyncIterator[Streams]:
-    """The streams of a server. `ended` is called when it has stopped talking."""
+    """The streams of a server. `ended` is called when it has closed its output."""
     process, life = await _started(command, environ)
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -104,7 +143,7 @@ async def program(
 
 
 class _Exits(asyncio.subprocess.SubprocessStreamProtocol):
-    """Tells of the exit at once; asyncio's own waits for the pipes too, which a child may hold."""
+    """Reports the exit at once; asyncio also waits for the pipes, which a child may hold."""
 
     def __init__(self) -> None:
         super().__init__(CHUNK, asyncio.get_running_loop())
@@ -127,7 +166,7 @@ class _Process:
         self._transport = transport
 
     async def stop(self) -> None:
-        """Its input ends, then it is told to end, then it is made to."""
+        """Close its input, then SIGTERM, then SIGKILL."""
         self.stdin.close()
         if not await self._gone(GRACE_SECONDS):
             self.kill(signal.SIGTERM)
@@ -149,7 +188,7 @@ class _Process:
 async def _started(command: Sequence[str], environ: Mapping[str, str]) -> tuple[_Process, int]:
     if shutil.which(command[0], path=environ.get("PATH")) is None:
         raise ToolError(
-            f"no program called {command[0]!r}", "install it, or mend its command", "never"
+            f"no program called {command[0]!r}", "install it, or correct its command", "never"
         )
     inner, life = os.pipe()
     try:
@@ -182,7 +221,7 @@ class _Talk:
         self._log = log
 
     async def listen(self, hear: Hear) -> None:
-        """Hand on each message. What is none goes to the log: programs print all sorts."""
+        """Pass on each message. Other lines go to the log."""
         rest: list[bytes] = []
         size = 0
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):

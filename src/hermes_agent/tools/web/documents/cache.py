@@ -1,4 +1,4 @@
-"""Pages that a session fetched a short while ago, for reading on."""
+"""Pages that a session fetched recently, for reading on."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,22 +10,20 @@ SECONDS = 600.0
 CHARS = 8_000_000
 """Text of all pages together."""
 LINE = 1_000
-"""The most that stands on one line; longer ones are broken, so that each part can be reached."""
+"""Longer lines are broken, so that each part can be reached."""
 AROUND = 2
-"""Lines that are shown before and after one that was looked for."""
+"""Lines of context around a match."""
 
 
 class Page(Struct, frozen=True):
     url: str
-    """Where it came from in the end."""
+    """The final address, after redirects."""
     lines: tuple[str, ...]
     notes: tuple[str, ...]
     facts: dict[str, Any]
 
 
 class Pages:
-    """The latest pages of one session, for some minutes."""
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._pages: OrderedDict[str, tuple[float, int, Page]] = OrderedDict()
@@ -45,7 +43,7 @@ class Pages:
         return self._pages[url][2] if url in self._pages and self._fresh(url) else None
 
     async def close(self) -> None:
-        """The session that kept them is over, or has not read for long."""
+        """Called when the session ends or is idle."""
         self._pages.clear()
 
     def _fresh(self, url: str) -> bool:
@@ -53,7 +51,7 @@ class Pages:
 
 
 def broken(text: str) -> tuple[str, ...]:
-    """Its lines, the long ones broken where there is white space."""
+    """Its lines, long ones broken at white space."""
     lines: list[str] = []
     for line in text.replace("\r\n", "\n").split("\n"):
         line = line.rstrip()

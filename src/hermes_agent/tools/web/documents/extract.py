@@ -1,5 +1,5 @@
-"""Readable text of a document, whatever it is. What comes from elsewhere may be built to break its
-reader: `apart.py` runs this in a process of its own."""
+"""The text of a document of any kind. A document may be built to break its reader: `worker.py` runs
+this in its own process."""
 
 import codecs
 import re
@@ -13,23 +13,22 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.web.documents.types import HEAD, kind_of
 
 TEXT_CHARS = 2_000_000
-"""The most text that is made of one document."""
 
 Enough = Callable[[], bool]
-"""Whether no more time should be spent; what has been read by then is given back."""
+"""Whether to stop; what was read so far is returned."""
 
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _PLAIN = re.compile(
     r"ascii|big5\w*|cp\d+|euc_\w+|gb\w+|hz|iso2022_\w+|iso8859-\d+|johab|koi8-\w|mac-\w+"
     r"|shift_jis\w*|tis-620|utf-(8|16|32)(-[bl]e)?"
 )
-"""Charsets of texts; Python has stranger ones, which fail in stranger ways."""
+"""Charsets of texts; Python's other codecs fail in other ways."""
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _WIDER = {
     "ascii": "cp1252", "iso8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030",
     "shift_jis": "cp932", "euc_kr": "cp949",
 }  # fmt: skip
-"""What is meant where these are said, by Python's names."""
+"""What is meant by these, in Python's names."""
 
 
 class Extracted(Struct, frozen=True):
@@ -71,7 +70,7 @@ def _bounded(made: Extracted) -> Extracted:
 
 
 def library(name: str) -> Any:
-    """A module of the extra `web`, or a word about how to get it."""
+    """A module of the extra `web`; raises `ToolError` with how to install it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -83,7 +82,7 @@ def library(name: str) -> Any:
 
 
 def declared(data: bytes, type: str, head: bytes = b"") -> str:
-    """The charset that a text says it has: by a mark at its start, the header, or in its head."""
+    """The charset that a text declares: by a byte order mark, the header, or in its head."""
     for mark, codec in _MARKS.items():
         if data.startswith(mark):
             return codec

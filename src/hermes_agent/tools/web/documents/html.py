@@ -8,13 +8,13 @@ from hermes_agent.tools.web.documents.extract import Extracted, library
 
 MAIN_CHARS = 2_000_000
 MAIN_ELEMENTS = 40_000
-"""Pages beyond these are not searched for their main text, which would take many seconds."""
+"""Larger pages are not searched for their main text: it would take many seconds."""
 LITTLE = 500
-"""Less main text than this is looked at twice."""
+"""Less main text than this is compared with the whole page."""
 SHARE = 0.1
 """The main text is at least this part of a page."""
 BARE = 200
-"""A long page with less text than this is probably empty until its scripts run."""
+"""A long page with less text is probably empty until its scripts run."""
 SCRIPTS = "it holds little text; where scripts make a page, a browser shows more"
 
 _LEFT_OUT = frozenset(
@@ -64,7 +64,7 @@ def _main(text: str, address: str) -> str:
             include_formatting=True,
             favor_recall=True,
         )
-    except RecursionError:  # a page that is nested deeper than anybody would write it
+    except RecursionError:  # a page nested too deep
         return ""
     return str(made or "")
 

@@ -1,5 +1,5 @@
 """The text of Word, Excel and PowerPoint files. They are zip archives of XML, and both can be
-built to swell: what they hold is measured and looked at before it is unpacked."""
+bombs: their parts are measured and checked before they are unpacked."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ MEMBERS = 10_000
 UNPACKED = 100_000_000
 """Bytes that an archive may hold in all."""
 TREE = 30_000_000
-"""Bytes of XML in a Word or PowerPoint file, which are held in memory several times over."""
+"""Bytes of XML in a Word or PowerPoint file; they are in memory several times."""
 ROWS = 50_000
 """Rows of a sheet that are read."""
 CELLS = 256
@@ -37,8 +37,8 @@ def read(data: bytes, enough: Enough) -> Extracted:
 
 
 def _measure(archive: ZipFile, *, tree: bool) -> None:
-    """Refuse what would swell. zipfile gives no more of a member than its size that is declared,
-    so the declared ones can be counted on."""
+    """Refuse archive bombs. zipfile returns no more of a member than its declared size, so the
+    declared sizes can be trusted."""
     members = archive.infolist()
     xml = [each for each in members if each.filename.lower().endswith((".xml", ".rels", ".vml"))]
     size = sum(each.file_size for each in members)
@@ -54,7 +54,7 @@ def _measure(archive: ZipFile, *, tree: bool) -> None:
         content = archive.read(each)
         encoding = _ENCODING.match(content)
         odd = encoding is not None and encoding[1].lower() not in {b"utf-8", b"utf-16", b"us-ascii"}
-        # Office writes neither; entities that multiply, and ways to hide them, need one of them.
+        # Office writes neither; entity bombs, and ways to hide them, need one of them.
         if odd or any(mark in content for mark in _DTD):
             raise ToolError(
                 f"the document's part {each.filename!r} is not as Office writes it", retry="never"
@@ -125,7 +125,7 @@ def _excel(source: BytesIO, collected: _Collected) -> str:
             if collected.full():
                 break
             collected.add(f"## {sheet.title}")
-            sheet.reset_dimensions()  # a file may say that it is as wide as the sea
+            sheet.reset_dimensions()  # a file may declare absurd dimensions
             rows = sheet.iter_rows(values_only=True, max_row=ROWS + 1, max_col=CELLS)
             for number, row in enumerate(rows, 1):
                 if number > ROWS:
@@ -170,4 +170,4 @@ _READERS: dict[str, Callable[[BytesIO, _Collected], str]] = {
     "xl/workbook.xml": _excel,
     "ppt/presentation.xml": _powerpoint,
 }
-"""The part by which each is known."""
+"""By the part that identifies each kind."""

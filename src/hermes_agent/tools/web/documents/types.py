@@ -1,4 +1,4 @@
-"""What a document is: by how it begins, then by the type it was sent with, then by its name."""
+"""The kind of a document: by its first bytes, then its Content-Type, then its name."""
 
 from typing import Literal
 
@@ -33,8 +33,8 @@ def image_type(data: bytes) -> str | None:
 
 
 def kind_of(type: str, name: str, head: bytes) -> Kind:
-    """What can be made of a document; empty when nothing can. `type` is its Content-Type, empty
-    when nobody said; `head` is at least its first `HEAD` bytes, or all of it."""
+    """The kind of a document; empty when it cannot be read. `type` is its Content-Type, empty when
+    unknown; `head` is at least its first `HEAD` bytes, or all of it."""
     plain = type.partition(";")[0].strip().lower()
     if image_type(head) is not None:
         return "image"

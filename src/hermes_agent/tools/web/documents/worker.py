@@ -1,5 +1,5 @@
-"""Documents from elsewhere are read in a process of their own: one that hangs, swells or crashes
-its reader ends that process and nothing else, and the readers' libraries take no room here."""
+"""Reads documents in a separate process: one that hangs, bloats or crashes its reader affects
+nothing else, and the readers' libraries are not loaded here."""
 
 import asyncio
 import os
@@ -12,16 +12,15 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import Retry, ToolError
-from hermes_agent.core.timeouts import awake
 from hermes_agent.tools.web.documents.extract import Extracted, declared, extract
 from hermes_agent.tools.web.documents.types import HEAD, kind_of
 
 SECONDS = 30.0
-"""How long reading may take; when half of it is over, the reader gives back what it has."""
+"""How long reading may take; at half time the reader returns what it has."""
 MEMORY = 1_500_000_000
 """Bytes of address space for it."""
 _KEPT = re.compile(r"PATH|HOME|TMPDIR|LANG|LC_\w+|TZ|PYTHONPATH|LD_LIBRARY_PATH")
-"""The variables that are not left out of those it would inherit: none of them holds a key."""
+"""Variables that are passed on: none of them holds a key."""
 
 
 class _Order(Struct, frozen=True):
@@ -50,7 +49,7 @@ async def extract_apart(data: bytes, type: str, name: str, seconds: float = SECO
         env={name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)},
     )  # fmt: skip
     try:
-        async with awake(seconds):
+        async with asyncio.timeout(seconds):
             said, _ = await process.communicate(order + b"\n" + data)
     except TimeoutError:
         raise ToolError(
@@ -62,7 +61,7 @@ async def extract_apart(data: bytes, type: str, name: str, seconds: float = SECO
         await process.wait()
     if process.returncode or not said:
         raise ToolError(
-            f"{name!r} cannot be read: its reader broke down", "it may be too large", "never"
+            f"{name!r} cannot be read: its reader crashed", "it may be too large", "never"
         )
     answer = msgspec.json.decode(said, type=_Answer)
     if answer.made is None:
@@ -82,7 +81,7 @@ def _plain(data: bytes, type: str) -> bool:
 
 
 def _serve() -> None:
-    """The other process: an order on the first line, the document after it."""
+    """In the other process: an order on the first line, then the document."""
     import resource
 
     line = sys.stdin.buffer.readline()

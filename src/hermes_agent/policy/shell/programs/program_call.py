@@ -1,22 +1,26 @@
-"""What the roles in the table of programs mean."""
+"""A program with its words on the way from the table to operations, and what the roles in the table
+mean."""
 
 import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Access
-from hermes_agent.policy.shell.interpreter.collector import host_of, remote_host
+from hermes_agent.core.effects import Access, PathAccess
+from hermes_agent.policy.shell.interpreter.collector import host_of, places_of, remote_host
+from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
-from hermes_agent.policy.shell.programs.call import ProgramCall
 from hermes_agent.policy.shell.programs.embedded_languages import (
     awk_is_plain,
     sed_is_plain,
     sql_is_plain,
     sql_verbs,
 )
+from hermes_agent.policy.shell.programs.table import Reading
 
-Role = Callable[[ProgramCall, ExpandedWord, str], None]
+_USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "mosh"})
+"""Whose commands are read by the user's shell, which is bash; others use sh."""
+
 
 _GIT_CODE = re.compile(
     r"(?i)alias\.|core\.(?:alternaterefscommand|pager|editor|sshcommand|fsmonitor|hookspath|gitproxy|askpass|worktree)"
@@ -44,6 +48,60 @@ _DATABASE_ODD = re.compile(
 """Words of an address that may do more than to say where; how long to wait is none."""
 _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
+
+
+class ProgramCall:
+    """A program with its words while its roles are worked out."""
+
+    def __init__(
+        self, run: SimpleCommandRun, name: str, fields: list[ExpandedWord], reading: Reading
+    ) -> None:
+        self.run = run
+        self.name = name
+        self.fields = fields
+        self.reading = reading
+        self.places: list[PathAccess] = []
+        self.hosts: list[str] = []
+        self.later: list[Callable[[], object]] = []
+        """What it runs: followed when the program itself is noted."""
+
+    def place(self, field: ExpandedWord, access: Access) -> None:
+        self.places += places_of(field, access, self.run.state)
+
+    def unknown(self, field: ExpandedWord, reason: str) -> None:
+        text = field.text
+        self.later.append(lambda: self.run.unknown(text, reason, self.name))
+
+    def shell(self, text: ExpandedWord, *, far: bool = False) -> None:
+        """Shell text that the program would run."""
+        if text.dynamic or text.glob:
+            self.unknown(text, f"what {self.name} runs is not known")
+            return
+        inside = self.inside(far=far)
+        around = inside.around if self.name in _USER_SHELL else replace(inside.around, bash=False)
+        self.later.append(lambda: inside.walk.text(text.text, inside.state, around))
+
+    def inside(self, *, far: bool = False) -> SimpleCommandRun:
+        """Where the commands run that the program starts."""
+        state = self.run.state.copy()
+        if far:
+            state.variables = {}
+            state.home = "~"
+            state.folders = (None,)
+        state.functions = {}
+        state.positional = None
+        return self.run.inside(self.name, state=state)
+
+    def note(self) -> None:
+        places, hosts = self.run.redirected.take()
+        self.run.walk.note.program(
+            self.name, self.fields, self.run.around, verb=self.reading.verb,
+            flags=self.reading.flags, places=[*self.places, *places], hosts=[*self.hosts, *hosts],
+            options=self.reading.given,
+        )  # fmt: skip
+
+
+Role = Callable[[ProgramCall, ExpandedWord, str], None]
 
 
 def apply(call: ProgramCall, role: str, field: ExpandedWord, option: str) -> None:
@@ -82,15 +140,13 @@ def _text(call: ProgramCall, words: list[ExpandedWord], *, far: bool) -> None:
 
 
 def _place(access: Access) -> Role:
-    def role(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-        del option
+    def role(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
         call.place(field, access)
 
     return role
 
 
-def _host(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    del option
+def _host(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     call.hosts.append(host_of(field))
 
 
@@ -109,8 +165,7 @@ def _url(call: ProgramCall, field: ExpandedWord, option: str) -> None:
 
 
 def _remote(access: Access) -> Role:
-    def role(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-        del option
+    def role(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
         host = remote_host(field)
         if host is None:
             call.place(field, access)
@@ -123,8 +178,7 @@ def _remote(access: Access) -> Role:
 def _copy(access: Access) -> Role:
     """A path of this machine, or one in a container, pod or bucket."""
 
-    def role(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-        del option
+    def role(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
         if remote_host(field) is None:
             call.place(field, access)
 
@@ -137,13 +191,11 @@ def _net_shell(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     call.shell(field)
 
 
-def _shell(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    del option
+def _shell(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     call.shell(field)
 
 
-def _far(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    del option
+def _far(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     call.shell(field, far=True)
 
 
@@ -151,8 +203,7 @@ def _unknown(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     call.unknown(field, f"{call.name} {option} can run or change anything".replace("  ", " "))
 
 
-def _code(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    del option
+def _code(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     call.unknown(field, f"code for {call.name}")
 
 
@@ -201,8 +252,7 @@ def _mount(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         call.place(ExpandedWord(here), "read" if kept else "write")
 
 
-def _dd(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    del option
+def _dd(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     text = field.prefix if field.dynamic else field.text
     key, _, value = text.partition("=")
     target = ExpandedWord(field.text, dynamic=True) if field.dynamic else ExpandedWord(value)
@@ -212,21 +262,18 @@ def _dd(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         call.place(field, "write")
 
 
-def _sed(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    del option
+def _sed(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     if field.dynamic or field.glob or not sed_is_plain(field.text):
         call.unknown(field, "a sed program that may write or run something")
 
 
-def _awk(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    del option
+def _awk(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     if field.dynamic or field.glob or not awk_is_plain(field.text):
         call.unknown(field, "an awk program that may write or run something")
 
 
-def _sql(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+def _sql(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     """What a database is told is what the program does: `select`, `drop`."""
-    del option
     if field.dynamic or not sql_is_plain(field.text):
         call.unknown(field, f"what {call.name} is told to do")
     else:
@@ -251,9 +298,8 @@ def _date(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _unknown(call, field, option)
 
 
-def _method(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+def _method(call: ProgramCall, _field: ExpandedWord, option: str) -> None:
     """A request is a GET anyway: to say so is no option that counts."""
-    del field
     given = [value for name, _, value in call.reading.values if name == option]
     if not any(value.dynamic or value.text not in {"GET", "HEAD"} for value in given):
         call.reading.flags[:] = [flag for flag in call.reading.flags if flag != option]
@@ -265,9 +311,8 @@ def _kind(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _unknown(call, field, option)
 
 
-def _keyed(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+def _keyed(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     """`name=file,name=file`, or a file."""
-    del option
     if field.dynamic:
         call.place(field, "read")
     else:
@@ -304,9 +349,8 @@ def _processes(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         call.reading.flags.append("e")
 
 
-def _entry(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+def _entry(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     """`docker run --entrypoint program image words…`."""
-    del option
     words = call.reading.rest or []
     inside = call.inside(far=True)
     if field.text:
@@ -327,9 +371,8 @@ def _web(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _host(call, field, option)
 
 
-def _cookie(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+def _cookie(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     """curl's `-b`: data when there is a `=` in it, else a file."""
-    del option
     if field.dynamic or "=" not in field.text:
         call.place(field, "read")
 
@@ -385,3 +428,36 @@ ROLES: dict[str, Role] = {
     "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
     "pager": _pager_file, "processes": _processes,
 }  # fmt: skip
+
+
+def follow(call: ProgramCall) -> None:
+    """Work out the roles of the words, note the program, and go on with what it runs."""
+    reading = call.reading
+    found = reading.spec
+    for option, role, field in reading.values:
+        apply(call, role, field, option)
+    for role, field in reading.operands:
+        apply(call, role, field, "")
+    stdin = call.run.around.stdin
+    if (
+        found.input
+        and stdin is not None
+        and not any(r == found.input for _, r, _ in reading.values)
+    ):
+        text = ExpandedWord(stdin.text or "", dynamic=stdin.text is None)
+        apply(call, found.input, text, "<")
+    runs = reading.rest is not None and bool(reading.rest)
+    if runs and (reading.unlisted or reading.unsure):
+        words = " ".join([*reading.unlisted, *(field.text for field in reading.unsure)])
+        call.unknown(ExpandedWord(words), f"where the command of {call.name} starts")
+    elif reading.unlisted and found.closed:
+        words = " ".join(reading.unlisted)
+        call.unknown(ExpandedWord(words), f"not a known option of {call.name}")
+    elif reading.unsure and found.risky:
+        call.unknown(reading.unsure[0], f"may be an option of {call.name}")
+    if not (runs and found.bare and not call.places and not call.hosts):
+        call.note()
+    for step in call.later:
+        step()
+    if runs and reading.rest is not None:
+        go_on(call, reading.rest)

@@ -1,10 +1,9 @@
-"""DuckDuckGo's pages for browsers without scripts, as results."""
+"""Reads the results in DuckDuckGo's pages for browsers without scripts."""
 
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.web.engines.results import SearchHit, words
 
 _LINKS = frozenset({"result__a", "result-link"})
 _SNIPPETS = frozenset({"result__snippet", "result-snippet"})
@@ -12,17 +11,17 @@ _NONE = ("no-results", "No results.", "No more results")
 _CHALLENGE = ("anomaly-modal", "anomaly.js", "challenge-form", "bots use DuckDuckGo")
 
 
-def read(body: bytes) -> list[SearchHit]:
+def read(body: bytes) -> list[list[str]]:
+    """Title, address and snippet of each result."""
     page = body.decode(errors="replace")
     if any(mark in page for mark in _CHALLENGE):
-        raise ToolError("asks whether a person is there (captcha)")
+        raise ToolError("asks for a captcha")
     reader = _Reader()
     reader.feed(page)
     reader.close()
-    hits = [SearchHit(words(title), url, words(snippet)) for title, url, snippet in reader.found]
-    if not hits and not any(mark in page for mark in _NONE):
+    if not reader.found and not any(mark in page for mark in _NONE):
         raise ToolError("sent a page that holds no results")
-    return hits
+    return reader.found
 
 
 class _Reader(HTMLParser):
