@@ -141,6 +141,8 @@ _PLAIN = _Plain()
 
 def plain_words(text: str) -> str:
     """Words of rules, in the form that texts are compared in: `fold` without the way back."""
+    if text.isascii():
+        return text.lower()
     composed = _JAMO.sub(lambda jamo: unicodedata.normalize("NFC", jamo[0]), text)
     return _as_read(composed.translate(_PLAIN))[1]
 
