@@ -118,17 +118,17 @@ def read_secret(prompt: str) -> str:
 def _login(name: str, options: argparse.Namespace) -> int:
     import asyncio
 
-    from hermes_agent.models.keys.oauth.device_flow import LoginContext, post_by_http
-    from hermes_agent.models.keys.oauth.login import log_in
-    from hermes_agent.models.keys.oauth.table import LOGINS, login_of
-    from hermes_agent.models.keys.oauth.tokens import save_token
+    from hermes_agent.models.catalogue.services import SERVICES
+    from hermes_agent.models.keys.login import LoginContext, log_in, post_by_http
+    from hermes_agent.models.keys.tokens import save_token
 
     home, _ = home_and_settings()
-    way = login_of(name, _service(name))
+    way = _service(name).login
     if way is None:
+        others = ", ".join(name for name, service in SERVICES.items() if service.login)
         raise UsageError(
             f"{name} has no sign-in with a code",
-            f"`hermes model key {name}` keeps a key; sign-in is there for {', '.join(LOGINS)}",
+            f"`hermes model key {name}` keeps a key; sign-in is there for {others}",
         )
 
     def show(code: str, url: str) -> None:
@@ -148,7 +148,7 @@ def _login(name: str, options: argparse.Namespace) -> int:
 
 
 def _logout(name: str, options: argparse.Namespace) -> int:
-    from hermes_agent.models.keys.oauth.tokens import forget_token
+    from hermes_agent.models.keys.tokens import forget_token
 
     home, _ = home_and_settings()
     _service(name)

@@ -235,7 +235,7 @@ def codex_headers(credential: Credential, request: Request) -> dict[str, str]:
 
 def _account(token: str) -> str:
     """As the token names it; "" where it is none of ChatGPT's."""
-    from hermes_agent.models.keys.oauth.device_flow import claims
+    from hermes_agent.models.keys.login import claims
 
     inner = claims(token).get(CLAIM)
     account = inner.get("chatgpt_account_id") if isinstance(inner, dict) else None
