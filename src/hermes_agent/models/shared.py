@@ -18,6 +18,12 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.core.settings.root import ModelSettings
 
+BUDGETS: dict[Effort, int] = {
+    "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 65_536,
+}  # fmt: skip
+"""Tokens to think with, for Claude models that are told a number."""
+LEAST_BUDGET = 1_024
+
 CHARS_PER_TOKEN = 4
 MAX_TOKENS = 10_000_000_000
 """No call has more."""

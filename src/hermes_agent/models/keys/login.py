@@ -133,15 +133,17 @@ async def _log_in_codex(name: str, login: DeviceLogin, signing: LoginContext) ->
         }
         tokens = _answered(name, *await signing.post(login.token_url, _form(fields), _FORM))
         made = _token_of(name, tokens, signing.clock)
-        return msgspec.structs.replace(made, account=_account(_text(tokens, "id_token"), made))
+        # Every request names the account, which the tokens know.
+        account = chatgpt_account(_text(tokens, "id_token"), made.access)
+        return msgspec.structs.replace(made, account=account)
 
     return await _confirmed(name, codes, ask, signing)
 
 
-def _account(id_token: str, token: Token) -> str:
-    """Every request names the account, which the tokens know."""
-    for jwt in (id_token, token.access):
-        said = claims(jwt)
+def chatgpt_account(*tokens: str) -> str:
+    """The account that the first of the tokens names; "" where none of them does."""
+    for token in tokens:
+        said = claims(token)
         inner = said.get("https://api.openai.com/auth")
         found = _text(inner, "chatgpt_account_id") if isinstance(inner, dict) else ""
         if found := found or _text(said, "chatgpt_account_id"):

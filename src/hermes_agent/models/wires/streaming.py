@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from hermes_agent.core.errors import ModelError
+from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
@@ -49,6 +49,14 @@ Learns = Callable[[Request, bytes], bool]
 """Told of a refusal; whether the next request will be another."""
 
 
+class OpenCall:
+    """A call whose pieces are still arriving."""
+
+    def __init__(self, id: str = "", name: str = "") -> None:
+        self.id, self.name = id, name
+        self.arguments: list[str] = []
+
+
 class ResponseAccumulator(ABC):
     """Makes one answer of the events of a stream."""
 
@@ -65,8 +73,12 @@ class ResponseAccumulator(ABC):
         self.finish_reason = ""
         """The service's reason to stop."""
         self.counted: Usage | None = None
+        self.declined = False
+        """Whether the model itself has said that it will not answer."""
+        self.open_calls: list[OpenCall] = []
         self._chars = 0
         self._texts: list[str] = []
+        self._thinking_texts: list[str] = []
         self._run: list[str] = []
         self._runs_on: type[Piece] = Delta
         self._fresh: list[Piece] = []
@@ -86,21 +98,28 @@ class ResponseAccumulator(ABC):
         """Take an answer that was not streamed."""
         self.feed(body)
 
-    @abstractmethod
     def made(self) -> Iterator[tuple[str, str, str]]:
         """Id, name and arguments of each call, as far as they came."""
+        for call in self.open_calls:
+            yield call.id, call.name, "".join(call.arguments)
 
     @abstractmethod
     def thoughts(self) -> tuple[ReasoningBlock, ...]: ...
 
-    @abstractmethod
-    def written(self) -> str:
-        """All that the service has written beside the text, to estimate its tokens."""
-
-    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
+    def refused(
+        self,
+        status: int,
+        body: bytes,
+        answer: HttpResponse | None = None,
+        *,
+        codes: str = "",
+        kind: ModelTrouble | None = None,
+    ) -> ModelError:
         """What a refusal means; without an answer it came in the middle of one."""
         pause = answer.retry_after() if answer is not None else None
-        return refusal(self.endpoint, self.credential, status, body, retry_after=pause)
+        return refusal(
+            self.endpoint, self.credential, status, body, codes=codes, kind=kind, retry_after=pause
+        )
 
     # what they share
 
@@ -122,6 +141,8 @@ class ResponseAccumulator(ABC):
             if self._runs_on is Delta:
                 self._texts.append(text)
                 self._chars += len(text)
+            else:
+                self._thinking_texts.append(text)
         self._run.clear()
         self._runs_on = kind
 
@@ -130,6 +151,11 @@ class ResponseAccumulator(ABC):
         self._turn(self._runs_on)
         fresh, self._fresh = self._fresh, []
         return fresh
+
+    def open_call(self, id: str = "", name: str = "") -> OpenCall:
+        self.open_calls.append(OpenCall(id, name))
+        self.called(len(self.open_calls))
+        return self.open_calls[-1]
 
     def called(self, calls: int) -> None:
         """So many calls have come. Nobody means more than `MAX_CALLS`."""
@@ -145,6 +171,15 @@ class ResponseAccumulator(ABC):
         return "".join(self._texts)
 
     @property
+    def thinking(self) -> str:
+        self._turn(self._runs_on)
+        return "".join(self._thinking_texts)
+
+    def written(self) -> str:
+        """All that the service has written beside the text, to estimate its tokens."""
+        return "".join(text for _, *call in self.made() for text in call) + self.thinking
+
+    @property
     def chars(self) -> int:
         """Characters of the text so far."""
         self._turn(self._runs_on)
@@ -155,7 +190,7 @@ class ResponseAccumulator(ABC):
         return self.counted or estimated_usage(self.request, self.text + self.written(), ())
 
     def stop(self) -> Stop:
-        stop = self.stops.get(self.finish_reason, "end")
+        stop = "refused" if self.declined else self.stops.get(self.finish_reason, "end")
         # Services disagree on the word; whether there are calls is what counts.
         return ("calls" if any(self.made()) else "end") if stop in ("end", "calls") else stop
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import (
     AssistantMessage,
     Effort,
@@ -27,23 +26,17 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.models.shared import lowered, own_thoughts
+from hermes_agent.models.shared import BUDGETS, LEAST_BUDGET, lowered, own_thoughts
 from hermes_agent.models.wires.base import Endpoint
-from hermes_agent.models.wires.history_repair import fitting_schema, in_place_of, takes
+from hermes_agent.models.wires.history_repair import (
+    IMAGES,
+    fitting_schema,
+    in_place_of,
+    object_arguments,
+    takes,
+)
 
 Block = dict[str, Any]
-
-BUDGETS: dict[Effort, int] = {
-    "low": 2_048,
-    "medium": 8_192,
-    "high": 16_384,
-    "xhigh": 32_768,
-    "max": 65_536,
-}
-"""Tokens to think with, for models that are told a number."""
-LEAST_BUDGET = 1_024
-
-IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 _MARK = {"type": "ephemeral"}
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -191,11 +184,7 @@ def _said(message: AssistantMessage, name: str) -> list[Block]:
 
 
 def _call(call: ToolCall) -> Block:
-    try:
-        call.input()
-        arguments = msgspec.Raw((call.arguments or "{}").encode())
-    except (ToolError, RecursionError):
-        arguments = msgspec.Raw(b"{}")  # the result says what was wrong with them
+    arguments = msgspec.Raw(object_arguments(call).encode())
     return {"type": "tool_use", "id": _wire_id(call.id), "name": call.name, "input": arguments}
 
 

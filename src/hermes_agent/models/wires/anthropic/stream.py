@@ -10,7 +10,6 @@ from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
 from hermes_agent.models.wires.anthropic.request import AnthropicProviderState, request_body
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.errors import refusal
 from hermes_agent.models.wires.http import HttpResponse
 from hermes_agent.models.wires.streaming import (
     HttpWireClient,
@@ -223,9 +222,6 @@ class AnthropicAccumulator(SseAccumulator):
             thoughts.append(ReasoningBlock(self.name, text, body, block.chars, block.calls))
         return tuple(thoughts)
 
-    def written(self) -> str:
-        return "".join("".join(block.pieces) for block in self._blocks.values())
-
     def spent(self) -> Usage:
         """As counted; as estimated where the service did not count."""
         input = self._input + self._cached + self._written
@@ -241,11 +237,12 @@ class AnthropicAccumulator(SseAccumulator):
             self._reasoning,
         )
 
-    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
+    def refused(
+        self, status: int, body: bytes, answer: HttpResponse | None = None, **more: Any
+    ) -> ModelError:
         # By this status the service says that the answer itself took too long.
         kind: ModelTrouble | None = "timeout" if status == 504 else None
-        pause = answer.retry_after() if answer is not None else None
-        return refusal(self.endpoint, self.credential, status, body, kind=kind, retry_after=pause)
+        return super().refused(status, body, answer, kind=kind, **more)
 
 
 def _newer(said: int | None, known: int) -> int:

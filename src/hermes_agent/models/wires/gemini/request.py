@@ -9,7 +9,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import (
     AssistantMessage,
     Effort,
@@ -26,7 +25,7 @@ from hermes_agent.core.messages import (
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.wires.base import Endpoint
 from hermes_agent.models.wires.gemini.schema import parameters
-from hermes_agent.models.wires.history_repair import in_place_of, paired, takes
+from hermes_agent.models.wires.history_repair import in_place_of, object_arguments, paired, takes
 
 Part = dict[str, Any]
 
@@ -205,9 +204,5 @@ def _all_signed(parts: list[Part]) -> list[Part]:
 
 
 def _call_part(call: ToolCall) -> Part:
-    try:
-        call.input()
-        arguments = Raw(call.arguments.encode() or b"{}")
-    except ToolError:
-        arguments = Raw(b"{}")  # the result says what was wrong with them
+    arguments = Raw(object_arguments(call).encode())
     return {"functionCall": {"id": call.id, "name": call.name, "args": arguments}}

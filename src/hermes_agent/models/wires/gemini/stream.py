@@ -1,6 +1,5 @@
 """The wire format of the Gemini API, streaming."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +11,6 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
 from hermes_agent.models.shared import sensible_pause
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.errors import refusal
 from hermes_agent.models.wires.gemini.request import GeminiProviderState, Place, request_body
 from hermes_agent.models.wires.http import HttpResponse
 from hermes_agent.models.wires.streaming import (
@@ -112,10 +110,8 @@ class GeminiAccumulator(SseAccumulator):
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
-        self._calls: list[tuple[str, str, str]] = []
         self._thinking: list[str] = []
         self._thoughts: list[ReasoningBlock] = []
-        self._tokens: _Usage | None = None
 
     def take(self, data: bytes) -> None:
         chunk = _chunk.decode(data)
@@ -123,7 +119,7 @@ class GeminiAccumulator(SseAccumulator):
             raise self.refused(0, data)
         counted = chunk.usage_metadata
         if counted is not None and counted.prompt_token_count is not None:
-            self._tokens, self.begun = counted, True
+            self.counted, self.begun = _usage(counted), True
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             raise self._blocked(chunk.prompt_feedback)
         if not chunk.candidates:
@@ -149,21 +145,20 @@ class GeminiAccumulator(SseAccumulator):
             self._close_thought()
         if part.function_call is not None:
             self._sign("call", signature or "")
-            self._calls.append(self._call(part.function_call, data))
-            self.called(len(self._calls))
+            self._take_call(part.function_call, data)
             return
         if signature:
             self._sign("text", signature, len(text))
         if text:
             self.say(text)
 
-    def _call(self, call: _Call, data: bytes) -> tuple[str, str, str]:
+    def _take_call(self, call: _Call, data: bytes) -> None:
         arguments = bytes(call.args).decode()
         if arguments == "null":
             arguments = "{}"
         if not arguments.startswith("{"):
             raise self.no_answer("arguments that are no object", data)
-        return call.id or "", call.name or "", arguments
+        self.open_call(call.id or "", call.name or "").arguments.append(arguments)
 
     def _sign(self, on: Place, signature: str, length: int = 0, text: str = "") -> None:
         if signature or text:
@@ -173,7 +168,7 @@ class GeminiAccumulator(SseAccumulator):
                 else ""
             )
             self._thoughts.append(
-                ReasoningBlock(self.name, text, body, self.chars, len(self._calls))
+                ReasoningBlock(self.name, text, body, self.chars, len(self.open_calls))
             )
 
     def feed_all(self, body: bytes) -> None:
@@ -206,7 +201,9 @@ class GeminiAccumulator(SseAccumulator):
             "refused", f"{self.name} refused to answer: {why}", "put the request another way"
         )
 
-    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
+    def refused(
+        self, status: int, body: bytes, answer: HttpResponse | None = None, **_more: Any
+    ) -> ModelError:
         """What tells most stands in the details: reasons, quotas, how long to wait. A refusal in
         the middle of a stream says its own status."""
         try:
@@ -215,27 +212,16 @@ class GeminiAccumulator(SseAccumulator):
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError):
             first = _Error()
         words = [word for each in first.details for word in (each.reason, *_quotas(each)) if word]
-        pause = answer.retry_after() if answer is not None else None
-        if pause is None:
-            waits = (_seconds(each.retry_delay) for each in first.details if each.retry_delay)
-            pause = next((wait for wait in waits if wait is not None), None)
         if answer is None:
             status = first.code if 400 <= first.code < 600 else 500
-        codes = " ".join(words)
-        return refusal(self.endpoint, self.credential, status, body, codes=codes, retry_after=pause)
-
-    def spent(self) -> Usage:
-        return _usage(self._tokens) if self._tokens is not None else super().spent()
-
-    def made(self) -> Iterator[tuple[str, str, str]]:
-        yield from self._calls
+        error = super().refused(status, body, answer, codes=" ".join(words))
+        if error.retry_after is None:
+            waits = (_seconds(each.retry_delay) for each in first.details if each.retry_delay)
+            error.retry_after = next((wait for wait in waits if wait is not None), None)
+        return error
 
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
         return tuple(self._thoughts)
-
-    def written(self) -> str:
-        called = [text for _, *texts in self._calls for text in texts]
-        return "".join([*called, *self._thinking, *(t.text for t in self._thoughts)])
 
 
 def _quotas(detail: _Detail) -> list[str]:

@@ -1,20 +1,17 @@
 """A request in the words of Mistral's chat completions."""
 
-from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import (
     AssistantMessage,
     Media,
     Message,
     ModelFacts,
     Request,
-    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -22,14 +19,15 @@ from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.wires.base import Endpoint
 from hermes_agent.models.wires.history_repair import (
     BRIDGE,
-    fitting_schema,
+    IMAGES,
+    function_tools,
     in_place_of,
+    object_arguments,
     paired,
     short_id,
     takes,
 )
-
-IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
+from hermes_agent.models.wires.openai.shared import data_url
 
 
 class MistralProviderState(Struct, frozen=True, omit_defaults=True):
@@ -49,17 +47,7 @@ def request_body(endpoint: Endpoint, request: Request) -> bytes:
     if request.session and endpoint.has("prompt_cache_key"):
         body["prompt_cache_key"] = request.session
     if request.prompt.tools and endpoint.facts.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": fitting_schema(tool.parameters),
-                },
-            }
-            for tool in request.prompt.tools
-        ]
+        body["tools"] = function_tools(request.prompt.tools)
     body["messages"] = wire_messages(endpoint, request.prompt.system, request.messages)
     return msgspec.json.encode(body)
 
@@ -96,7 +84,7 @@ def _content(text: str, files: Sequence[Media], facts: ModelFacts) -> str | list
 def _media_chunk(media: Media, facts: ModelFacts) -> dict[str, Any]:
     if not takes(media, facts, IMAGES):
         return {"type": "text", "text": in_place_of(media)}
-    url = f"data:{media.type};base64,{b64encode(media.data).decode()}"
+    url = data_url(media)
     if media.is_image:
         return {"type": "image_url", "image_url": url}
     chunk = {"type": "document_url", "document_url": url}
@@ -110,7 +98,7 @@ def _reply(message: AssistantMessage, name: str) -> dict[str, Any]:
             {
                 "id": short_id(call.id),
                 "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
+                "function": {"name": call.name, "arguments": object_arguments(call)},
             }
             for call in message.calls
         ]
@@ -141,11 +129,3 @@ def _said(message: AssistantMessage, name: str) -> str | list[dict[str, Any]]:
     if text := message.text[said:]:
         chunks.append({"type": "text", "text": text})
     return chunks
-
-
-def _arguments(call: ToolCall) -> str:
-    try:
-        call.input()
-    except ToolError:
-        return "{}"  # the result says what was wrong with them
-    return call.arguments or "{}"

@@ -1,7 +1,6 @@
 """The wire format of Mistral's chat completions, streaming: like OpenAI's, with content in
 chunks, thoughts among them, and rules of its own for ids and the order of messages."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,8 +10,10 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.mistral.request import MistralProviderState, request_body
+from hermes_agent.models.wires.openai.shared import InputDetails, counted
 from hermes_agent.models.wires.streaming import (
     HttpWireClient,
+    OpenCall,
     SseAccumulator,
     bearer,
     path_of,
@@ -63,15 +64,11 @@ class _Choice(Struct, frozen=True, gc=False):
     finish_reason: str | None = None
 
 
-class _InputDetails(Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-
-
 class _Usage(Struct, frozen=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     num_cached_tokens: int | None = None
-    prompt_tokens_details: _InputDetails | None = None
+    prompt_tokens_details: InputDetails | None = None
 
 
 class _Chunk(Struct, frozen=True, gc=False):
@@ -85,14 +82,6 @@ class _Chunk(Struct, frozen=True, gc=False):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
-class _OpenCall:
-    """A call whose pieces are still arriving."""
-
-    def __init__(self, id: str) -> None:
-        self.id, self.name = id, ""
-        self.arguments: list[str] = []
-
-
 class MistralAccumulator(SseAccumulator):
     """Makes one answer of the chunks of a stream."""
 
@@ -100,9 +89,8 @@ class MistralAccumulator(SseAccumulator):
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
-        self._calls: list[_OpenCall] = []
-        self._by_id: dict[str, _OpenCall] = {}
-        self._by_index: dict[int | None, _OpenCall] = {}
+        self._by_id: dict[str, OpenCall] = {}
+        self._by_index: dict[int | None, OpenCall] = {}
         self._thinking: list[str] = []
         self._signature = ""
         self._thoughts: list[ReasoningBlock] = []
@@ -162,7 +150,7 @@ class MistralAccumulator(SseAccumulator):
         if self._thinking or self._signature:
             body = msgspec.json.encode(MistralProviderState(self._signature)).decode()
             thought = ReasoningBlock(
-                self.name, "".join(self._thinking), body, self.chars, len(self._calls)
+                self.name, "".join(self._thinking), body, self.chars, len(self.open_calls)
             )
             self._thoughts.append(thought)
             self._thinking.clear()
@@ -176,22 +164,12 @@ class MistralAccumulator(SseAccumulator):
         call = self._by_id.get(id) if id else self._by_index.get(piece.index)
         if call is None:
             self._close_thought()
-            call = self._by_id[id] = self._by_index[piece.index] = _OpenCall(id)
-            self._calls.append(call)
-            self.called(len(self._calls))
+            call = self._by_id[id] = self._by_index[piece.index] = self.open_call(id)
         call.name = call.name or function.name or ""
         call.arguments.append(_text_of(function.arguments))
 
-    def made(self) -> Iterator[tuple[str, str, str]]:
-        for call in self._calls:
-            yield call.id, call.name, "".join(call.arguments)
-
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
         return tuple(self._thoughts)
-
-    def written(self) -> str:
-        called = [text for call in self._calls for text in (call.name, *call.arguments)]
-        return "".join([*called, *self._thinking, *(t.text for t in self._thoughts)])
 
 
 def _text_of(arguments: Raw) -> str:
@@ -204,9 +182,8 @@ def _text_of(arguments: Raw) -> str:
 
 def _usage(said: _Usage) -> Usage:
     details = said.prompt_tokens_details
-    cached = (details.cached_tokens if details is not None else None) or said.num_cached_tokens or 0
-    sent = max(0, said.prompt_tokens or 0)
-    return Usage(sent, max(0, said.completion_tokens or 0), min(sent, max(0, cached)))
+    cached = (details.cached_tokens if details is not None else None) or said.num_cached_tokens
+    return counted(said.prompt_tokens, said.completion_tokens, cached)
 
 
 def open_client(endpoint: Endpoint) -> HttpWireClient:

@@ -11,7 +11,7 @@ from hermes_agent.core.messages import ReasoningBlock, Request, Stop
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.http import HttpResponse
 from hermes_agent.models.wires.openai.errors import failed, pause_said
-from hermes_agent.models.wires.openai.shared import counted, text_of
+from hermes_agent.models.wires.openai.shared import InputDetails, OutputDetails, counted, text_of
 from hermes_agent.models.wires.streaming import SseAccumulator
 
 BETWEEN = "\n\n"
@@ -54,20 +54,11 @@ class _Item(Struct, frozen=True, gc=False):
     phase: str | None = None
 
 
-class _InputDetails(Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(Struct, frozen=True, gc=False):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(Struct, frozen=True, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 class _Incomplete(Struct, frozen=True, gc=False):
@@ -157,7 +148,6 @@ class ResponsesAccumulator(SseAccumulator):
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
-        self._refused = False
         self._items: list[_Open] = []
         self._calls = 0
         self._places: dict[int | None, _Open] = {}
@@ -166,7 +156,7 @@ class ResponsesAccumulator(SseAccumulator):
         event = _event.decode(data)
         kind, delta = event.type, event.delta
         if kind in _TEXTS and isinstance(delta, str):
-            self._refused = self._refused or kind == "response.refusal.delta"
+            self.declined = self.declined or kind == "response.refusal.delta"
             self._say(self._item("message", event.output_index), delta)
         elif kind in _THOUGHTS and isinstance(delta, str):
             part = _THOUGHTS[kind]
@@ -232,7 +222,7 @@ class ResponsesAccumulator(SseAccumulator):
     def _rest(self, open: _Open, item: _Item) -> None:
         content = item.content if isinstance(item.content, list) else ()
         parts = [part for part in content if isinstance(part, dict)]
-        self._refused = self._refused or any(part.get("type") == "refusal" for part in parts)
+        self.declined = self.declined or any(part.get("type") == "refusal" for part in parts)
         texts = (part.get("text") or part.get("refusal") for part in parts)
         whole = "".join(text for text in texts if isinstance(text, str))
         said = "".join(open.texts)
@@ -257,14 +247,13 @@ class ResponsesAccumulator(SseAccumulator):
             self.called(self._calls)
         return item
 
-    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
-        error = super().refused(status, body, answer)
+    def refused(
+        self, status: int, body: bytes, answer: HttpResponse | None = None, **more: Any
+    ) -> ModelError:
+        error = super().refused(status, body, answer, **more)
         if error.retry_after is None:
             error.retry_after = pause_said(body)
         return error
-
-    def stop(self) -> Stop:
-        return "refused" if self._refused else super().stop()
 
     def made(self) -> Iterator[tuple[str, str, str]]:
         for item in self._items:
@@ -274,10 +263,6 @@ class ResponsesAccumulator(SseAccumulator):
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
         found = (i.thought(self.name) for i in self._items if i.kind != "function_call")
         return tuple(thought for thought in found if thought is not None)
-
-    def written(self) -> str:
-        beside = [item for item in self._items if item.kind != "message"]
-        return "".join(text for item in beside for text in (item.name, *item.texts))
 
     def _count(self, said: _Usage) -> None:
         if said.input_tokens is None:
