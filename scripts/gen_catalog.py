@@ -10,8 +10,16 @@ import argparse
 from datetime import date
 from pathlib import Path
 
+import msgspec
+
 from hermes_agent.models.catalogue.catalogue import SHIPPED, CatalogueFile, encoded
-from hermes_agent.models.catalogue.importers.convert import Converted, combined, converted, finished
+from hermes_agent.models.catalogue.importers import (
+    Converted,
+    Facts,
+    converted,
+    finished,
+    without_copies,
+)
 
 ADDING = frozenset({"anthropic", "openai", "gemini", "mistral", "codex", "sambanova"})
 """Services whose models litellm lists well; for others it keeps what is long gone."""
@@ -34,6 +42,25 @@ def main() -> None:
     sources = (f"models.dev {told.ages[0]}", f"litellm {told.ages[1]}")
     SHIPPED.write_bytes(encoded(CatalogueFile(today, sources, models)))
     print(f"{len(models)} models, {SHIPPED.stat().st_size} bytes")
+
+
+def combined(first: Converted, second: Converted, adding: frozenset[str]) -> Facts:
+    """Two catalogues as one. What a model can do is as the first says, what it costs as the second
+    does; of two limits the smaller counts, since too large a one fails. Models that only the second
+    has are taken for the services in `adding`."""
+    facts = {name: model for name, model in first.facts.items() if name not in second.gone}
+    for name, other in second.facts.items():
+        known = facts.get(name)
+        if known is not None:
+            facts[name] = msgspec.structs.replace(
+                known,
+                context=min(known.context, other.context),
+                max_output=min(filter(None, (known.max_output, other.max_output)), default=0),
+                rates=other.rates or known.rates,
+            )
+        elif name.partition("/")[0] in adding and name not in first.gone:
+            facts[name] = other
+    return without_copies(facts)
 
 
 def _read(parser: argparse.ArgumentParser, path: Path, shape: str, today: str) -> Converted:

@@ -19,7 +19,6 @@ from hermes_agent.core import events
 from hermes_agent.core.settings import root, services, terminals
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.catalogue.services import SERVICES
-from hermes_agent.models.keys.oauth.table import LOGINS
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.runtime.tools.builtin import DATA, TABLE, described, load_tools
 
@@ -255,7 +254,7 @@ def services_page() -> str:
         keys = ", ".join(f"`{variable}`" for variable in row.key_variables)
         if not row.needs_key:
             keys = f"{keys} (none needed)" if keys else "none needed"
-        elif name in LOGINS:
+        elif row.login:
             keys += f"{', or ' if keys else ''}`hermes model login {name}`"
         quirks = ", ".join(row.quirks)
         url, other = f"`{row.url}`" if row.url else "", row.url_variable

@@ -27,8 +27,7 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.models.wires.anthropic.request import request_body
-from hermes_agent.models.wires.anthropic.stream import open_client
+from hermes_agent.models.wires.anthropic import open_client, request_body
 from hermes_agent.models.wires.base import Credential, Endpoint
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires import KEY

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.models.wires.base import Credential
-from hermes_agent.models.wires.bedrock.signing import signed_headers
+from hermes_agent.models.wires.bedrock.client import signed_headers
 
 PRINTABLE = st.characters(min_codepoint=33, max_codepoint=126)
 WORDS = st.text(PRINTABLE, min_size=1, max_size=40)

@@ -24,8 +24,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.gemini.request import NO_SIGNATURE, request_body
-from hermes_agent.models.wires.gemini.stream import BROKEN, open_client
+from hermes_agent.models.wires.gemini import BROKEN, NO_SIGNATURE, open_client, request_body
 from hermes_agent.models.wires.history_repair import NO_RESULT
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.gemini import BUSY, WIRE, call_part, chunk

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.models.wires.gemini.schema import parameters
+from hermes_agent.models.wires.gemini_schema import parameters
 
 KNOWN = {
     "description", "type", "format", "enum", "minItems", "maxItems", "minimum", "maximum", "anyOf",

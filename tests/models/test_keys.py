@@ -18,10 +18,10 @@ from keyring.errors import KeyringLocked
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.settings.services import DeviceLogin, ModelService
 from hermes_agent.models.keys.command import CommandSource
-from hermes_agent.models.keys.oauth.token import Token
-from hermes_agent.models.keys.oauth.tokens import save_token
+from hermes_agent.models.keys.login import Token
 from hermes_agent.models.keys.sources import KeyOrigin, described, sources
 from hermes_agent.models.keys.storage import forget_key, store_key
+from hermes_agent.models.keys.tokens import save_token
 from hermes_agent.models.wires.base import Credential
 from hermes_agent.policy.secrets import Secrets, parse
 from tests.support.awake_loop import pass_time, stand_still

@@ -14,16 +14,9 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.settings.services import DeviceLogin
-from hermes_agent.models.keys.oauth.device_flow import (
-    LoginContext,
-    claims,
-    post_by_http,
-    renew,
-)
-from hermes_agent.models.keys.oauth.login import log_in
-from hermes_agent.models.keys.oauth.table import LOGINS
-from hermes_agent.models.keys.oauth.token import Token
-from hermes_agent.models.keys.oauth.tokens import (
+from hermes_agent.models.catalogue.services import SERVICES
+from hermes_agent.models.keys.login import LoginContext, Token, claims, log_in, post_by_http, renew
+from hermes_agent.models.keys.tokens import (
     LoginSource,
     forget_token,
     save_token,
@@ -308,7 +301,7 @@ import asyncio, sys
 from pathlib import Path
 from time import time
 from hermes_agent.core.settings.services import DeviceLogin
-from hermes_agent.models.keys.oauth.tokens import LoginSource
+from hermes_agent.models.keys.tokens import LoginSource
 
 home, url, client = sys.argv[1:]
 login = DeviceLogin(url + "/device", url + "/token", client)
@@ -392,8 +385,9 @@ async def test_a_damaged_or_missing_login_says_how_to_log_in(
 
 
 def test_every_known_login_goes_over_tls() -> None:
-    assert {"nous", "xai", "codex"} == set(LOGINS)
-    for login in LOGINS.values():
+    logins = {name: service.login for name, service in SERVICES.items() if service.login}
+    assert {"nous", "xai", "codex"} == logins.keys()
+    for login in logins.values():
         assert login.device_url.startswith("https://")
         assert login.token_url.startswith("https://")
         assert login.client

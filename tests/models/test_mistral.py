@@ -25,8 +25,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.models.wires.history_repair import BRIDGE, NO_RESULT, short_id
-from hermes_agent.models.wires.mistral.request import request_body
-from hermes_agent.models.wires.mistral.stream import open_client
+from hermes_agent.models.wires.mistral import open_client, request_body
 from tests.contracts.test_wires import CONVERSATIONS
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.mistral import WIRE, chunk, stream, thinking

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import EFFORTS, ModelFacts, Rates
 from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
-from hermes_agent.models.catalogue.importers.convert import combined, converted
-from hermes_agent.models.catalogue.importers.validation import BrokenCatalogue
+from hermes_agent.models.catalogue.importers import BrokenCatalogue, converted
 from hermes_agent.models.catalogue.refresh import MAX_BYTES, SOURCE, Refreshed, fetched, refresh
+from scripts.gen_catalog import combined
 
 NOW = 1_798_761_600.0  # 2027-01-01
 TODAY = "2027-01-01"

@@ -7,7 +7,7 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models.wires.http import HttpConnection, cleaned
-from hermes_agent.models.wires.sse import EventReader
+from hermes_agent.models.wires.streaming import EventReader
 from tests.support.model_server import ModelServer, Raw
 
 STREAM = (

@@ -150,7 +150,7 @@ class Roads:
 
     def put(self, number: int, speaker: WireClient) -> None:
         """Another speaker for a way."""
-        self.ways[number] = replace(self.ways[number], speaker=speaker)
+        self.ways[number] = replace(self.ways[number], client=speaker)
 
     @property
     def asked(self) -> str:

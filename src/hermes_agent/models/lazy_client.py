@@ -10,12 +10,12 @@ from hermes_agent.core.protocols import Clock, Model
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 
 WIRES: dict[str, str] = {
-    "anthropic": "hermes_agent.models.wires.anthropic.stream",
+    "anthropic": "hermes_agent.models.wires.anthropic",
     "openai-chat": "hermes_agent.models.wires.openai.chat",
     "openai-responses": "hermes_agent.models.wires.openai.responses",
-    "gemini": "hermes_agent.models.wires.gemini.stream",
+    "gemini": "hermes_agent.models.wires.gemini",
     "bedrock": "hermes_agent.models.wires.bedrock.client",
-    "mistral": "hermes_agent.models.wires.mistral.stream",
+    "mistral": "hermes_agent.models.wires.mistral",
     "local": "hermes_agent.models.local.model",
 }
 """The wire formats; one that is not used is not imported."""

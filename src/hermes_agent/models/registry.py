@@ -16,7 +16,6 @@ from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
 from hermes_agent.models.catalogue.services import known_services, service_of
 from hermes_agent.models.keys.inline_secrets import inline_secrets
-from hermes_agent.models.keys.oauth.table import login_of
 from hermes_agent.models.keys.sources import KeyOrigin, SourceRow, described, sources
 from hermes_agent.models.lazy_client import LazyWireClient, Scripted
 from hermes_agent.models.routing.credential_pool import CoolingKey, CredentialPool
@@ -372,13 +371,13 @@ def _lacking(own: str, service: ModelService, named: Sequence[SourceRow]) -> str
         return ", ".join(source.label for source in named)
     if service.key_variables:
         return service.key_variables[0]
-    return f"`hermes model login {own}`" if login_of(own, service) else f"models.keys.{own}"
+    return f"`hermes model login {own}`" if service.login else f"models.keys.{own}"
 
 
 def _no_key(own: str, service: ModelService, named: Sequence[str] = ()) -> ModelError:
     """What to set, and what else there is."""
     ways = [f"name a source of keys in models.keys.{own}"]
-    if login_of(own, service) is not None:
+    if service.login is not None:
         ways.insert(0, f"run `hermes model login {own}`")
     if own in ("openai", "openai-chat"):  # only there does another address mean another kind
         ways.append(f"{service.url_variable} names another server, which may need none")

@@ -1,22 +1,33 @@
-"""What every kind of model needs: its facts, an estimate of tokens, names for nameless calls."""
+"""What every kind of model needs: its facts, names for nameless calls, and tokens: estimated where
+a service counts none, and held against what can be, since services miscount and prices go by it."""
 
 import math
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import (
     EFFORTS,
     AssistantMessage,
     Effort,
+    FailedAttemptUsage,
     ModelFacts,
     Rates,
     ReasoningBlock,
+    Reply,
     Request,
     ToolCall,
     Usage,
 )
 from hermes_agent.core.settings.root import ModelSettings
+
+BUDGETS: dict[Effort, int] = {
+    "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 65_536,
+}  # fmt: skip
+"""Tokens to think with, for Claude models that are told a number."""
+LEAST_BUDGET = 1_024
 
 CHARS_PER_TOKEN = 4
 MAX_TOKENS = 10_000_000_000
@@ -107,3 +118,51 @@ def _chars(calls: tuple[ToolCall, ...]) -> int:
 
 def _tokens(chars: int) -> int:
     return -(-chars // CHARS_PER_TOKEN)
+
+
+UNKNOWN = ("broken_stream", "timeout", "garbage")
+"""Trouble after which nobody can tell what the service had done, and charges."""
+
+
+def believable(reply: Reply, request: Request, facts: ModelFacts) -> Reply:
+    """The reply with a usage and a cost that can be."""
+    usage = possible_usage(reply.usage)
+    said = reply.text + "".join(thought.text for thought in reply.thoughts)
+    if not usage.input or (not usage.output and (said or reply.calls)):
+        guess = estimated_usage(request, said, reply.calls)
+        usage = replace(
+            usage, input=usage.input or guess.input, output=usage.output or guess.output
+        )
+    told = reply.cost
+    is_absurd = told is not None and not (math.isfinite(told) and told >= 0)
+    if is_absurd or (usage != reply.usage and facts.priced):
+        told = facts.cost(usage)
+    return replace(reply, usage=usage, cost=told)
+
+
+def wasted(
+    name: str, request: Request, facts: ModelFacts, error: ModelError, received: str
+) -> FailedAttemptUsage | None:
+    """What a try that failed has used: as the service says, or by counting characters; and the
+    most that it can have been, where the service may have worked on unseen."""
+    usage = possible_usage(Usage(error.input, error.output))
+    if received and not (usage.input and usage.output):
+        guess = estimated_usage(request, received, ())
+        usage = Usage(usage.input or guess.input, usage.output or guess.output)
+    most = None
+    if error.kind in UNKNOWN and not error.turned_away:
+        bound = most_usage(request, facts)
+        most = Usage(max(usage.input, bound.input), max(usage.output, bound.output))
+    if most is None and not usage.total:
+        return None
+    return FailedAttemptUsage(name, usage, facts.cost(usage), most)
+
+
+def most_usage(request: Request, facts: ModelFacts) -> Usage:
+    """The most that a request can come to, whoever counts: a token for each byte, and as long an
+    answer as was allowed."""
+    sent = len(msgspec.json.encode(request))
+    for message in request.messages:
+        for file in getattr(message, "files", ()):
+            sent += file.most_tokens - len(file.data) * 4 // 3
+    return Usage(sent, request.max_output or facts.max_output)

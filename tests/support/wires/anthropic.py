@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, ToolCall, Usage
 from hermes_agent.core.settings.services import ModelService
-from hermes_agent.models.wires.anthropic.stream import open_client
+from hermes_agent.models.wires.anthropic import open_client
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from tests.support.model_server import Raw, event
 from tests.support.patience import PATIENCE

@@ -19,7 +19,7 @@ from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 from hermes_agent.models.wires.history_repair import short_id
-from hermes_agent.models.wires.mistral.stream import open_client
+from hermes_agent.models.wires.mistral import open_client
 from tests.support.model_server import Raw, event
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent

@@ -59,7 +59,7 @@ def _words() -> _Words:
             if not entry.isascii() and max(entry) >= _WIDE_FROM:
                 wide.add((entry, concept))
                 continue
-            first, *rest = _PARTS.findall(entry)
+            first, *rest = (entry,) if entry.rstrip("*").isalnum() else _PARTS.findall(entry)
             table = stems if first.endswith("*") else exact
             table.setdefault(first.rstrip("*"), []).append((concept, tuple(rest)))
     return _Words(exact, stems, tuple(sorted({len(stem) for stem in stems})), tuple(sorted(wide)))

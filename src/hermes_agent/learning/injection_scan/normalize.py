@@ -105,6 +105,8 @@ _PLAIN = _Plain()
 
 def plain_words(text: str) -> str:
     """`fold` without the way back, for the words of rules."""
+    if text.isascii():
+        return text.lower()
     composed = _JAMO.sub(lambda jamo: unicodedata.normalize("NFC", jamo[0]), text)
     return _as_read(composed.translate(_PLAIN))[1]
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.pseudonyms import write_private
 from hermes_agent.models.catalogue.catalogue import Catalogue, CatalogueFile, encoded, home_file
-from hermes_agent.models.catalogue.importers.convert import converted, finished
-from hermes_agent.models.catalogue.importers.validation import BrokenCatalogue
+from hermes_agent.models.catalogue.importers import BrokenCatalogue, converted, finished
 
 SOURCE = "https://models.dev/api.json"
 MAX_BYTES = 50_000_000

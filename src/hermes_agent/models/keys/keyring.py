@@ -1,9 +1,12 @@
 """Keys in the operating system's keyring. This alone loads the library."""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
-from hermes_agent.core.errors import ModelError, UsageError
+from hermes_agent.core.errors import HermesError, ModelError, UsageError
 from hermes_agent.models.keys.validation import Learn, checked
 from hermes_agent.models.wires.base import Credential
 
@@ -46,52 +49,39 @@ class KeyringSource:
 
 
 def read(service: str, user: str) -> str | None:
-    if not installed():
-        raise ModelError("auth", *_MISSING)
-    import keyring
-    from keyring.errors import KeyringError
-
-    try:
-        return keyring.get_password(service, user)
-    except KeyringError as error:
-        raise ModelError("auth", *_trouble(error)) from None
+    with _opened(lambda message, hint: ModelError("auth", message, hint)) as keyring:
+        found: str | None = keyring.get_password(service, user)
+    return found
 
 
 def write(service: str, user: str, secret: str) -> None:
-    if not installed():
-        raise UsageError(*_MISSING)
-    import keyring
-    from keyring.errors import KeyringError
-
-    try:
+    with _opened(UsageError) as keyring:
         keyring.set_password(service, user, secret)
-    except KeyringError as error:
-        raise UsageError(*_trouble(error)) from None
 
 
 def remove(service: str, user: str) -> None:
     """Remove an entry, if it is there."""
+    with _opened(UsageError) as keyring:
+        if keyring.get_password(service, user) is not None:
+            keyring.delete_password(service, user)
+
+
+@contextmanager
+def _opened(failure: Callable[[str, str], HermesError]) -> Iterator[Any]:
+    """The library; what goes wrong with it becomes a `failure`."""
     if not installed():
-        raise UsageError(*_MISSING)
+        raise failure(
+            "the system's keyring cannot be used: its library is not installed",
+            "pip install 'hermes-agent[keyring]'",
+        )
     import keyring
     from keyring.errors import KeyringError
 
     try:
-        if keyring.get_password(service, user) is not None:
-            keyring.delete_password(service, user)
+        yield keyring
     except KeyringError as error:
-        raise UsageError(*_trouble(error)) from None
-
-
-_MISSING = (
-    "the system's keyring cannot be used: its library is not installed",
-    "pip install 'hermes-agent[keyring]'",
-)
-
-
-def _trouble(error: Exception) -> tuple[str, str]:
-    # Not what the backend says: that may quote what it was given.
-    return (
-        f"the system's keyring cannot be used ({type(error).__name__})",
-        "unlock it, or keep the key in the `.env` of the home",
-    )
+        # Not what the backend says: that may quote what it was given.
+        raise failure(
+            f"the system's keyring cannot be used ({type(error).__name__})",
+            "unlock it, or keep the key in the `.env` of the home",
+        ) from None

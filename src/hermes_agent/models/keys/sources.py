@@ -7,7 +7,6 @@ from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.pseudonyms import credentials_file
 from hermes_agent.core.settings.services import ModelService
-from hermes_agent.models.keys.oauth.table import login_of
 from hermes_agent.models.keys.validation import KeyOrigin, Learn, SourceRow, checked, described
 from hermes_agent.models.wires.base import Credential
 
@@ -104,7 +103,7 @@ class _World:
         for variable in (BEDROCK_TOKEN,) if bedrock else self._service.key_variables:
             if self._environ.get(variable, "").strip():
                 return EnvSource(variable, self._environ, self._learn)
-        if self._kept("json") and login_of(self._name, self._service) is not None:
+        if self._kept("json") and self._service.login is not None:
             return self._login()
         if bedrock:
             from hermes_agent.models.keys.aws import aws_source
@@ -127,9 +126,9 @@ class _World:
         return KeyringSource(service, user, self._learn)
 
     def _login(self) -> KeyOrigin:
-        from hermes_agent.models.keys.oauth.tokens import LoginSource
+        from hermes_agent.models.keys.tokens import LoginSource
 
-        login = login_of(self._name, self._service)
+        login = self._service.login
         if login is None:
             raise UsageError(
                 f"{self._name} has no login with a code",

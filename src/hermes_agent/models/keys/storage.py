@@ -8,7 +8,7 @@ from typing import Literal
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.pseudonyms import credentials_file, private_folder, write_private
 from hermes_agent.core.settings.services import ModelService
-from hermes_agent.models.keys.oauth.tokens import forget_token
+from hermes_agent.models.keys.tokens import forget_token
 from hermes_agent.models.keys.validation import checked
 
 Where = Literal["env-file", "keyring"]

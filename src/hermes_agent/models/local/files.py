@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
@@ -20,9 +21,11 @@ LARGEST_CONTEXT = 32_768
 """The window of a model whose own is larger, unless the settings name one: memory is reserved for
 all of it."""
 
+MAX_HEADER_BYTES = 64 * 1024**2
+
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of the plain types of a GGUF header, by their number."""
-_STRING, _ARRAY = 8, 9
+_UINT32, _STRING, _ARRAY = 4, 8, 9
 
 
 def find_model(name: str, url: str = "") -> Path:
@@ -69,6 +72,17 @@ def trained_context(path: Path) -> int:
         raise UsageError(
             f"{str(path)!r} is no model that can be used: {error}", "fetch the GGUF file again"
         ) from None
+
+
+@cache
+def end_token(path: Path) -> int | None:
+    """The token with which the model ends a reply."""
+    key = b"tokenizer.ggml.eos_token_id"
+    field = len(key).to_bytes(8, "little") + key + _UINT32.to_bytes(4, "little")
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        at = data.find(field, 0, MAX_HEADER_BYTES)
+        value = data[at + len(field) : at + len(field) + 4]
+    return int.from_bytes(value, "little") if at >= 0 else None
 
 
 def _folder(url: str) -> Path | None:

@@ -2,20 +2,23 @@
 native code cannot harm the runtime, and the memory is given back when nobody asks for a while."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ModelError, ModelTrouble, UsageError
-from hermes_agent.core.messages import Chunk, Delta, Reply, Request, Stop, Usage
-from hermes_agent.models.local.files import find_model, trained_context
-from hermes_agent.models.local.grammar.tools import tool_grammar
+from hermes_agent.core.messages import Chunk, Delta, Reply, Request, Stop, ToolSpec, Usage
+from hermes_agent.models.local.files import end_token, find_model, trained_context
+from hermes_agent.models.local.grammar import tool_grammar
 from hermes_agent.models.local.process import Child, WorkerDone, WorkerLine, WorkerTrouble
 from hermes_agent.models.local.prompt import chat_messages, read_calls, spans
 from hermes_agent.models.shared import replies_so_far
 from hermes_agent.models.wires.base import Credential, Endpoint
+
+logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 300.0
 """How long the process waits for the next request before it ends."""
@@ -43,6 +46,7 @@ class LocalModel:
         self._turn = asyncio.Lock()
         self._child: Child | None = None
         self._asked = 0
+        self._refused: list[ToolSpec] = []
         self._rest: asyncio.TimerHandle | None = None
 
     @property
@@ -53,22 +57,21 @@ class LocalModel:
     async def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
         del credential  # nobody wants a key here
         path = self._find()
-        body = self._body(request, path)
-        said = ""
+        said, with_tools = "", bool(request.prompt.tools)
         async with self._turn:
             try:
                 child = await self._ready(path)
-                async with aclosing(self._lines(child, body)) as lines:
+                async with aclosing(self._lines(child, request, path)) as lines:
                     async for line in lines:
                         said += line.text
                         # A text never begins with a brace; calls are shown when they are whole.
-                        if line.text and not ("grammar" in body and said.startswith("{")):
+                        if line.text and not (with_tools and said.startswith("{")):
                             yield Delta(line.text)
                         done = line.done
             finally:
                 self._rest_later()
         assert done is not None  # the last line is the one that says so
-        yield self._reply(request, said, done, is_calls="grammar" in body and said.startswith("{"))
+        yield self._reply(request, said, done, is_calls=with_tools and said.startswith("{"))
 
     async def close(self) -> None:
         if self._rest is not None:
@@ -96,9 +99,9 @@ class LocalModel:
             )
         return path
 
-    def _body(self, request: Request, path: Path) -> dict[str, Any]:
+    def _body(self, request: Request, path: Path, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         tiny = path.stat().st_size <= TINY_BYTES
-        grammar = tool_grammar(request.prompt.tools, spans(request.messages) if tiny else ())
+        grammar = tool_grammar(tools, spans(request.messages) if tiny else (), end_token(path))
         return {
             "messages": chat_messages(request.prompt, request.messages, tiny=tiny),
             "max_tokens": request.max_output or self._endpoint.facts.max_output,
@@ -142,26 +145,39 @@ class LocalModel:
         return self._child
 
     async def _lines(
-        self, child: Child, body: Mapping[str, Any]
+        self, child: Child, request: Request, path: Path
     ) -> AsyncGenerator[WorkerLine, None]:
-        """What the process says to a request, to the end; it stops when nobody listens."""
-        self._asked += 1
-        asked, ended = self._asked, False
-        try:
-            await child.ask(asked, body)
-            while not ended:
-                line = await child.receive(self._endpoint.name, self._endpoint.silence)
-                if line.id != asked:
-                    continue  # the rest of an answer that was given up
-                ended = line.done is not None or line.error is not None
-                if line.error is not None:
-                    raise self._refused(line.error)
-                yield line
-        finally:
-            if not ended:
-                child.stop(asked)
+        """What the process says to a request, to the end; it stops when nobody listens. A tool
+        whose schema it refuses is not offered to it again."""
+        begun = ended = False
+        while not ended:
+            self._asked += 1
+            asked = self._asked
+            tools = [tool for tool in request.prompt.tools if tool not in self._refused]
+            try:
+                await child.ask(asked, self._body(request, path, tools))
+                while not ended:
+                    line = await child.receive(self._endpoint.name, self._endpoint.silence)
+                    if line.id != asked:
+                        continue  # the rest of an answer that was given up
+                    if child.refused and not begun:
+                        self._refuse(tools, *child.refused)
+                        break
+                    begun = begun or bool(line.text)
+                    ended = line.done is not None or line.error is not None
+                    if line.error is not None:
+                        raise self._failed(line.error)
+                    yield line
+            finally:
+                if not ended:
+                    child.stop(asked)
 
-    def _refused(self, trouble: WorkerTrouble) -> ModelError:
+    def _refuse(self, tools: Sequence[ToolSpec], index: int, why: str) -> None:
+        tool = tools[index]
+        logger.warning("%s cannot use %s: %s", self._endpoint.name, tool.name, why)
+        self._refused.append(tool)
+
+    def _failed(self, trouble: WorkerTrouble) -> ModelError:
         name = self._endpoint.name
         if trouble.type == "exceed_context_size_error":
             return ModelError(

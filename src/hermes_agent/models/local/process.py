@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
+from hermes_agent.models.local.grammar import refused_tool
 
 LINE_BYTES = 1024 * 1024
 END_SECONDS = 5.0
@@ -68,6 +69,8 @@ class Child:
         self._errors: deque[str] = deque(maxlen=20)
         self._hearing = asyncio.create_task(self._hear())
         self.ready = False
+        self.refused: tuple[int, str] | None = None
+        """The tool of the last request whose schema the library refused, and why."""
 
     @classmethod
     async def start(cls, path: Path, context: int, environ: Mapping[str, str]) -> "Child":
@@ -94,6 +97,7 @@ class Child:
 
     async def ask(self, id: int, body: Mapping[str, Any]) -> None:
         """Send a request. That it can not be sent shows when the answer is read."""
+        self.refused = None
         stdin = self._process.stdin
         assert stdin is not None
         with suppress(ConnectionError):
@@ -160,4 +164,6 @@ class Child:
         assert stderr is not None
         with suppress(ValueError):  # a line that is longer than any complaint
             async for line in stderr:
-                self._errors.append(line.decode(errors="replace").strip())
+                text = line.decode(errors="replace").strip()
+                self._errors.append(text)
+                self.refused = refused_tool(text) or self.refused

@@ -19,7 +19,6 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.models.local.grammar.schemas import types_of
 from hermes_agent.models.shared import known_call_ids, new_call_id
 
 MAX_EXAMPLES = 6
@@ -168,4 +167,4 @@ def _choices(schema: Any) -> str:
         return ""
     if "enum" in schema:
         return "=" + "|".join(map(str, schema["enum"]))
-    return " list" if "type" in schema and "array" in types_of(schema) else ""
+    return " list" if "array" in schema.get("type", ()) else ""

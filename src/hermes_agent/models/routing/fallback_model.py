@@ -23,8 +23,7 @@ from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.models.routing.circuit_breaker import Probe
 from hermes_agent.models.routing.credential_pool import LeasedCredential
 from hermes_agent.models.routing.failover import Candidate, CandidateState, FailoverPlan
-from hermes_agent.models.shared import sensible_pause
-from hermes_agent.models.usage import believable, wasted
+from hermes_agent.models.shared import believable, sensible_pause, wasted
 
 Sleep = Callable[[float], Awaitable[None]]
 

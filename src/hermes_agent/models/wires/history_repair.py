@@ -5,15 +5,20 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import (
     AssistantMessage,
     Media,
     Message,
     ModelFacts,
+    ToolCall,
     ToolMessage,
+    ToolSpec,
     UserMessage,
 )
 
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The types that most services know."""
 BRIDGE = "Understood."
 """What the model is taken to have said where the user spoke out of turn, for services that refuse
 such a conversation."""
@@ -69,6 +74,31 @@ def fitting_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
     schema["type"] = "object"
     schema.setdefault("properties", {})
     return schema
+
+
+def function_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+    """Tools as the chat formats list them."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": fitting_schema(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def object_arguments(call: ToolCall) -> str:
+    """The arguments byte for byte; an empty object where they are none, since the result says what
+    was wrong with them."""
+    try:
+        call.input()
+    except (ToolError, RecursionError):
+        return "{}"
+    return call.arguments or "{}"
 
 
 def takes(media: Media, facts: ModelFacts, images: Collection[str]) -> bool:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from hermes_agent.core.errors import ModelError
+from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
@@ -32,7 +32,38 @@ from hermes_agent.models.shared import (
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.errors import refusal
 from hermes_agent.models.wires.http import HttpConnection, HttpResponse, shown, within
-from hermes_agent.models.wires.sse import EventReader
+
+_FIELDS = (b":", b"id:", b"retry:")
+
+
+class EventReader:
+    """Cuts a stream into its events; other fields and comments are passed over. Not by httpx's
+    own lines: those also end at U+2028 and the like, which JSON text may hold."""
+
+    def __init__(self, sender: str) -> None:
+        self._sender = sender
+        self._rest: list[bytes] = []
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """The events that are whole now that this piece is here. What stands around one is left:
+        JSON does not mind."""
+        lines = piece.split(b"\n")
+        if self._rest:
+            self._rest.append(lines[0])
+            if len(lines) == 1:
+                return
+            lines[0] = b"".join(self._rest)
+        self._rest = [last] if (last := lines.pop()) else []
+        for line in lines:
+            if line[:5] == b"data:":
+                yield line[5:]
+            elif line and line[:6] != b"event:" and not line.startswith(_FIELDS) and line.strip():
+                raise ModelError("garbage", f"{self._sender} sent no event stream: {shown(line)}")
+
+    def end(self) -> Iterator[bytes]:
+        """There is no more: the last line counts without its end."""
+        return self.feed(b"\n")
+
 
 TAIL_SECONDS = 1.0
 """How long to wait for the token count once the answer itself is whole."""
@@ -47,6 +78,14 @@ Asked = Callable[[Request, Credential], tuple[bytes, Mapping[str, str]]]
 """Makes the body and the headers of a request."""
 Learns = Callable[[Request, bytes], bool]
 """Told of a refusal; whether the next request will be another."""
+
+
+class OpenCall:
+    """A call whose pieces are still arriving."""
+
+    def __init__(self, id: str = "", name: str = "") -> None:
+        self.id, self.name = id, name
+        self.arguments: list[str] = []
 
 
 class ResponseAccumulator(ABC):
@@ -65,8 +104,12 @@ class ResponseAccumulator(ABC):
         self.finish_reason = ""
         """The service's reason to stop."""
         self.counted: Usage | None = None
+        self.declined = False
+        """Whether the model itself has said that it will not answer."""
+        self.open_calls: list[OpenCall] = []
         self._chars = 0
         self._texts: list[str] = []
+        self._thinking_texts: list[str] = []
         self._run: list[str] = []
         self._runs_on: type[Piece] = Delta
         self._fresh: list[Piece] = []
@@ -86,21 +129,28 @@ class ResponseAccumulator(ABC):
         """Take an answer that was not streamed."""
         self.feed(body)
 
-    @abstractmethod
     def made(self) -> Iterator[tuple[str, str, str]]:
         """Id, name and arguments of each call, as far as they came."""
+        for call in self.open_calls:
+            yield call.id, call.name, "".join(call.arguments)
 
     @abstractmethod
     def thoughts(self) -> tuple[ReasoningBlock, ...]: ...
 
-    @abstractmethod
-    def written(self) -> str:
-        """All that the service has written beside the text, to estimate its tokens."""
-
-    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
+    def refused(
+        self,
+        status: int,
+        body: bytes,
+        answer: HttpResponse | None = None,
+        *,
+        codes: str = "",
+        kind: ModelTrouble | None = None,
+    ) -> ModelError:
         """What a refusal means; without an answer it came in the middle of one."""
         pause = answer.retry_after() if answer is not None else None
-        return refusal(self.endpoint, self.credential, status, body, retry_after=pause)
+        return refusal(
+            self.endpoint, self.credential, status, body, codes=codes, kind=kind, retry_after=pause
+        )
 
     # what they share
 
@@ -122,6 +172,8 @@ class ResponseAccumulator(ABC):
             if self._runs_on is Delta:
                 self._texts.append(text)
                 self._chars += len(text)
+            else:
+                self._thinking_texts.append(text)
         self._run.clear()
         self._runs_on = kind
 
@@ -130,6 +182,11 @@ class ResponseAccumulator(ABC):
         self._turn(self._runs_on)
         fresh, self._fresh = self._fresh, []
         return fresh
+
+    def open_call(self, id: str = "", name: str = "") -> OpenCall:
+        self.open_calls.append(OpenCall(id, name))
+        self.called(len(self.open_calls))
+        return self.open_calls[-1]
 
     def called(self, calls: int) -> None:
         """So many calls have come. Nobody means more than `MAX_CALLS`."""
@@ -145,6 +202,15 @@ class ResponseAccumulator(ABC):
         return "".join(self._texts)
 
     @property
+    def thinking(self) -> str:
+        self._turn(self._runs_on)
+        return "".join(self._thinking_texts)
+
+    def written(self) -> str:
+        """All that the service has written beside the text, to estimate its tokens."""
+        return "".join(text for _, *call in self.made() for text in call) + self.thinking
+
+    @property
     def chars(self) -> int:
         """Characters of the text so far."""
         self._turn(self._runs_on)
@@ -155,7 +221,7 @@ class ResponseAccumulator(ABC):
         return self.counted or estimated_usage(self.request, self.text + self.written(), ())
 
     def stop(self) -> Stop:
-        stop = self.stops.get(self.finish_reason, "end")
+        stop = "refused" if self.declined else self.stops.get(self.finish_reason, "end")
         # Services disagree on the word; whether there are calls is what counts.
         return ("calls" if any(self.made()) else "end") if stop in ("end", "calls") else stop
 

@@ -3,6 +3,7 @@ passwords in URLs."""
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from hermes_agent.policy.redaction.known_values import Span
 
@@ -85,24 +86,25 @@ _OTHERS: tuple[tuple[str, bytes, bytes], ...] = (
 _DISCORD = re.compile(rb"[MNO][\w-]{23,27}\.[\w-]{6}\.(?=[A-Za-z_-]{0,40}\d)[\w-]{27,40}(?![\w.-])")
 
 
-def _compiled(name: str, start: str, rest: bytes) -> tuple[str, bytes, re.Pattern[bytes]]:
+def _dense(name: str, start: str, rest: bytes) -> tuple[str, bytes, bytes]:
     begin = start.encode()
     free = b"" if len(begin) > 5 else b"(?<![A-Za-z0-9_-]" + b"." * len(begin) + b")"
-    return name, begin, re.compile(re.escape(begin) + free + b"(?:" + rest + b")")
+    return name, begin, re.escape(begin) + free + b"(?:" + rest + b")"
 
 
-_DENSE = [_compiled(*token) for token in _TOKENS] + [
-    (name, start.encode(), re.compile(start.encode() + b"(" + rest + b")"))
-    for name, start, rest in _AFTER
+_DENSE = [_dense(*token) for token in _TOKENS] + [
+    (name, start.encode(), start.encode() + b"(" + rest + b")") for name, start, rest in _AFTER
 ]
-_LOOSE = [(name, sign, re.compile(shape)) for name, sign, shape in _OTHERS]
+# Compiled when its sign is first seen: most signs never are, and all of them take long to compile.
+_compiled = cache(re.compile)
 
 
-def matches(text: bytes, sign: bytes, shape: re.Pattern[bytes]) -> Iterator[re.Match[bytes]]:
+def matches(text: bytes, sign: bytes, shape: bytes) -> Iterator[re.Match[bytes]]:
     """Each place where the shape fits, found by the sign that it begins with."""
     at = text.find(sign)
-    while at >= 0:
-        found = shape.match(text, at)
+    pattern = _compiled(shape) if at >= 0 else None
+    while pattern and at >= 0:
+        found = pattern.match(text, at)
         if found:
             yield found
         at = text.find(sign, found.end() if found else at + 1)
@@ -115,10 +117,10 @@ def spans(shadow: bytes, dense: bytes, runs: Sequence[tuple[int, int]]) -> Itera
     for name, sign, shape in _DENSE:
         if sign in dense:
             for found in matches(shadow, sign, shape):
-                yield *found.span(shape.groups), name
-    for name, sign, shape in _LOOSE:
+                yield *found.span(found.re.groups), name
+    for name, sign, shape in _OTHERS:
         for found in matches(shadow, sign, shape):
-            yield *found.span(shape.groups), name
+            yield *found.span(found.re.groups), name
     for start, end in runs:
         if shadow[end : end + 1] == b"." and end - start >= 24:
             start = max(start, end - 28, shadow.rfind(b"=", start, end) + 1)

@@ -20,7 +20,7 @@ class _Word(NamedTuple):
 
     name: str
     sign: bytes
-    pattern: re.Pattern[bytes]
+    pattern: bytes
     strong: bool = False
     """It says password: what follows need not look random."""
     after: re.Pattern[bytes] | None = None
@@ -31,7 +31,7 @@ def _word(
     name: str, sign: bytes, rest: bytes, after: bytes = b"", *, strong: bool = False
 ) -> _Word:
     before = re.compile(b"(?:" + after + b")$") if after else None
-    return _Word(name, sign, re.compile(sign + rest + _JOIN + _OPEN), strong, before)
+    return _Word(name, sign, sign + rest + _JOIN + _OPEN, strong, before)
 
 
 _WORDS = (
@@ -59,12 +59,12 @@ _SHELL = re.compile(rb"[^\s\"'`<>\\]{1,256}")
 _OPTION = re.compile(rb"--[a-z0-9-]{0,30}$")
 _VARIABLE = re.compile(rb"(?:^|[\s\"';])[A-Z][A-Z0-9_]{0,60}$")
 
-_HEADER = re.compile(
+_HEADER = (
     rb"authorization(?:\\?[\"'])?[ \t]{0,4}[:=][ \t]{0,4}(?:\\?[\"'])?"
     rb"(?:(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)[ \t]+)?"
 )
 _HEADER_VALUE = re.compile(rb"[^\s\"'\\<>{}$\[]{8,4096}(?:[ \t]?,[ \t]?[^\s\"'\\]{1,512}){0,9}")
-_COOKIE = re.compile(rb"cookie(?:\\?[\"'])?[ \t]{0,4}:[ \t]{0,4}(?:\\?[\"'])?")
+_COOKIE = rb"cookie(?:\\?[\"'])?[ \t]{0,4}:[ \t]{0,4}(?:\\?[\"'])?"
 _COOKIE_PAIR = re.compile(
     rb"[ \t]{0,4}([^\s=;,\"']{1,128})=([^\s;,\"'\\]{0,4096})(?:;|(?=[\s\"'\\])|$)"
 )
@@ -72,9 +72,9 @@ _COOKIE_FACTS = frozenset({b"path", b"domain", b"expires", b"max-age", b"samesit
 
 _USER = rb"[\"']?[^\s:\"'$]{1,64}:([^\s\"'$]{3,200})"
 _OPTIONS = (
-    (b"curl", b" -u", re.compile(rb" -u ?" + _USER)),
-    (b"curl", b"-user", re.compile(rb"-user[ =]" + _USER)),
-    (b"mysql", b" -p", re.compile(rb" -p[\"']?([^\s\"'$-][^\s\"']{2,100})")),
+    (b"curl", b" -u", rb" -u ?" + _USER),
+    (b"curl", b"-user", rb"-user[ =]" + _USER),
+    (b"mysql", b" -p", rb" -p[\"']?([^\s\"'$-][^\s\"']{2,100})"),
 )
 """Options that mean a password in one program, and something else in others."""
 

@@ -125,16 +125,16 @@ def read_secret(prompt: str) -> str:
 def _login(name: str, options: argparse.Namespace) -> int:
     import asyncio
 
-    from hermes_agent.models.keys.oauth.device_flow import LoginContext, post_by_http
-    from hermes_agent.models.keys.oauth.login import log_in
-    from hermes_agent.models.keys.oauth.table import LOGINS, login_of
-    from hermes_agent.models.keys.oauth.tokens import save_token
+    from hermes_agent.models.catalogue.services import SERVICES
+    from hermes_agent.models.keys.login import LoginContext, log_in, post_by_http
+    from hermes_agent.models.keys.tokens import save_token
 
-    way = login_of(name, _service(name))
+    way = _service(name).login
     if way is None:
+        others = ", ".join(name for name, service in SERVICES.items() if service.login)
         raise UsageError(
-            f"{name} has no sign-in by code",
-            f"`hermes model key {name}` stores a key; sign-in works for {', '.join(LOGINS)}",
+            f"{name} has no sign-in with a code",
+            f"`hermes model key {name}` stores a key; sign-in works for {others}",
         )
 
     def show(code: str, url: str) -> None:
@@ -149,7 +149,7 @@ def _login(name: str, options: argparse.Namespace) -> int:
 
 
 def _logout(name: str, options: argparse.Namespace) -> int:
-    from hermes_agent.models.keys.oauth.tokens import forget_token
+    from hermes_agent.models.keys.tokens import forget_token
 
     _service(name)
     gone = forget_token(home_folder(), name)

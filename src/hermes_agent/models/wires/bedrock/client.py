@@ -1,14 +1,18 @@
-"""Amazon Bedrock's Converse, streaming: signed requests, answers in AWS's binary frames."""
+"""Amazon Bedrock's Converse, streaming: answers come in AWS's binary frames; requests are signed
+(version 4), so that the secret itself never travels."""
 
+import hashlib
+import hmac
 import re
 import time
-from urllib.parse import quote
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import quote, urlsplit
 
 from hermes_agent.core.messages import Request
 from hermes_agent.core.protocols import Clock
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.bedrock.request import request_body
-from hermes_agent.models.wires.bedrock.signing import signed_headers
 from hermes_agent.models.wires.bedrock.stream import BedrockAccumulator
 from hermes_agent.models.wires.streaming import HttpWireClient, bearer, path_of
 
@@ -54,3 +58,79 @@ def headers_of(
 def _region(endpoint: Endpoint) -> str:
     named = _REGION.search(endpoint.url)
     return named[1] if named else endpoint.service.headers.get(REGION_HEADER, "us-east-1")
+
+
+_ALGORITHM = "AWS4-HMAC-SHA256"
+_PORTS = {"http": 80, "https": 443}
+
+
+def signed_headers(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    credential: Credential,
+    *,
+    region: str,
+    service: str,
+    now: float,
+    method: str = "POST",
+) -> dict[str, str]:
+    """The headers with those that sign the request. Every one of them is signed, and so is the
+    host, which the client adds. The URL must be the one that is sent, byte for byte."""
+    moment = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+    signed = {name.lower(): value for name, value in headers.items()} | {"x-amz-date": moment}
+    if credential.session:
+        signed["x-amz-security-token"] = credential.session
+    told = {name: " ".join(value.split()) for name, value in signed.items()}
+    told["host"] = _host(url)
+    names = ";".join(sorted(told))
+    parts = urlsplit(url)
+    canonical = "\n".join(
+        (
+            method,
+            quote(_plain_path(parts.path), safe="/~"),
+            _sorted_query(parts.query),
+            *(f"{name}:{told[name]}" for name in sorted(told)),
+            "",
+            names,
+            hashlib.sha256(body).hexdigest(),
+        )
+    )
+    scope = f"{moment[:8]}/{region}/{service}/aws4_request"
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    key = f"AWS4{credential.secret}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    text = f"{_ALGORITHM}\n{moment}\n{scope}\n{digest}"
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    return signed | {
+        "authorization": f"{_ALGORITHM} Credential={credential.id}/{scope}, "
+        f"SignedHeaders={names}, Signature={signature}"
+    }
+
+
+def _host(url: str) -> str:
+    """As the client names it in its header: in small letters, with the port if it is unusual."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    if parts.port is not None and parts.port != _PORTS.get(parts.scheme):
+        host = f"{host}:{parts.port}"
+    return host
+
+
+def _plain_path(path: str) -> str:
+    """The path without `.`, `..` and doubled slashes."""
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del kept[-1:]
+        elif part not in ("", "."):
+            kept.append(part)
+    return "/" + "/".join(kept) + ("/" if path.endswith("/") and kept else "")
+
+
+def _sorted_query(query: str) -> str:
+    pairs = sorted(pair.partition("=")[::2] for pair in query.split("&")) if query else ()
+    return "&".join(f"{name}={value}" for name, value in pairs)

@@ -20,19 +20,18 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.models.shared import lowered, own_thoughts
+from hermes_agent.models.shared import BUDGETS, LEAST_BUDGET, lowered, own_thoughts
 from hermes_agent.models.wires.base import Endpoint
-from hermes_agent.models.wires.history_repair import fitting_schema, in_place_of, paired
+from hermes_agent.models.wires.history_repair import (
+    fitting_schema,
+    in_place_of,
+    object_arguments,
+    paired,
+)
 
 GO_ON = "Go on."
 """Said for the user where Bedrock wants a user's turn and the conversation has none."""
 NO_OUTPUT = "(no output)"
-
-BUDGETS: dict[Effort, int] = {
-    "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 65_536,
-}  # fmt: skip
-"""Tokens for thinking, where a model is given a budget."""
-LEAST_BUDGET = 1_024
 
 IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 DOCUMENTS = {
@@ -216,7 +215,8 @@ class Turns:
     def _call(self, call: ToolCall) -> Block:
         if not self._with_tools:
             return {"text": f"[called {call.name} with {call.arguments}]"}
-        return {"toolUse": {"toolUseId": fit_id(call.id), "name": call.name, "input": _input(call)}}
+        given = msgspec.Raw(object_arguments(call).encode())
+        return {"toolUse": {"toolUseId": fit_id(call.id), "name": call.name, "input": given}}
 
     def _media(self, file: Media) -> Block:
         source = {"bytes": file.data}
@@ -242,15 +242,6 @@ class Turns:
 def fit_id(id: str) -> str:
     """The id of a call in letters that Bedrock takes: the same for the same id, always."""
     return id if _FIT_ID.fullmatch(id) else hashlib.sha256(id.encode()).hexdigest()[:40]
-
-
-def _input(call: ToolCall) -> msgspec.Raw:
-    """The arguments as the model wrote them, or none where they are no object."""
-    try:
-        msgspec.json.decode(call.arguments, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
-        return msgspec.Raw(b"{}")
-    return msgspec.Raw(call.arguments.encode())
 
 
 def _thought(thought: ReasoningBlock) -> Block | None:

@@ -1,6 +1,6 @@
 """The answer of Bedrock's Converse, put together from the events of its stream."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -12,7 +12,6 @@ from hermes_agent.models.wires import streaming
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.bedrock.event_stream import FrameReader
 from hermes_agent.models.wires.bedrock.request import ThoughtBody
-from hermes_agent.models.wires.errors import refusal
 from hermes_agent.models.wires.http import HttpResponse
 
 STOPS: dict[str, Stop] = {
@@ -119,16 +118,6 @@ class UnreadableEvent(ValueError):
     """An event that cannot be part of an answer."""
 
 
-class _OpenCall:
-    """A call whose pieces are still arriving."""
-
-    def __init__(self, start: _ToolStart) -> None:
-        self.id = start.tool_use_id or ""
-        self.name = start.name or ""
-        self.arguments: list[str] = []
-        self.whole = False
-
-
 class _OpenThought:
     def __init__(self, chars: int, calls: int) -> None:
         self.chars, self.calls = chars, calls
@@ -145,7 +134,9 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
         self._reader = FrameReader()
-        self._calls: dict[int, _OpenCall] = {}
+        self._calls: dict[int, streaming.OpenCall] = {}
+        self._whole: set[int] = set()
+        """Which of the calls are whole."""
         self._thoughts: dict[int, _OpenThought] = {}
 
     def feed(self, piece: bytes) -> None:
@@ -177,11 +168,9 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
             case "contentBlockStart":
                 self._open_block(_decoded(payload, _BlockStart))
             case "contentBlockStop":
-                index = _decoded(payload, _BlockStop).content_block_index
-                if index in self._calls:
-                    self._calls[index].whole = True
+                self._whole.add(_decoded(payload, _BlockStop).content_block_index)
             case "messageStop":
-                if not all(call.whole for call in self._calls.values()):
+                if self._calls.keys() - self._whole:
                     raise UnreadableEvent("a call has no end")
                 self.end(_decoded(payload, _MessageStop).stop_reason or "end_turn")
             case "metadata":
@@ -197,7 +186,7 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
             self.say(piece.text)
         elif piece.tool_use is not None:
             call = self._calls.get(index)
-            if call is None or call.whole:
+            if call is None or index in self._whole:
                 raise UnreadableEvent("arguments for a call that is not open")
             call.arguments.append(piece.tool_use.input)
         elif (said := piece.reasoning_content) is not None:
@@ -211,32 +200,29 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
             self.think(said.text)
 
     def _open_block(self, event: _BlockStart) -> None:
-        if event.start is None or event.start.tool_use is None:
+        tool = event.start.tool_use if event.start is not None else None
+        if tool is None:
             return
         if event.content_block_index in self._calls:
             raise UnreadableEvent("two calls in one place")
         self.begun = True
-        self._calls[event.content_block_index] = _OpenCall(event.start.tool_use)
-        self.called(len(self._calls))
+        call = self.open_call(tool.tool_use_id or "", tool.name or "")
+        self._calls[event.content_block_index] = call
+        self._whole.discard(event.content_block_index)
 
     def _failed(self, headers: Mapping[str, str], payload: bytes) -> ModelError:
         """What Bedrock reports in the middle of a stream."""
         name = headers.get(":exception-type") or headers.get(":error-code", "")
         status, kind = TROUBLES.get(_plain(name), (500, None))
         said = payload or headers.get(":error-message", "").encode()
-        return refusal(self.endpoint, self.credential, status, said, codes=name, kind=kind)
+        return super().refused(status, said, codes=name, kind=kind)
 
-    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
+    def refused(
+        self, status: int, body: bytes, answer: HttpResponse | None = None, **_more: Any
+    ) -> ModelError:
         name = (answer.header("x-amzn-errortype") if answer is not None else "") or _named_in(body)
         _, kind = TROUBLES.get(_plain(name), (0, None))
-        pause = answer.retry_after() if answer is not None else None
-        return refusal(
-            self.endpoint, self.credential, status, body, codes=name, kind=kind, retry_after=pause
-        )
-
-    def made(self) -> Iterator[tuple[str, str, str]]:
-        for call in self._calls.values():
-            yield call.id, call.name, "".join(call.arguments)
+        return super().refused(status, body, answer, codes=name, kind=kind)
 
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
         return tuple(
@@ -245,10 +231,6 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
             )
             for thought in self._thoughts.values()
         )
-
-    def written(self) -> str:
-        called = [text for call in self._calls.values() for text in (call.name, *call.arguments)]
-        return "".join([*called, *(text for t in self._thoughts.values() for text in t.texts)])
 
     def reply(self) -> Reply:
         if self.finish_reason in MALFORMED:

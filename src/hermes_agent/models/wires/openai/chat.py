@@ -17,7 +17,8 @@ from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.history_repair import (
     BRIDGE,
-    fitting_schema,
+    IMAGES,
+    function_tools,
     in_place_of,
     paired,
     short_id,
@@ -27,7 +28,6 @@ from hermes_agent.models.wires.openai.chat_stream import ChatAccumulator
 from hermes_agent.models.wires.openai.reasoning import details_of
 from hermes_agent.models.wires.openai.shared import (
     EMPTY,
-    IMAGES,
     data_url,
     fitting_arguments,
     fitting_id,
@@ -62,17 +62,7 @@ def request_body(endpoint: Endpoint, request: Request) -> bytes:
             body["parallel_tool_calls"] = False
         if endpoint.has("tool_stream"):
             body["tool_stream"] = True  # or a long argument is minutes of silence
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": fitting_schema(tool.parameters),
-                },
-            }
-            for tool in request.prompt.tools
-        ]
+        body["tools"] = function_tools(request.prompt.tools)
     body["messages"] = wire_messages(endpoint, request)
     return msgspec.json.encode(body)
 

@@ -1,6 +1,5 @@
 """The answers of the chat-completions format, put together from their chunks."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,8 +9,8 @@ from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.openai.reasoning import Details, Tags
-from hermes_agent.models.wires.openai.shared import counted, text_of
-from hermes_agent.models.wires.streaming import SseAccumulator
+from hermes_agent.models.wires.openai.shared import InputDetails, OutputDetails, counted, text_of
+from hermes_agent.models.wires.streaming import OpenCall, SseAccumulator
 
 STOPS: dict[str, Stop] = {
     "stop": "end",
@@ -53,15 +52,6 @@ class _Piece(Struct, frozen=True, gc=False):
     reasoning_details: Any = None
 
 
-class _InputDetails(Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(Struct, frozen=True, gc=False):
-    reasoning_tokens: int | None = None
-
-
 class _CostDetails(Struct, frozen=True, gc=False):
     upstream_inference_cost: Any = None
 
@@ -70,8 +60,8 @@ class _Usage(Struct, frozen=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
-    prompt_tokens_details: _InputDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
+    prompt_tokens_details: InputDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     cached_tokens: int | None = None
     cost: Any = None
@@ -95,22 +85,6 @@ class _Chunk(Struct, frozen=True, gc=False):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
-class _OpenCall:
-    """A call whose pieces are still arriving."""
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-
-    def take(self, piece: _CallPiece) -> None:
-        self.id = self.id or piece.id or ""
-        if piece.function is not None:
-            # Some services repeat the name with every piece.
-            self.name = self.name or piece.function.name or ""
-            self.arguments.append(text_of(piece.function.arguments))
-
-
 class ChatAccumulator(SseAccumulator):
     """Makes one answer of the chunks of a stream, however a service likes to cut them."""
 
@@ -119,12 +93,9 @@ class ChatAccumulator(SseAccumulator):
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
         self._cost: float | None = None
-        self._refused = False
-        self._calls: list[_OpenCall] = []
-        self._latest: dict[int, _OpenCall] = {}
+        self._latest: dict[int, OpenCall] = {}
         """The last call under each index."""
         self._tags: Tags | None = Tags()
-        self._thoughts: list[str] = []
         self._thought_at: tuple[int, int] | None = None
         self._details = Details() if endpoint.has("reasoning_details") else None
 
@@ -147,7 +118,7 @@ class ChatAccumulator(SseAccumulator):
             return
         text = piece.content or ""
         if piece.refusal:
-            self._refused = True
+            self.declined = True
             text += piece.refusal
         thinks = piece.reasoning_content or piece.reasoning or piece.reasoning_details
         if thinks or self._tags is not None:
@@ -156,7 +127,7 @@ class ChatAccumulator(SseAccumulator):
             self.say(text)
         if piece.tool_calls:
             for call in piece.tool_calls:
-                self._open_call(call).take(call)
+                self._take_call(call)
 
     def done(self) -> None:
         # Some services mark an end by this alone.
@@ -189,7 +160,6 @@ class ChatAccumulator(SseAccumulator):
         """Reasoning first."""
         if thought:
             self._thinks()
-            self._thoughts.append(thought)
             self.think(thought)
         if text:
             self.say(text)
@@ -208,34 +178,23 @@ class ChatAccumulator(SseAccumulator):
 
     def _thinks(self) -> None:
         if self._thought_at is None:
-            self._thought_at = self.chars, len(self._calls)
+            self._thought_at = self.chars, len(self.open_calls)
 
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
         """The format has room for one in a message."""
-        text = "".join(self._thoughts)
+        text = self.thinking
         body = self._details.sealed(text) if self._details is not None else ""
         if not text and not body:
             return ()
         return (ReasoningBlock(self.name, text, body, *(self._thought_at or (0, 0))),)
-
-    def written(self) -> str:
-        called = [text for call in self._calls for text in (call.name, *call.arguments)]
-        return "".join([*called, *self._thoughts])
 
     def _end_by(self, reason: str) -> None:
         if reason in FAILED:
             raise ModelError(FAILED[reason], f"{self.name} gave up: {reason}")
         self.end(reason)
 
-    def stop(self) -> Stop:
-        return "refused" if self._refused else super().stop()
-
     def cost(self, usage: Usage) -> float | None:
         return self._cost if self._cost is not None else super().cost(usage)
-
-    def made(self) -> Iterator[tuple[str, str, str]]:
-        for call in self._calls:
-            yield call.id, call.name, "".join(call.arguments)
 
     def _count(self, said: _Usage) -> None:
         if said.prompt_tokens is None:
@@ -259,24 +218,30 @@ class ChatAccumulator(SseAccumulator):
         )
         self._cost = _dollars(said) if self.endpoint.has("told_cost") else None
 
-    def _open_call(self, piece: _CallPiece) -> _OpenCall:
+    def _take_call(self, piece: _CallPiece) -> None:
+        call = self._call_of(piece)
+        call.id = call.id or piece.id or ""
+        if piece.function is not None:
+            # Some services repeat the name with every piece.
+            call.name = call.name or piece.function.name or ""
+            call.arguments.append(text_of(piece.function.arguments))
+
+    def _call_of(self, piece: _CallPiece) -> OpenCall:
         """The call a piece belongs to: by its index; without one, the last. A second id with a
         name is a new call even under an old index, as services exist that count only to 0."""
         named = piece.function is not None and bool(piece.function.name)
         if piece.index is not None:
             call = self._latest.get(piece.index)
         else:
-            call = self._calls[-1] if self._calls else None
+            call = self.open_calls[-1] if self.open_calls else None
         if call is not None and named:
             other_id = piece.id and call.id and piece.id != call.id
             next_whole = piece.index is None and not piece.id
             call = None if other_id or next_whole else call
         if call is None:
-            call = _OpenCall()
-            self._calls.append(call)
+            call = self.open_call()
             if piece.index is not None:
                 self._latest[piece.index] = call
-            self.called(len(self._calls))
         return call
 
     def _refused_midway(self, error: Any, data: bytes) -> ModelError:

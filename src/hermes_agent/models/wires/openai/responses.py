@@ -19,11 +19,16 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.history_repair import fitting_schema, in_place_of, paired, takes
+from hermes_agent.models.wires.history_repair import (
+    IMAGES,
+    fitting_schema,
+    in_place_of,
+    paired,
+    takes,
+)
 from hermes_agent.models.wires.openai.responses_stream import BETWEEN, ResponsesAccumulator, Seal
 from hermes_agent.models.wires.openai.shared import (
     EMPTY,
-    IMAGES,
     data_url,
     fitting_arguments,
     fitting_id,
@@ -32,8 +37,6 @@ from hermes_agent.models.wires.openai.shared import (
 from hermes_agent.models.wires.streaming import HttpWireClient, path_of, standing_headers
 
 MAX_ID = 64
-CLAIM = "https://api.openai.com/auth"
-"""Where a token of ChatGPT's tells about its account."""
 
 _NO_CIPHERTEXT = re.compile(rb"encrypted[_ ]content[^\"]{0,40}not supported", re.IGNORECASE)
 _FOREIGN = re.compile(rb"invalid_encrypted_content|encrypted content.{0,80}could not be verified")
@@ -225,21 +228,14 @@ def _part(file: Media, endpoint: Endpoint) -> dict[str, Any]:
 
 def codex_headers(credential: Credential, request: Request) -> dict[str, str]:
     """ChatGPT wants to know which account pays; the token says so itself."""
+    from hermes_agent.models.keys.login import chatgpt_account
+
     headers = {"openai-beta": "responses=experimental", "originator": "hermes"}
-    if account := credential.id or _account(credential.secret):
+    if account := credential.id or chatgpt_account(credential.secret):
         headers["chatgpt-account-id"] = account
     if request.session:
         headers["session_id"] = request.session
     return headers
-
-
-def _account(token: str) -> str:
-    """As the token names it; "" where it is none of ChatGPT's."""
-    from hermes_agent.models.keys.oauth.device_flow import claims
-
-    inner = claims(token).get(CLAIM)
-    account = inner.get("chatgpt_account_id") if isinstance(inner, dict) else None
-    return account if isinstance(account, str) else ""
 
 
 def open_client(endpoint: Endpoint) -> HttpWireClient:

@@ -1,5 +1,6 @@
 """The answers of OpenAI's Responses format, put together from their events."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -8,10 +9,11 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import ReasoningBlock, Request, Stop
+from hermes_agent.models.shared import sensible_pause
 from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.errors import refusal
 from hermes_agent.models.wires.http import HttpResponse
-from hermes_agent.models.wires.openai.errors import failed, pause_said
-from hermes_agent.models.wires.openai.shared import counted, text_of
+from hermes_agent.models.wires.openai.shared import InputDetails, OutputDetails, counted, text_of
 from hermes_agent.models.wires.streaming import SseAccumulator
 
 BETWEEN = "\n\n"
@@ -54,20 +56,11 @@ class _Item(Struct, frozen=True, gc=False):
     phase: str | None = None
 
 
-class _InputDetails(Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(Struct, frozen=True, gc=False):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(Struct, frozen=True, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 class _Incomplete(Struct, frozen=True, gc=False):
@@ -157,7 +150,6 @@ class ResponsesAccumulator(SseAccumulator):
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
-        self._refused = False
         self._items: list[_Open] = []
         self._calls = 0
         self._places: dict[int | None, _Open] = {}
@@ -166,7 +158,7 @@ class ResponsesAccumulator(SseAccumulator):
         event = _event.decode(data)
         kind, delta = event.type, event.delta
         if kind in _TEXTS and isinstance(delta, str):
-            self._refused = self._refused or kind == "response.refusal.delta"
+            self.declined = self.declined or kind == "response.refusal.delta"
             self._say(self._item("message", event.output_index), delta)
         elif kind in _THOUGHTS and isinstance(delta, str):
             part = _THOUGHTS[kind]
@@ -232,7 +224,7 @@ class ResponsesAccumulator(SseAccumulator):
     def _rest(self, open: _Open, item: _Item) -> None:
         content = item.content if isinstance(item.content, list) else ()
         parts = [part for part in content if isinstance(part, dict)]
-        self._refused = self._refused or any(part.get("type") == "refusal" for part in parts)
+        self.declined = self.declined or any(part.get("type") == "refusal" for part in parts)
         texts = (part.get("text") or part.get("refusal") for part in parts)
         whole = "".join(text for text in texts if isinstance(text, str))
         said = "".join(open.texts)
@@ -257,14 +249,13 @@ class ResponsesAccumulator(SseAccumulator):
             self.called(self._calls)
         return item
 
-    def refused(self, status: int, body: bytes, answer: HttpResponse | None = None) -> ModelError:
-        error = super().refused(status, body, answer)
+    def refused(
+        self, status: int, body: bytes, answer: HttpResponse | None = None, **more: Any
+    ) -> ModelError:
+        error = super().refused(status, body, answer, **more)
         if error.retry_after is None:
             error.retry_after = pause_said(body)
         return error
-
-    def stop(self) -> Stop:
-        return "refused" if self._refused else super().stop()
 
     def made(self) -> Iterator[tuple[str, str, str]]:
         for item in self._items:
@@ -274,10 +265,6 @@ class ResponsesAccumulator(SseAccumulator):
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
         found = (i.thought(self.name) for i in self._items if i.kind != "function_call")
         return tuple(thought for thought in found if thought is not None)
-
-    def written(self) -> str:
-        beside = [item for item in self._items if item.kind != "message"]
-        return "".join(text for item in beside for text in (item.name, *item.texts))
 
     def _count(self, said: _Usage) -> None:
         if said.input_tokens is None:
@@ -300,3 +287,61 @@ def _numbered(part: Part, told: Any) -> Iterable[tuple[Part, int, str]]:
 
 def _sealed(seal: Seal) -> str:
     return msgspec.json.encode(seal).decode()
+
+
+STATUSES = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "usage_limit_reached": 429,
+    "usage_not_included": 403,
+    "invalid_api_key": 401,
+    "context_length_exceeded": 400,
+    "data_residency_mismatch": 400,
+    "bio_policy": 400,
+    "cyber_policy": 400,
+    "misalignment_policy_violation": 400,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    "vector_store_timeout": 500,
+}
+"""The status that an error would have had, had it come before the stream."""
+
+_OF_THE_REQUEST = re.compile(r"invalid_|image_|unsupported_|empty_image|failed_to_download")
+_PAUSE = re.compile(r"try again in (\d+(?:\.\d+)?) ?(ms|s)", re.IGNORECASE)
+
+
+def failed(endpoint: Endpoint, credential: Credential, data: bytes) -> ModelError:
+    """The error that an event or a whole response tells of."""
+    content: Any = msgspec.json.decode(data)
+    inner = content.get("response")
+    said = content.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
+    error = said if isinstance(said, dict) else content
+    words = [error.get(field) for field in ("code", "type")]
+    codes = [word for word in words if isinstance(word, str)]
+    status = content.get("status_code")
+    if not isinstance(status, int) or not 400 <= status < 600:
+        status = next((STATUSES[code] for code in codes if code in STATUSES), None)
+    if status is None:
+        status = 400 if any(_OF_THE_REQUEST.match(code) for code in codes) else 500
+    body = msgspec.json.encode({"error": error})
+    pause = pause_said(body)
+    return refusal(endpoint, credential, status, body, codes=" ".join(codes), retry_after=pause)
+
+
+def pause_said(body: bytes) -> float | None:
+    """Seconds to wait, where a refusal tells them in its body only."""
+    try:
+        content: Any = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    error = content.get("error") if isinstance(content, dict) else None
+    if not isinstance(error, dict):
+        return None
+    resets = error.get("resets_in_seconds")
+    if isinstance(resets, int | float) and not isinstance(resets, bool):
+        return sensible_pause(resets)
+    found = _PAUSE.search(str(error.get("message")))
+    if found is None:
+        return None
+    return sensible_pause(float(found[1]) / (1000 if found[2].lower() == "ms" else 1))

@@ -5,15 +5,24 @@ import re
 from base64 import b64encode
 
 import msgspec
+from msgspec import Struct
 
 from hermes_agent.core.messages import Media, Request, ToolCall, Usage
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.streaming import bearer
 
-IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-
 EMPTY = "(empty)"
 """Stands for a text that has none: services reject an empty one."""
+
+
+class InputDetails(Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class OutputDetails(Struct, frozen=True, gc=False):
+    reasoning_tokens: int | None = None
+
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]+")

@@ -1,23 +1,148 @@
 """The wire format of Mistral's chat completions, streaming: like OpenAI's, with content in
 chunks, thoughts among them, and rules of its own for ids and the order of messages."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import ReasoningBlock, Request, Stop, Usage
+from hermes_agent.core.messages import (
+    AssistantMessage,
+    Media,
+    Message,
+    ModelFacts,
+    ReasoningBlock,
+    Request,
+    Stop,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.wires.base import Credential, Endpoint
-from hermes_agent.models.wires.mistral.request import MistralProviderState, request_body
+from hermes_agent.models.wires.history_repair import (
+    BRIDGE,
+    IMAGES,
+    function_tools,
+    in_place_of,
+    object_arguments,
+    paired,
+    short_id,
+    takes,
+)
+from hermes_agent.models.wires.openai.shared import InputDetails, counted, data_url
 from hermes_agent.models.wires.streaming import (
     HttpWireClient,
+    OpenCall,
     SseAccumulator,
     bearer,
     path_of,
     standing_headers,
 )
+
+
+class MistralProviderState(Struct, frozen=True, omit_defaults=True):
+    """What must go back with a thought."""
+
+    signature: str = ""
+
+
+def request_body(endpoint: Endpoint, request: Request) -> bytes:
+    """The request as it is sent. What is fixed comes first, the conversation last, so that a
+    longer one begins with the bytes of a shorter one."""
+    body: dict[str, Any] = {"model": endpoint.model, "stream": True}
+    if request.max_output is not None:
+        body["max_tokens"] = request.max_output
+    if effort := lowered(request.effort, endpoint.facts):
+        body["reasoning_effort"] = effort
+    if request.session and endpoint.has("prompt_cache_key"):
+        body["prompt_cache_key"] = request.session
+    if request.prompt.tools and endpoint.facts.tools:
+        body["tools"] = function_tools(request.prompt.tools)
+    body["messages"] = wire_messages(endpoint, request.prompt.system, request.messages)
+    return msgspec.json.encode(body)
+
+
+def wire_messages(
+    endpoint: Endpoint, system: str, messages: Sequence[Message]
+) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    for message in paired(messages):
+        match message:
+            case UserMessage(text=text, files=files):
+                if made and made[-1]["role"] == "tool":
+                    made.append({"role": "assistant", "content": BRIDGE})
+                made.append({"role": "user", "content": _content(text, files, endpoint.facts)})
+            case ToolMessage(call_id=id, name=name, text=text, files=files):
+                content = _content(text, files, endpoint.facts)
+                made.append(
+                    {"role": "tool", "tool_call_id": short_id(id), "name": name, "content": content}
+                )
+            case AssistantMessage():
+                made.append(_reply(message, endpoint.name))
+    if made and made[-1]["role"] == "assistant":
+        made[-1]["prefix"] = True  # the service goes on from it, and refuses it otherwise
+    return made
+
+
+def _content(text: str, files: Sequence[Media], facts: ModelFacts) -> str | list[dict[str, Any]]:
+    if not files:
+        return text
+    said = [{"type": "text", "text": text}] if text.strip() else []
+    return said + [_media_chunk(media, facts) for media in files]
+
+
+def _media_chunk(media: Media, facts: ModelFacts) -> dict[str, Any]:
+    if not takes(media, facts, IMAGES):
+        return {"type": "text", "text": in_place_of(media)}
+    url = data_url(media)
+    if media.is_image:
+        return {"type": "image_url", "image_url": url}
+    chunk = {"type": "document_url", "document_url": url}
+    return {**chunk, "document_name": media.name} if media.name else chunk
+
+
+def _reply(message: AssistantMessage, name: str) -> dict[str, Any]:
+    reply: dict[str, Any] = {"role": "assistant", "content": _said(message, name)}
+    if message.calls:
+        reply["tool_calls"] = [
+            {
+                "id": short_id(call.id),
+                "type": "function",
+                "function": {"name": call.name, "arguments": object_arguments(call)},
+            }
+            for call in message.calls
+        ]
+    return reply
+
+
+def _said(message: AssistantMessage, name: str) -> str | list[dict[str, Any]]:
+    """The text, with the model's own thoughts where it had them."""
+    chunks: list[dict[str, Any]] = []
+    said = 0
+    for thought in own_thoughts(message, name):
+        try:
+            mark = msgspec.json.decode(thought.body, type=MistralProviderState)
+        except (msgspec.MsgspecError, RecursionError):
+            continue  # changed since: its signature would not fit
+        if text := message.text[said : thought.chars]:
+            chunks.append({"type": "text", "text": text})
+            said = thought.chars
+        thinking: dict[str, Any] = {
+            "type": "thinking",
+            "thinking": [{"type": "text", "text": thought.text}],
+        }
+        if mark.signature:
+            thinking["signature"] = mark.signature
+        chunks.append(thinking)
+    if not chunks:
+        return message.text
+    if text := message.text[said:]:
+        chunks.append({"type": "text", "text": text})
+    return chunks
+
 
 STOPS: dict[str, Stop] = {
     "stop": "end",
@@ -63,15 +188,11 @@ class _Choice(Struct, frozen=True, gc=False):
     finish_reason: str | None = None
 
 
-class _InputDetails(Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-
-
 class _Usage(Struct, frozen=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     num_cached_tokens: int | None = None
-    prompt_tokens_details: _InputDetails | None = None
+    prompt_tokens_details: InputDetails | None = None
 
 
 class _Chunk(Struct, frozen=True, gc=False):
@@ -85,14 +206,6 @@ class _Chunk(Struct, frozen=True, gc=False):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
-class _OpenCall:
-    """A call whose pieces are still arriving."""
-
-    def __init__(self, id: str) -> None:
-        self.id, self.name = id, ""
-        self.arguments: list[str] = []
-
-
 class MistralAccumulator(SseAccumulator):
     """Makes one answer of the chunks of a stream."""
 
@@ -100,9 +213,8 @@ class MistralAccumulator(SseAccumulator):
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
-        self._calls: list[_OpenCall] = []
-        self._by_id: dict[str, _OpenCall] = {}
-        self._by_index: dict[int | None, _OpenCall] = {}
+        self._by_id: dict[str, OpenCall] = {}
+        self._by_index: dict[int | None, OpenCall] = {}
         self._thinking: list[str] = []
         self._signature = ""
         self._thoughts: list[ReasoningBlock] = []
@@ -162,7 +274,7 @@ class MistralAccumulator(SseAccumulator):
         if self._thinking or self._signature:
             body = msgspec.json.encode(MistralProviderState(self._signature)).decode()
             thought = ReasoningBlock(
-                self.name, "".join(self._thinking), body, self.chars, len(self._calls)
+                self.name, "".join(self._thinking), body, self.chars, len(self.open_calls)
             )
             self._thoughts.append(thought)
             self._thinking.clear()
@@ -176,22 +288,12 @@ class MistralAccumulator(SseAccumulator):
         call = self._by_id.get(id) if id else self._by_index.get(piece.index)
         if call is None:
             self._close_thought()
-            call = self._by_id[id] = self._by_index[piece.index] = _OpenCall(id)
-            self._calls.append(call)
-            self.called(len(self._calls))
+            call = self._by_id[id] = self._by_index[piece.index] = self.open_call(id)
         call.name = call.name or function.name or ""
         call.arguments.append(_text_of(function.arguments))
 
-    def made(self) -> Iterator[tuple[str, str, str]]:
-        for call in self._calls:
-            yield call.id, call.name, "".join(call.arguments)
-
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
         return tuple(self._thoughts)
-
-    def written(self) -> str:
-        called = [text for call in self._calls for text in (call.name, *call.arguments)]
-        return "".join([*called, *self._thinking, *(t.text for t in self._thoughts)])
 
 
 def _text_of(arguments: Raw) -> str:
@@ -204,9 +306,8 @@ def _text_of(arguments: Raw) -> str:
 
 def _usage(said: _Usage) -> Usage:
     details = said.prompt_tokens_details
-    cached = (details.cached_tokens if details is not None else None) or said.num_cached_tokens or 0
-    sent = max(0, said.prompt_tokens or 0)
-    return Usage(sent, max(0, said.completion_tokens or 0), min(sent, max(0, cached)))
+    cached = (details.cached_tokens if details is not None else None) or said.num_cached_tokens
+    return counted(said.prompt_tokens, said.completion_tokens, cached)
 
 
 def open_client(endpoint: Endpoint) -> HttpWireClient:

@@ -13,7 +13,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.pseudonyms import credentials_file, private_folder, write_private
 from hermes_agent.core.settings.services import DeviceLogin
-from hermes_agent.models.keys.oauth.token import Token
+from hermes_agent.models.keys.login import Token, over, post_by_http, renew
 from hermes_agent.models.keys.validation import Learn, checked
 from hermes_agent.models.wires.base import Credential
 
@@ -142,8 +142,6 @@ class LoginSource:
             return token if self._good(token) else await self._renewed(token)
 
     async def _renewed(self, token: Token) -> Token:
-        from hermes_agent.models.keys.oauth.device_flow import over, post_by_http, renew
-
         if not token.refresh or token.refresh == self._spent:
             raise over(self._name)
         try:

@@ -1,10 +1,11 @@
-"""Signing in with a code on another device (RFC 8628), and renewing what that gave."""
+"""Signing in with a code on another device (RFC 8628, or as OpenAI does it for ChatGPT), and
+renewing the token."""
 
 import base64
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +13,6 @@ from msgspec import Struct
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.services import DeviceLogin
-from hermes_agent.models.keys.oauth.token import Token
 from hermes_agent.models.wires.http import HttpConnection
 
 INTERVAL = 5.0
@@ -24,9 +24,29 @@ REQUEST_SECONDS = 30.0
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 
+_JSON = {"content-type": "application/json", "accept": "application/json"}
+_NOT_YET = (403, 404)
+"""How OpenAI says that nobody has entered the code yet."""
+
 Answer = dict[str, Any]
 Show = Callable[[str, str], None]
 """Told the code and the address where the user enters it."""
+
+
+class Token(Struct, frozen=True):
+    """What a login gave. Never shown."""
+
+    access: str
+    refresh: str = ""
+    expires: float = 0.0
+    """When, in seconds since the epoch; 0 when the service does not say."""
+    account: str = ""
+    """Whose it is, where requests must say so."""
+
+    def __repr__(self) -> str:
+        return f"Token(expires={self.expires:.0f})"
+
+    __str__ = __repr__
 
 
 class HttpPost(Protocol):
@@ -56,8 +76,13 @@ async def post_by_http(url: str, body: bytes, headers: Mapping[str, str]) -> tup
         await wire.close()
 
 
-async def log_in_by_device(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
+async def log_in(name: str, login: DeviceLogin, context: LoginContext) -> Token:
     """Show a code and wait until the user has confirmed it. Cancel it to give up."""
+    flow = _log_in_codex if login.flow == "codex" else _log_in_by_device
+    return await flow(name, login, context)
+
+
+async def _log_in_by_device(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
     asked = {"client_id": login.client} | ({"scope": login.scope} if login.scope else {})
     proof = {}
     if login.proof:
@@ -65,32 +90,78 @@ async def log_in_by_device(name: str, login: DeviceLogin, signing: LoginContext)
         proof = {"code_verifier": verifier}
         challenge = _unpadded(hashlib.sha256(verifier.encode()).digest())
         asked |= {"code_challenge": challenge, "code_challenge_method": "S256"}
-    codes = answered(name, *await signing.post(login.device_url, form(asked), _FORM))
-    page = text(codes, "verification_uri_complete") or text(codes, "verification_uri")
-    device_code, user_code = text(codes, "device_code"), text(codes, "user_code")
+    codes = _answered(name, *await signing.post(login.device_url, _form(asked), _FORM))
+    page = _text(codes, "verification_uri_complete") or _text(codes, "verification_uri")
+    device_code, user_code = _text(codes, "device_code"), _text(codes, "user_code")
     if not (page and device_code and user_code):
-        raise garbage(name)
+        raise _garbage(name)
     signing.show(user_code, page)
     fields = {"grant_type": _GRANT, "client_id": login.client, "device_code": device_code, **proof}
 
     async def ask() -> Token | float:
-        status, body = await signing.post(login.token_url, form(fields), _FORM)
+        status, body = await signing.post(login.token_url, _form(fields), _FORM)
         return _outcome(name, status, body, signing.clock)
 
-    return await confirmed(name, codes, ask, signing)
+    return await _confirmed(name, codes, ask, signing)
 
 
-async def confirmed(
+async def _log_in_codex(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
+    """The user enters the code at a page of OpenAI's; what comes of it is exchanged for tokens."""
+    parts = urlsplit(login.device_url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    body = msgspec.json.encode({"client_id": login.client})
+    codes = _answered(name, *await signing.post(login.device_url, body, _JSON))
+    id, user_code = _text(codes, "device_auth_id"), _text(codes, "user_code")
+    user_code = user_code or _text(codes, "usercode")
+    if not (id and user_code):
+        raise _garbage(name)
+    signing.show(user_code, f"{origin}/codex/device")
+    poll = login.device_url.rpartition("/")[0] + "/token"
+    body = msgspec.json.encode({"device_auth_id": id, "user_code": user_code})
+
+    async def ask() -> Token | float:
+        status, said = await signing.post(poll, body, _JSON)
+        if status in _NOT_YET:
+            return 0.0
+        grant = _answered(name, status, said)
+        fields = {
+            "grant_type": "authorization_code",
+            "client_id": login.client,
+            "code": _text(grant, "authorization_code"),
+            "code_verifier": _text(grant, "code_verifier"),
+            "redirect_uri": f"{origin}/deviceauth/callback",
+        }
+        tokens = _answered(name, *await signing.post(login.token_url, _form(fields), _FORM))
+        made = _token_of(name, tokens, signing.clock)
+        # Every request names the account, which the tokens know.
+        account = chatgpt_account(_text(tokens, "id_token"), made.access)
+        return msgspec.structs.replace(made, account=account)
+
+    return await _confirmed(name, codes, ask, signing)
+
+
+def chatgpt_account(*tokens: str) -> str:
+    """The account that the first of the tokens names; "" where none of them does."""
+    for token in tokens:
+        said = claims(token)
+        inner = said.get("https://api.openai.com/auth")
+        found = _text(inner, "chatgpt_account_id") if isinstance(inner, dict) else ""
+        if found := found or _text(said, "chatgpt_account_id"):
+            return found
+    return ""
+
+
+async def _confirmed(
     name: str, codes: Answer, ask: Callable[[], Awaitable[Token | float]], signing: LoginContext
 ) -> Token:
     """Ask again and again until there is a token. `ask` returns it, or by how many seconds the
     pause has to grow; trouble on the way to the service is no answer."""
-    pause = number(codes, "interval") or INTERVAL
-    deadline = signing.clock() + (number(codes, "expires_in") or CODE_SECONDS)
+    pause = _number(codes, "interval") or INTERVAL
+    deadline = signing.clock() + (_number(codes, "expires_in") or CODE_SECONDS)
     while True:
         await signing.sleep(pause)
         if signing.clock() >= deadline:
-            raise expired(name)
+            raise _expired(name)
         try:
             outcome = await ask()
         except ModelError as error:
@@ -111,20 +182,20 @@ async def renew(name: str, login: DeviceLogin, token: Token, post: HttpPost, clo
         headers[login.refresh_header] = token.refresh
     else:
         fields["refresh_token"] = token.refresh
-    status, body = await post(login.token_url, form(fields), headers)
+    status, body = await post(login.token_url, _form(fields), headers)
     if 400 <= status < 500 and status not in (408, 429):
         raise over(name)
-    new = token_of(name, answered(name, status, body), clock)
+    new = _token_of(name, _answered(name, status, body), clock)
     return msgspec.structs.replace(
         new, refresh=new.refresh or token.refresh, account=new.account or token.account
     )
 
 
 def _outcome(name: str, status: int, body: bytes, clock: Clock) -> Token | float:
-    answer = answered(name, status, body, refused=True)
-    match text(answer, "error"):
+    answer = _answered(name, status, body, refused=True)
+    match _text(answer, "error"):
         case "":
-            return token_of(name, answer, clock)
+            return _token_of(name, answer, clock)
         case "authorization_pending":
             return 0.0
         case "slow_down":
@@ -132,12 +203,12 @@ def _outcome(name: str, status: int, body: bytes, clock: Clock) -> Token | float
         case "access_denied":
             raise ModelError("auth", f"the login with {name} was refused in the browser")
         case "expired_token":
-            raise expired(name)
+            raise _expired(name)
         case error:
             raise ModelError("auth", f"{name} refused the login: {error[:100]}")
 
 
-def answered(name: str, status: int, body: bytes, *, refused: bool = False) -> Answer:
+def _answered(name: str, status: int, body: bytes, *, refused: bool = False) -> Answer:
     """The object that a service answered with; `refused`: a 4xx with one is an answer too."""
     if status >= 500 or status in (408, 429):
         raise ModelError("overload", f"the login of {name} is in trouble ({status})")
@@ -148,20 +219,20 @@ def answered(name: str, status: int, body: bytes, *, refused: bool = False) -> A
     if isinstance(answer, dict) and (status == 200 or (refused and answer.get("error"))):
         return answer
     if status == 200:
-        raise garbage(name)
-    said = text(answer, "error") if isinstance(answer, dict) else ""
+        raise _garbage(name)
+    said = _text(answer, "error") if isinstance(answer, dict) else ""
     raise ModelError(
         "auth", f"{name} refused the login ({status})" + (f": {said[:100]}" if said else "")
     )
 
 
-def token_of(name: str, answer: Answer, clock: Clock) -> Token:
-    access = text(answer, "access_token")
+def _token_of(name: str, answer: Answer, clock: Clock) -> Token:
+    access = _text(answer, "access_token")
     if not access:
-        raise garbage(name)
-    lasts = number(answer, "expires_in")
-    expires = clock() + lasts if lasts else number(claims(access), "exp") or 0.0
-    return Token(access, text(answer, "refresh_token"), expires)
+        raise _garbage(name)
+    lasts = _number(answer, "expires_in")
+    expires = clock() + lasts if lasts else _number(claims(access), "exp") or 0.0
+    return Token(access, _text(answer, "refresh_token"), expires)
 
 
 def claims(token: str) -> Answer:
@@ -177,12 +248,12 @@ def claims(token: str) -> Answer:
     return content if isinstance(content, dict) else {}
 
 
-def text(answer: Answer, field: str) -> str:
+def _text(answer: Answer, field: str) -> str:
     value = answer.get(field)
     return value if isinstance(value, str) else ""
 
 
-def number(answer: Answer, field: str) -> float | None:
+def _number(answer: Answer, field: str) -> float | None:
     """A number above zero, also where a service writes it as text."""
     try:
         value = float(answer.get(field) or 0)
@@ -191,7 +262,7 @@ def number(answer: Answer, field: str) -> float | None:
     return value if 0 < value < 1e12 else None
 
 
-def form(fields: Mapping[str, str]) -> bytes:
+def _form(fields: Mapping[str, str]) -> bytes:
     return urlencode(fields).encode()
 
 
@@ -199,7 +270,7 @@ def over(name: str) -> ModelError:
     return ModelError("auth", f"the login with {name} is over", f"hermes model login {name}")
 
 
-def expired(name: str) -> ModelError:
+def _expired(name: str) -> ModelError:
     return ModelError(
         "auth",
         f"nobody confirmed the code of {name} in time",
@@ -207,7 +278,7 @@ def expired(name: str) -> ModelError:
     )
 
 
-def garbage(name: str) -> ModelError:
+def _garbage(name: str) -> ModelError:
     return ModelError("garbage", f"{name} answered the login with something that is no answer")
 
 
