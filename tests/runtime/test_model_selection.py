@@ -216,7 +216,7 @@ async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> N
         )
 
         async def no_more() -> bool:
-            return not h.runtime._turns._afterwards
+            return not h.runtime._turns._follow_ups
 
         await until(no_more)
         spent = await h.runtime.context.store.spent(0.0)

@@ -1,5 +1,4 @@
-"""Which models answer for what: the session's own with those that take over from it, and others
-for work on the side."""
+"""Which models serve which role: the session's own with its fallbacks, and others for side work."""
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.protocols import Model
@@ -10,8 +9,7 @@ from hermes_agent.models.registry import ModelRegistry
 
 
 def names_for(use: ModelRole, chosen: str, settings: ModelSettings) -> tuple[str, ...]:
-    """The models for a use, in order, in a session that has chosen this one. Empty where none was
-    named and none stands in."""
+    """The models for a role, in order of preference; empty when none is configured."""
     uses, main = settings.uses, (chosen, *settings.fallbacks)
     cheap = uses.cheap or main
     return {
@@ -27,7 +25,7 @@ def names_for(use: ModelRole, chosen: str, settings: ModelSettings) -> tuple[str
 
 
 class ModelRoles:
-    """Opens them once. A model that cannot be had is one that says why."""
+    """Opens each combination once. An unavailable model raises its error when it is called."""
 
     def __init__(self, models: ModelRegistry) -> None:
         self._models = models
@@ -43,6 +41,6 @@ class ModelRoles:
         if names not in self._open:
             try:
                 self._open[names] = self._models.open(names)
-            except HermesError as error:  # not kept: the next turn may find it mended
+            except HermesError as error:  # not cached: it may work next time
                 return UnavailableModel(names[0], error)
         return self._open[names]

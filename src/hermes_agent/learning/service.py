@@ -206,7 +206,7 @@ class Learning:
     ) -> None:
         """How the turn went, for each skill that fitted it; and what its message says of how the
         one before went."""
-        opened = {one.skill: one.digest for one in talk.opened}
+        opened = {one.skill: one.digest for one in talk.active_skills}
         fitting = {
             name: ""
             for one in talk.recalled

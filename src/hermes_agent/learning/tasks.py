@@ -106,7 +106,7 @@ class BackgroundTasks:
             if done % settings.every == 0:
                 body = {"over": done, "last": settings.every}
                 await knowledge.want(BackgroundTask(f"review over all {done}", "review", body, now))
-        if talk.whole.steps >= SUMMARY_STEPS:
+        if talk.session_usage.steps >= SUMMARY_STEPS:
             nudge = turn % settings.summary_turns == 0
             body = {
                 "session": session.id, "turn": turn, "upto": events[-1].number, "nudge": nudge,

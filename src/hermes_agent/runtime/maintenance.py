@@ -1,4 +1,4 @@
-"""Looking after a runtime while it lives."""
+"""Background tasks of a runtime."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ from hermes_agent.runtime.sessions import SessionService
 log = logging.getLogger("hermes.runtime")
 
 SECONDS = 2.0
-"""How often the runtime looks after itself; a degraded store is tried again as often."""
+"""How often to clean up and check the store."""
 
 
 class Maintenance:
-    """Runs what goes on beside turns. Each part is a task of its own: a remote terminal that does
-    not answer must not keep the store from being probed."""
+    """Runs work besides turns. Each part is its own task, so that an unresponsive remote terminal
+    does not delay the store's check."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Maintenance:
         self._incidents = incidents
         self._jobs = jobs
         self._health = Health()
-        """What was said of the store last."""
+        """The last published state of the store."""
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     def start(self) -> None:
@@ -55,7 +55,7 @@ class Maintenance:
 
     @property
     def busy(self) -> bool:
-        """Background work is under way, something is watched, or a job is due some time."""
+        """Whether background work runs, something is monitored, or a job is scheduled."""
         return self._learning.chores.busy or self._incidents.busy or self._jobs.busy
 
     def stop(self) -> None:
@@ -63,7 +63,7 @@ class Maintenance:
             task.cancel()
 
     async def _check_store(self) -> None:
-        """Say when the store cannot write any more, and when it is healthy again."""
+        """Publish when the store becomes degraded or healthy, and resume work."""
         known = self._health
         store = self._context.store
         if store.health.state == "degraded":
@@ -73,6 +73,6 @@ class Maintenance:
             log.warning("the store is %s: %s", now.state, now.reason)
             change = ev.RuntimeChanged(now.state, now.reason)
             self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), change))
-        if now != known or not self._sessions.has_taken_over:
+        if now != known or not self._sessions.has_resumed:
             await self._resume()
         self._health = now

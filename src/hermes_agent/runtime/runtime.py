@@ -1,4 +1,4 @@
-"""The runtime: owns a home, builds the parts that work in it, starts and stops them."""
+"""The runtime: owns a home, and builds, starts and stops its services."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
 
 
 class Runtime:
-    """One per home. `start` takes the lock, opens the store and resumes; `stop` releases all."""
+    """One per home. `start` takes the lock, opens the store and resumes; `stop` releases it."""
 
     def __init__(
         self,
@@ -98,15 +98,15 @@ class Runtime:
             raise
         self._maintenance.start()
         self.services.start()
-        context.note_activity()  # whoever started it finds it awake, however long that took
+        context.note_activity()  # a slow start does not count as idle time
 
     def _build(self) -> None:
-        """The parts that need the store. Where two need each other, the later one is named by a
-        function."""
+        """Build the services that need the store. Where two need each other, one gets a function
+        that returns the other."""
         context = self.context
         self._turns = TurnScheduler(
             context.store, context.bus, context.clock,
-            lambda session: self._turn_dependencies.parts(session),
+            lambda session: self._turn_dependencies.build(session),
             self.embedded.is_ours, self._turn_ended,
         )  # fmt: skip
         self.completions = completions = Completions(
@@ -157,14 +157,13 @@ class Runtime:
         self.models.renew(self.context.settings.models, self.context.environment)
 
     async def _inherit(self, parent: Session, child: Session) -> None:
-        """The child of a program's session has what the program granted, and goes on with it."""
+        """Give a subagent its embedding program's tools, and continue its turn."""
         if self.embedded.inherit(parent.id, child.id):
             await self._turns.continue_turn(child)
 
     async def _turn_ended(self, session: Session, conversation: ConversationState) -> None:
-        """Nobody waits for its children any more; after the first turn a session may have a
-        title."""
-        if DELEGATE in conversation.begun:
+        """End leftover subagents, let learning see the turn, and set a title after the first."""
+        if DELEGATE in conversation.tools_started:
             await self._subagents.end_children(session.id)
         await self.learning.turn_ended(session, conversation)
         titles = self.context.settings.models.uses.titles
@@ -189,13 +188,13 @@ class Runtime:
         await self._turns.continue_turn(session)
 
     async def stop(self, *, asleep: bool = False, patience: float = 10.0) -> None:
-        """Release the home. Turns under way are resumed next time; what could not be found out
-        later is waited for. `asleep`: listeners are not told, they wake the next runtime."""
+        """Release the home. Running turns resume next time; effects that could not be recovered are
+        waited for. `asleep`: do not notify listeners; they start the next runtime."""
         context = self.context
         self.sessions.is_stopping = True
         self._turns.close()
-        looks = round(patience / 0.05)  # not seconds: nothing ends while this process stands still
-        while self._turns.must_not_be_dropped and (looks := looks - 1) >= 0:
+        polls = round(patience / 0.05)  # not a deadline: time while suspended does not count
+        while self._turns.must_not_be_dropped and (polls := polls - 1) >= 0:
             await asyncio.sleep(0.05)
         await self.sessions.settle()
         if not asleep:
@@ -212,11 +211,11 @@ class Runtime:
         self._lock.release()
 
     async def end_idle_shells(self) -> None:
-        """Shells of sessions at work are left to their daemons."""
+        """End shells, except those of busy sessions."""
         await self.terminals.end_shells(busy=self._turns.busy)
 
     async def tidy(self) -> None:
-        """Close terminals and connections that nobody uses."""
+        """Close unused terminals and connections."""
         await self.terminals.tidy(busy=self._turns.busy)
         await self._tool_services.tidy(lambda: self._turns.busy)
         await self.models.tidy()
@@ -225,6 +224,6 @@ class Runtime:
         return self.context.clock() - max(self.context.last_activity, self._turns.last_activity)
 
     async def is_in_use(self) -> bool:
-        """Somebody listens, a turn works or waits for an answer, or a command runs."""
+        """Whether there is a listener, an active turn, background work or a running command."""
         active = self.context.bus.listeners or self._turns.is_active or self._maintenance.busy
         return bool(active or self.services.busy or await self.terminals.has_running_commands())

@@ -1,4 +1,4 @@
-"""Sessions: opened, handed messages, followed, interrupted and deleted."""
+"""Sessions: open them, submit messages, follow, interrupt and delete them."""
 
 import asyncio
 import logging
@@ -29,8 +29,8 @@ log = logging.getLogger("hermes.runtime")
 
 FIND_TOOLS = "find_tools"
 """The tool that finds tools outside the prompt."""
-AFTER_SECONDS = 2.0
-"""How long `settle` waits for what follows a turn."""
+FOLLOW_UP_SECONDS = 2.0
+"""How long `settle` waits for follow-up work of turns."""
 
 
 class SessionHooks(Protocol):
@@ -60,7 +60,7 @@ class SessionService:
         self._tool_services = tool_services
         self._tools = tools
         self.hooks: SessionHooks | None = None
-        """Set where something is learned."""
+        """Set when learning is available."""
         self._deleting: set[str] = set()
         self.is_stopping = False
 
@@ -88,7 +88,7 @@ class SessionService:
         model = self._completions.full_name(model, needs_model)
         policy = policy or self._context.settings.policy
         names = tuple(dict.fromkeys(terminals)) or (self._context.settings.terminal.default,)
-        # What is not known is refused before anything is kept.
+        # Refuse unknown names before anything is stored.
         check_effort(effort)
         self._gates.expect(policy)
         places = [(name, self._terminals.place(name)) for name in names]
@@ -96,12 +96,12 @@ class SessionService:
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
         shown = self._tools.specs(use, parent, embedded)
         names_shown = [spec.name for spec in shown]
-        around = collect_prompt_context(
+        context = collect_prompt_context(
             workspace, self._context.home.soul, self._context.clock(), places,
             await self._knowledge(names_shown, parent, source),
         )  # fmt: skip
         can_find = FIND_TOOLS in names_shown
-        prompt = build_prompt(around, shown, self._tool_services.about() if can_find else "")
+        prompt = build_prompt(context, shown, self._tool_services.about() if can_find else "")
         new = NewSession(
             os.path.realpath(workspace), policy, model, source, name, key, once, names, effort,
             parent, share,
@@ -112,8 +112,8 @@ class SessionService:
         return ("", "") if self.hooks is None else await self.hooks.opening(tools, parent, source)
 
     async def submit(self, session: Session, message: SessionMessage) -> bool:
-        """Keep a message and see that it is worked on. Once this returns, it is not lost.
-        False when the same key was sent before."""
+        """Store a message and start its turn. Once this returns, the message is durable. False when
+        the same key was sent before."""
         self._context.note_activity()
         if self.is_stopping:
             raise Stopping("the runtime is stopping", "try again in a moment")
@@ -133,12 +133,12 @@ class SessionService:
             self._context.bus.publish(ev.Recorded(session.id, 0, self._context.clock(), queued))
         try:
             await self._turns.begin(session)
-        except Degraded as trouble:  # it is kept, and begun as soon as the store is well again
+        except Degraded as trouble:  # stored; it starts when the store is healthy again
             log.warning("session %s waits: %s", session.id, trouble.message)
         return new
 
     async def events(self, session: str, after: int = 0) -> AsyncGenerator[ev.Recorded]:
-        """The journal of a session after a number, then what happens, without a gap."""
+        """The journal of a session after a number, then live events, without a gap."""
         with self._context.bus.listen(session) as listener:
             for recorded in await self._context.store.events(session, after):
                 after = recorded.number
@@ -162,8 +162,8 @@ class SessionService:
                 return
 
     async def finished(self, session: str, key: str) -> ev.TurnFinished:
-        """The end of the turn that took the message `key`. When the runtime stops first, it does
-        not return: the next runtime goes on from here."""
+        """Wait for the end of the turn that took the message `key`. Never returns when the runtime
+        stops first: the next one resumes from here."""
         async for recorded, taken in self.follow(session, key):
             if taken and isinstance(recorded.event, ev.TurnFinished):
                 return recorded.event
@@ -171,8 +171,8 @@ class SessionService:
         raise AssertionError
 
     async def delete_session(self, session: Session) -> list[str]:
-        """Returns what may be left over elsewhere, and why. The session goes last: a runtime that
-        dies meanwhile leaves it to be deleted again."""
+        """Delete a session; returns what may be left over elsewhere, and why. The session itself
+        goes last, so that the deletion can be repeated after a crash."""
         if session.id in self._turns.busy:
             raise HermesError(
                 f"session {session.id} is busy", f"`hermes interrupt {session.id}` stops it"
@@ -184,7 +184,7 @@ class SessionService:
             left: list[str] = []
             for child in await self._context.store.sessions(MANY, parent=session.id):
                 left += await self.delete_session(child)
-            await self._tool_services.keeps.forget(session.id)
+            await self._tool_services.resources.forget(session.id)
             left += await self._terminals.forget(session)
             results = self._context.home.results / session.id
             await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
@@ -203,7 +203,7 @@ class SessionService:
         await self._turns.answer(id, answer, by, self._adopt, names)
 
     def _adopt(self, rules: str, by: str) -> None:
-        """Add rules that somebody has allowed for good."""
+        """Add rules that somebody has always allowed."""
         self._gates.adopt(rules)
         log.info("%s has allowed for good:\n%s", by, rules)
 
@@ -212,29 +212,29 @@ class SessionService:
         await self._turns.decide(effect, decision, by)
 
     async def add(self, session: Session, *events: ev.Event) -> None:
-        """Add to a session's journal what comes from outside of its turns."""
+        """Add events from outside its turns to a session's journal."""
         await self._turns.add(session, *events)
 
-    async def entitle(self, session: Session, said: str) -> None:
-        """The title of a session whose first message begins with words that nobody has said."""
+    async def set_title(self, session: Session, said: str) -> None:
+        """Title a session by what was said, when its first message starts with generated text."""
         lines = self._context.redact(said).strip().splitlines()
         if lines and not session.title:
             await self._turns.add(session, ev.SessionTitled(lines[0].strip()))
 
     @property
     def working(self) -> set[str]:
-        """Sessions with a turn under way."""
+        """Sessions with a running turn."""
         return self._turns.busy
 
     @property
-    def has_taken_over(self) -> bool:
-        return self._turns.taken_over
+    def has_resumed(self) -> bool:
+        return self._turns.has_resumed
 
     async def settle(self) -> None:
-        """Wait a moment for what follows turns that have ended."""
-        await self._turns.settle(AFTER_SECONDS)
+        """Wait briefly for the follow-up work of finished turns."""
+        await self._turns.settle(FOLLOW_UP_SECONDS)
 
-    async def at_rest(self, session: str) -> None:
-        """Returns when no turn of the session is under way."""
+    async def wait_idle(self, session: str) -> None:
+        """Return when no turn of the session is running."""
         while session in self._turns.busy:
             await asyncio.sleep(0.001)

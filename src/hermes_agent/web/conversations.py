@@ -126,7 +126,7 @@ class ApiConversations:
     async def _begun(self, session: Session, said: Sequence[ClientMessage]) -> ClientMessage:
         """What a session begins with. Its title is what is asked, not what stands above it."""
         if len(said) > 1:
-            await self._sessions.entitle(session, said[-1].text)
+            await self._sessions.set_title(session, said[-1].text)
         return _rendered(said)
 
     def remember(

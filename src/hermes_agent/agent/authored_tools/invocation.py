@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from hermes_agent.agent.authored_tools.signature import ToolSignature
-from hermes_agent.agent.tools.resolver import KEPT_BACK
+from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import Call, RecoveryResult, SandboxResult, ToolContext
 
 _TOOL_FAILED = re.compile(r"^(?:\w+\.)*ToolFailed\b", re.MULTILINE)
-"""How a traceback names what a call that failed raises."""
+"""The exception of a failed call in a traceback."""
 
 
 class InvocationCalls:
-    """Makes the calls of one run, and sees how they go."""
+    """Makes the calls of one run, and remembers whether one failed."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -34,40 +34,39 @@ class InvocationCalls:
         self._failed = self._failed or not result.ok
         return result
 
-    def stopped(self, worked: SandboxResult) -> bool:
-        """Whether it ended because a call of it failed."""
-        said = _TOOL_FAILED.search(worked.trouble)
-        return self._failed and not worked.limit and said is not None
+    def stopped(self, result: SandboxResult) -> bool:
+        """Whether the run ended because one of its calls failed."""
+        said = _TOOL_FAILED.search(result.trouble)
+        return self._failed and not result.limit and said is not None
 
 
 def callable_names(names: Collection[str], call: Call | None) -> list[str]:
-    return [name for name in names if name not in KEPT_BACK] if call is not None else []
+    return [name for name in names if name not in NOT_FOR_PROGRAMS] if call is not None else []
 
 
-def fitting(shape: ToolSignature, given: dict[str, Any]) -> dict[str, Any]:
+def fitting(signature: ToolSignature, given: dict[str, Any]) -> dict[str, Any]:
     try:
-        checked = msgspec.convert(given, shape.arguments, strict=False)
+        checked = msgspec.convert(given, signature.arguments, strict=False)
     except msgspec.ValidationError as error:
-        wanted = msgspec.json.encode(shape.schema["properties"]).decode()
+        wanted = msgspec.json.encode(signature.schema["properties"]).decode()
         raise ToolError(
-            f"bad arguments for {shape.name}: {error}; it takes {wanted}", retry="changed"
+            f"bad arguments for {signature.name}: {error}; it takes {wanted}", retry="changed"
         ) from None
     built: dict[str, Any] = msgspec.to_builtins(checked)
     return built
 
 
-def shown(worked: SandboxResult) -> str:
+def shown(result: SandboxResult) -> str:
     """What it printed, then what it returned."""
-    value = worked.value
+    value = result.value
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if not worked.output.strip():
+    if not result.output.strip():
         return text
-    return worked.output.rstrip() + ("" if value is None else f"\n[returned]\n{text}")
+    return result.output.rstrip() + ("" if value is None else f"\n[returned]\n{text}")
 
 
 async def run_again(
     _context: ToolContext, _note: dict[str, Any], /, **_arguments: Any
 ) -> RecoveryResult:
-    # In its sandbox it has no effects of its own; the calls that it made are in the journal, and
-    # those that had ended are not made again.
+    # It has no effects but its calls; those that had finished are in the journal and not repeated.
     return "again"

@@ -1,5 +1,5 @@
-"""Tools that the agent writes itself: `tools/NAME.py` in the home. They are checked and run in a
-sandbox and never in this process; what they call passes the gate like any call."""
+"""Tools that the agent writes itself: `tools/NAME.py` in the home. They are tested and run in a
+sandbox, never in this process; their calls pass the gate like any other."""
 
 import asyncio
 import logging
@@ -22,11 +22,11 @@ from hermes_agent.agent.authored_tools.invocation import (
 from hermes_agent.agent.authored_tools.signature import (
     ToolSignature,
     check_name,
-    check_shape,
     encoded,
+    parse_signature,
 )
 from hermes_agent.agent.authored_tools.store import HAND, AuthoredToolStore, ToolSnapshot, digest_of
-from hermes_agent.agent.authored_tools.validation import tail, trouble_of, try_out
+from hermes_agent.agent.authored_tools.validation import run_tests, tail, trouble_of
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tool_results import ToolResult
@@ -42,16 +42,16 @@ from hermes_agent.core.tools import (
     tool,
 )
 
-log = logging.getLogger("hermes.written")
+log = logging.getLogger("hermes.authored_tools")
 
 DEEPEST = 4
-"""How many written tools may call one another in a row."""
+"""How deep authored tools may call one another."""
 NAMED = 40
 """How many the prompt names."""
 
 _runs = count(1)
-"""Numbers the runs of this process: no two have the same name."""
-_within: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
+"""Numbers the runs of this process."""
+_call_stack: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
 
 
 class AuthoredTools:
@@ -72,9 +72,9 @@ class AuthoredTools:
         self._taken = taken
         self._redact = redact
         self._shapes: dict[str, tuple[str, ToolSignature]] = {}
-        """By name: what was read from the text with this digest."""
+        """By name: the source's digest and signature."""
         self._refused: dict[str, tuple[str, ToolError]] = {}
-        """By name: what is wrong with the text with this digest."""
+        """By name: the source's digest and its error."""
         self._checking: dict[str, asyncio.Lock] = {}
 
     # finding
@@ -82,7 +82,7 @@ class AuthoredTools:
     def about(self) -> str:
         try:
             records = self.tool_store.records()
-        except HermesError as error:  # whoever calls one is told; sessions go on without
+        except HermesError as error:  # sessions work without them; a call reports the error
             log.warning("cannot list the authored tools: %s", error)
             return ""
         names = [
@@ -100,14 +100,14 @@ class AuthoredTools:
             try:
                 tool = await self.find(name)
             except ToolError:
-                continue  # disabled, or not as it should be: whoever names it is told
+                continue  # disabled or invalid: a call reports the error
             text = f"{name} {tool.description}".lower() if tool is not None else ""
             if tool is not None and all(word in text for word in words):
                 found.append(ToolListing(name, tool.description.split("\n", 1)[0]))
         return found
 
     async def find(self, name: str) -> Tool | None:
-        """Raises `ToolError` where it is there and cannot be used."""
+        """Raises `ToolError` when it exists but cannot be used."""
         try:
             check_name(name, self._taken())
         except ToolError:
@@ -115,12 +115,12 @@ class AuthoredTools:
         seen = await asyncio.to_thread(self.tool_store.look, name)
         if seen is None:
             return None
-        shape = self._usable(name, seen)
+        signature = self._usable(name, seen)
         return Tool(
             name=name,
             function=partial(self._use, name),
-            description=shape.description,
-            schema=shape.schema,
+            description=signature.description,
+            schema=signature.schema,
             origin="written",
             recover=run_again,
         )
@@ -139,11 +139,11 @@ class AuthoredTools:
         digest, refused = self._refused.get(name, ("", None))
         if refused is not None and digest == seen.digest:
             raise refused
-        digest, shape = self._shapes.get(name, ("", None))
-        if shape is None or digest != seen.digest:
-            shape = _as_by_hand(name, lambda: check_shape(name, _text(seen.code)))
-            self._shapes[name] = (seen.digest, shape)
-        return shape
+        digest, signature = self._shapes.get(name, ("", None))
+        if signature is None or digest != seen.digest:
+            signature = _as_by_hand(name, lambda: parse_signature(name, _text(seen.code)))
+            self._shapes[name] = (seen.digest, signature)
+        return signature
 
     # making
 
@@ -167,11 +167,11 @@ class AuthoredTools:
                 f"{name} is already this code (version {seen.version})",
                 {"name": name, "version": seen.version},
             )
-        shape, seconds = await self.examine(name, code, call)
+        signature, seconds = await self.examine(name, code, call)
         why = f"after version {record.current}" if record.current else "new"
         version = await asyncio.to_thread(self.tool_store.keep, name, data, by or "agent", why)
         return ToolResult(
-            f"{name} is ready, version {version.number}: {_tests(shape)} passed twice. "
+            f"{name} is ready, version {version.number}: {_tests(signature)} passed twice. "
             "Call it with use_tool.",
             {"name": name, "version": version.number, "seconds": seconds},
         )
@@ -179,21 +179,21 @@ class AuthoredTools:
     async def examine(
         self, name: str, code: str, call: Call | None = None
     ) -> tuple[ToolSignature, float]:
-        """Check code in every way; the seconds that its tests took. Keeps nothing. Raises
-        `ToolError` with what is wrong."""
+        """Check and test code without saving it; returns the seconds its tests took. Raises
+        `ToolError`."""
         check_name(name, self._taken())
         encoded(code)
         self._refuse_secrets(code)
-        shape = check_shape(name, code)
-        seconds = await try_out(
-            self._workers(), _key(name), shape, code,
+        signature = parse_signature(name, code)
+        seconds = await run_tests(
+            self._workers(), _key(name), signature, code,
             tools=callable_names(self._taken(), call), call=call, limits=self._limits(),
         )  # fmt: skip
-        return shape, seconds
+        return signature, seconds
 
     async def check(self, name: str, call: Call | None = None) -> ToolSnapshot:
-        """The tool as it lies there; a text that somebody wrote by hand is checked, and becomes a
-        version. Raises `ToolError` with what is wrong."""
+        """The tool as it is on disk; one that was edited by hand is tested and becomes a version.
+        Raises `ToolError`."""
         async with self._checking.setdefault(name, asyncio.Lock()):
             seen = await asyncio.to_thread(self.tool_store.look, name)
             if seen is None:
@@ -229,19 +229,19 @@ class AuthoredTools:
     # using
 
     async def _use(self, name: str, context: ToolContext, given: dict[str, Any]) -> ToolResult:
-        around = _within.get()
+        around = _call_stack.get()
         if name in around or len(around) >= DEEPEST:
             raise ToolError(
                 f"{' calls '.join((*around, name))}: a circle, or nested too deeply",
                 retry="changed",
             )
         seen = await self.check(name, context.call)
-        shape = self._usable(name, seen)
-        arguments = fitting(shape, given)
+        signature = self._usable(name, seen)
+        arguments = fitting(signature, given)
         calls = InvocationCalls(context.call) if context.call is not None else None
-        mark = _within.set((*around, name))
+        mark = _call_stack.set((*around, name))
         try:
-            worked = await self._workers().run(
+            result = await self._workers().run(
                 _key(name),
                 _text(seen.code),
                 function=name,
@@ -252,29 +252,29 @@ class AuthoredTools:
                 output=context.output,
             )
         finally:
-            _within.reset(mark)
-        return await self._result(name, seen, shape, worked, calls)
+            _call_stack.reset(mark)
+        return await self._result(name, seen, signature, result, calls)
 
     async def _result(
         self,
         name: str,
         seen: ToolSnapshot,
-        shape: ToolSignature,
-        worked: SandboxResult,
+        signature: ToolSignature,
+        result: SandboxResult,
         calls: InvocationCalls | None,
     ) -> ToolResult:
-        trouble = trouble_of(worked, shape.returned)
-        # What refused a call of it, the gate or the world, is no fault of the tool's.
-        blamed = None if calls is not None and calls.stopped(worked) else trouble
+        trouble = trouble_of(result, signature.returned)
+        # A call that was refused or failed is not the tool's fault.
+        blamed = None if calls is not None and calls.stopped(result) else trouble
         most = self._settings().tools.crashes
         after = await asyncio.to_thread(self.tool_store.count, name, seen.digest, blamed, most)
         facts = {
-            "name": name, "version": seen.version, "seconds": worked.seconds,
-            "calls": calls.made if calls else 0, "limit": worked.limit,
+            "name": name, "version": seen.version, "seconds": result.seconds,
+            "calls": calls.made if calls else 0, "limit": result.limit,
         }  # fmt: skip
         if not trouble:
-            return ToolResult(shown(worked), facts)
-        printed = f"\n[printed]\n{tail(worked.output)}" if worked.output.strip() else ""
+            return ToolResult(shown(result), facts)
+        printed = f"\n[printed]\n{tail(result.output)}" if result.output.strip() else ""
         said = f"{name} (version {seen.version}) failed: {trouble}{printed}"
         hint = "find_tools shows its arguments; make_tool replaces it"
         raise ToolError(f"{said}\n{after}" if after else said, hint, "changed")
@@ -296,8 +296,8 @@ def _text(code: bytes) -> str:
         raise ToolError(f"line {line}: it is not UTF-8", retry="never") from None
 
 
-def _tests(shape: ToolSignature) -> str:
-    return "its test" if len(shape.tests) == 1 else f"its {len(shape.tests)} tests"
+def _tests(signature: ToolSignature) -> str:
+    return "its test" if len(signature.tests) == 1 else f"its {len(signature.tests)} tests"
 
 
 def _disabled(name: str, why: str) -> ToolError:

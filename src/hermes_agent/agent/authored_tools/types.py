@@ -1,4 +1,4 @@
-"""Types of a written tool's arguments, read from its text: nothing of it is run here."""
+"""Parses the types and defaults of an authored tool's arguments, without running it."""
 
 import ast
 from typing import Any, Literal, Union
@@ -6,7 +6,7 @@ from typing import Any, Literal, Union
 import msgspec
 
 DEEPEST = 8
-"""How deep types may be nested."""
+"""How deep types may nest."""
 _PLAIN: dict[str, Any] = {
     "str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict,
     "List": list, "Dict": dict, "Any": Any, "None": None,
@@ -14,8 +14,8 @@ _PLAIN: dict[str, Any] = {
 CARRIED = "str, int, float, bool, None, list, dict, Literal, Optional, unions and Any"
 
 
-class Untyped(Exception):
-    """Something that JSON cannot carry, or a line that says nothing."""
+class SourceError(Exception):
+    """An error in a tool's source, with its line."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -23,9 +23,9 @@ class Untyped(Exception):
 
 
 def type_of(node: ast.expr, depth: int = 0) -> Any:
-    """The type that an annotation names. Raises `Untyped`."""
+    """The type of an annotation. Raises `SourceError`."""
     if depth > DEEPEST:
-        raise Untyped(node.lineno, "the type is nested too deep")
+        raise SourceError(node.lineno, "the type is nested too deep")
     match node:
         case ast.Constant(value=None):
             return None
@@ -41,14 +41,16 @@ def type_of(node: ast.expr, depth: int = 0) -> Any:
             slice=inner,
         ):
             return _filled(name, inner, depth + 1)
-    raise Untyped(node.lineno, f"{ast.unparse(node)!r} cannot be written as JSON: use {CARRIED}")
+    raise SourceError(
+        node.lineno, f"{ast.unparse(node)!r} cannot be written as JSON: use {CARRIED}"
+    )
 
 
 def _parsed(text: str, line: int) -> ast.expr:
     try:
         node = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: a null byte
-        raise Untyped(line, f"{text!r} is no type") from None
+        raise SourceError(line, f"{text!r} is no type") from None
     for inner in ast.walk(node):
         if isinstance(inner, ast.expr):
             inner.lineno = line
@@ -56,7 +58,7 @@ def _parsed(text: str, line: int) -> ast.expr:
 
 
 def _filled(name: str, inner: ast.expr, depth: int) -> Any:
-    """A type with others in brackets."""
+    """A type with parameters."""
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     match name, parts:
         case (("list" | "List"), [one]):
@@ -64,7 +66,7 @@ def _filled(name: str, inner: ast.expr, depth: int) -> Any:
         case (("dict" | "Dict"), [ast.Name(id="str"), value]):
             return dict[str, type_of(value, depth)]  # type: ignore[misc]  # as above
         case (("dict" | "Dict"), [key, _]):
-            raise Untyped(key.lineno, "the keys of a dict that JSON carries are str")
+            raise SourceError(key.lineno, "the keys of a dict that JSON carries are str")
         case "Optional", [one]:
             return _either(one, ast.Constant(None), depth=depth)
         case "Union", [_, *_]:
@@ -72,7 +74,7 @@ def _filled(name: str, inner: ast.expr, depth: int) -> Any:
         case "Literal", [_, *_]:
             return Literal[tuple(_literal(one) for one in parts)]
         case _:
-            raise Untyped(inner.lineno, f"{name}[…] cannot be written as JSON: use {CARRIED}")
+            raise SourceError(inner.lineno, f"{name}[…] cannot be written as JSON: use {CARRIED}")
 
 
 def _either(*parts: ast.expr, depth: int) -> Any:
@@ -82,25 +84,25 @@ def _either(*parts: ast.expr, depth: int) -> Any:
 def _literal(node: ast.expr) -> str | int | None:
     value = plain_value(node)
     if isinstance(value, bool) or not (value is None or isinstance(value, str | int)):
-        raise Untyped(node.lineno, "Literal takes str, int and None")
+        raise SourceError(node.lineno, "Literal takes str, int and None")
     return value
 
 
 def plain_value(node: ast.expr) -> Any:
-    """A default as it stands there. Raises `Untyped`."""
+    """The value of a literal. Raises `SourceError`."""
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        raise Untyped(
+        raise SourceError(
             node.lineno, f"the default {ast.unparse(node)[:80]!r} is not a plain value"
         ) from None
 
 
 def fitting(value: Any, type: Any, node: ast.expr) -> Any:
-    """The default, where it is of its type."""
+    """The default as its type. Raises `SourceError`."""
     try:
         return msgspec.convert(value, type)
     except (msgspec.ValidationError, TypeError) as error:
-        raise Untyped(
+        raise SourceError(
             node.lineno, f"the default {value!r} does not fit its type: {error}"
         ) from None

@@ -1,4 +1,4 @@
-"""A parent's budget cut up for its children."""
+"""Splits a parent's budget among its subagents."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -7,18 +7,16 @@ from hermes_agent.agent.budgets.reservations import Budget, BudgetReservations
 from hermes_agent.core.tools import BudgetShare
 
 SplitBudget = Callable[[int, int], AbstractAsyncContextManager[BudgetShare]]
-"""With the number of children, and of those calls (this one among them) that still have to get
-their part."""
+"""Takes the number of children, and of calls (including this one) that still need a share."""
 
 PART = 0.9
-"""How much of what is left goes to the children: their parent must still read what they say."""
+"""The children's part of the rest; the parent must still read their answers."""
 
 
 def split_for_children(
     reservations: BudgetReservations, accounts: Callable[[], Sequence[Budget]]
 ) -> SplitBudget:
-    """`accounts` are the budgets of the turn; what all sessions share is not cut up: children draw
-    on it themselves."""
+    """`accounts` are the turn's budgets. Shared ones are not split: children use them directly."""
 
     @asynccontextmanager
     async def split(children: int, calls: int) -> AsyncIterator[BudgetShare]:

@@ -124,9 +124,9 @@ def _check(_options: argparse.Namespace, config: Path) -> None:
 def _refuse_astray(settings: Any, name: str) -> None:
     """A setting that names what is not there is not taken; below one that is set whole, too. An
     empty name is all of them."""
-    from hermes_agent.runtime.references import astray
+    from hermes_agent.runtime.references import dangling_references
 
-    for one in astray(Path(find_home(os.environ)), settings):
+    for one in dangling_references(Path(find_home(os.environ)), settings):
         if name in ("", one.name) or one.name.startswith(f"{name}."):
             raise UsageError(f"{one.name}: {one.error.message}", one.error.hint)
 

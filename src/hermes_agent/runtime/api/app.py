@@ -1,4 +1,4 @@
-"""The local API: HTTP over the runtime's Unix socket. Every surface uses these routes."""
+"""The local API: HTTP over the runtime's Unix socket, used by every client."""
 
 import asyncio
 import secrets
@@ -32,13 +32,13 @@ from hermes_agent.runtime.services import Row
 
 MAX_SESSIONS = 100_000
 RESERVED = ("proof", "agent", "incident", "commander", "job")
-"""Sources of messages that nobody outside sends."""
+"""Message sources that clients may not use."""
 KEEP_ALIVE_SECONDS = 15.0
-"""A stream that says nothing for longer is dead, and its listener comes back."""
+"""Clients reconnect when a stream is silent for longer."""
 
 
 class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/messages` takes. Without a session one is opened."""
+    """The body of `POST /v1/messages`. Without a session, a new one is opened."""
 
     text: str
     key: str = ""
@@ -53,7 +53,7 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     effort: str = ""
     files: tuple[Media, ...] = ()
     tools: tuple[str, ...] = ()
-    """Tools and toolsets of a new session; empty for those of the settings."""
+    """Tools and toolsets of a new session; by default those of the settings."""
 
 
 class ApprovalDecision(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
     by: str = "cli"
 
 
-class _Look(msgspec.Struct, forbid_unknown_fields=True):
+class _Query(msgspec.Struct, forbid_unknown_fields=True):
     since: float = 0.0
     session: str = ""
     limit: int = 10_000
@@ -83,7 +83,7 @@ class NewChoice(msgspec.Struct, forbid_unknown_fields=True):
 class NewTrial(msgspec.Struct, forbid_unknown_fields=True):
     model: str = ""
     ask: bool = True
-    """Otherwise it is only seen whether it could be asked."""
+    """False only resolves the model, without calling it."""
 
 
 class _Costs(msgspec.Struct, forbid_unknown_fields=True):
@@ -144,14 +144,17 @@ class LocalApi:
         ]
 
     async def status(self, request: Request) -> Response:
-        told = await runtime_status(self._runtime)
+        report = await runtime_status(self._runtime)
         try:
             self._runtime.context.refresh_settings()
-            told["model"] = self._runtime.context.settings.model
-            told["policy"] = self._runtime.context.settings.policy
-        except HermesError as error:  # the settings were broken since: it goes on with the old ones
-            told |= {"reason": told["reason"] or error.message, "hint": told["hint"] or error.hint}
-        return reply({**told, "version": __version__})
+            report["model"] = self._runtime.context.settings.model
+            report["policy"] = self._runtime.context.settings.policy
+        except HermesError as error:  # invalid by now: the old settings still apply
+            report |= {
+                "reason": report["reason"] or error.message,
+                "hint": report["hint"] or error.hint,
+            }
+        return reply({**report, "version": __version__})
 
     async def stop(self, request: Request) -> Response:
         self._stop()
@@ -183,10 +186,9 @@ class LocalApi:
         return last
 
     async def _session_for(self, new: NewMessage, key: str) -> Session:
-        """The session a message is for. One that opens a session and is sent again, because the
-        answer got lost, finds the session it opened."""
+        """The session of a message. A repeated message that opened a session finds it again."""
         if new.session:
-            self._runtime.context.refresh_settings()  # what its last turn lacked may be there
+            self._runtime.context.refresh_settings()  # a failed turn may need new ones
             return await self._runtime.context.store.session(new.session)
         if not new.workspace:
             raise UsageError("a new session needs a workspace", "name the folder to work in")
@@ -258,9 +260,9 @@ class LocalApi:
             return reply({"model": self._runtime.completions.full_name(asked.model)})
         try:
             return reply(await self._runtime.model_selection.test(asked.model))
-        except ModelError as error:  # it was not even asked
-            told = error.kind, error.message, error.hint
-            return reply(ModelProbe(asked.model, False, "", None, 0.0, Usage(), None, (), *told))
+        except ModelError as error:  # before the call
+            report = error.kind, error.message, error.hint
+            return reply(ModelProbe(asked.model, False, "", None, 0.0, Usage(), None, (), *report))
 
     async def models_health(self, request: Request) -> Response:
         return reply(self._runtime.models.health())
@@ -272,7 +274,7 @@ class LocalApi:
         gone: NotFound | None = None
         try:
             session = (await store.session(session)).id if session else ""
-        except NotFound as error:  # what a session cost is known when it is deleted, by its id
+        except NotFound as error:  # the costs of a deleted session are kept under its id
             gone = error
         found = await store.costs(look.by, look.since, look.until, session)
         if gone is not None and not found and not await store.costs("day", 0.0, None, session):
@@ -309,14 +311,14 @@ class LocalApi:
         return reply({"id": id, "answer": given.answer})
 
     async def judgements(self, request: Request) -> Response:
-        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
+        look = msgspec.convert(dict(request.query_params), _Query, strict=False)
         session = (
             (await self._runtime.context.store.session(look.session)).id if look.session else ""
         )
         return reply(await self._runtime.context.store.judgements(look.since, session, look.limit))
 
     async def audit(self, request: Request) -> Response:
-        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
+        look = msgspec.convert(dict(request.query_params), _Query, strict=False)
         return reply(
             await self._runtime.context.store.audit(
                 look.since, look.session, look.limit, look.after
@@ -343,7 +345,7 @@ class LocalApi:
 
 
 def _drift_routes(runtime: Runtime) -> Sequence[Row]:
-    """Routes of hermes-agent-drift. Where it is not installed, they say so."""
+    """Routes of hermes-agent-drift; when it is not installed, they say so."""
     try:
         routes = distributions.load("hermes_drift.routes")
     except distributions.NotInstalled as error:
@@ -365,7 +367,7 @@ def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:
 
 
 async def server_sent(recorded: AsyncGenerator[ev.Recorded]) -> AsyncIterator[bytes]:
-    """Events as server-sent events, with a sign of life when nothing happens."""
+    """Encode events as server-sent events, with keep-alive comments."""
     following: asyncio.Task[ev.Recorded] | None = None
     try:
         while True:

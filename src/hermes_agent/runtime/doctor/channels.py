@@ -7,10 +7,10 @@ from typing import Any, Literal
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.text.terminal import clean
 
-Told = tuple[Literal["ok", "info", "warn", "fail"], str, str]
+Report = tuple[Literal["ok", "info", "warn", "fail"], str, str]
 
 
-def look(settings: Settings, status: dict[str, Any] | None) -> Iterator[Told]:
+def look(settings: Settings, status: dict[str, Any] | None) -> Iterator[Report]:
     """`status` is what a runtime that is up says of itself."""
     if status is None:
         names = [name for name, given in settings.channels.items() if given.get("enabled", True)]
@@ -37,7 +37,7 @@ def look(settings: Settings, status: dict[str, Any] | None) -> Iterator[Told]:
             yield "warn", f"{name}: {given_up} given up", "`hermes gateway dead` lists them"
 
 
-def _of(name: str, row: dict[str, Any]) -> Told:
+def _of(name: str, row: dict[str, Any]) -> Report:
     state, says, error = row["state"], clean(row.get("says", "")), clean(row["error"])
     if state == "up":
         return ("ok", f"{name}: {says}", "") if row["well"] else (

@@ -1,4 +1,4 @@
-"""Checks of everything Hermes needs, each with what to do about it."""
+"""Checks everything Hermes needs; each finding says how to fix it."""
 
 import asyncio
 import importlib.util
@@ -25,13 +25,13 @@ from hermes_agent.policy.files.loader import Policies, PolicyFilesInvalid
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.doctor import channels, jobs, shells
-from hermes_agent.runtime.references import astray
+from hermes_agent.runtime.references import dangling_references
 from hermes_agent.runtime.tools import builtin
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.registry import check, kind_of
 
 LOW_BYTES = 500_000_000
-"""With less room than this a warning is given."""
+"""Warn below this much free space."""
 
 NOT_YET = (
     "WhatsApp, Signal and other channels", "a dashboard",
@@ -48,7 +48,7 @@ class DoctorFinding(NamedTuple):
 
 
 class RunningRuntime(NamedTuple):
-    """What a runtime that is up says of itself."""
+    """The status of a running runtime, and its store's faults."""
 
     status: dict[str, Any]
     faults: list[str]
@@ -57,7 +57,7 @@ class RunningRuntime(NamedTuple):
 def examine(
     home: Path, environ: Mapping[str, str], running: RunningRuntime | None
 ) -> Iterator[DoctorFinding]:
-    """Every check, in order. `running` is None when no runtime answers."""
+    """Run all checks, in order. `running` is None when no runtime answers."""
     yield from _machine()
     yield _chat()
     yield from _distributions()
@@ -81,7 +81,7 @@ def _inside(
         yield DoctorFinding("config", "fail", error.message, error.hint)
     if settings is not None:
         there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
-        wrong = list(astray(home, settings))
+        wrong = list(dangling_references(home, settings))
         yield from (DoctorFinding("config", "fail", f"{name}: {error.message}", error.hint)
                     for name, error in wrong)  # fmt: skip
         if not wrong:
@@ -95,8 +95,8 @@ def _inside(
         yield from _watching(home, settings, running)
     status = running.status if running is not None else None
     told_of = channels.look(settings or Settings(), status)
-    yield from (DoctorFinding("channels", *told) for told in told_of)
-    yield from (DoctorFinding("jobs", *told) for told in jobs.look(home, environ, status))
+    yield from (DoctorFinding("channels", *report) for report in told_of)
+    yield from (DoctorFinding("jobs", *report) for report in jobs.look(home, environ, status))
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
@@ -119,7 +119,7 @@ def _tools(settings: Settings) -> DoctorFinding:
 
 
 def _servers(settings: Settings) -> Iterator[DoctorFinding]:
-    """Nobody is connected to: `hermes mcp test` does that."""
+    """Does not connect: `hermes mcp test` does that."""
     names = [name for name, server in settings.mcp.items() if server.enabled]
     if names and importlib.util.find_spec("mcp") is None:
         yield DoctorFinding(
@@ -134,7 +134,7 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
-    """Who is asked for reviews; and what was set up and cannot work."""
+    """Which model reviews, and what is configured but cannot work."""
     learning, memory = settings.learning, settings.memory
     named = settings.models.uses.review or settings.models.uses.cheap
     if learning.notes == learning.skills == "off":
@@ -168,7 +168,6 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Doctor
 def _watching(
     home: Path, settings: Settings, running: RunningRuntime | None
 ) -> Iterator[DoctorFinding]:
-    """What is watched, and what is wrong with it."""
     from hermes_agent.incidents.monitoring.config import CheckFiles
     from hermes_agent.incidents.monitoring.topology import load
 
@@ -177,8 +176,8 @@ def _watching(
     wrong += [(str(one), one.hint) for one in load(home)[1]]
     for what, hint in wrong:
         yield DoctorFinding("watch", "fail", what, hint)
-    told = ((running.status.get("watch") if running else None) or {}).get("troubles", ())
-    for trouble in set(told) - {f"{what} ({hint})" for what, hint in wrong}:
+    report = ((running.status.get("watch") if running else None) or {}).get("troubles", ())
+    for trouble in set(report) - {f"{what} ({hint})" for what, hint in wrong}:
         yield DoctorFinding("watch", "fail", trouble)
     if settings.watch.listen and not settings.watch.token:
         yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token names no secret",
@@ -201,14 +200,14 @@ def _machine() -> Iterator[DoctorFinding]:
     if bash is None:
         yield DoctorFinding("bash", "fail", "bash is not installed", "install it; commands need it")
         return
-    told = subprocess.run(
+    report = subprocess.run(
         [bash, "-c", 'printf "%s %s" "${BASH_VERSINFO[0]}" "$BASH_VERSION"'],
         capture_output=True,
         text=True,
         check=False,
     ).stdout.split()
-    if len(told) == 2 and told[0].isdigit() and int(told[0]) >= 5:
-        yield DoctorFinding("bash", "ok", f"bash {told[1]}")
+    if len(report) == 2 and report[0].isdigit() and int(report[0]) >= 5:
+        yield DoctorFinding("bash", "ok", f"bash {report[1]}")
     else:
         yield DoctorFinding("bash", "fail", f"{bash} is older than 5.0", "install bash 5 or newer")
 
@@ -291,7 +290,7 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
 
 
 def _secrets(home: Path, environ: Mapping[str, str]) -> DoctorFinding:
-    """A `.env` that cannot be used keeps the runtime from starting."""
+    """An invalid `.env` keeps the runtime from starting."""
     try:
         count = len(Secrets(environ, home).names())
     except HermesError as error:

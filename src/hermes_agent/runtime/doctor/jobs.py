@@ -13,41 +13,41 @@ from hermes_agent.host.paths import unit_path
 from hermes_agent.runtime.backup import owned
 from hermes_agent.store.store import Store
 
-Told = tuple[Literal["ok", "info", "warn", "fail"], str, str]
+Report = tuple[Literal["ok", "info", "warn", "fail"], str, str]
 
 
-def look(home: Path, environ: Mapping[str, str], status: dict[str, Any] | None) -> Iterator[Told]:
+def look(home: Path, environ: Mapping[str, str], status: dict[str, Any] | None) -> Iterator[Report]:
     """`status` is what a runtime that is up says of itself."""
     try:
-        told = status.get("jobs") if status is not None else _offline(home)
+        report = status.get("jobs") if status is not None else _offline(home)
     except HermesError:  # the store is not well, which is said elsewhere
         return
-    if not told or not (told["active"] or told["paused"]):
+    if not report or not (report["active"] or report["paused"]):
         return
-    for trouble in told["troubles"]:
+    for trouble in report["troubles"]:
         yield "fail", trouble, "`hermes task check`"
-    for run in told.get("parked", ()):
+    for run in report.get("parked", ()):
         yield (
             "warn", f"run {run['run']} of {run['name']} waits for a decision",
             "`hermes parked` decides it" if run.get("session") else (
                 f"`hermes task decide {run['run']} done|again|failed`"
             ),
         )  # fmt: skip
-    for run in told.get("running", ()):
+    for run in report.get("running", ()):
         if run.get("waits"):
             yield "warn", f"run {run['run']} of {run['name']}: {run['waits']}", "`hermes approvals`"
-    for name in told.get("failing", ()):
+    for name in report.get("failing", ()):
         yield "warn", f"the job {name} fails", f"`hermes task show {name}`"
-    if told["active"] and status is None:
-        some = f"{told['active']} active, but the runtime is stopped: due runs are missed"
+    if report["active"] and status is None:
+        some = f"{report['active']} active, but the runtime is stopped: due runs are missed"
         yield "warn", some, "`hermes up`"
-    if told["active"] and not Path(unit_path(environ)).exists():
+    if report["active"] and not Path(unit_path(environ)).exists():
         yield (
-            "warn", f"{told['active']} jobs, but nothing starts Hermes after a reboot",
+            "warn", f"{report['active']} jobs, but nothing starts Hermes after a reboot",
             "`hermes watch install`, or let your service manager run `hermes serve`",
         )  # fmt: skip
     else:
-        yield "ok", f"{told['active']} active, {told['paused']} paused", ""
+        yield "ok", f"{report['active']} active, {report['paused']} paused", ""
 
 
 def _offline(home: Path) -> dict[str, Any] | None:

@@ -5,10 +5,10 @@ from typing import Literal
 
 from hermes_agent.terminals.shell.spool import Spool, process_lives
 
-Told = tuple[Literal["ok", "warn"], str, str]
+Report = tuple[Literal["ok", "warn"], str, str]
 
 
-def look(home: Path, idle_seconds: float, now: float) -> Told:
+def look(home: Path, idle_seconds: float, now: float) -> Report:
     """One that is idle ends by itself, so an old one is stuck."""
     held, stuck = 0, []
     for note in sorted((home / "terminals").glob("*/local/keeper.*")):

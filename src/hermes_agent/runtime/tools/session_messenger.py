@@ -21,7 +21,7 @@ class SessionMessenger:
         self._session = session
 
     async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
-        """Hand it in, once for each key; where it goes."""
+        """Queue the message once per key; returns its targets."""
         chats = [await self._here()] if target == HERE else self._outbound.chats([target])
         if not chats:
             raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")

@@ -1,4 +1,4 @@
-"""Puts together what a session's turn is handed."""
+"""Builds the dependencies of a session's turns."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class TurnDependenciesFactory:
         self._reservations = reservations
         self._capabilities = capabilities
 
-    async def parts(self, session: Session) -> TurnDependencies:
+    async def build(self, session: Session) -> TurnDependencies:
         context = self._context
         embedded = self._tools.embedded.get(session.id)
         prompt = await context.store.prompt(session.prompt)
@@ -75,7 +75,7 @@ class TurnDependenciesFactory:
 
 
 class SessionCapabilities:
-    """What the domains offer to the tools of a session."""
+    """What the domains offer a session's tools."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class SessionCapabilities:
         return self._incidents.commander.lent(session)
 
     async def job_name(self, session: Session) -> str:
-        """The name of the job whose session it is."""
+        """The name of the session's job; empty when it has none."""
         if session.source != JOBS or session.parent:
             return ""
         return await self._jobs.name_of(session)
@@ -130,7 +130,6 @@ def _actor(session: Session, job: str = "") -> Actor:
 
 
 def _client(reach: EgressCheck, **options: Any) -> Any:
-    """Imported when a tool first wants it: most never do."""
     from hermes_agent.policy.network.egress import guarded_client
 
     return guarded_client(reach, **options)
