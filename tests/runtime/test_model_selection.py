@@ -12,7 +12,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.root import BudgetSettings, UseSettings
 from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.models.selection import WARM_SECONDS
+from hermes_agent.runtime.model_selection import WARM_SECONDS
 from tests.faults.harness import Case, wait_until
 from tests.support.runtime_fixture import House, house, script, until
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.agent.conversation import ConversationState
-from hermes_agent.agent.titles import title_of
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request
 from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Price, UseSettings
 from hermes_agent.core.settings.services import ServiceSettings
+from hermes_agent.runtime.model_selection import title_of
 from tests.support.openai_server import OpenAIServer
 from tests.support.runtime_fixture import House, house, script, until
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hermes_agent.agent import compaction, vision
 from hermes_agent.agent.budgets import limits
-from hermes_agent.agent.budgets.split import split_for_children
+from hermes_agent.agent.budgets.reservations import split_for_children
 from hermes_agent.agent.conversation import ConversationState, max_tokens
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput

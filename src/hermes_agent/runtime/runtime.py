@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.agent.budgets.reservations import BudgetReservations
-from hermes_agent.agent.completions import Completions
+from hermes_agent.agent.completions import Completions, ModelRoles
 from hermes_agent.agent.conversation import ConversationState
-from hermes_agent.agent.model_roles import ModelRoles
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.protocols import Clock
@@ -29,7 +28,7 @@ from hermes_agent.jobs.service import JobService
 from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.runtime.maintenance import Maintenance
-from hermes_agent.runtime.models.selection import ModelSelection
+from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.services import Domains, ServiceFactory, ServiceManager
 from hermes_agent.runtime.sessions import SessionService
 from hermes_agent.runtime.tools.selection import EmbeddedSessions, ToolSelection

@@ -13,7 +13,7 @@ from hermes_agent.incidents.service import IncidentService
 from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
-from hermes_agent.runtime.models.selection import ModelSelection
+from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.sessions import SessionService
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ sandbox, never in this process; their calls pass the gate like any other."""
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from hashlib import sha256
@@ -12,13 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.authored_tools.invocation import (
-    InvocationCalls,
-    callable_names,
-    fitting,
-    run_again,
-    shown,
-)
+import msgspec
+
 from hermes_agent.agent.authored_tools.signature import (
     ToolSignature,
     check_name,
@@ -27,6 +23,7 @@ from hermes_agent.agent.authored_tools.signature import (
 )
 from hermes_agent.agent.authored_tools.store import HAND, AuthoredToolStore, ToolSnapshot, digest_of
 from hermes_agent.agent.authored_tools.validation import run_tests, tail, trouble_of
+from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tool_results import ToolResult
@@ -52,6 +49,34 @@ NAMED = 40
 _runs = count(1)
 """Numbers the runs of this process."""
 _call_stack: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
+
+
+_TOOL_FAILED = re.compile(r"^(?:\w+\.)*ToolFailed\b", re.MULTILINE)
+"""The exception of a failed call in a traceback."""
+
+
+class _InvocationCalls:
+    """Makes the calls of one run, and remembers whether one failed."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._failed = False
+        self.made = 0
+
+    async def __call__(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        self.made += 1
+        try:
+            result = await self._call(name, arguments)
+        except ToolError:
+            self._failed = True
+            raise
+        self._failed = self._failed or not result.ok
+        return result
+
+    def stopped(self, result: SandboxResult) -> bool:
+        """Whether the run ended because one of its calls failed."""
+        said = _TOOL_FAILED.search(result.trouble)
+        return self._failed and not result.limit and said is not None
 
 
 class AuthoredTools:
@@ -122,7 +147,7 @@ class AuthoredTools:
             description=signature.description,
             schema=signature.schema,
             origin="written",
-            recover=run_again,
+            recover=_run_again,
         )
 
     async def holds(self, name: str, digest: str) -> bool:
@@ -187,7 +212,7 @@ class AuthoredTools:
         signature = parse_signature(name, code)
         seconds = await run_tests(
             self._workers(), _key(name), signature, code,
-            tools=callable_names(self._taken(), call), call=call, limits=self._limits(),
+            tools=_callable_names(self._taken(), call), call=call, limits=self._limits(),
         )  # fmt: skip
         return signature, seconds
 
@@ -237,8 +262,8 @@ class AuthoredTools:
             )
         seen = await self.check(name, context.call)
         signature = self._usable(name, seen)
-        arguments = fitting(signature, given)
-        calls = InvocationCalls(context.call) if context.call is not None else None
+        arguments = _checked_arguments(signature, given)
+        calls = _InvocationCalls(context.call) if context.call is not None else None
         mark = _call_stack.set((*around, name))
         try:
             result = await self._workers().run(
@@ -246,7 +271,7 @@ class AuthoredTools:
                 _text(seen.code),
                 function=name,
                 arguments=arguments,
-                tools=callable_names(context.lent.tools, context.call),
+                tools=_callable_names(context.lent.tools, context.call),
                 call=calls,
                 limits=self._limits(),
                 output=context.output,
@@ -261,7 +286,7 @@ class AuthoredTools:
         seen: ToolSnapshot,
         signature: ToolSignature,
         result: SandboxResult,
-        calls: InvocationCalls | None,
+        calls: _InvocationCalls | None,
     ) -> ToolResult:
         trouble = trouble_of(result, signature.returned)
         # A call that was refused or failed is not the tool's fault.
@@ -273,7 +298,7 @@ class AuthoredTools:
             "calls": calls.made if calls else 0, "limit": result.limit,
         }  # fmt: skip
         if not trouble:
-            return ToolResult(shown(result), facts)
+            return ToolResult(_shown(result), facts)
         printed = f"\n[printed]\n{tail(result.output)}" if result.output.strip() else ""
         said = f"{name} (version {seen.version}) failed: {trouble}{printed}"
         hint = "find_tools shows its arguments; make_tool replaces it"
@@ -352,3 +377,35 @@ async def make_tool(context: ToolContext, name: str, code: str) -> ToolResult:
     if written is None:
         raise ToolError("tools cannot be written here", retry="never")
     return await written.make(name, code, context.call, context.session)
+
+
+def _callable_names(names: Collection[str], call: Call | None) -> list[str]:
+    return [name for name in names if name not in NOT_FOR_PROGRAMS] if call is not None else []
+
+
+def _checked_arguments(signature: ToolSignature, given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        checked = msgspec.convert(given, signature.arguments, strict=False)
+    except msgspec.ValidationError as error:
+        wanted = msgspec.json.encode(signature.schema["properties"]).decode()
+        raise ToolError(
+            f"bad arguments for {signature.name}: {error}; it takes {wanted}", retry="changed"
+        ) from None
+    built: dict[str, Any] = msgspec.to_builtins(checked)
+    return built
+
+
+def _shown(result: SandboxResult) -> str:
+    """What it printed, then what it returned."""
+    value = result.value
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if not result.output.strip():
+        return text
+    return result.output.rstrip() + ("" if value is None else f"\n[returned]\n{text}")
+
+
+async def _run_again(
+    _context: ToolContext, _note: dict[str, Any], /, **_arguments: Any
+) -> RecoveryResult:
+    # It has no effects but its calls; those that had finished are in the journal and not repeated.
+    return "again"

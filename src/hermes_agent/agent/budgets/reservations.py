@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakValueDictionary
 
 from hermes_agent.core.messages import ModelFacts
+from hermes_agent.core.tools import BudgetShare
 
 LEAST_OUTPUT = 512
 """The shortest reply worth asking for, in tokens."""
@@ -209,3 +210,30 @@ def _mark(account: Budget, used: float) -> float:
     """The highest mark that this use has reached; 0 for none."""
     reached = [share for share in WARN_AT if 0 < account.limit * share <= used]
     return max(reached, default=0.0)
+
+
+SplitBudget = Callable[[int, int], AbstractAsyncContextManager[BudgetShare]]
+"""Takes the number of children, and of calls (including this one) that still need a share."""
+
+PART = 0.9
+"""The children's part of the rest; the parent must still read their answers."""
+
+
+def split_for_children(
+    reservations: BudgetReservations, accounts: Callable[[], Sequence[Budget]]
+) -> SplitBudget:
+    """`accounts` are the turn's budgets. Shared ones are not split: children use them directly."""
+
+    @asynccontextmanager
+    async def split(children: int, calls: int) -> AsyncIterator[BudgetShare]:
+        own = [account for account in accounts() if not account.shared]
+        held = await reservations.reserve_share(own, PART / calls)
+        try:
+            shares = [(account.unit, held.amounts[account.key] / children) for account in own]
+            tokens = [int(share) for unit, share in shares if unit == "tokens"]
+            dollars = [share for unit, share in shares if unit == "dollars"]
+            yield BudgetShare(min(tokens, default=None), min(dollars, default=None))
+        finally:
+            held.release()
+
+    return split

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hermes_agent.agent.budgets.split import SplitBudget
+from hermes_agent.agent.budgets.reservations import SplitBudget
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput

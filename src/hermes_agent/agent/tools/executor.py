@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.agent.budgets.split import SplitBudget
+from hermes_agent.agent.budgets.reservations import SplitBudget
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput, Write

@@ -26,7 +26,7 @@ from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
 from hermes_agent.runtime.api.status import status as runtime_status
-from hermes_agent.runtime.models.selection import ModelProbe
+from hermes_agent.runtime.model_selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
 

@@ -1,15 +1,18 @@
 """Builds the dependencies of a session's turns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hermes_agent.agent.budgets.limits import with_share
 from hermes_agent.agent.budgets.reservations import BudgetReservations
+from hermes_agent.agent.completions import ModelRoles
 from hermes_agent.agent.dependencies import TurnDependencies
-from hermes_agent.agent.model_roles import ModelRoles
 from hermes_agent.core.effects import Actor
-from hermes_agent.core.gateway import person_of
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.gateway import Chat, person_of
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
+from hermes_agent.core.messages import Media
 from hermes_agent.core.records import Session
 from hermes_agent.core.tools import EgressCheck, IncidentActions, ToolServices
 from hermes_agent.host.context import RuntimeContext
@@ -23,7 +26,6 @@ from hermes_agent.jobs.tool_backend import JobTool
 from hermes_agent.learning.service import Learning
 from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
-from hermes_agent.runtime.tools.session_messenger import SessionMessenger
 from hermes_agent.runtime.turns.subagents import SubagentManager
 
 
@@ -133,3 +135,36 @@ def _client(reach: EgressCheck, **options: Any) -> Any:
     from hermes_agent.policy.network.egress import guarded_client
 
     return guarded_client(reach, **options)
+
+
+HERE = "here"
+
+
+class SessionMessenger:
+    def __init__(
+        self, context: RuntimeContext, outbound: OutboundMessages, session: Session
+    ) -> None:
+        self._context = context
+        self._outbound = outbound
+        self._session = session
+
+    async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
+        """Queue the message once per key; returns its targets."""
+        chats = [await self._here()] if target == HERE else self._outbound.chats([target])
+        if not chats:
+            raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
+        await self._outbound.send(f"effect/{key}", chats, text, files=files)
+        return [chat.channel if target != HERE else HERE for chat in chats]
+
+    async def _here(self) -> Chat:
+        session = self._session
+        while session.parent:
+            session = await self._context.store.session(session.parent)
+        binding = await self._context.store.gateway.binding_of(session.id)
+        if binding is None:
+            raise ToolError(
+                "this session has no chat",
+                "say it in your answer, or name a target",
+                "changed",
+            )
+        return binding.chat
