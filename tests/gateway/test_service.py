@@ -19,8 +19,7 @@ from hermes_agent.gateway.channel import ChannelContext, Manifest, SettingField,
 from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.gateway.registry import ChannelRegistry
 from hermes_agent.runtime import doctor
-from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.api.status import status as runtime_status
+from hermes_agent.runtime.api.app import build_app, runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Domains
 from tests.support.awake_loop import no_time

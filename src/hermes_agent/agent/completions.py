@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -66,18 +67,12 @@ Billed = FailedAttemptUsage | Reply
 """The parts of a stream that are charged."""
 
 
+@dataclass(eq=False, repr=False)
 class Completions:
-    def __init__(
-        self,
-        context: RuntimeContext,
-        models: ModelRegistry,
-        roles: ModelRoles,
-        reservations: BudgetReservations,
-    ) -> None:
-        self._context = context
-        self.models = models
-        self.roles = roles
-        self._reservations = reservations
+    _context: RuntimeContext
+    models: ModelRegistry
+    roles: ModelRoles
+    _reservations: BudgetReservations
 
     def full_name(self, written: str, needed: bool = True) -> str:
         """Resolve the model of a new session; empty when none is available and none is `needed`."""

@@ -67,26 +67,19 @@ class PendingModelCall:
     started: float = field(default_factory=time.perf_counter)
 
 
+@dataclass(eq=False, repr=False)
 class ModelCaller:
     """Makes the model calls of one turn, one at a time: `reserve`, then the call. `write` appends
     events to the journal; `publish` only streams them. A cancelled call stays open until `abort` or
     `release`."""
 
-    def __init__(
-        self,
-        deps: TurnDependencies,
-        conversation: ConversationState,
-        turn: int,
-        write: Callable[..., Awaitable[None]],
-        publish: Callable[[ev.TransientEvent], None],
-    ) -> None:
-        self._deps = deps
-        self._conversation = conversation
-        self._turn = turn
-        self._write = write
-        self._publish = publish
-        self._reservation = Reservation()
-        self._call: PendingModelCall | None = None
+    _deps: TurnDependencies
+    _conversation: ConversationState
+    _turn: int
+    _write: Callable[..., Awaitable[None]]
+    _publish: Callable[[ev.TransientEvent], None]
+    _reservation: Reservation = field(default_factory=Reservation, init=False)
+    _call: PendingModelCall | None = field(default=None, init=False)
 
     @property
     def main(self) -> Model:

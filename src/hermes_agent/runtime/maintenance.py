@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Health
@@ -19,30 +20,21 @@ SECONDS = 2.0
 """How often to clean up and check the store."""
 
 
+@dataclass(eq=False, repr=False)
 class Maintenance:
     """Runs work besides turns. Each part is its own task, so that an unresponsive remote terminal
     does not delay the store's check."""
 
-    def __init__(
-        self,
-        context: RuntimeContext,
-        resume: Callable[[], Awaitable[None]],
-        tidy: Callable[[], Awaitable[None]],
-        sessions: SessionService,
-        learning: Learning,
-        incidents: IncidentService,
-        jobs: JobScheduler,
-    ) -> None:
-        self._context = context
-        self._resume = resume
-        self._tidy = tidy
-        self._sessions = sessions
-        self._learning = learning
-        self._incidents = incidents
-        self._jobs = jobs
-        self._health = Health()
-        """The last published state of the store."""
-        self._tasks: tuple[asyncio.Task[None], ...] = ()
+    _context: RuntimeContext
+    _resume: Callable[[], Awaitable[None]]
+    _tidy: Callable[[], Awaitable[None]]
+    _sessions: SessionService
+    _learning: Learning
+    _incidents: IncidentService
+    _jobs: JobScheduler
+    _health: Health = field(default_factory=Health, init=False)
+    """The last published state of the store."""
+    _tasks: tuple[asyncio.Task[None], ...] = field(default=(), init=False)
 
     def start(self) -> None:
         self._tasks = (

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -84,13 +85,11 @@ class ModelProbe(Struct, frozen=True):
     hint: str = ""
 
 
+@dataclass(eq=False, repr=False)
 class ModelSelection:
-    def __init__(
-        self, context: RuntimeContext, completions: Completions, turns: TurnScheduler
-    ) -> None:
-        self._context = context
-        self._completions = completions
-        self._turns = turns
+    _context: RuntimeContext
+    _completions: Completions
+    _turns: TurnScheduler
 
     async def choose(
         self, session: Session, model: str, effort: str, by: str, anyway: bool

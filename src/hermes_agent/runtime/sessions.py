@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -43,28 +44,19 @@ class SessionHooks(Protocol):
     async def arrived(self, session: Session, message: SessionMessage) -> SessionMessage: ...
 
 
+@dataclass(eq=False, repr=False)
 class SessionService:
-    def __init__(
-        self,
-        context: RuntimeContext,
-        turns: TurnScheduler,
-        completions: Completions,
-        gates: GateFactory,
-        terminals: TerminalPool,
-        tool_services: ToolServiceFactory,
-        tools: ToolSelection,
-    ) -> None:
-        self._context = context
-        self._turns = turns
-        self._completions = completions
-        self._gates = gates
-        self._terminals = terminals
-        self._tool_services = tool_services
-        self._tools = tools
-        self.hooks: SessionHooks | None = None
-        """Set when learning is available."""
-        self._deleting: set[str] = set()
-        self.is_stopping = False
+    _context: RuntimeContext
+    _turns: TurnScheduler
+    _completions: Completions
+    _gates: GateFactory
+    _terminals: TerminalPool
+    _tool_services: ToolServiceFactory
+    _tools: ToolSelection
+    hooks: SessionHooks | None = field(default=None, init=False)
+    """Set when learning is available."""
+    _deleting: set[str] = field(default_factory=set, init=False)
+    is_stopping: bool = field(default=False, init=False)
 
     async def open_session(
         self,

@@ -3,10 +3,12 @@ so, and only then is there a permit. Nothing else makes permits."""
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
@@ -57,20 +59,14 @@ def _may_be_empty(tool: Tool, argument: str) -> bool:
     return bool(known.get(argument, {}).get("default") == "")
 
 
+@dataclass(eq=False, repr=False)
 class CallAuthorizer:
     """Judges the calls of one session."""
 
-    def __init__(
-        self,
-        deps: TurnDependencies,
-        conversation: ConversationState,
-        human_input: HumanInput,
-        write: Write,
-    ) -> None:
-        self._deps = deps
-        self._conversation = conversation
-        self._human_input = human_input
-        self._write = write
+    _deps: TurnDependencies
+    _conversation: ConversationState
+    _human_input: HumanInput
+    _write: Write
 
     async def authorize(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> None:
         """Return when the call may run; `permit` then gives its permit. Raises `CallDenied`."""
@@ -119,28 +115,19 @@ class CallAuthorizer:
         kind = self._deps.places.get(terminal, "local") if tool.located else "local"
         where = self._deps.terminals[terminal].workspace if tool.located else self._deps.workspace
 
-        def said(host: str, bounds: tuple[SkillLimits, ...]) -> Verdict:
+        def judge(host: str, bounds: tuple[SkillLimits, ...]) -> Verdict:
             given = tool.arguments(open_call.call.target()[1])
-            effect = Effect(
-                id=open_call.effect,
-                tool=tool.name,
-                input=self.arguments(open_call, tool, given),
-                session=self._conversation.session,
-                workspace=where,
-                terminal=place,
-                terminal_kind=kind,
-                capabilities=tuple(tool.capabilities),
+            arguments = self.arguments(open_call, tool, given)
+            effect = replace(
+                self._base_effect(open_call, tool, arguments, place, kind, where),
                 hosts=(host,),
-                origin=tool.origin,
                 bounds=bounds,
-                actor=self._deps.actor,
-                time=self._deps.clock(),
             )
             return finish(self._deps.gate.judge(effect, _nowhere, self._conversation.granted))
 
         @lru_cache(HOSTS)
         def denied(host: str, bounds: tuple[SkillLimits, ...]) -> bool:
-            verdict = said(host, bounds)
+            verdict = judge(host, bounds)
             return verdict.action == "deny" and verdict.rule != DEFAULT
 
         def may(host: str, address: str, public: bool) -> bool:
@@ -149,7 +136,7 @@ class CallAuthorizer:
                 return False
             if public:
                 return True
-            action = said(host, self._bounds).action
+            action = judge(host, self._bounds).action
             return action == "allow" or (
                 action == "ask" and host in named and self._agreed(open_call.effect)
             )
@@ -207,16 +194,9 @@ class CallAuthorizer:
             # First: a remote terminal learns its workspace this way.
             folder = await terminal.where()
             workspace, trace = terminal.workspace, terminal.trace
-        effect = Effect(
-            id=open_call.effect,
-            tool=tool.name,
-            input=given,
-            session=self._conversation.session,
-            workspace=workspace,
+        effect = replace(
+            self._base_effect(open_call, tool, given, name, kind, workspace),
             folder=folder if tool.command else "",
-            terminal=name,
-            terminal_kind=kind,
-            capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
             paths=tuple(
                 (access, path)
@@ -225,12 +205,32 @@ class CallAuthorizer:
                 if path or not _may_be_empty(tool, key)
             ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
+        )
+        return effect, trace
+
+    def _base_effect(
+        self,
+        open_call: PendingCall,
+        tool: Tool,
+        arguments: dict[str, object],
+        terminal: str,
+        kind: str,
+        workspace: str,
+    ) -> Effect:
+        return Effect(
+            id=open_call.effect,
+            tool=tool.name,
+            input=arguments,
+            session=self._conversation.session,
+            workspace=workspace,
+            terminal=terminal,
+            terminal_kind=kind,
+            capabilities=tuple(tool.capabilities),
             origin=tool.origin,
             bounds=self._bounds,
             actor=self._deps.actor,
             time=self._deps.clock(),
         )
-        return effect, trace
 
     @property
     def _bounds(self) -> tuple[SkillLimits, ...]:

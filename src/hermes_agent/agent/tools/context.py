@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,28 +21,20 @@ Inner = Callable[[PendingCall, str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Makes a call on behalf of another."""
 
 
+@dataclass(eq=False, repr=False)
 class ToolContextFactory:
     """Builds the contexts of one turn's calls, and publishes their output."""
 
-    def __init__(
-        self,
-        deps: TurnDependencies,
-        conversation: ConversationState,
-        human_input: HumanInput,
-        authorizer: CallAuthorizer,
-        resolver: ToolResolver,
-        split: SplitBudget,
-    ) -> None:
-        self._deps = deps
-        self._conversation = conversation
-        self._human_input = human_input
-        self._authorizer = authorizer
-        self._resolver = resolver
-        self._split = split
-        self._split_calls: set[str] = set()
-        """Calls that have received their budget for subagents."""
-        self._output: dict[str, RedactingStream] = {}
-        """The output of running calls."""
+    _deps: TurnDependencies
+    _conversation: ConversationState
+    _human_input: HumanInput
+    _authorizer: CallAuthorizer
+    _resolver: ToolResolver
+    _split: SplitBudget
+    _split_calls: set[str] = field(default_factory=set, init=False)
+    """Calls that have received their budget for subagents."""
+    _output: dict[str, RedactingStream] = field(default_factory=dict, init=False)
+    """The output of running calls."""
 
     def context(self, open_call: PendingCall, inner: Inner) -> ToolContext:
         deps, effect = self._deps, open_call.effect

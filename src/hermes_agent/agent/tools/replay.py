@@ -3,6 +3,7 @@ effects that already happened are not done again in another form."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.core.messages import ToolCall
@@ -84,19 +85,13 @@ class ReplayGuard:
         return effect
 
 
+@dataclass(eq=False, repr=False)
 class ReplayGuards:
-    def __init__(
-        self,
-        conversation: ConversationState,
-        is_repeatable: Callable[[PendingCall], bool],
-        at_once: int,
-        timeout_seconds: float,
-    ) -> None:
-        self._conversation = conversation
-        self._is_repeatable = is_repeatable
-        self._at_once = at_once
-        self._timeout_seconds = timeout_seconds
-        self._running: dict[str, ReplayGuard] = {}
+    _conversation: ConversationState
+    _is_repeatable: Callable[[PendingCall], bool]
+    _at_once: int
+    _timeout_seconds: float
+    _running: dict[str, ReplayGuard] = field(default_factory=dict, init=False)
 
     def of(self, effect: str) -> ReplayGuard:
         """The guard of the program that runs as this effect."""

@@ -1,8 +1,11 @@
 """The local API: HTTP over the runtime's Unix socket, used by every client."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,7 +28,6 @@ from hermes_agent.host.responses import body_of, guarded, reply
 from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
-from hermes_agent.runtime.api.status import status as runtime_status
 from hermes_agent.runtime.model_selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
@@ -102,6 +104,8 @@ class LocalApi:
 
     def __init__(self, runtime: Runtime, stop: Callable[[], None]) -> None:
         self._runtime = runtime
+        self._context = runtime.context
+        self._store = runtime.context.store
         self._stop = stop
 
     def routes(self) -> list[Route]:
@@ -146,9 +150,9 @@ class LocalApi:
     async def status(self, request: Request) -> Response:
         report = await runtime_status(self._runtime)
         try:
-            self._runtime.context.refresh_settings()
-            report["model"] = self._runtime.context.settings.model
-            report["policy"] = self._runtime.context.settings.policy
+            self._context.refresh_settings()
+            report["model"] = self._context.settings.model
+            report["policy"] = self._context.settings.policy
         except HermesError as error:  # invalid by now: the old settings still apply
             report |= {
                 "reason": report["reason"] or error.message,
@@ -180,7 +184,7 @@ class LocalApi:
 
     async def _before(self, session: str, key: str, last: int) -> int:
         """The number before a message's place in the journal; `last` when it still waits."""
-        for recorded in await self._runtime.context.store.events(session):
+        for recorded in await self._store.events(session):
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return recorded.number - 1
         return last
@@ -188,8 +192,8 @@ class LocalApi:
     async def _session_for(self, new: NewMessage, key: str) -> Session:
         """The session of a message. A repeated message that opened a session finds it again."""
         if new.session:
-            self._runtime.context.refresh_settings()  # a failed turn may need new ones
-            return await self._runtime.context.store.session(new.session)
+            self._context.refresh_settings()  # a failed turn may need new ones
+            return await self._store.session(new.session)
         if not new.workspace:
             raise UsageError("a new session needs a workspace", "name the folder to work in")
         return await self._runtime.sessions.open_session(
@@ -208,7 +212,7 @@ class LocalApi:
     async def sessions(self, request: Request) -> Response:
         limit = min(max(int(request.query_params.get("limit", "50")), 1), MAX_SESSIONS)
         parent = request.query_params.get("parent")
-        return reply(await self._runtime.context.store.sessions(limit, parent=parent))
+        return reply(await self._store.sessions(limit, parent=parent))
 
     async def session(self, request: Request) -> Response:
         return reply(await self._session(request))
@@ -216,8 +220,8 @@ class LocalApi:
     async def rename(self, request: Request) -> Response:
         session = await self._session(request)
         name = body_of(await request.body(), NewName).name
-        await self._runtime.context.store.rename_session(session.id, name)
-        return reply(await self._runtime.context.store.session(session.id))
+        await self._store.rename_session(session.id, name)
+        return reply(await self._store.session(session.id))
 
     async def delete(self, request: Request) -> Response:
         session = await self._session(request)
@@ -227,11 +231,11 @@ class LocalApi:
     async def journal(self, request: Request) -> Response:
         session = await self._session(request)
         after = int(request.query_params.get("after", "0"))
-        return reply(await self._runtime.context.store.events(session.id, after))
+        return reply(await self._store.events(session.id, after))
 
     async def prompt(self, request: Request) -> Response:
         session = await self._session(request)
-        return reply(await self._runtime.context.store.prompt(session.prompt))
+        return reply(await self._store.prompt(session.prompt))
 
     async def events(self, request: Request) -> Response:
         session = await self._session(request)
@@ -246,7 +250,7 @@ class LocalApi:
     async def choose_model(self, request: Request) -> Response:
         session = await self._session(request)
         new = body_of(await request.body(), NewChoice)
-        self._runtime.context.refresh_settings()
+        self._context.refresh_settings()
         choice = await self._runtime.model_selection.choose(
             session, new.model, new.effort, new.by, new.anyway
         )
@@ -254,8 +258,8 @@ class LocalApi:
 
     async def test_model(self, request: Request) -> Response:
         asked = body_of(await request.body(), NewTrial)
-        self._runtime.context.note_activity()
-        self._runtime.context.refresh_settings()
+        self._context.note_activity()
+        self._context.refresh_settings()
         if not asked.ask:
             return reply({"model": self._runtime.completions.full_name(asked.model)})
         try:
@@ -269,8 +273,8 @@ class LocalApi:
 
     async def costs(self, request: Request) -> Response:
         look = msgspec.convert(dict(request.query_params), _Costs, strict=False)
-        self._runtime.context.refresh_settings()
-        session, store = look.session, self._runtime.context.store
+        self._context.refresh_settings()
+        session, store = look.session, self._store
         gone: NotFound | None = None
         try:
             session = (await store.session(session)).id if session else ""
@@ -279,7 +283,7 @@ class LocalApi:
         found = await store.costs(look.by, look.since, look.until, session)
         if gone is not None and not found and not await store.costs("day", 0.0, None, session):
             raise gone
-        budgets = self._runtime.context.settings.budgets
+        budgets = self._context.settings.budgets
         today = await self._runtime.completions.spent_today()
         return reply({"costs": found, "today": today, "day_dollars": budgets.day_dollars})
 
@@ -288,12 +292,12 @@ class LocalApi:
         query = given.pop("q", "")
         chosen = msgspec.convert(given, SearchFilter, strict=False)
         if chosen.session:
-            session = await self._runtime.context.store.session(chosen.session)
+            session = await self._store.session(chosen.session)
             chosen = msgspec.structs.replace(chosen, session=session.id)
-        return reply(await self._runtime.context.store.search(query, chosen))
+        return reply(await self._store.search(query, chosen))
 
     async def parked(self, request: Request) -> Response:
-        return reply(await self._runtime.context.store.parked())
+        return reply(await self._store.parked())
 
     async def decide(self, request: Request) -> Response:
         decided = body_of(await request.body(), ApprovalDecision)
@@ -302,7 +306,7 @@ class LocalApi:
         return reply({"effect": effect, "decision": decided.decision})
 
     async def questions(self, request: Request) -> Response:
-        return reply(await self._runtime.context.store.questions())
+        return reply(await self._store.questions())
 
     async def answer(self, request: Request) -> Response:
         given = body_of(await request.body(), AnswerBody)
@@ -312,36 +316,50 @@ class LocalApi:
 
     async def judgements(self, request: Request) -> Response:
         look = msgspec.convert(dict(request.query_params), _Query, strict=False)
-        session = (
-            (await self._runtime.context.store.session(look.session)).id if look.session else ""
-        )
-        return reply(await self._runtime.context.store.judgements(look.since, session, look.limit))
+        session = (await self._store.session(look.session)).id if look.session else ""
+        return reply(await self._store.judgements(look.since, session, look.limit))
 
     async def audit(self, request: Request) -> Response:
         look = msgspec.convert(dict(request.query_params), _Query, strict=False)
-        return reply(
-            await self._runtime.context.store.audit(
-                look.since, look.session, look.limit, look.after
-            )
-        )
+        return reply(await self._store.audit(look.since, look.session, look.limit, look.after))
 
     async def verify_audit(self, request: Request) -> Response:
-        return reply(
-            await self._runtime.context.store.verify_audit(request.query_params.get("head", ""))
-        )
+        return reply(await self._store.verify_audit(request.query_params.get("head", "")))
 
     async def check(self, request: Request) -> Response:
-        return reply(await self._runtime.context.store.check())
+        return reply(await self._store.check())
 
     async def backup(self, request: Request) -> Response:
-        from pathlib import Path
-
         target = Path(request.query_params["to"])
-        await self._runtime.context.store.backup(target)
+        await self._store.backup(target)
         return reply({"database": str(target)})
 
     async def _session(self, request: Request) -> Session:
-        return await self._runtime.context.store.session(request.path_params["id"])
+        return await self._store.session(request.path_params["id"])
+
+
+async def runtime_status(runtime: Runtime) -> dict[str, Any]:
+    """What `hermes status` shows of a runtime."""
+    health = runtime.context.store.health
+    well = health.state == "well"
+    return {
+        "pid": os.getpid(),
+        "state": "stopping" if runtime.sessions.is_stopping else "running" if well else "degraded",
+        "reason": health.reason,
+        "hint": health.hint,
+        "home": str(runtime.context.home.path),
+        "model": runtime.context.settings.model,
+        "policy": runtime.context.settings.policy,
+        "uptime": round(runtime.context.clock() - runtime.context.started, 1),
+        "working": sorted(runtime.sessions.working),
+        "parked": len(await runtime.context.store.parked()) if well else None,
+        "questions": len(await runtime.context.store.questions()) if well else None,
+        "listeners": runtime.context.bus.listeners,
+        "learning": await runtime.learning.status() if well else None,
+        "watch": await runtime.incidents.status(),
+        "jobs": await runtime.jobs.status() if well else None,
+        **(await runtime.services.status()),
+    }
 
 
 def _drift_routes(runtime: Runtime) -> Sequence[Row]:

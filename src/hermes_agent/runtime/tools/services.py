@@ -152,18 +152,12 @@ class _LazyToolServices:
         return self._tool_services.written.about() if self._tool_services.has_authored_tools else ""
 
     async def search(self, query: str) -> Sequence[ToolListing]:
-        return (
-            await self._tool_services.written.search(query)
-            if self._tool_services.has_authored_tools
-            else ()
-        )
+        has_any = self._tool_services.has_authored_tools
+        return await self._tool_services.written.search(query) if has_any else ()
 
     async def find(self, name: str) -> "Tool | None":
-        return (
-            await self._tool_services.written.find(name)
-            if self._tool_services.has_authored_tools
-            else None
-        )
+        has_any = self._tool_services.has_authored_tools
+        return await self._tool_services.written.find(name) if has_any else None
 
 
 async def _proxy(reach: EgressCheck) -> Proxy:

@@ -1,6 +1,7 @@
 """Builds the dependencies of a session's turns."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.agent.budgets.limits import with_share
@@ -29,24 +30,15 @@ from hermes_agent.runtime.tools.services import ToolServiceFactory
 from hermes_agent.runtime.turns.subagents import SubagentManager
 
 
+@dataclass(eq=False, repr=False)
 class TurnDependenciesFactory:
-    def __init__(
-        self,
-        context: RuntimeContext,
-        tools: ToolSelection,
-        pool: TerminalPool,
-        gates: GateFactory,
-        roles: ModelRoles,
-        reservations: BudgetReservations,
-        capabilities: "SessionCapabilities",
-    ) -> None:
-        self._context = context
-        self._tools = tools
-        self._pool = pool
-        self._gates = gates
-        self._roles = roles
-        self._reservations = reservations
-        self._capabilities = capabilities
+    _context: RuntimeContext
+    _tools: ToolSelection
+    _pool: TerminalPool
+    _gates: GateFactory
+    _roles: ModelRoles
+    _reservations: BudgetReservations
+    _capabilities: "SessionCapabilities"
 
     async def build(self, session: Session) -> TurnDependencies:
         context = self._context
@@ -76,28 +68,18 @@ class TurnDependenciesFactory:
         )
 
 
+@dataclass(eq=False, repr=False)
 class SessionCapabilities:
     """What the domains offer a session's tools."""
 
-    def __init__(
-        self,
-        context: RuntimeContext,
-        tool_services: ToolServiceFactory,
-        subagents: SubagentManager,
-        learning: Learning,
-        incidents: IncidentService,
-        jobs: JobScheduler,
-        job_service: JobService,
-        outbound: OutboundMessages,
-    ) -> None:
-        self._context = context
-        self._tool_services = tool_services
-        self._subagents = subagents
-        self._learning = learning
-        self._incidents = incidents
-        self._jobs = jobs
-        self._job_service = job_service
-        self._outbound = outbound
+    _context: RuntimeContext
+    _tool_services: ToolServiceFactory
+    _subagents: SubagentManager
+    _learning: Learning
+    _incidents: IncidentService
+    _jobs: JobScheduler
+    _job_service: JobService
+    _outbound: OutboundMessages
 
     def services(self, session: Session) -> ToolServices:
         return self._tool_services.lent(
@@ -140,13 +122,11 @@ def _client(reach: EgressCheck, **options: Any) -> Any:
 HERE = "here"
 
 
+@dataclass(eq=False, repr=False)
 class SessionMessenger:
-    def __init__(
-        self, context: RuntimeContext, outbound: OutboundMessages, session: Session
-    ) -> None:
-        self._context = context
-        self._outbound = outbound
-        self._session = session
+    _context: RuntimeContext
+    _outbound: OutboundMessages
+    _session: Session
 
     async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
         """Queue the message once per key; returns its targets."""

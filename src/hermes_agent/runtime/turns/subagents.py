@@ -4,6 +4,7 @@ that a parent that resumes after a crash finds them."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -23,18 +24,13 @@ MANY = 1_000
 LINE_CHARS = 120
 
 
+@dataclass(eq=False, repr=False)
 class SubagentManager:
     """`inherit` gives a child the tools of its parent's embedding program."""
 
-    def __init__(
-        self,
-        context: RuntimeContext,
-        sessions: Sessions,
-        inherit: Callable[[Session, Session], Awaitable[None]],
-    ) -> None:
-        self._context = context
-        self._sessions = sessions
-        self._inherit = inherit
+    _context: RuntimeContext
+    _sessions: Sessions
+    _inherit: Callable[[Session, Session], Awaitable[None]]
 
     async def begin(self, parent: str, task: SubagentTask) -> str:
         above = await self._context.store.session(parent)
