@@ -200,20 +200,23 @@ class ModelCaller:
         request: Request,
         input: Callable[[str], int],
         events_for: Callable[[Reply], Sequence[ev.Event]],
+        failed: str,
     ) -> bool:
         """Make a side call within the same budgets. `events_for` gives the events to journal for
-        its reply, including the charge. False, with a notice, when no budget is left."""
-        full = await self.reserve(model, input)
+        its reply, including the charge. False, with a notice, when it failed or no budget is
+        left."""
         try:
+            full = await self.reserve(model, input)
             if full is None:
-                await self._run_side_call(
-                    PendingModelCall(use, model), request, input(model.name), events_for
-                )
+                call = PendingModelCall(use, model)
+                await self._run_side_call(call, request, input(model.name), events_for)
                 return True
+            notice = f"no budget left for {use}: {full.what}"
         except ReservationExhausted:
-            pass
-        why = f": {full.what}" if full is not None else ""
-        await self._write(ev.NoticeIssued(f"no budget left for {use}{why}", "warning"))
+            notice = f"no budget left for {use}"
+        except ModelError as error:
+            notice = f"{failed}: {error.message}"
+        await self._write(ev.NoticeIssued(notice, "warning"))
         return False
 
     async def _run_side_call(

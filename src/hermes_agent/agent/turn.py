@@ -182,13 +182,8 @@ class TurnWorker:
             return self.conversation.max_tokens(name) + INSTRUCTION_TOKENS
 
         request = compaction.summary_request(self.conversation, part[1])
-        try:
-            done = await self._caller.side_call("compaction", model, request, input, events_for)
-        except ModelError as error:
-            done = False
-            await self._write(
-                ev.NoticeIssued(f"cannot summarise the conversation: {error.message}", "warning")
-            )
+        failed = "cannot summarise the conversation"
+        done = await self._caller.side_call("compaction", model, request, input, events_for, failed)
         self._compaction_failed = not done
         return done
 
@@ -213,16 +208,9 @@ class TurnWorker:
 
         request = vision.request(message, self.conversation.session)
         most = max_tokens(request)
-        try:
-            done = await self._caller.side_call(
-                "vision", model, request, lambda _: most, events_for
-            )
-        except ModelError as error:
-            done = False
-            await self._write(
-                ev.NoticeIssued(f"cannot describe the images: {error.message}", "warning")
-            )
-        self._description_failed = not done
+        self._description_failed = not await self._caller.side_call(
+            "vision", model, request, lambda _: most, events_for, "cannot describe the images"
+        )
 
     # budgets and interrupts
 

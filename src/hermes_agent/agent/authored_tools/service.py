@@ -23,6 +23,7 @@ from hermes_agent.agent.authored_tools.signature import (
 )
 from hermes_agent.agent.authored_tools.store import HAND, AuthoredToolStore, ToolSnapshot, digest_of
 from hermes_agent.agent.authored_tools.validation import run_tests, tail, trouble_of
+from hermes_agent.agent.tools.replay import run_again
 from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.settings.root import Settings
@@ -147,7 +148,7 @@ class AuthoredTools:
             description=signature.description,
             schema=signature.schema,
             origin="written",
-            recover=_run_again,
+            recover=run_again,
         )
 
     async def holds(self, name: str, digest: str) -> bool:
@@ -402,10 +403,3 @@ def _shown(result: SandboxResult) -> str:
     if not result.output.strip():
         return text
     return result.output.rstrip() + ("" if value is None else f"\n[returned]\n{text}")
-
-
-async def _run_again(
-    _context: ToolContext, _note: dict[str, Any], /, **_arguments: Any
-) -> RecoveryResult:
-    # It has no effects but its calls; those that had finished are in the journal and not repeated.
-    return "again"

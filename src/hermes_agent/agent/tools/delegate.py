@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from hermes_agent.agent.tools.replay import run_again
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.messages import Usage, read_json
 from hermes_agent.core.tool_results import ToolResult, failure
 from hermes_agent.core.tools import (
     DELEGATE,
     BudgetShare,
-    RecoveryResult,
     SubagentResult,
     SubagentRunner,
     SubagentTask,
@@ -54,14 +54,7 @@ class Task(Struct):
     """Routine work."""
 
 
-async def _recover(
-    _context: ToolContext, _note: dict[str, Any], **_arguments: Any
-) -> RecoveryResult:
-    # The children are journaled and found again by their keys: nothing is done twice.
-    return "again"
-
-
-@tool(recover=_recover)
+@tool(recover=run_again)
 async def delegate(
     context: ToolContext, tasks: Annotated[tuple[Task, ...], Meta(min_length=1)]
 ) -> ToolResult:

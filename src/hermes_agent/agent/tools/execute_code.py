@@ -3,24 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+from hermes_agent.agent.tools.replay import run_again
 from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult, failure
-from hermes_agent.core.tools import RecoveryResult, SandboxLimits, SandboxResult, ToolContext, tool
+from hermes_agent.core.tools import SandboxLimits, SandboxResult, ToolContext, tool
 
 TROUBLE_LINES = 30
 """How many lines of a traceback the model sees, from the end."""
 
 
-async def _recover_code(
-    _context: ToolContext, _note: dict[str, Any], **_given: Any
-) -> RecoveryResult:
-    # A sandboxed program has no effects but its calls. When it runs again, those that had finished
-    # return their journaled results.
-    return "again"
-
-
-@tool(capabilities=("process",), recover=_recover_code)
+@tool(capabilities=("process",), recover=run_again)
 async def execute_code(context: ToolContext, code: str) -> ToolResult:
     """Run Python 3 in a sandbox, to make many tool calls in one step. Tools are functions:
     `terminal(command="uptime")` gives its text and raises `hermes.ToolFailed`.

@@ -4,10 +4,12 @@ effects that already happened are not done again in another form."""
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.timeouts import awake
+from hermes_agent.core.tools import RecoveryResult, ToolContext
 
 CALL_BYTES = 1_000_000
 """The largest arguments of one call."""
@@ -23,6 +25,14 @@ DIVERGED_NOTE = (
     "[the runtime died while this program ran. Begun again, it took another way than before and "
     "was let do nothing more; what it had done the first time stays done]"
 )
+
+
+async def run_again(
+    _context: ToolContext, _note: dict[str, Any], /, **_arguments: Any
+) -> RecoveryResult:
+    """Recovers a tool whose only effects are its calls or subagents: those are in the journal, and
+    those that had finished return their recorded results."""
+    return "again"
 
 
 class ReplayGuard:

@@ -1,6 +1,7 @@
 """Builds what tools use besides a terminal. Each service is created on first use."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,23 +35,18 @@ if TYPE_CHECKING:
     from hermes_agent.tools.mcp.provider import Servers
 
 
+@dataclass(eq=False, repr=False)
 class ToolServiceFactory:
-    def __init__(
-        self,
-        home: Path,
-        environ: Mapping[str, str],
-        settings: Callable[[], Settings],
-        secret: Callable[[str], str],
-        redact: Redactor,
-        clock: Clock,
-    ) -> None:
-        self._home = home
-        self._environ = environ
-        self._settings = settings
-        self._secret = secret
-        self._redact = redact
-        self._clock = clock
-        self.resources = SessionResources(clock)
+    _home: Path
+    _environ: Mapping[str, str]
+    _settings: Callable[[], Settings]
+    _secret: Callable[[str], str]
+    _redact: Redactor
+    _clock: Clock
+    resources: SessionResources = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.resources = SessionResources(self._clock)
 
     @cached_property
     def code_sandbox(self) -> "CodeSandboxRunner":
