@@ -193,7 +193,7 @@ async def _directly(runtime: Runtime, home: Path) -> float:
             await runtime.sessions.submit(
                 sessions[number], SessionMessage(f"m{message}", f"hi {message}")
             )
-            await runtime.sessions.at_rest(sessions[number].id)
+            await runtime.sessions.wait_idle(sessions[number].id)
 
     began = time.perf_counter()
     await asyncio.gather(*(chat(number) for number in range(BUSY_CHATS)))

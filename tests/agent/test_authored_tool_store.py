@@ -141,7 +141,7 @@ def test_a_damaged_state_is_said_and_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(HermesError, match="is damaged") as caught:
         tools.look("tool")
-    assert "found again" in caught.value.hint
+    assert "restored from" in caught.value.hint
     assert (tmp_path / "state.json").read_text() == "{"
 
 

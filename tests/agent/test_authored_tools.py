@@ -94,7 +94,7 @@ async def test_tools_that_call_one_another_in_a_circle_are_stopped(bench: Bench)
     for one, other in (("ping", "pong"), ("pong", "ping")):
         body = f'return str(use_tool(name="{other}", arguments={{}}))'
         bench.written.tool_store.keep(one, tool_code(one, body).encode(), "session-1", "new")
-    assert "ping calls pong calls ping: that is a circle" in await bench.failure("ping")
+    assert "ping calls pong calls ping: a circle" in await bench.failure("ping")
 
 
 async def test_tools_are_named_in_the_prompt_and_found_by_words(bench: Bench) -> None:

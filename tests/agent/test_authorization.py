@@ -56,7 +56,7 @@ async def answered(b: Bench, *answers: tuple[str, str], adopt: Any = None) -> li
     told = []
     for answer, by in answers:
         try:
-            told.append(await worker.people.answer(question, answer, by, adopt))
+            told.append(await worker.human_input.answer(question, answer, by, adopt))
         except (UsageError, NotFound) as error:
             told.append(error)
     await running
@@ -159,7 +159,7 @@ async def test_people_who_agree_at_the_same_moment_are_both_counted(tmp_path: Pa
         while not worker.conversation.questions:
             await asyncio.sleep(0.005)
         (id,) = worker.conversation.questions
-        await asyncio.gather(*(worker.people.answer(id, "yes", by) for by in ("ann", "bob")))
+        await asyncio.gather(*(worker.human_input.answer(id, "yes", by) for by in ("ann", "bob")))
         await running
     assert reservations.paid == [7]
 
@@ -182,15 +182,15 @@ async def test_an_agreement_survives_the_death_of_the_runtime(tmp_path: Path) ->
         while not worker.conversation.questions:
             await asyncio.sleep(0.005)
         (id,) = worker.conversation.questions
-        await worker.people.answer(id, "yes", "ann")
+        await worker.human_input.answer(id, "yes", "ann")
         running.cancel()
         await asyncio.wait({running})
         (turn,) = await b.store.claim_unfinished()
         again = await b.worker(turn)
         running = asyncio.create_task(again.run())
         with pytest.raises(UsageError):
-            await again.people.answer(id, "yes", "ann")
-        await again.people.answer(id, "yes", "bob")
+            await again.human_input.answer(id, "yes", "ann")
+        await again.human_input.answer(id, "yes", "bob")
         await running
     assert reservations.paid == [7]
 
@@ -205,7 +205,7 @@ async def test_whom_a_rule_names_is_asked_though_the_sender_is_not_there(tmp_pat
         while not worker.conversation.questions:
             await asyncio.sleep(0.005)
         (question,) = worker.conversation.questions.values()
-        await worker.people.answer(question.id, "yes", "ann")
+        await worker.human_input.answer(question.id, "yes", "ann")
         await running
     assert reservations.paid == [7]
 

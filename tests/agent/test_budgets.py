@@ -49,7 +49,7 @@ async def answered(worker: TurnWorker, *answers: str) -> ev.TurnFinished | None:
         while not worker.conversation.questions:
             assert not running.done(), f"nothing was asked: {running.result()}"
             await asyncio.sleep(0.002)
-        await worker.people.answer(next(iter(worker.conversation.questions)), answer, "test")
+        await worker.human_input.answer(next(iter(worker.conversation.questions)), answer, "test")
     return await running
 
 
@@ -123,7 +123,7 @@ class Watching:
         paid = [
             one for one in events if isinstance(one, ev.Replied | ev.CostCharged | ev.Compacted)
         ]
-        self.seen += [(ev.kind_of(one), bool(self._reservations._out)) for one in paid]
+        self.seen += [(ev.kind_of(one), bool(self._reservations._active)) for one in paid]
         return recorded
 
 
@@ -143,7 +143,7 @@ async def test_what_is_set_aside_is_given_back_after_the_payment_is_written(
         seen, b.store = b.store.seen, store
     assert {kind for kind, _ in seen} == {"replied", "cost_charged", "compacted"}
     assert all(held for _, held in seen)
-    assert b.reservations._out == []
+    assert b.reservations._active == []
 
 
 amounts = st.integers(1, 40).map(lambda cents: cents / 100)

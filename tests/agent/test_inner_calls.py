@@ -199,7 +199,7 @@ async def test_people_are_asked_about_a_call_of_a_program(
         (question,) = await b.store.questions()
         assert "a.txt" in question.text
         assert question.effect.endswith(".1")
-        await worker.people.answer(question.id, answer, "test")
+        await worker.human_input.answer(question.id, answer, "test")
         await running
         done = outer(b, await b.events(ev.CallFinished))
     assert done.data["ok"] == [made]
@@ -447,7 +447,7 @@ async def parked_in(b: Bench) -> Sequence[Parked]:
     """What is parked, as soon as it can be decided."""
     worker = b.latest
     assert worker is not None
-    await until(lambda: any(call.parked for call in worker.conversation.every))
+    await until(lambda: any(call.parked for call in worker.conversation.all_calls))
     return await b.store.parked()
 
 
@@ -533,7 +533,7 @@ async def test_a_call_of_a_program_that_nobody_knows_of_is_parked_and_decided(
         assert (parked.effect, parked.tool, ran) == (f"{effect}.1", "act", [])
         assert msgspec.json.decode(parked.input) == {"line": "a"}
         assert b.latest is not None
-        await b.latest.people.decide(parked.effect, decision, "test")
+        await b.latest.human_input.decide(parked.effect, decision, "test")
         end = await running
         done = outer(b, await b.events(ev.CallFinished))
         assert await b.store.parked() == []
@@ -635,7 +635,7 @@ async def test_what_nobody_knows_of_is_decided_before_a_program_ends_another_way
         running = await resume(b)
         await parked_in(b)
         assert b.latest is not None
-        await b.latest.people.decide(f"{effect}.1", "it-happened", "test")
+        await b.latest.human_input.decide(f"{effect}.1", "it-happened", "test")
         end = await running
         finished = {one.effect: one for one in await b.events(ev.CallFinished)}
     assert end is not None
@@ -658,7 +658,7 @@ async def test_a_program_that_is_not_run_again_still_ends_its_calls(tmp_path: Pa
         running = await resume(b)
         await parked_in(b)
         assert b.latest is not None
-        await b.latest.people.decide(effect, "skip", "test")
+        await b.latest.human_input.decide(effect, "skip", "test")
         end = await running
         finished = {one.effect: one for one in await b.events(ev.CallFinished)}
     assert end is not None

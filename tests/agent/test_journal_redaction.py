@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.journal_redaction import call_to_keep, thoughts_to_keep
+from hermes_agent.agent.journal_redaction import redact_call, redact_thoughts
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import ReasoningBlock, Reply, Request, ToolCall
 from hermes_agent.models.scripted import ScriptedModel
@@ -25,7 +25,7 @@ def redact() -> Redactor:
 def test_a_secret_is_found_behind_the_escapes_of_json(redact: Redactor) -> None:
     hidden = "".join(f"\\u{ord(letter):04x}" for letter in SECRET)
     call = ToolCall("c1", "write", f'{{"text": ["{hidden}"], "{hidden}": 1, "n": 2}}')
-    kept = call_to_keep(call, redact)
+    kept = redact_call(call, redact)
     assert SECRET not in kept.arguments
     assert SECRET not in json.dumps(json.loads(kept.arguments))
     assert json.loads(kept.arguments)["n"] == 2
@@ -33,11 +33,11 @@ def test_a_secret_is_found_behind_the_escapes_of_json(redact: Redactor) -> None:
 
 def test_arguments_without_secrets_stay_byte_for_byte(redact: Redactor) -> None:
     for text in ('{"a":  "\\u00e9\\n" }', '{"half": "\\u00', "[" * 100_000 + "\\", "{}"):
-        assert call_to_keep(ToolCall("c", "t", text), redact).arguments == text
+        assert redact_call(ToolCall("c", "t", text), redact).arguments == text
 
 
 def test_a_secret_in_an_id_or_a_name_is_not_kept(redact: Redactor) -> None:
-    kept = call_to_keep(ToolCall(f"c-{SECRET}", f"t-{SECRET}", "{}"), redact)
+    kept = redact_call(ToolCall(f"c-{SECRET}", f"t-{SECRET}", "{}"), redact)
     assert SECRET not in kept.id + kept.name
 
 
@@ -47,7 +47,7 @@ def test_a_secret_in_an_id_or_a_name_is_not_kept(redact: Redactor) -> None:
 def test_a_name_that_no_service_takes_back_is_kept_as_one_that_it_does(
     redact: Redactor, name: str
 ) -> None:
-    kept = call_to_keep(ToolCall("c", name, "{}"), redact).name
+    kept = redact_call(ToolCall("c", name, "{}"), redact).name
     assert kept
     assert len(kept) <= 64
     assert all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in kept)
@@ -58,10 +58,10 @@ def test_a_thought_that_held_a_secret_loses_its_seal(redact: Redactor) -> None:
         ReasoningBlock("a/b", f"it is {SECRET}", '"seal"'),
         ReasoningBlock("a/b", "plain", '"seal"'),
     )
-    kept = thoughts_to_keep(Reply("x", thoughts=thoughts), redact)
+    kept = redact_thoughts(Reply("x", thoughts=thoughts), redact)
     assert [thought.body for thought in kept] == ["", '"seal"']
     assert SECRET not in "".join(thought.text for thought in kept)
-    assert thoughts_to_keep(Reply(f"x {SECRET}", thoughts=thoughts), redact) == ()
+    assert redact_thoughts(Reply(f"x {SECRET}", thoughts=thoughts), redact) == ()
 
 
 async def test_a_model_that_invents_a_tool_is_told_so_and_the_session_goes_on(

@@ -174,21 +174,21 @@ async def test_a_try_that_was_lost_may_leave_too_little_for_another() -> None:
     reservations, ledger = BudgetReservations(), Ledger()
     call = await held(reservations, ledger.account(), bill(10, 30))
     ledger.spent = 0.4
-    assert await reservations.covers(call)
+    assert await reservations.still_covers(call)
     other = await held(reservations, ledger.account(), bill(5, 10))
     ledger.spent = 0.5
-    assert not await reservations.covers(call)
+    assert not await reservations.still_covers(call)
     other.release()
-    assert await reservations.covers(call)
+    assert await reservations.still_covers(call)
 
 
 async def test_marks_are_passed_once_even_when_a_call_jumps_over_both() -> None:
     reservations, own = BudgetReservations(), Ledger().account()
-    assert reservations.passed(own, 0.1, 0.49) is None
-    assert reservations.passed(own, 0.49, 0.5) == 0.5
-    assert reservations.passed(own, 0.5, 0.79) is None
-    assert reservations.passed(own, 0.79, 0.9) == 0.8
-    assert reservations.passed(own, 0.1, 0.9) == 0.8
+    assert reservations.crossed_mark(own, 0.1, 0.49) is None
+    assert reservations.crossed_mark(own, 0.49, 0.5) == 0.5
+    assert reservations.crossed_mark(own, 0.5, 0.79) is None
+    assert reservations.crossed_mark(own, 0.79, 0.9) == 0.8
+    assert reservations.crossed_mark(own, 0.1, 0.9) == 0.8
 
 
 async def test_marks_of_a_shared_budget_are_told_once_whoever_passes_them() -> None:
@@ -197,17 +197,17 @@ async def test_marks_of_a_shared_budget_are_told_once_whoever_passes_them() -> N
     for _ in range(2):
         (await held(reservations, ledger.account(shared=True), bill(1, 1))).release()
     shared = ledger.account(shared=True)
-    assert reservations.passed(shared, 0.55, 0.7) == 0.5
-    assert reservations.passed(shared, 0.55, 0.7) is None
-    assert reservations.passed(shared, 0.7, 0.95) == 0.8
-    assert reservations.passed(shared, 0.0, 0.1) is None, "a new day"
-    assert reservations.passed(shared, 0.1, 0.6) == 0.5
+    assert reservations.crossed_mark(shared, 0.55, 0.7) == 0.5
+    assert reservations.crossed_mark(shared, 0.55, 0.7) is None
+    assert reservations.crossed_mark(shared, 0.7, 0.95) == 0.8
+    assert reservations.crossed_mark(shared, 0.0, 0.1) is None, "a new day"
+    assert reservations.crossed_mark(shared, 0.1, 0.6) == 0.5
 
 
 async def test_what_another_process_has_told_is_not_told_again() -> None:
     reservations = BudgetReservations()
-    assert reservations.passed(Ledger().account(shared=True), 0.6, 0.7) is None
-    assert reservations.passed(Ledger().account(shared=True), 0.7, 0.8) == 0.8
+    assert reservations.crossed_mark(Ledger().account(shared=True), 0.6, 0.7) is None
+    assert reservations.crossed_mark(Ledger().account(shared=True), 0.7, 0.8) == 0.8
 
 
 calls = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60), st.integers(0, 3)), max_size=12)

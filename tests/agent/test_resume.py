@@ -86,10 +86,10 @@ async def test_a_call_whose_outcome_is_unknown_is_parked_and_not_run(tmp_path: P
         worker = b.latest
         assert worker is not None
         with pytest.raises(UsageError):
-            await worker.people.decide(parked.effect, "shrug", "test")
+            await worker.human_input.decide(parked.effect, "shrug", "test")
         with pytest.raises(NotFound):
-            await worker.people.decide("nothing", "skip", "test")
-        await worker.people.decide(parked.effect, "skip", "test")
+            await worker.human_input.decide("nothing", "skip", "test")
+        await worker.human_input.decide(parked.effect, "skip", "test")
         end = await running
         assert await b.store.parked() == []
     assert end is not None
@@ -118,7 +118,7 @@ async def test_a_person_decides_what_becomes_of_a_parked_call(
             await asyncio.sleep(0.005)
         worker = b.latest
         assert worker is not None
-        await worker.people.decide((await b.store.parked())[0].effect, decision, "test")
+        await worker.human_input.decide((await b.store.parked())[0].effect, decision, "test")
         await running
         (result,) = await b.events(ev.CallFinished)
     assert len(ran) == runs
@@ -164,7 +164,7 @@ async def test_a_turn_parked_by_one_runtime_is_still_parked_in_the_next(tmp_path
         parked = await b.events(ev.CallParked)
         worker = b.latest
         assert worker is not None
-        await worker.people.decide((await b.store.parked())[0].effect, "retry", "test")
+        await worker.human_input.decide((await b.store.parked())[0].effect, "retry", "test")
         end = await second
     assert end is not None
     assert len(parked) == 1
@@ -251,7 +251,7 @@ async def test_a_call_is_not_closed_because_its_tool_has_changed(
             await asyncio.sleep(0.005)
         worker = b.latest
         assert worker is not None
-        await worker.people.decide((await b.store.parked())[0].effect, "retry", "test")
+        await worker.human_input.decide((await b.store.parked())[0].effect, "retry", "test")
         end = await running
         (result,) = await b.events(ev.CallFinished)
     assert end is not None

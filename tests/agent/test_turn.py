@@ -166,7 +166,7 @@ async def answered(b, worker, answer: str) -> ev.TurnFinished:
     running = asyncio.create_task(worker.run())
     while not worker.conversation.questions:
         await asyncio.sleep(0.005)
-    await worker.people.answer(next(iter(worker.conversation.questions)), answer, "test")
+    await worker.human_input.answer(next(iter(worker.conversation.questions)), answer, "test")
     end = await running
     assert end is not None
     return end
@@ -227,7 +227,9 @@ async def test_a_budget_is_extended_by_as_much_again_when_the_user_says_so(tmp_p
         for answer in ("yes", "no"):
             while not worker.conversation.questions:
                 await asyncio.sleep(0.005)
-            await worker.people.answer(next(iter(worker.conversation.questions)), answer, "test")
+            await worker.human_input.answer(
+                next(iter(worker.conversation.questions)), answer, "test"
+            )
         end = await running
     assert end is not None
     assert (end.reason, end.steps) == ("budget", 6)
@@ -270,7 +272,7 @@ async def test_a_command_whose_shell_goes_away_is_parked_not_guessed(
         while not await b.store.parked():
             await asyncio.sleep(0.02)
         (parked,) = await b.store.parked()
-        await worker.people.decide(parked.effect, decision, "test")
+        await worker.human_input.decide(parked.effect, decision, "test")
         end = await running
     assert end is not None
     assert end.reason == "done"
@@ -418,8 +420,8 @@ async def test_two_answers_at_once_count_as_one(tmp_path: Path) -> None:
             await asyncio.sleep(0.005)
         (question,) = worker.conversation.questions
         told = await asyncio.gather(
-            worker.people.answer(question, "no", "alice"),
-            worker.people.answer(question, "yes", "bob"),
+            worker.human_input.answer(question, "no", "alice"),
+            worker.human_input.answer(question, "yes", "bob"),
             return_exceptions=True,
         )
         await running

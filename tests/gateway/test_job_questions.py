@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings.root import ApprovalSettings
-from hermes_agent.runtime.api.status import status as runtime_status
+from hermes_agent.runtime.api.app import runtime_status
 from tests.gateway.test_publisher import asking, rule
 from tests.support.awake_loop import pass_time
 from tests.support.fake_channel import HELD, Room, room

@@ -18,9 +18,8 @@ from hermes_agent.core.gateway import Chat, InboundMessage, NewDelivery, Outboun
 from hermes_agent.gateway.channel import ChannelContext, Manifest, SettingField, Settings
 from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.gateway.registry import ChannelRegistry
-from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.api.status import status as runtime_status
-from hermes_agent.runtime.doctor import channels
+from hermes_agent.runtime import doctor
+from hermes_agent.runtime.api.app import build_app, runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Domains
 from tests.support.awake_loop import no_time
@@ -313,7 +312,7 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
         assert status["gateway"]["left"] == {"alpha": {"waiting": 1, "dead": 1, "set_aside": 0}}
         said = status_lines(status["gateway"])
         assert any("alpha: not set up, with 1 waiting, 1 undeliverable" in line for line in said)
-        told = list(channels.look(one.gateway.context.settings, status))
+        told = list(doctor.check_channels(one.gateway.context.settings, status))
         assert any("alpha is not set up any more" in what for _, what, _ in told)
         transport = httpx.ASGITransport(build_app(one.runtime, lambda: None))
         async with httpx.AsyncClient(transport=transport, base_url="http://home") as api:

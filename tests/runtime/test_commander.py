@@ -425,7 +425,7 @@ async def test_who_closes_an_incident_ends_the_work_on_it(tmp_path: Path) -> Non
         found = await h.over()
         session = await h.session()
         assert found.state == "closed"
-        await asyncio.wait_for(h.runtime.sessions.at_rest(session.id), PATIENCE)
+        await asyncio.wait_for(h.runtime.sessions.wait_idle(session.id), PATIENCE)
         assert (h.runtime.context.home.path / "incidents" / "inc-1.md").is_file()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core import events as ev
-from hermes_agent.runtime.api.status import status as runtime_status
+from hermes_agent.runtime.api.app import runtime_status
 from tests.runtime.test_jobs import says
 from tests.support.jobs import Clock, RealClock, workplace
 from tests.support.runtime_fixture import until

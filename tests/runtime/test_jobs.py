@@ -12,7 +12,7 @@ from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown, Usag
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings.root import JobSettings, WatchSettings
 from hermes_agent.core.tools import Tool
-from hermes_agent.runtime.api.status import status as runtime_status
+from hermes_agent.runtime.api.app import runtime_status
 from tests.support.jobs import DAY, HOUR, MONDAY, Clock, Workplace, workplace
 from tests.support.runtime_fixture import script, until
 

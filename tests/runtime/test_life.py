@@ -337,7 +337,7 @@ async def test_it_is_needed_by_a_turn_that_is_still_put_together(tmp_path: Path)
     session = await runtime.sessions.open_session(workspace=str(tmp_path))
     await runtime.sessions.submit(session, SessionMessage("k", "hello"))
     needed = await runtime.is_in_use()
-    await runtime.sessions.at_rest(session.id)
+    await runtime.sessions.wait_idle(session.id)
     await runtime.stop()
     assert needed
 

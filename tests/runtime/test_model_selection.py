@@ -12,7 +12,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.root import BudgetSettings, UseSettings
 from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.models.selection import WARM_SECONDS
+from hermes_agent.runtime.model_selection import WARM_SECONDS
 from tests.faults.harness import Case, wait_until
 from tests.support.runtime_fixture import House, house, script, until
 
@@ -216,7 +216,7 @@ async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> N
         )
 
         async def no_more() -> bool:
-            return not h.runtime._turns._afterwards
+            return not h.runtime._turns._follow_ups
 
         await until(no_more)
         spent = await h.runtime.context.store.spent(0.0)

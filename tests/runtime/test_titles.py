@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.agent.conversation import ConversationState
-from hermes_agent.agent.titles import title_of
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request
 from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Price, UseSettings
 from hermes_agent.core.settings.services import ServiceSettings
+from hermes_agent.runtime.model_selection import title_of
 from tests.support.openai_server import OpenAIServer
 from tests.support.runtime_fixture import House, house, script, until
 
@@ -22,7 +22,7 @@ async def after(h: House) -> None:
     """Wait for what comes after turns."""
 
     async def no_more() -> bool:
-        return not h.runtime._turns._afterwards
+        return not h.runtime._turns._follow_ups
 
     await until(no_more)
 
@@ -101,13 +101,13 @@ async def test_a_title_that_comes_during_the_next_turn_is_in_its_journal(tmp_pat
         assert (await h.now(session)).title == "Title"
         assert (await h.now(session)).state == "running"
         live = h.runtime._turns._workers[session.id].conversation
-        assert live.whole.dollars == pytest.approx((await h.now(session)).cost)
+        assert live.session_usage.dollars == pytest.approx((await h.now(session)).cost)
         (h.work / "go").touch()
         await h.idle(session)
         recorded = await h.runtime.context.store.events(session.id)
         prompt = await h.runtime.context.store.prompt(session.prompt)
     folded = ConversationState(session.id, prompt).apply_all(recorded)
-    assert (folded.whole, folded.turn) == (live.whole, live.turn)
+    assert (folded.session_usage, folded.turn) == (live.whole, live.turn)
     end = recorded[-1].event
     assert isinstance(end, ev.TurnFinished)
     latest = [one.event for one in recorded if one.number > folded.turn_began]
@@ -146,7 +146,7 @@ async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothi
 ) -> None:
     main = script(tmp_path, "main", {"say": "It rains"}, price=PRICE)
     title = script(tmp_path, "title", {"say": "Title"}, price=PRICE)
-    caplog.set_level("INFO", "hermes.desk")
+    caplog.set_level("INFO", "hermes.scheduler")
     async with house(tmp_path) as h:
         session = await h.open(main)
         await h.say(session, "how is the weather?")
@@ -156,7 +156,7 @@ async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothi
         await after(h)
         await h.runtime.sessions.delete_session(session)
     async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
-        await h.runtime._turns._come_after(session, talk)
+        await h.runtime._turns._follow_up(session, talk)
         uses = {cost.name: cost.calls for cost in await h.runtime.context.store.costs("use")}
     assert uses == {"main": 1}
     assert "was deleted as its turn ended" in caplog.text

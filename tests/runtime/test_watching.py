@@ -24,8 +24,7 @@ from hermes_agent.core.settings.root import WatchSettings
 from hermes_agent.core.skills import Check, Expectation
 from hermes_agent.host.http_listener import MAX_PARALLEL, LimitedHttpProtocol
 from hermes_agent.incidents.monitoring.runner import ENTER_SECONDS
-from hermes_agent.runtime.api.app import build_app
-from hermes_agent.runtime.api.status import status as runtime_status
+from hermes_agent.runtime.api.app import build_app, runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from tests.incidents.test_alert_formats import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.awake_loop import no_time, stand_still

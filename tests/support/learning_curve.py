@@ -165,7 +165,7 @@ class Family:
         """Wait until nothing is left to be learned now."""
         runtime = self.runtime
         async with asyncio.timeout(240):
-            while runtime._turns.busy or runtime._turns._afterwards:
+            while runtime._turns.busy or runtime._turns._follow_ups:
                 await asyncio.sleep(0.01)
             while runtime.learning.tasks.busy or [
                 chore

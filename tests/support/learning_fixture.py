@@ -58,7 +58,7 @@ class Pupil(House):
         await super().idle(session)
 
         async def settled() -> bool:
-            return not self.runtime._turns._afterwards
+            return not self.runtime._turns._follow_ups
 
         await until(settled)
         return await self.journal(session)

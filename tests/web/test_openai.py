@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from hermes_agent.core import events as ev
-from hermes_agent.runtime.api.status import status as runtime_status
+from hermes_agent.runtime.api.app import runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.web.api import ChatCompletionsApi
 from tests.support.fake_time import until

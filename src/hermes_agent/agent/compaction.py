@@ -1,5 +1,5 @@
-"""Compaction: near the window's end the middle of a conversation is replaced by a summary. The
-prompt, the first messages and the last ones stay."""
+"""Compaction: when the context window is nearly full, a summary replaces the middle of the
+conversation. The prompt, the first and the last messages stay."""
 
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core.messages import Message, Request, ToolMessage, UserMessage
@@ -13,7 +13,7 @@ INSTRUCTION = UserMessage(
 )
 
 LEAST = 4
-"""Fewer messages than this are not worth a summary."""
+"""The fewest messages worth a summary."""
 
 
 def due(conversation: ConversationState, settings: LoopSettings, context: int) -> bool:
@@ -23,9 +23,8 @@ def due(conversation: ConversationState, settings: LoopSettings, context: int) -
 def middle(
     conversation: ConversationState, settings: LoopSettings, context: int
 ) -> tuple[int, int] | None:
-    """Which messages to summarise, from the first up to but not including the last; None when
-    there is nothing to gain. Results stay with the reply that asked for them, and a long tail is
-    shortened until it leaves room to work in."""
+    """The range of messages to summarise; None when there is nothing to gain. Tool results stay
+    with their reply, and a long tail is shortened until there is room to work."""
     first = _after_results(conversation.messages, settings.keep_first)
     keep = settings.keep_last
     while keep >= 0:
@@ -38,8 +37,7 @@ def middle(
 
 
 def summary_request(conversation: ConversationState, last: int) -> Request:
-    """The conversation up to `last` and the instruction: it begins with the bytes the provider has
-    seen before, so its cache is used once more."""
+    """The conversation up to `last`, then the instruction: the provider's cache still applies."""
     return Request(
         conversation.prompt,
         (*conversation.messages[:last], INSTRUCTION),

@@ -1,5 +1,5 @@
-"""The conversation as a pure function of the journal. A live turn and a resumed one apply the same
-events through the same code, so they cannot disagree."""
+"""The conversation as a pure function of the journal: live and resumed turns apply the same events
+through the same code."""
 
 import hashlib
 import math
@@ -26,21 +26,21 @@ from hermes_agent.core.skills import ActivatedSkill, RecallResult, Runbook, Skil
 _encoder = msgspec.json.Encoder()
 
 STUCK = 6
-"""So many times the very same call in vain end a turn."""
+"""A turn ends after this many failures of the same call."""
 TODO = "todo"
-"""The tool whose list outlives a summary."""
+"""The tool whose list survives compaction."""
 SKILL = "skill"
-"""The tool that makes a skill active."""
+"""The tool that activates a skill."""
 
 
 @dataclass
 class PendingCall:
-    """A call of the last reply, and how far it has come."""
+    """A tool call of the last reply, and its progress."""
 
     call: ToolCall
     effect: str
     by: str = ""
-    """The effect whose program made it; empty for a call of the model's."""
+    """The effect of the program that made it; empty for the model's own calls."""
     judged: ev.CallJudged | None = None
     intended: ev.CallIntended | None = None
     parked: ev.CallParked | None = None
@@ -50,8 +50,6 @@ class PendingCall:
 
 @dataclass
 class UsageTotals:
-    """What a turn or a session has used."""
-
     steps: int = 0
     usage: Usage = Usage()
     dollars: float = 0.0
@@ -71,8 +69,8 @@ class UsageTotals:
         return self.dollars if self.priced or self.dollars else None
 
 
-def most_tokens(request: Request) -> int:
-    """The most that a request can hold, whoever counts: a token for each byte."""
+def max_tokens(request: Request) -> int:
+    """An upper bound for any tokenizer: one token per byte."""
     sizes = (_size(message, _encoder.encode(message)) for message in request.messages)
     return len(_encoder.encode(request.prompt)) + sum(sizes)
 
@@ -85,7 +83,7 @@ def _size(message: Message, encoded: bytes) -> int:
 
 
 def rounds(full: ev.BudgetReached, already: int) -> int:
-    """How often a budget that was extended so often must be extended for the next call to fit."""
+    """How many more extensions the next call needs, after `already` of them."""
     if not full.limit:
         return 0
     missing = full.used + full.next - full.limit * (1 + already)
@@ -102,38 +100,36 @@ class ConversationState:
     session: str
     prompt: Prompt
     model: str = ""
-    """The one that was chosen, at the beginning or since."""
     effort: str = ""
     messages: list[Message] = field(default_factory=list)
-    """What the model is sent."""
     calls: list[PendingCall] = field(default_factory=list)
-    """Calls of the last reply, until all of them have ended."""
+    """Calls of the last reply, until all of them have finished."""
     inner: list[PendingCall] = field(default_factory=list)
-    """Calls that programs among them have made."""
-    begun: set[str] = field(default_factory=set)
-    """Tools that were run in this session."""
-    used: set[str] = field(default_factory=set)
-    """Those that have worked."""
+    """Calls made by programs among `calls`."""
+    tools_started: set[str] = field(default_factory=set)
+    """Tools that ran in this session."""
+    tools_used: set[str] = field(default_factory=set)
+    """Tools that succeeded in this session."""
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How often the model made the very same call in vain in this turn, by name and arguments. A
-    program may well look for something until it is there."""
+    """Failures of the model's calls in this turn, by name and arguments. Those of programs do not
+    count: they may poll."""
     todo: str = ""
-    """The list of what is to be done, as the model wrote it last."""
-    opened: list[ActivatedSkill] = field(default_factory=list)
-    """Skills that are active: from when they are opened to the end of the turn."""
+    """The to-do list as the model last wrote it."""
+    active_skills: list[ActivatedSkill] = field(default_factory=list)
+    """Skills opened in this turn."""
     recalled: list[RecallResult] = field(default_factory=list)
-    """What was offered with the messages of this turn."""
+    """What recall added to the messages of this turn."""
     turn: UsageTotals = field(default_factory=UsageTotals)
-    whole: UsageTotals = field(default_factory=UsageTotals)
+    session_usage: UsageTotals = field(default_factory=UsageTotals)
     interactive: bool = False
-    """Whoever sent the latest message can be asked."""
+    """Whether the sender of the latest message can answer questions."""
     interrupted: bool = False
-    """The user has asked for this turn to stop."""
+    """Whether the user has interrupted this turn."""
     questions: dict[str, ev.QuestionAsked] = field(default_factory=dict)
-    """Questions of this turn that nobody has answered yet."""
+    """Open questions of this turn."""
     answers: dict[str, ev.QuestionAnswered] = field(default_factory=dict)
     agreed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Who has agreed so far to questions that several people must agree to."""
+    """Who has agreed so far to questions that need several people."""
     granted: frozenset[str] = frozenset()
     """What people have allowed for the rest of this session."""
     budget: ev.BudgetReached | None = None
@@ -141,36 +137,36 @@ class ConversationState:
     """How often the user has extended each budget in this turn."""
     last_text: str = ""
     context_tokens: int = 0
-    """What the next request holds, by the service's count and an estimate of what came since."""
+    """The size of the next request: the service's last count plus an estimate of what was added."""
     asked: ev.ModelRequested | None = None
-    """A request to which nothing has come back yet."""
+    """The model request in progress."""
     turns: int = 0
     turn_began: int = 0
-    """The number of the event that began the latest turn."""
+    """The number of the latest turn's first event."""
     _bytes: int = 0
     _counts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What each model counted last, and how many bytes that were."""
-    _resting: bool = True
+    """By model: its last token count, and the bytes it counted."""
+    _paused: bool = True
     _time: float = 0.0
 
     def __post_init__(self) -> None:
-        self._begin_again()
+        self._reset_digest()
 
-    def _begin_again(self) -> None:
+    def _reset_digest(self) -> None:
         prompt = _encoder.encode(self.prompt)
         self._hash = hashlib.sha256(prompt)
         self.context_tokens = 0
         self._bytes, self._counts = len(prompt), {}
 
-    def most_tokens(self, model: str) -> int:
-        """The most that the next request can hold as this model counts: what it has counted, and
-        a token for each byte since."""
+    def max_tokens(self, model: str) -> int:
+        """An upper bound for the next request: the model's last count plus one token for each
+        byte since."""
         counted, bytes = self._counts.get(model, (0, 0))
         return counted + self._bytes - bytes
 
     @property
     def digest(self) -> str:
-        """The hash of the prompt and all messages, as the next request would carry them."""
+        """The hash of the prompt and all messages of the next request."""
         return self._hash.hexdigest()
 
     @property
@@ -178,13 +174,13 @@ class ConversationState:
         return [call for call in self.calls if call.finished is None]
 
     @property
-    def every(self) -> list[PendingCall]:
-        """The calls of the last reply and those that programs among them have made."""
+    def all_calls(self) -> list[PendingCall]:
+        """The calls of the last reply and those made by programs among them."""
         return [*self.calls, *self.inner]
 
     @property
     def stuck(self) -> HermesError | None:
-        """What to say of a model that makes the same call in vain again and again."""
+        """The error when the model repeats a failing call."""
         name, count = max(
             ((name, count) for (name, _), count in self.failures.items()),
             key=lambda one: one[1],
@@ -199,26 +195,23 @@ class ConversationState:
 
     @property
     def bounds(self) -> tuple[SkillLimits, ...]:
-        """What the active skills allow; each of them counts."""
-        found = [one.bounds for one in self.opened if one.bounds is not None]
+        """The limits of the active skills; all of them apply."""
+        found = [one.bounds for one in self.active_skills if one.bounds is not None]
         return tuple(dict.fromkeys(found))
 
     @property
     def runbook(self) -> tuple[str, Runbook] | None:
-        """What this turn is to work through without a model, and the skill that it is of."""
-        for one in self.opened:
+        """The skill and runbook that this turn follows without a model."""
+        for one in self.active_skills:
             if one.runbook is not None:
                 return one.skill, one.runbook
         return None
 
     @property
     def answered(self) -> bool:
-        """The model has spoken last and asked for nothing."""
-        return not self.calls and bool(self.messages) and self._last_is_plain_reply()
-
-    def _last_is_plain_reply(self) -> bool:
-        last = self.messages[-1]
-        return isinstance(last, AssistantMessage) and not last.calls
+        """Whether the last message is a reply without calls."""
+        last = self.messages[-1] if self.messages else None
+        return not self.calls and isinstance(last, AssistantMessage) and not last.calls
 
     def apply_all(self, recorded: Iterable[ev.Recorded]) -> "ConversationState":
         for one in recorded:
@@ -226,7 +219,7 @@ class ConversationState:
         return self
 
     def apply(self, recorded: ev.Recorded) -> None:
-        self._pass_time(recorded)
+        self._count_time(recorded)
         match recorded.event:
             case ev.SessionOpened() | ev.ModelChosen() as chosen:
                 self.model, self.effort = chosen.model, chosen.effort
@@ -238,9 +231,9 @@ class ConversationState:
                 self.turn, self.extensions, self.failures = UsageTotals(), {}, Counter()
                 self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
-                self.opened, self.recalled = [], []
+                self.active_skills, self.recalled = [], []
             case ev.MessageTaken() as taken:
-                self._take(taken)
+                self._add_user_message(taken)
             case ev.Replied() as replied:
                 self._reply(recorded.number, replied)
             case ev.Compacted() as compacted:
@@ -264,16 +257,16 @@ class ConversationState:
             case _:
                 self._advance_call(recorded.event)
 
-    def _take(self, taken: ev.MessageTaken) -> None:
+    def _add_user_message(self, taken: ev.MessageTaken) -> None:
         self.interactive = taken.interactive
-        self.opened += taken.skills
+        self.active_skills += taken.skills
         text = "\n\n".join([taken.text, *(one.text for one in taken.skills if one.text)])
         if taken.recalled != RecallResult():
             self.recalled.append(taken.recalled)
             text = f"{text}\n\n{taken.recalled.text}" if taken.recalled.text else text
-        self._say(UserMessage(text, taken.files))
+        self._append_message(UserMessage(text, taken.files))
 
-    def _say(self, message: Message) -> None:
+    def _append_message(self, message: Message) -> None:
         self.messages.append(message)
         encoded = _encoder.encode(message)
         self._hash.update(encoded)
@@ -282,10 +275,10 @@ class ConversationState:
         self.context_tokens += size // 4
 
     def _reply(self, number: int, replied: ev.Replied) -> None:
-        self._say(AssistantMessage(replied.text, replied.calls, replied.thoughts))
+        self._append_message(AssistantMessage(replied.text, replied.calls, replied.thoughts))
         self.asked = None
         self.turn.steps += 1
-        self.whole.steps += 1
+        self.session_usage.steps += 1
         self._spend(replied.usage, replied.cost)
         if replied.usage.total and replied.stop != "interrupted":  # else it is our own estimate
             self.context_tokens = replied.usage.total
@@ -302,30 +295,30 @@ class ConversationState:
         ]
         self.asked = None
         self._spend(compacted.usage, compacted.cost)
-        self._say_again()
+        self._rebuild()
 
     def _describe(self, described: ev.ImageDescribed) -> None:
         text = f"{self.messages[described.message].text}\n\n{described.text}"
         self.messages[described.message] = UserMessage(text.strip())
-        self._say_again()
+        self._rebuild()
 
-    def _say_again(self) -> None:
-        """The messages are others now."""
-        self._begin_again()
+    def _rebuild(self) -> None:
+        """Recompute the digest and sizes after messages were replaced."""
+        self._reset_digest()
         kept, self.messages = self.messages, []
         for message in kept:
-            self._say(message)
+            self._append_message(message)
 
     def _charge(self, charged: ev.CostCharged) -> None:
-        if charged.use == "titles":  # it may fall into any turn, and belongs to none
-            self.whole.add(charged.usage, charged.cost)
+        if charged.use == "titles":  # it belongs to no turn
+            self.session_usage.add(charged.usage, charged.cost)
             return
         self._spend(charged.usage, charged.cost)
         if not charged.again:
             self.asked = None
 
     def _spend(self, usage: Usage, cost: float | None) -> None:
-        for spent in (self.turn, self.whole):
+        for spent in (self.turn, self.session_usage):
             spent.add(usage, cost)
 
     def _answer(self, answered: ev.QuestionAnswered) -> None:
@@ -346,11 +339,11 @@ class ConversationState:
             case ev.CallJudged():
                 self._call(event.effect).judged = event
             case ev.CallIntended():
-                self.begun.add(event.tool)
+                self.tools_started.add(event.tool)
                 call = self._call(event.effect)
                 call.intended, call.parked, call.decided = event, None, None
                 if event.tool == SKILL and "opened" in event.note:
-                    self.opened.append(msgspec.convert(event.note["opened"], ActivatedSkill))
+                    self.active_skills.append(msgspec.convert(event.note["opened"], ActivatedSkill))
             case ev.CallParked():
                 self._call(event.effect).parked = event
             case ev.ParkDecided():
@@ -361,7 +354,7 @@ class ConversationState:
     def _finish(self, call: PendingCall, done: ev.CallFinished) -> None:
         call.finished = done
         if done.ok:
-            self.used.add(done.tool)
+            self.tools_used.add(done.tool)
         elif done.data.get("retry") in ("changed", "never") and not call.by:
             self.failures[call.call.name, call.call.arguments] += 1
         if done.tool == TODO and done.ok:
@@ -371,24 +364,26 @@ class ConversationState:
         self._close_calls()
 
     def _call(self, effect: str) -> PendingCall:
-        return next(call for call in self.every if call.effect == effect)
+        return next(call for call in self.all_calls if call.effect == effect)
 
     def _close_calls(self) -> None:
-        """Results go to the model in the order of the calls, whichever ended first."""
+        """Append the results in the order of the calls, whichever finished first."""
         if self.unfinished:
             return
         for call in self.calls:
             if call.finished is not None:
                 done = call.finished
-                self._say(ToolMessage(call.call.id, call.call.name, done.text, done.ok, done.files))
+                self._append_message(
+                    ToolMessage(call.call.id, call.call.name, done.text, done.ok, done.files)
+                )
         self.calls, self.inner = [], []
 
-    def _pass_time(self, recorded: ev.Recorded) -> None:
-        """Working time only: not the time a person was waited for, nor the time between two
-        runtimes or two turns."""
-        if not self._resting and not isinstance(recorded.event, ev.TurnResumed):
+    def _count_time(self, recorded: ev.Recorded) -> None:
+        """Count working time only, not time spent waiting for people, between runtimes or between
+        turns."""
+        if not self._paused and not isinstance(recorded.event, ev.TurnResumed):
             self.turn.seconds += max(0.0, recorded.time - self._time)
         self._time = recorded.time
-        self._resting = isinstance(
+        self._paused = isinstance(
             recorded.event, ev.QuestionAsked | ev.CallParked | ev.TurnFinished
         )

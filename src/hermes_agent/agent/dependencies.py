@@ -1,4 +1,4 @@
-"""What a turn is handed. The runtime puts these together; tests hand in others."""
+"""What a turn depends on. The runtime builds these; tests pass in others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,43 +26,38 @@ def no_secret(name: str) -> str:
 class TurnDependencies:
     journal: Journal
     route: Callable[[ModelRole, str], Model | None]
-    """The model for a use, in a session that has chosen this one; None where none was named."""
+    """The model for a role, given the session's model; None when none is configured."""
     tools: Mapping[str, Tool]
     gate: Gate
     terminals: Mapping[str, Terminal]
-    """By name; a call that names none uses the first."""
+    """By name; the first is the default."""
     settings: Settings
     publish: Callable[[Recorded], None]
-    """Tell every listener."""
     redact: Redactor
-    """Take secrets out of a text before it is written down."""
     results: Path
-    """Where results that are too large for the model are kept whole."""
+    """Stores results that are too large for the model."""
     clock: Clock
     reservations: BudgetReservations
-    """What calls under way may still cost, of all sessions together."""
+    """Shared by all sessions."""
     actor: Actor = Actor()
     workspace: str = ""
-    """The session's folder on this machine: what tools that use no terminal work in."""
+    """The session's folder on this machine, for tools without a terminal."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """The kind of each terminal, where it is not local."""
+    """The kind of each terminal that is not local."""
     secret: Callable[[str], str] = no_secret
-    """The value of a secret that a rule has granted; `NotFound` when there is none."""
+    """Returns the value of a granted secret; raises `NotFound`."""
     http: Callable[..., Any] | None = None
-    """Makes the client that tools reach the network with, from a `Reach`: it asks that before it
-    connects."""
+    """Builds an HTTP client from an `EgressCheck` that every connection must pass."""
 
     lent: ToolServices = ToolServices()
-    """What tools may need beside a terminal."""
     program_seconds: float = 30.0
-    """How long a program that is begun again may take to ask for the next call of before."""
+    """How long a restarted program may take to repeat the next call of its first run."""
     depth: int = 0
     """How many parents the session has."""
     bounds: tuple[SkillLimits, ...] = ()
-    """What bounds the session as a whole: the skills that were active where it was begun."""
+    """Limits of the skills that were active in the parent session."""
 
     def terminal_name(self, name: str) -> str:
-        """The terminal of a call that names this one, or none."""
         chosen = name or next(iter(self.terminals))
         if chosen not in self.terminals:
             raise ToolError(

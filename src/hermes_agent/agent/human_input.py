@@ -1,4 +1,4 @@
-"""Waiting for people: questions and decisions are written down and survive a restart."""
+"""Questions to people and their decisions: journaled, so they survive a restart."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,50 +6,50 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
-from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.protocols import Clock
 
 Write = Callable[..., Awaitable[None]]
 Adopt = Callable[[str, str], None]
-"""Adds a proposed rule in somebody's name."""
+"""Adds a proposed rule on behalf of a person."""
 
 DECISIONS: tuple[ev.Decision, ...] = ("retry", "skip", "it-happened")
 
 
 class HumanInput:
-    """The one place where a turn waits for somebody."""
+    """The only place where a turn waits for people."""
 
     def __init__(
-        self, conversation: ConversationState, write: Write, clock: Clock, patience: float
+        self, conversation: ConversationState, write: Write, clock: Clock, timeout_seconds: float
     ) -> None:
         self._conversation = conversation
         self._write = write
         self._clock = clock
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._changed = asyncio.Condition()
-        self._one_question = asyncio.Lock()
-        self._one_answer = asyncio.Lock()
+        self._question_lock = asyncio.Lock()
+        self._answer_lock = asyncio.Lock()
         self._settled: set[str] = set()
-        """What somebody has answered or decided, also while that is being written."""
+        """Questions and effects with an answer, including one that is still being written."""
 
     async def ask(self, question: ev.QuestionAsked) -> str | None:
-        """The answer, or None when it did not come in time; the time begins when the question is
-        put. One that the journal holds already is not put again, only waited for."""
-        async with self._one_question:
+        """Return the answer, or None on a timeout, which starts when the question is asked. A
+        question that is already in the journal is only waited for."""
+        async with self._question_lock:
             id = question.id
             if id not in self._conversation.questions and id not in self._conversation.answers:
-                patience = question.consent.seconds or self._patience
-                await self._write(replace(question, expires=self._clock() + patience))
-            put = self._conversation.questions.get(id)
-            left = put.expires - self._clock() if put else 0.0
+                timeout_seconds = question.consent.seconds or self._timeout_seconds
+                await self._write(replace(question, expires=self._clock() + timeout_seconds))
+            asked = self._conversation.questions.get(id)
+            left = asked.expires - self._clock() if asked else 0.0
             try:
                 async with asyncio.timeout(max(0.0, left)):
-                    await self._until(lambda: id in self._conversation.answers)
+                    await self._wait_until(lambda: id in self._conversation.answers)
             except TimeoutError:
-                if id in self._settled:  # it came in time and is being written
-                    await self._until(lambda: id in self._conversation.answers)
+                if id in self._settled:  # answered in time, and being written
+                    await self._wait_until(lambda: id in self._conversation.answers)
                 else:
                     self._settled.add(id)
                     await self._write(ev.QuestionAnswered(id, None, "nobody"))
@@ -63,9 +63,9 @@ class HumanInput:
         adopt: Adopt | None = None,
         names: Sequence[str] = (),
     ) -> None:
-        """Answer a question. For "always", `adopt` first adds the rule that it proposes. `names`
-        are others that rules may know the same person by."""
-        async with self._one_answer:
+        """Answer a question. For "always", `adopt` first adds the proposed rule. `names` are other
+        names under which rules may know the person."""
+        async with self._answer_lock:
             await self._answer(id, answer, by, adopt, names)
 
     async def _answer(
@@ -79,7 +79,7 @@ class HumanInput:
                 f"{answer!r} is no answer to this question",
                 f"answer one of: {', '.join(question.choices)}",
             )
-        self._entitled(question, by, names)
+        self._check_entitled(question, by, names)
         agreed = (*self._conversation.agreed.get(id, ()), by)
         if answer == "yes" and len(agreed) < question.consent.count:
             return await self._write(ev.ApprovalGiven(id, by))
@@ -91,7 +91,7 @@ class HumanInput:
         )
         return await self._wake()
 
-    def _entitled(self, question: ev.QuestionAsked, by: str, names: Sequence[str]) -> None:
+    def _check_entitled(self, question: ev.QuestionAsked, by: str, names: Sequence[str]) -> None:
         wanted = question.consent.by
         if wanted and not any(fnmatchcase(one, name) for one in (by, *names) for name in wanted):
             raise UsageError(
@@ -103,19 +103,23 @@ class HumanInput:
             )
 
     async def decision(self, effect: str) -> ev.Decision:
-        """What to do with a parked effect. There is no time limit: nothing is guessed."""
+        """Wait, without a timeout, for the decision on a parked effect."""
 
         def decided() -> ev.ParkDecided | None:
-            return next((c.decided for c in self._conversation.every if c.effect == effect), None)
+            call = self._find_call(effect)
+            return call.decided if call is not None else None
 
-        await self._until(lambda: decided() is not None)
+        await self._wait_until(lambda: decided() is not None)
         verdict = decided()
         assert verdict is not None
         return verdict.decision
 
+    def _find_call(self, effect: str) -> PendingCall | None:
+        return next((c for c in self._conversation.all_calls if c.effect == effect), None)
+
     async def decide(self, effect: str, decision: str, by: str) -> None:
-        chosen = as_decision(decision)
-        call = next((c for c in self._conversation.every if c.effect == effect), None)
+        chosen = parse_decision(decision)
+        call = self._find_call(effect)
         if call is None or call.parked is None or call.decided or effect in self._settled:
             raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
         self._settled.add(effect)
@@ -125,7 +129,7 @@ class HumanInput:
             self._settled.discard(effect)
         await self._wake()
 
-    async def _until(self, met: Callable[[], bool]) -> None:
+    async def _wait_until(self, met: Callable[[], bool]) -> None:
         async with self._changed:
             await self._changed.wait_for(met)
 
@@ -134,7 +138,7 @@ class HumanInput:
             self._changed.notify_all()
 
 
-def as_decision(text: str) -> ev.Decision:
+def parse_decision(text: str) -> ev.Decision:
     for decision in DECISIONS:
         if decision == text:
             return decision

@@ -1,4 +1,4 @@
-"""What the journal keeps of a reply: no secrets, and names that every service takes back."""
+"""Prepares a reply for the journal: without secrets, and with names that every service accepts."""
 
 import re
 from typing import Any
@@ -13,9 +13,8 @@ NAME_CHARS = 64
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def call_to_keep(call: ToolCall, redact: Redactor) -> ToolCall:
-    """A call that carries a secret we know is refused later; the journal must not have it. A name
-    that no tool can have would be refused by services whenever the conversation is sent."""
+def redact_call(call: ToolCall, redact: Redactor) -> ToolCall:
+    """Remove known secrets, and replace characters that services do not accept in names."""
     name = _FORBIDDEN.sub("_", redact.known(call.name)[:NAME_CHARS]) or "unnamed"
     return replace(
         call, id=redact.known(call.id), name=name, arguments=_arguments(call.arguments, redact)
@@ -23,7 +22,7 @@ def call_to_keep(call: ToolCall, redact: Redactor) -> ToolCall:
 
 
 def _arguments(text: str, redact: Redactor) -> str:
-    """Arguments without known secrets, also where JSON's escapes hide them from a plain look."""
+    """Remove known secrets from JSON, including those hidden by escapes."""
     text = redact.known(text)
     if "\\" not in text:
         return text
@@ -31,7 +30,7 @@ def _arguments(text: str, redact: Redactor) -> str:
         given = msgspec.json.decode(text)
         clean = _deep(given, redact)
     except (msgspec.MsgspecError, RecursionError):
-        return text  # no call is made with it
+        return text  # invalid: the call is refused anyway
     return text if clean == given else msgspec.json.encode(clean).decode()
 
 
@@ -45,9 +44,9 @@ def _deep(value: Any, redact: Redactor) -> Any:
     return value
 
 
-def thoughts_to_keep(reply: Reply, redact: Redactor) -> tuple[ReasoningBlock, ...]:
-    """Reasoning to be kept. Where a secret had to be taken out of it, or out of the text that it
-    stands in, its service would not know it again: the seal is left out."""
+def redact_thoughts(reply: Reply, redact: Redactor) -> tuple[ReasoningBlock, ...]:
+    """Redact reasoning. The service would reject a sealed body whose text was changed, so that is
+    left out."""
     if redact(reply.text) != reply.text:
         return ()
     kept = []

@@ -1,4 +1,4 @@
-"""The model calls of a turn: within the budgets, written down before and after, whoever answers."""
+"""The model calls of a turn: within its budgets, journaled before and after."""
 
 import asyncio
 import hashlib
@@ -21,7 +21,7 @@ from hermes_agent.agent.budgets.reservations import (
 )
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.dependencies import TurnDependencies
-from hermes_agent.agent.journal_redaction import call_to_keep, thoughts_to_keep
+from hermes_agent.agent.journal_redaction import redact_call, redact_thoughts
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, ModelError
 from hermes_agent.core.messages import (
@@ -42,11 +42,10 @@ from hermes_agent.core.records import ModelRole
 log = logging.getLogger("hermes.models")
 
 BUDGETED_OUTPUT = 16_000
-"""Tokens of output that are set aside for one call, where a budget must hold and nobody has said
-how long the reply may be."""
+"""Output tokens to reserve for one call under a budget, when no limit is set for the reply."""
 RETRY_SECONDS = 1.0
 SILENT_SECONDS = 2.0
-WAITS = "waiting: calls in progress have reserved the rest of a budget"
+WAITING = "waiting: calls in progress have reserved the rest of a budget"
 CHARS_PER_TOKEN = 4
 _NOTHING = Usage()
 A = TypeVar("A")
@@ -54,46 +53,37 @@ T = TypeVar("T")
 
 
 class ReservationExhausted(Exception):
-    """Tries that failed were not free, and what is left does not cover another."""
+    """Failed attempts used up so much that the reservation does not cover another."""
 
 
 @dataclass
 class PendingModelCall:
-    """A call under way."""
-
     use: ModelRole
     model: Model
     pieces: list[str] = field(default_factory=list)
-    """What has arrived of the text."""
+    """The text received so far."""
     bytes: int = 0
-    """What has arrived of anything, in this try."""
+    """Bytes of text and reasoning received in this attempt."""
     started: float = field(default_factory=time.perf_counter)
 
 
+@dataclass(eq=False, repr=False)
 class ModelCaller:
     """Makes the model calls of one turn, one at a time: `reserve`, then the call. `write` appends
-    events to the journal; `tell` only streams them. A cancelled call stays open until `abort` or
+    events to the journal; `publish` only streams them. A cancelled call stays open until `abort` or
     `release`."""
 
-    def __init__(
-        self,
-        parts: TurnDependencies,
-        conversation: ConversationState,
-        turn: int,
-        write: Callable[..., Awaitable[None]],
-        tell: Callable[[ev.TransientEvent], None],
-    ) -> None:
-        self._parts = parts
-        self._conversation = conversation
-        self._turn = turn
-        self._write = write
-        self._tell = tell
-        self._held = Reservation()
-        self._call: PendingModelCall | None = None
+    _deps: TurnDependencies
+    _conversation: ConversationState
+    _turn: int
+    _write: Callable[..., Awaitable[None]]
+    _publish: Callable[[ev.TransientEvent], None]
+    _reservation: Reservation = field(default_factory=Reservation, init=False)
+    _call: PendingModelCall | None = field(default=None, init=False)
 
     @property
     def main(self) -> Model:
-        model = self._parts.route("main", self._conversation.model)
+        model = self._deps.route("main", self._conversation.model)
         assert model is not None
         if (runbook := self._conversation.runbook) is None:
             return model
@@ -103,52 +93,55 @@ class ModelCaller:
 
     @property
     def effort(self) -> Effort | None:
-        chosen = self._conversation.effort or self._parts.settings.models.reasoning_effort
+        chosen = self._conversation.effort or self._deps.settings.models.reasoning_effort
         return msgspec.convert(chosen, Effort) if chosen else None
 
     # budgets
 
     async def reserve(self, model: Model, input: Callable[[str], int]) -> ev.BudgetReached | None:
-        """Set aside the most that a call can come to, or say which budget it does not fit in.
-        `input` is the most tokens that the model of a name can find in it."""
+        """Reserve the most that a call can cost, or return the budget it does not fit into.
+        `input` gives the most input tokens for a model's name."""
         self.release()
-        limits.refuse_unpriced(self._parts.settings, model)
+        limits.refuse_unpriced(self._deps.settings, model)
         ways = [(facts, input(name)) for name, facts in model.ways.items()]
         wanted = min(model.facts.max_output, BUDGETED_OUTPUT)
-        held = await self._hold(CostEstimate(ways, wanted))
-        if not isinstance(held, BudgetExceeded):
-            self._held = held
+        reservation = await self._reserve_or_warn(CostEstimate(ways, wanted))
+        if not isinstance(reservation, BudgetExceeded):
+            self._reservation = reservation
             return None
-        account = held.account
+        account = reservation.account
         limit = account.limit / (1 + self._conversation.extensions.get(account.what, 0))
-        return ev.BudgetReached(account.what, round(held.used, 6), limit, round(held.needed, 6))
+        return ev.BudgetReached(
+            account.what, round(reservation.used, 6), limit, round(reservation.needed, 6)
+        )
 
-    async def _hold(self, estimate: CostEstimate) -> Reservation | BudgetExceeded:
-        """Never wait for others in silence."""
-        holding = asyncio.create_task(self._parts.reservations.reserve(self.accounts(), estimate))
+    async def _reserve_or_warn(self, estimate: CostEstimate) -> Reservation | BudgetExceeded:
+        """Reserve; warn when that has to wait for other calls."""
+        reserving = asyncio.create_task(self._deps.reservations.reserve(self.accounts(), estimate))
         try:
-            await asyncio.wait({holding}, timeout=SILENT_SECONDS)
-            if not holding.done():
-                await self._write(ev.NoticeIssued(WAITS, "warning"))
-            await asyncio.wait({holding})
+            await asyncio.wait({reserving}, timeout=SILENT_SECONDS)
+            if not reserving.done():
+                await self._write(ev.NoticeIssued(WAITING, "warning"))
+            await asyncio.wait({reserving})
         except asyncio.CancelledError:
-            holding.cancel()
-            await asyncio.wait({holding})
-            if not holding.cancelled() and isinstance(held := holding.result(), Reservation):
-                held.release()  # it was had in the same moment
+            reserving.cancel()
+            await asyncio.wait({reserving})
+            if not reserving.cancelled() and isinstance(
+                reservation := reserving.result(), Reservation
+            ):
+                reservation.release()  # made at the moment of cancellation
             raise
-        return holding.result()
+        return reserving.result()
 
     def release(self) -> None:
-        """Give back what was set aside."""
         self._call = None
-        self._held.release()
-        self._held = Reservation()
+        self._reservation.release()
+        self._reservation = Reservation()
 
     def accounts(self) -> list[Budget]:
-        """The budgets that this turn draws on."""
+        """The budgets of this turn."""
         return limits.accounts(
-            self._parts.settings,
+            self._deps.settings,
             self._conversation,
             self._turn,
             self._spent_here,
@@ -156,17 +149,17 @@ class ModelCaller:
         )
 
     async def _spent_here(self) -> tuple[float, int]:
-        return await _patiently(self._parts.journal.spent_by, self._conversation.session)
+        return await _retry_degraded(self._deps.journal.spent_by, self._conversation.session)
 
     async def _spent_today(self) -> float:
-        return await _patiently(self._parts.journal.spent, limits.today(self._parts.clock()))
+        return await _retry_degraded(self._deps.journal.spent, limits.today(self._deps.clock()))
 
     async def _warn(self, usage: Usage, cost: float | None) -> None:
-        """Say it when this call took a budget past one of the marks."""
+        """Warn when this call took a budget past one of its marks."""
         for account in self.accounts():
             after = await account.used()
             before = after - (usage.total if account.unit == "tokens" else cost or 0.0)
-            share = self._parts.reservations.passed(account, before, after)
+            share = self._deps.reservations.crossed_mark(account, before, after)
             if share is not None:
                 await self._write(
                     ev.BudgetWarned(account.what, round(after, 6), account.limit, share)
@@ -175,8 +168,8 @@ class ModelCaller:
     # calls
 
     async def reply(self, model: Model) -> None:
-        """The next reply of the conversation, in the journal."""
-        conversation, output = self._conversation, self._held.output
+        """Get the next reply of the conversation and journal it."""
+        conversation, output = self._conversation, self._reservation.output
         step = conversation.turn.steps + 1
         request = Request(
             conversation.prompt,
@@ -185,7 +178,7 @@ class ModelCaller:
             output,
             self.effort,
         )
-        async with self._under_way(PendingModelCall("main", model)) as call:
+        async with self._in_progress(PendingModelCall("main", model)) as call:
             await self._requested(
                 call, step, request, conversation.digest, conversation.context_tokens
             )
@@ -206,30 +199,35 @@ class ModelCaller:
         model: Model,
         request: Request,
         input: Callable[[str], int],
-        kept: Callable[[Reply], Sequence[ev.Event]],
+        events_for: Callable[[Reply], Sequence[ev.Event]],
+        failed: str,
     ) -> bool:
-        """A call on the side, paid for by the same budgets. `kept` is what the journal keeps of
-        its reply, the payment among it. False when no budget is left for it, which is noted."""
-        full = await self.reserve(model, input)
+        """Make a side call within the same budgets. `events_for` gives the events to journal for
+        its reply, including the charge. False, with a notice, when it failed or no budget is
+        left."""
         try:
+            full = await self.reserve(model, input)
             if full is None:
-                await self._aside(PendingModelCall(use, model), request, input(model.name), kept)
+                call = PendingModelCall(use, model)
+                await self._run_side_call(call, request, input(model.name), events_for)
                 return True
+            notice = f"no budget left for {use}: {full.what}"
         except ReservationExhausted:
-            pass
-        why = f": {full.what}" if full is not None else ""
-        await self._write(ev.NoticeIssued(f"no budget left for {use}{why}", "warning"))
+            notice = f"no budget left for {use}"
+        except ModelError as error:
+            notice = f"{failed}: {error.message}"
+        await self._write(ev.NoticeIssued(notice, "warning"))
         return False
 
-    async def _aside(
+    async def _run_side_call(
         self,
         call: PendingModelCall,
         request: Request,
         input: int,
-        kept: Callable[[Reply], Sequence[ev.Event]],
+        events_for: Callable[[Reply], Sequence[ev.Event]],
     ) -> None:
-        request = replace(request, max_output=self._held.output)
-        async with self._under_way(call):
+        request = replace(request, max_output=self._reservation.output)
+        async with self._in_progress(call):
             await self._requested(call, 0, request, digest_of(request), input // CHARS_PER_TOKEN)
             try:
                 reply = await self._stream(call, request)
@@ -244,11 +242,11 @@ class ModelCaller:
                     ev.CostCharged(reply.model, call.use, reply.usage, reply.cost, reason)
                 )
                 raise ModelError("garbage", f"{call.model.name} gave an empty reply")
-            await self._write(*kept(reply))
+            await self._write(*events_for(reply))
         await self._warn(reply.usage, reply.cost)
 
     @asynccontextmanager
-    async def _under_way(self, call: PendingModelCall) -> AsyncIterator[PendingModelCall]:
+    async def _in_progress(self, call: PendingModelCall) -> AsyncIterator[PendingModelCall]:
         """What is set aside is given back when the payment is in the journal, not before."""
         self._call = call
         try:
@@ -263,7 +261,7 @@ class ModelCaller:
     async def _requested(
         self, call: PendingModelCall, step: int, request: Request, digest: str, input: int
     ) -> None:
-        held = self._held
+        reservation = self._reservation
         await self._write(
             ev.ModelRequested(
                 step,
@@ -271,42 +269,43 @@ class ModelCaller:
                 len(request.messages),
                 digest,
                 call.use,
-                held.input or input,
-                held.dollars,
-                held.output or 0,
+                reservation.input or input,
+                reservation.dollars,
+                reservation.output or 0,
             )
         )
 
     async def abort(self, *, keep: bool = True) -> None:
-        """The call was ended before its reply was whole. What the user has read so far is kept
-        where it is to stand, and both that and the question are paid for. Where a budget depends
-        on it, so is all that the call can have cost: its reasoning and the arguments of its calls
-        nobody has seen."""
+        """End a call before its reply is complete. With `keep`, the text that the user has seen is
+        journaled. The request and that text are charged; under a dollar budget, so is the most that
+        the call can have cost, because its reasoning and tool calls are unknown."""
         call, asked = self._call, self._conversation.asked
         if call is not None and asked is not None:
             model, text = call.model, "".join(call.pieces)
             if not keep:
-                self._void(call, "it took too long")
+                self._void_text(call, "it took too long")
             if text and keep:
                 seen = Usage(self._conversation.context_tokens, call.bytes // CHARS_PER_TOKEN)
                 reply = Reply(text, (), seen, "interrupted", model.name, model.facts.cost(seen))
                 replied = self._replied(call, asked.step, reply)
-                await self._owe(asked, "interrupted", seen, replied)
+                await self._charge_estimate(asked, "interrupted", seen, replied)
             else:
-                await self._owe(asked, "interrupted")
+                await self._charge_estimate(asked, "interrupted")
         self.release()
 
     async def charge_lost_call(self) -> None:
-        """The last runtime died while a call was under way."""
+        """Charge a call that was in progress when the last runtime died."""
         if self._conversation.asked is not None:
-            await self._owe(self._conversation.asked, "the runtime died during this call")
+            await self._charge_estimate(
+                self._conversation.asked, "the runtime died during this call"
+            )
 
-    async def _owe(
+    async def _charge_estimate(
         self, asked: ev.ModelRequested, reason: str, seen: Usage = _NOTHING, *events: ev.Event
     ) -> None:
-        """Count a call that nobody knows the cost of: an estimate, or the most where a budget
-        depends on it, less what was seen and is counted with the `events`."""
-        model = self._parts.route("main", asked.model)
+        """Charge a call of unknown cost: an estimate, or the maximum under a dollar budget, minus
+        `seen`, which is counted with `events`."""
+        model = self._deps.route("main", asked.model)
         facts = model.facts if model is not None else ModelFacts()
         rest = Usage(max(0, asked.input - seen.input), max(0, asked.output - seen.output))
         counted, cost = facts.cost(seen) or 0.0, facts.cost(rest)
@@ -321,18 +320,18 @@ class ModelCaller:
     def _replied(self, call: PendingModelCall, step: int, reply: Reply) -> ev.Replied:
         return ev.Replied(
             step=step,
-            text=self._parts.redact(reply.text),
-            calls=tuple(call_to_keep(one, self._parts.redact) for one in reply.calls),
+            text=self._deps.redact(reply.text),
+            calls=tuple(redact_call(one, self._deps.redact) for one in reply.calls),
             usage=reply.usage,
             stop=reply.stop,
             model=reply.model or call.model.name,
             cost=reply.cost,
             seconds=round(time.perf_counter() - call.started, 6),
-            thoughts=thoughts_to_keep(reply, self._parts.redact),
+            thoughts=redact_thoughts(reply, self._deps.redact),
         )
 
     async def _stream(self, call: PendingModelCall, request: Request) -> Reply:
-        """One answer; only pieces of the conversation's own are shown."""
+        """Stream one reply; only the main model's text is published."""
         stream, shown = call.model.stream(request), call.use == "main"
         try:
             async for chunk in stream:
@@ -341,63 +340,65 @@ class ModelCaller:
                         call.bytes += len(text.encode())
                         if shown:
                             call.pieces.append(text)
-                            self._tell(ev.TextArrived(text))
+                            self._publish(ev.TextArrived(text))
                     case Thinking(text=text):
                         call.bytes += len(text.encode())
                         if shown:
-                            self._tell(ev.ThoughtArrived(text))
+                            self._publish(ev.ThoughtArrived(text))
                     case Reply() as reply:
                         return reply
                     case step:
-                        await self._on_the_way(call, step)
+                        await self._handle_event(call, step)
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
         raise ModelError("broken_stream", f"{call.model.name} ended without a reply")
 
-    async def _on_the_way(
+    async def _handle_event(
         self, call: PendingModelCall, step: RetryEvent | RoutingEvent | FailedAttemptUsage
     ) -> None:
         match step:
             case RetryEvent():
-                self._void(call, step.reason)
-                reason = self._parts.redact.known(step.reason)
+                self._void_text(call, step.reason)
+                reason = self._deps.redact.known(step.reason)
                 await self._write(ev.ModelRetried(step.kind, reason, step.attempt, step.delay))
             case RoutingEvent():
                 await self._rerouted(call, step)
             case FailedAttemptUsage():
-                await self._wasted(call, step)
+                await self._charge_failed_attempt(call, step)
 
-    async def _wasted(self, call: PendingModelCall, wasted: FailedAttemptUsage) -> None:
-        usage, cost, reason = wasted.usage, wasted.cost, "a try failed"
-        if wasted.most is not None and self._held.dollars is not None:
-            usage, reason = wasted.most, f"{reason}: worst-case cost"
-            cost = call.model.ways[wasted.model].most(usage.input, usage.output)
+    async def _charge_failed_attempt(
+        self, call: PendingModelCall, attempt: FailedAttemptUsage
+    ) -> None:
+        usage, cost, reason = attempt.usage, attempt.cost, "a try failed"
+        if attempt.most is not None and self._reservation.dollars is not None:
+            usage, reason = attempt.most, f"{reason}: worst-case cost"
+            cost = call.model.ways[attempt.model].most(usage.input, usage.output)
         if not usage.total:
-            return  # it may have cost something, and no budget depends on it
-        await self._write(ev.CostCharged(wasted.model, call.use, usage, cost, reason, again=True))
+            return  # the cost is unknown, and no budget depends on it
+        await self._write(ev.CostCharged(attempt.model, call.use, usage, cost, reason, again=True))
         call.bytes = 0  # counted with this
         await self._warn(usage, cost)
-        if not await self._parts.reservations.covers(self._held):
+        if not await self._deps.reservations.still_covers(self._reservation):
             raise ReservationExhausted
 
     async def _rerouted(self, call: PendingModelCall, step: RoutingEvent) -> None:
         if step.step in ("key", "model"):
-            self._void(call, step.reason)
-        reason = self._parts.redact.known(step.reason)
+            self._void_text(call, step.reason)
+        reason = self._deps.redact.known(step.reason)
         log.warning(
             "%s: %s %s %s (%s)", self._conversation.session, step.step, step.model, step.to, reason
         )
         await self._write(ev.ModelRouted(step.step, step.model, step.to, step.kind, reason))
 
-    def _void(self, call: PendingModelCall, reason: str) -> None:
+    def _void_text(self, call: PendingModelCall, reason: str) -> None:
         if call.pieces:
-            self._tell(ev.TextVoided(reason))
+            self._publish(ev.TextVoided(reason))
             call.pieces.clear()
 
 
-async def _patiently(read: Callable[[A], Awaitable[T]], what: A) -> T:
-    """What the store knows, as soon as it can be read."""
+async def _retry_degraded(read: Callable[[A], Awaitable[T]], what: A) -> T:
+    """Retry a read while the store is degraded."""
     while True:
         try:
             return await read(what)
@@ -406,7 +407,6 @@ async def _patiently(read: Callable[[A], Awaitable[T]], what: A) -> T:
 
 
 def digest_of(request: Request) -> str:
-    """The hash of the prompt and the messages of a request."""
     digest = hashlib.sha256(msgspec.json.encode(request.prompt))
     for message in request.messages:
         digest.update(msgspec.json.encode(message))

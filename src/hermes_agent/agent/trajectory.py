@@ -1,4 +1,4 @@
-"""Trajectories: each turn as one JSON line, as the model saw it, for training and analysis."""
+"""Trajectories: turns as the model saw them, one JSON line each, for training and analysis."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ FORMS: tuple[Form, ...] = ("openai", "sharegpt")
 def trajectories(
     session: str, prompt: Prompt, recorded: Iterable[ev.Recorded], form: Form
 ) -> Iterator[dict[str, Any]]:
-    """One object per finished turn: everything the model saw up to its end, and how it went."""
+    """Yield one object per finished turn: all that the model saw up to its end, and the outcome."""
     conversation = ConversationState(session, prompt)
     model = ""
     for one in recorded:

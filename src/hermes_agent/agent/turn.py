@@ -1,4 +1,4 @@
-"""One turn: ask the model, settle its calls, until it has nothing more to do."""
+"""One turn: call the model, run its tool calls, repeat until it is done."""
 
 import asyncio
 import logging
@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from hermes_agent.agent import compaction, vision
 from hermes_agent.agent.budgets import limits
-from hermes_agent.agent.budgets.split import split_for_children
-from hermes_agent.agent.conversation import ConversationState, most_tokens
+from hermes_agent.agent.budgets.reservations import split_for_children
+from hermes_agent.agent.conversation import ConversationState, max_tokens
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput
 from hermes_agent.agent.model_calls import ModelCaller, ReservationExhausted
@@ -24,47 +24,44 @@ log = logging.getLogger("hermes.turn")
 T = TypeVar("T")
 
 INSTRUCTION_TOKENS = 500
-"""More than the words that ask for a summary can have."""
+"""An upper bound for the summary instruction."""
 RETRY_WRITE_SECONDS = 1.0
-"""How long to wait before trying again to write what the store could not keep."""
-WRITTEN_WITHIN = 1.0
-"""Seconds that an interrupt waits for the disk before it takes effect."""
+INTERRUPT_WRITE_SECONDS = 1.0
+"""How long an interrupt waits for the disk before it takes effect."""
 
 
 class Interrupted(Exception):
-    """The user wants the turn to stop at once."""
+    """The user interrupted the turn."""
 
 
 class TurnWorker:
-    """Works one turn to its end. Everything it does is in the journal first, so another worker
-    can go on from any point."""
+    """Runs one turn to its end. Each step is journaled first, so another worker can resume it
+    at any point."""
 
-    def __init__(
-        self, parts: TurnDependencies, turn: Turn, conversation: ConversationState
-    ) -> None:
+    def __init__(self, deps: TurnDependencies, turn: Turn, conversation: ConversationState) -> None:
         self.conversation = conversation
         self.turn = turn
-        self._parts = parts
-        patience = parts.settings.approvals.timeout_seconds
-        self.people = HumanInput(conversation, self._write, parts.clock, patience)
-        self._caller = ModelCaller(parts, conversation, turn.id, self._write, self._publish)
-        split = split_for_children(parts.reservations, self._caller.accounts)
-        self._calls = ToolExecutor(parts, conversation, self.people, self._write, split)
+        self._deps = deps
+        timeout_seconds = deps.settings.approvals.timeout_seconds
+        self.human_input = HumanInput(conversation, self._write, deps.clock, timeout_seconds)
+        self._caller = ModelCaller(deps, conversation, turn.id, self._write, self._publish)
+        split = split_for_children(deps.reservations, self._caller.accounts)
+        self._calls = ToolExecutor(deps, conversation, self.human_input, self._write, split)
         self._interrupted = asyncio.Event()
         self._compaction_failed = False
         self._description_failed = False
-        self._why_not_more: HermesError | None = None
+        self._stop_error: HermesError | None = None
 
     async def add(self, *events: ev.Event) -> None:
-        """Write down what comes from outside: another model was chosen, a title was found."""
+        """Journal events from outside the turn, such as a chosen model or a title."""
         await self._write(*events)
 
     async def interrupt(self, by: str = "") -> bool:
-        """Write down that this was asked for, and stop. False when it is over already. Written
-        first, because stopping tells children: none may know of it that a death lets its parent
-        forget. A disk that takes long does not keep it from stopping."""
+        """Journal the request, then stop; False when the turn is already over. Journaled first:
+        a subagent must not hear of an interrupt that its parent would forget in a crash. A slow
+        disk delays it only briefly."""
         writing = asyncio.ensure_future(self._write(ev.InterruptAsked(self.turn.id, by)))
-        await asyncio.wait((writing,), timeout=WRITTEN_WITHIN)
+        await asyncio.wait((writing,), timeout=INTERRUPT_WRITE_SECONDS)
         self._interrupted.set()
         try:
             await writing
@@ -73,16 +70,16 @@ class TurnWorker:
         return True
 
     def close(self) -> None:
-        """The process is about to end: begin nothing that would leave doubt."""
+        """Start no more effects whose outcome would be unknown if the process ended."""
         self._calls.closing = True
 
     @property
     def must_not_be_dropped(self) -> bool:
-        """An effect is under way whose outcome would be unknown if the process ended now."""
+        """Whether an effect runs whose outcome would be unknown if the process ended now."""
         return bool(self._calls.unrecoverable)
 
     async def run(self) -> ev.TurnFinished | None:
-        """The end of the turn; None when another runtime has taken it."""
+        """Return the end of the turn; None when another runtime has taken it over."""
         try:
             return await self._run()
         except* Fenced:
@@ -100,36 +97,36 @@ class TurnWorker:
             self._interrupted.set()
         try:
             reason: ev.TurnEnd = await self._steps()
-            return await self._end(reason, self._why_not_more)
+            return await self._end(reason, self._stop_error)
         except Interrupted:
             await self._caller.abort()
-            await self._calls.give_up("the user interrupted", park=False)
+            await self._calls.abandon("the user interrupted", park=False)
             return await self._end("interrupted")
         except ModelError as error:
             return await self._end("failed", error)
         except Exception as error:
-            if _lost_the_turn(error):
+            if _is_fenced(error):
                 raise
             log.exception("turn %s broke", self.turn.id)
-            await self._calls.give_up("the turn broke", park=True)
-            return await self._end("failed", as_told(error))
+            await self._calls.abandon("the turn broke", park=True)
+            return await self._end("failed", user_error(error))
 
     async def _steps(self) -> ev.TurnEnd:
         while True:
             if self.conversation.calls:
                 await self._unless_interrupted(self._calls.settle())
             if (stuck := self.conversation.stuck) is not None:
-                self._why_not_more = stuck
+                self._stop_error = stuck
                 return "failed"
-            for recorded in await self._keep_trying(
-                self._parts.journal.take_queued_messages, self.turn
+            for recorded in await self._retry_write(
+                self._deps.journal.take_queued_messages, self.turn
             ):
                 self._note(recorded)
             if self.conversation.answered:
                 return "done"
             await self._unless_interrupted(self._describe())
             if compaction.due(
-                self.conversation, self._parts.settings.loop, self._caller.main.facts.context
+                self.conversation, self._deps.settings.loop, self._caller.main.facts.context
             ):
                 await self._unless_interrupted(self._compact())
             if not await self._ask_model():
@@ -138,7 +135,7 @@ class TurnWorker:
     # the model
 
     async def _ask_model(self) -> bool:
-        """The next reply; False when no budget is left for it."""
+        """Get the next reply; False when no budget is left for it."""
         trouble: ModelError | None = None
         while True:
             model = await self._unless_interrupted(self._within_budget())
@@ -149,12 +146,12 @@ class TurnWorker:
                     await self._unless_interrupted(self._caller.reply(model))
                 return True
             except ReservationExhausted:
-                continue  # with what is left, if that is enough
+                continue  # with the remaining budget, if it is enough
             except TimeoutError:
                 await self._caller.abort(keep=False)
-                continue  # the time that it may take is over: people are asked
+                continue  # the turn's time is used up: ask for an extension
             except ModelError as error:
-                # A window that is smaller than we believed: make room once and try again.
+                # The context window is smaller than expected: compact once and retry.
                 if error.kind != "context_too_long" or trouble is not None:
                     raise
                 trouble = error
@@ -162,42 +159,37 @@ class TurnWorker:
                 raise trouble
 
     def _seconds_left(self) -> float | None:
-        """What is left of the time that this turn may take."""
-        limit = self._parts.settings.budgets.turn_seconds
+        """The rest of the turn's time budget."""
+        limit = self._deps.settings.budgets.turn_seconds
         if limit is None:
             return None
         extended = limit * (1 + self.conversation.extensions.get("seconds of this turn", 0))
         return max(0.0, extended - self.conversation.turn.seconds)
 
     async def _compact(self) -> bool:
-        """Summarise the middle; False when that gains nothing or the summary failed."""
-        model = self._parts.route("compaction", self.conversation.model)
+        """Summarise the middle of the conversation; False when that gains nothing or fails."""
+        model = self._deps.route("compaction", self.conversation.model)
         window = self._caller.main.facts.context
-        part = compaction.middle(self.conversation, self._parts.settings.loop, window)
+        part = compaction.middle(self.conversation, self._deps.settings.loop, window)
         if part is None or model is None or self._compaction_failed:
             return False
 
-        def kept(reply: Reply) -> list[ev.Event]:
-            summary = self._parts.redact(reply.text)
+        def events_for(reply: Reply) -> list[ev.Event]:
+            summary = self._deps.redact(reply.text)
             return [ev.Compacted(*part, summary, reply.usage, reply.cost, reply.model)]
 
         def input(name: str) -> int:
-            return self.conversation.most_tokens(name) + INSTRUCTION_TOKENS
+            return self.conversation.max_tokens(name) + INSTRUCTION_TOKENS
 
         request = compaction.summary_request(self.conversation, part[1])
-        try:
-            done = await self._caller.side_call("compaction", model, request, input, kept)
-        except ModelError as error:
-            done = False
-            await self._write(
-                ev.NoticeIssued(f"cannot summarise the conversation: {error.message}", "warning")
-            )
+        failed = "cannot summarise the conversation"
+        done = await self._caller.side_call("compaction", model, request, input, events_for, failed)
         self._compaction_failed = not done
         return done
 
     async def _describe(self) -> None:
-        """Images for a model that cannot see are put into words by one that can."""
-        model = self._parts.route("vision", self.conversation.model)
+        """Have a vision model describe images for a main model that cannot see."""
+        model = self._deps.route("vision", self.conversation.model)
         if model is None or self._caller.main.facts.sees:
             return
         for position, message in enumerate(self.conversation.messages):
@@ -207,44 +199,39 @@ class TurnWorker:
                 await self._describe_one(model, position, message)
 
     async def _describe_one(self, model: Model, position: int, message: UserMessage) -> None:
-        def kept(reply: Reply) -> list[ev.Event]:
-            words = vision.words(message, self._parts.redact(reply.text), reply.model)
+        def events_for(reply: Reply) -> list[ev.Event]:
+            words = vision.words(message, self._deps.redact(reply.text), reply.model)
             return [
                 ev.CostCharged(reply.model, "vision", reply.usage, reply.cost),
                 ev.ImageDescribed(position, words, reply.model),
             ]
 
         request = vision.request(message, self.conversation.session)
-        most = most_tokens(request)
-        try:
-            done = await self._caller.side_call("vision", model, request, lambda _: most, kept)
-        except ModelError as error:
-            done = False
-            await self._write(
-                ev.NoticeIssued(f"cannot describe the images: {error.message}", "warning")
-            )
-        self._description_failed = not done
+        most = max_tokens(request)
+        self._description_failed = not await self._caller.side_call(
+            "vision", model, request, lambda _: most, events_for, "cannot describe the images"
+        )
 
-    # limits and people
+    # budgets and interrupts
 
     async def _within_budget(self) -> Model | None:
-        """The model that is asked next, with enough set aside for its reply. A budget that is
-        used up is extended by the user, or there is no next call."""
+        """Reserve the budget for the next call and return its model. When a budget is used up,
+        the user may extend it; otherwise None."""
         while True:
             model = self._caller.main
-            full = limits.reached(self._parts.settings, self.conversation)
+            full = limits.reached(self._deps.settings, self.conversation)
             if full is None:
-                full = await self._caller.reserve(model, self.conversation.most_tokens)
+                full = await self._caller.reserve(model, self.conversation.max_tokens)
             if full is None:
                 if self._caller.main.name == model.name:
                     return model
-                continue  # another one was chosen while we waited
+                continue  # the user chose another model meanwhile
             if self.conversation.budget is None or self.conversation.budget.what != full.what:
                 await self._write(full)
-            # What a run of a job may spend was said when the job was made.
-            asks = self.conversation.interactive and self._parts.actor.kind != "job"
+            # A job's budget was fixed when it was created.
+            asks = self.conversation.interactive and self._deps.actor.kind != "job"
             if not asks or not full.limit or not await self._extension(full):
-                self._why_not_more = HermesError(limits.said(full), limits.hint(full.what))
+                self._stop_error = HermesError(limits.describe(full), limits.hint(full.what))
                 return None
 
     async def _extension(self, full: ev.BudgetReached) -> bool:
@@ -256,18 +243,18 @@ class TurnWorker:
             text=limits.question(full, already),
             choices=("yes", "no"),
         )
-        return await self.people.ask(question) == "yes"
+        return await self.human_input.ask(question) == "yes"
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(work)
-        bell = asyncio.create_task(self._interrupted.wait())
+        interrupted = asyncio.create_task(self._interrupted.wait())
         try:
-            await asyncio.wait({task, bell}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, interrupted}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise Interrupted
         finally:
-            bell.cancel()
+            interrupted.cancel()
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
@@ -280,8 +267,8 @@ class TurnWorker:
             turn=self.turn.id,
             reason=reason,
             text=self.conversation.last_text,
-            error=self._parts.redact(error.message) if error else "",
-            hint=self._parts.redact.known(error.hint) if error else "",
+            error=self._deps.redact(error.message) if error else "",
+            hint=self._deps.redact.known(error.hint) if error else "",
             steps=spent.steps,
             usage=spent.usage,
             cost=spent.cost,
@@ -291,8 +278,8 @@ class TurnWorker:
         return end
 
     async def _write(self, *events: ev.Event) -> None:
-        """Write down and apply. An interrupt waits for this: what is in the journal and what is
-        in memory never differ."""
+        """Journal and apply events. Cancellation waits for this, so that the journal and memory
+        never differ."""
         writing = asyncio.create_task(self._write_now(*events))
         try:
             await asyncio.shield(writing)
@@ -301,14 +288,13 @@ class TurnWorker:
             raise
 
     async def _write_now(self, *events: ev.Event) -> None:
-        for recorded in await self._keep_trying(self._parts.journal.append, self.turn, *events):
+        for recorded in await self._retry_write(self._deps.journal.append, self.turn, *events):
             self._note(recorded)
 
-    async def _keep_trying(
+    async def _retry_write(
         self, write: Callable[..., Awaitable[Sequence[ev.Recorded]]], *arguments: Any
     ) -> Sequence[ev.Recorded]:
-        """A store that cannot keep anything now does not end a turn: what has happened is held
-        until it can be written down, and nothing new is begun."""
+        """Retry while the store is degraded: the turn waits and starts nothing new."""
         while True:
             try:
                 return await write(*arguments)
@@ -318,19 +304,19 @@ class TurnWorker:
 
     def _note(self, recorded: ev.Recorded) -> None:
         self.conversation.apply(recorded)
-        self._parts.publish(recorded)
+        self._deps.publish(recorded)
 
     def _publish(self, event: ev.TransientEvent) -> None:
-        self._parts.publish(ev.Recorded(self.conversation.session, 0, self._parts.clock(), event))
+        self._deps.publish(ev.Recorded(self.conversation.session, 0, self._deps.clock(), event))
 
 
-def _lost_the_turn(error: Exception) -> bool:
+def _is_fenced(error: Exception) -> bool:
     group = error if isinstance(error, ExceptionGroup) else ExceptionGroup("one", [error])
     return group.subgroup(Fenced) is not None
 
 
-def as_told(error: Exception) -> HermesError:
-    """What went wrong, for the user; a bug of ours is called one."""
+def user_error(error: Exception) -> HermesError:
+    """The error as the user sees it; anything unexpected is an internal error."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, HermesError):

@@ -224,7 +224,7 @@ class RunWorker:
         places = [chat.target for chat in self._notifier.chats(job)]
         asked = [chat.target for chat in self._notifier.asked(job)]
         text = messages.message(job, self._run, before, places, asked)
-        await self._sessions.entitle(session, title(job))
+        await self._sessions.set_title(session, title(job))
         after = await self._context.store.last_number(session.id)
         message = SessionMessage(
             self.key, text, JOBS, bool(asked), skills=await self._skills(job), waits=True

@@ -163,7 +163,7 @@ class JobScheduler:
     async def _look(self) -> bool:
         try:
             self._wanted = self._wanted or await self._is_wanted()
-            if self._wanted and not self._sessions.has_taken_over:
+            if self._wanted and not self._sessions.has_resumed:
                 # Runs claimed now would have the fence of the runtime before.
                 self._hold(self._context.store.health.reason)
                 return False

@@ -197,7 +197,7 @@ class Learning:
     ) -> None:
         """Record how the turn went for each skill that fitted it, and what its message says of the
         turn before."""
-        opened = {one.skill: one.digest for one in talk.opened}
+        opened = {one.skill: one.digest for one in talk.active_skills}
         fitting = {
             name: ""
             for one in talk.recalled

@@ -121,7 +121,7 @@ class BackgroundTasks:
             if done % settings.every == 0:
                 body = {"over": done, "last": settings.every}
                 await self._want(f"review over all {done}", "review", body, now)
-        if talk.whole.steps >= SUMMARY_STEPS:
+        if talk.session_usage.steps >= SUMMARY_STEPS:
             nudge = turn % settings.summary_turns == 0
             due = now if nudge else now + settings.summary_idle_seconds
             body = {"session": session.id, "turn": turn, "upto": upto, "nudge": nudge}

@@ -1,5 +1,5 @@
-"""A home as one file, and back. What is written is read back; what is read is checked before
-anything is touched."""
+"""Backs up a home to one file and restores it. A backup is verified after it is written, and before
+it replaces anything."""
 
 import asyncio
 import hashlib
@@ -28,13 +28,13 @@ from hermes_agent.store.store import Store
 FORMAT = 1
 MANIFEST = "manifest.json"
 DATABASE = "state.db"
-LEFT_OUT = frozenset(
+EXCLUDED = frozenset(
     {"run", "logs", "terminals", "workers", "backups", "state.db-wal", "state.db-shm"}
 )
-"""What lies at the top of a home and is not part of a backup."""
+"""Top-level entries of a home that are not backed up."""
 
 RUN_AGAIN = frozenset({"browser", "execute_code", "delegate"})
-"""Tools that are begun again after a death: one only looks, what the others do are calls and
+"""Tools that run again after a crash: one only reads; the effects of the others are calls and
 sessions of their own."""
 RESTORED = "it was running when the backup was made, and its outcome is unknown"
 
@@ -42,7 +42,7 @@ _PIECE = 1 << 20
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)
 
 Progress = Callable[[int, int], None]
-"""Bytes done, bytes in all."""
+"""Called with bytes done and bytes in total."""
 
 
 class BackupSummary(NamedTuple):
@@ -60,17 +60,20 @@ class _Entry(NamedTuple):
 
 
 class _Hashing:
-    """A file that remembers the hash of what was read from it."""
+    """A file that hashes what is read from it."""
 
-    def __init__(self, file: IO[bytes], told: Callable[[int], None]) -> None:
+    def __init__(self, file: IO[bytes], count_bytes: Callable[[int], None] | None = None) -> None:
         self._file = file
-        self._told = told
+        self._count_bytes = count_bytes
         self.digest = hashlib.sha256()
+        self.size = 0
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
         self.digest.update(data)
-        self._told(len(data))
+        self.size += len(data)
+        if self._count_bytes is not None:
+            self._count_bytes(len(data))
         return data
 
 
@@ -79,7 +82,7 @@ def default_target(home: Path, now: datetime) -> Path:
 
 
 def copy_database(home: Path, target: Path) -> None:
-    """A consistent copy of the database of a home that no runtime owns. The lock is held."""
+    """Copy the database of a home that no runtime owns, holding its lock."""
 
     async def copy() -> None:
         store = await Store.open(home, readonly=True)
@@ -110,7 +113,7 @@ def write_backup(
     copy: Callable[[Path], None],
     progress: Progress,
 ) -> BackupSummary:
-    """Write the home to `target`. `copy` makes the copy of the database, where there is one."""
+    """Write the home to `target`. `copy` copies the database, if there is one."""
     if (trouble := out_of_reach(home)) is not None:
         raise HermesError(*trouble)
     if not home.is_dir():
@@ -141,7 +144,7 @@ def write_backup(
 
 
 def _entries(home: Path, database: Path) -> tuple[list[_Entry], list[str]]:
-    """The files of a backup, and what looks as if it belonged there and is left out."""
+    """The files of a backup, and the links that are left out."""
     entries = []
     left_out = []
     if database.exists():
@@ -151,8 +154,8 @@ def _entries(home: Path, database: Path) -> tuple[list[_Entry], list[str]]:
         if here == database.parent:
             continue
         if here == home:
-            inner[:] = [name for name in inner if name not in LEFT_OUT]
-            names = [name for name in names if name not in LEFT_OUT | {DATABASE}]
+            inner[:] = [name for name in inner if name not in EXCLUDED]
+            names = [name for name in names if name not in EXCLUDED | {DATABASE}]
         left_out += [str(here / name) for name in inner if (here / name).is_symlink()]
         for name in sorted(names):
             path = here / name
@@ -168,7 +171,7 @@ def _write(draft: Path, entries: list[_Entry], now: datetime, progress: Progress
     total = sum(entry.size for entry in entries)
     done = 0
 
-    def told(count: int) -> None:
+    def count_bytes(count: int) -> None:
         nonlocal done
         done += count
         progress(done, total)
@@ -179,7 +182,7 @@ def _write(draft: Path, entries: list[_Entry], now: datetime, progress: Progress
         os.fchmod(raw.fileno(), 0o600)
         with tarfile.open(fileobj=raw, mode="w:gz", compresslevel=6) as archive:
             for entry in entries:
-                files[entry.name] = _add(archive, entry, told)
+                files[entry.name] = _add(archive, entry, count_bytes)
             manifest = {
                 "format": FORMAT,
                 "hermes": __version__,
@@ -193,12 +196,14 @@ def _write(draft: Path, entries: list[_Entry], now: datetime, progress: Progress
     return BackupSummary(draft, len(files), total, created)
 
 
-def _add(archive: tarfile.TarFile, entry: _Entry, told: Callable[[int], None]) -> dict[str, Any]:
+def _add(
+    archive: tarfile.TarFile, entry: _Entry, count_bytes: Callable[[int], None]
+) -> dict[str, Any]:
     with entry.path.open("rb") as file:
         info = tarfile.TarInfo(f"home/{entry.name}")
         facts = os.fstat(file.fileno())
         info.size, info.mtime, info.mode = facts.st_size, int(facts.st_mtime), facts.st_mode & 0o700
-        reading = _Hashing(file, told)
+        reading = _Hashing(file, count_bytes)
         archive.addfile(info, reading)
     return {"sha256": reading.digest.hexdigest(), "size": info.size}
 
@@ -218,8 +223,8 @@ def _sync(folder: Path) -> None:
 
 
 def read_archive(archive: Path, into: Path | None) -> BackupSummary:
-    """Read every byte and compare it with the manifest; unpack on the way where `into` is given.
-    An error says that the archive is not what it says it is."""
+    """Verify every byte against the manifest; unpack when `into` is given. Raises `HermesError` for
+    a damaged archive."""
     found: dict[str, dict[str, Any]] = {}
     manifest: dict[str, Any] | None = None
     try:
@@ -255,23 +260,18 @@ def _safe_name(archive: Path, name: str) -> str:
 
 
 def _take(content: IO[bytes], target: Path | None, mode: int) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    size = 0
+    reading = _Hashing(content)
     if target is None:
-        while data := content.read(_PIECE):
-            digest.update(data)
-            size += len(data)
-        return {"sha256": digest.hexdigest(), "size": size}
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with target.open("xb") as file:
-        os.fchmod(file.fileno(), 0o600 | (mode & 0o700))
-        while data := content.read(_PIECE):
-            digest.update(data)
-            size += len(data)
-            file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return {"sha256": digest.hexdigest(), "size": size}
+        while reading.read(_PIECE):
+            pass
+    else:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            os.fchmod(file.fileno(), 0o600 | (mode & 0o700))
+            shutil.copyfileobj(reading, file, _PIECE)
+            file.flush()
+            os.fsync(file.fileno())
+    return {"sha256": reading.digest.hexdigest(), "size": reading.size}
 
 
 def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> BackupSummary:
@@ -301,7 +301,7 @@ def _damaged(archive: Path, why: str) -> HermesError:
 
 
 def unpack_and_check(archive: Path, staging: Path) -> BackupSummary:
-    """Unpack into an empty folder and look whether a runtime would find everything there."""
+    """Unpack into an empty folder and check the database there."""
     summary = read_archive(archive, staging)
     if (staging / DATABASE).exists():
         faults = asyncio.run(_faults(staging))
@@ -319,8 +319,8 @@ async def _faults(folder: Path) -> list[str]:
 
 
 async def _park_unknown(folder: Path) -> None:
-    """What ran when the backup was made has come to some end since, of which this home does not
-    know: a person decides, as after a death. A file that was being written tells by itself."""
+    """Park effects that ran when the backup was made: their outcome is unknown, so a person
+    decides, as after a crash."""
     again = {one.name for one in builtin.facts() if one.repeatable} | RUN_AGAIN
     store = await Store.open(folder)
     try:
@@ -329,7 +329,7 @@ async def _park_unknown(folder: Path) -> None:
             talk = ConversationState(turn.session, prompt).apply_all(
                 await store.events(turn.session)
             )
-            for call in [one for one in talk.every if one.finished is None]:
+            for call in [one for one in talk.all_calls if one.finished is None]:
                 known = call.call.name in again or (call.intended and call.intended.note)
                 if call.intended and not call.parked and not known:
                     parked = ev.CallParked(call.effect, call.call.id, call.call.name, RESTORED)
@@ -344,7 +344,7 @@ def check_backup(archive: Path) -> BackupSummary:
 
 
 def restore_backup(archive: Path, home: Path, now: datetime) -> tuple[BackupSummary, Path | None]:
-    """Put a backup in the place of a home. What was there is moved aside; where, is returned."""
+    """Replace a home with a backup. Returns where the old home was moved, if there was one."""
     if not archive.exists():
         raise no_backup(archive)
     existed = home.exists()
@@ -362,7 +362,7 @@ def restore_backup(archive: Path, home: Path, now: datetime) -> tuple[BackupSumm
                 shutil.rmtree(staging, ignore_errors=True)
     finally:
         if not existed and not aside.exists():
-            shutil.rmtree(home, ignore_errors=True)  # only what `owned` made is there
+            shutil.rmtree(home, ignore_errors=True)  # it contains only what `owned` made
     if existed:
         return summary, aside
     shutil.rmtree(aside)

@@ -1,4 +1,4 @@
-"""The library: an agent in your own program, with the runtime's own journal, gate and loop."""
+"""The library: an agent in your own program, with the runtime's journal, gate and loop."""
 
 import asyncio
 import atexit
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a turn went. Printed, it is the answer."""
+    """The outcome of a turn; `str()` gives the answer."""
 
     text: str
     session: str
@@ -42,20 +42,18 @@ class RunResult:
 
 @dataclass
 class AgentState:
-    """What an agent has done so far."""
-
     session: str = ""
     tool_history: list[dict[str, Any]] = field(default_factory=list)
     """One entry per finished call: tool, input, output, duration (seconds)."""
 
 
 class Agent:
-    """An agent with tools of yours. Its conversation goes on from one `run` to the next and is
-    kept in the home, which this process owns until `close` or its end.
+    """An agent with your own tools. Its conversation continues from one `run` to the next and is
+    stored in the home, which this process owns until `close` or its end.
 
-    A tool you register is yours to allow: registering it grants its capabilities, unless you name
-    the `capabilities` the agent has; a call to a tool that needs others is then refused. What the
-    built-in tools may do is up to the policy profile, and nobody is there to be asked.
+    Registering a tool grants its capabilities, unless you name the `capabilities` of the agent; a
+    call to a tool that needs others is then refused. The policy profile decides what the built-in
+    tools may do, and nobody can be asked.
     """
 
     def __init__(
@@ -81,10 +79,10 @@ class Agent:
         self._home = Path(home or find_home(os.environ)).expanduser().resolve()
         self._workspace = str(Path(workspace or ".").resolve())
         self._terminals = tuple(terminals)
-        self._house: _SharedRuntime | None = None
+        self._shared: _SharedRuntime | None = None
 
     def register_tool(self, tool: Tool) -> None:
-        if self._house is not None:
+        if self._shared is not None:
             raise UsageError(
                 f"tool {tool.name!r} was registered too late: the agent is already running",
                 "register all tools before the first run, so that the prompt stays the same",
@@ -94,7 +92,7 @@ class Agent:
         self._tools[tool.name] = tool
 
     def run(self, text: str) -> RunResult:
-        """Work on a message to its end. Raises `HermesError` when the turn fails."""
+        """Run a turn. Raises `HermesError` when it fails."""
         return self._enter().call(self._run(text)).result()
 
     async def arun(self, text: str) -> RunResult:
@@ -125,18 +123,18 @@ class Agent:
             pumping.cancel()
 
     def parked(self) -> Sequence[Parked]:
-        """Effects of this agent whose outcome nobody knows: the program died while they ran."""
+        """Effects of unknown outcome: the program died while they ran."""
         return self._enter().call(self._parked()).result()
 
     def decide(self, effect: str, decision: Literal["retry", "skip", "it-happened"]) -> None:
-        """Say what becomes of a parked effect; the turn it belongs to goes on."""
+        """Decide on a parked effect; its turn then continues."""
         self._enter().call(self._decide(effect, decision)).result()
 
     def close(self) -> None:
-        """Let go of the home."""
-        if self._house is not None:
-            self._house.leave()
-            self._house = None
+        """Release the home."""
+        if self._shared is not None:
+            self._shared.leave()
+            self._shared = None
 
     def __enter__(self) -> "Agent":
         return self
@@ -145,18 +143,20 @@ class Agent:
         self.close()
 
     def _enter(self) -> "_SharedRuntime":
-        if self._house is None:
-            self._house = _SharedRuntime.enter(self._home)
-        return self._house
+        if self._shared is None:
+            self._shared = _SharedRuntime.enter(self._home)
+        return self._shared
 
     async def _parked(self) -> Sequence[Parked]:
         runtime = await self._enter().runtime()
         return [
-            one for one in await runtime.context.store.parked() if await self._works(one.session)
+            one
+            for one in await runtime.context.store.parked()
+            if await self._owns_session(one.session)
         ]
 
-    async def _works(self, session: str) -> bool:
-        """Whether a session is this agent's, or one of a child of it."""
+    async def _owns_session(self, session: str) -> bool:
+        """Whether a session is this agent's or one of its subagents'."""
         store = (await self._enter().runtime()).context.store
         while session and session != self.state.session:
             session = (await store.session(session)).parent
@@ -203,15 +203,15 @@ class Agent:
                     self._remember(event, calls.get(event.call_id, {}))
                 case ev.TurnFinished():
                     # The program may end right after it.
-                    await runtime.sessions.at_rest(session.id)
+                    await runtime.sessions.wait_idle(session.id)
                     await runtime.sessions.settle()
             yield event
 
     async def _session(self, runtime: Runtime) -> Session:
-        loan = EmbeddedTools(self._tools, self._granted(), self._builtin)
+        embedded = EmbeddedTools(self._tools, self._granted(), self._builtin)
         if self.state.session:
             session = await runtime.context.store.session(self.state.session)
-            runtime.embedded.attach(session.id, loan)
+            runtime.embedded.attach(session.id, embedded)
             await runtime.resume(session)
             return session
         session = await runtime.sessions.open_session(
@@ -221,9 +221,9 @@ class Agent:
             source="library",
             key=f"library:{self.name}",
             terminals=self._terminals,
-            embedded=loan,
+            embedded=embedded,
         )
-        runtime.embedded.attach(session.id, loan)
+        runtime.embedded.attach(session.id, embedded)
         self.state.session = session.id
         return session
 
@@ -262,14 +262,14 @@ def _input(call: Any) -> dict[str, Any]:
 
 
 class _SharedRuntime:
-    """A runtime on a thread of its own, shared by the agents of one process that use one home."""
+    """A runtime on its own thread, shared by all agents in this process with the same home."""
 
     _open: dict[Path, "_SharedRuntime"] = {}
     _opening = threading.Lock()
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._guests = 0
+        self._users = 0
         self._runtime: Runtime | None = None
         self._starting = asyncio.Lock()
         self._loop = asyncio.new_event_loop()
@@ -281,17 +281,17 @@ class _SharedRuntime:
     @classmethod
     def enter(cls, home: Path) -> "_SharedRuntime":
         with cls._opening:
-            house = cls._open.get(home)
-            if house is None:
+            shared = cls._open.get(home)
+            if shared is None:
                 load_settings(home / "config.yaml", os.environ)  # bad settings fail in the caller
-                house = cls._open[home] = cls(home)
-            house._guests += 1
-            return house
+                shared = cls._open[home] = cls(home)
+            shared._users += 1
+            return shared
 
     def leave(self) -> None:
         with self._opening:
-            self._guests -= 1
-            if self._guests:
+            self._users -= 1
+            if self._users:
                 return
             self._open.pop(self._home, None)
         self.call(self._stop()).result(timeout=30)
@@ -321,10 +321,10 @@ class _SharedRuntime:
 
 
 def _at_exit() -> None:
-    """The interpreter is ending and starts no more threads. What was acknowledged is on disk and
-    the lock goes with the process; only idle shells would stay, so they are ended."""
-    for house in list(_SharedRuntime._open.values()):
-        house.call(house.end_idle_shells()).result(timeout=5)
+    """End idle shells, which would outlive the process. The rest is on disk, and the interpreter
+    starts no more threads for a full stop."""
+    for shared in list(_SharedRuntime._open.values()):
+        shared.call(shared.end_idle_shells()).result(timeout=5)
 
 
 atexit.register(_at_exit)

@@ -1,4 +1,4 @@
-"""The runtime as a process: `hermes serve` runs this until it is told to stop or falls asleep."""
+"""The runtime as a process: `hermes serve` runs it until it is stopped or idle."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,12 @@ from hermes_agent.runtime.services import ServiceFactory
 log = logging.getLogger("hermes.serve")
 
 LOG_BYTES = 5_000_000
-HEARING = 20
-"""How often the loop looks around before it is said that nobody is there: one look for whoever
-has knocked, some more until a request of theirs is being answered."""
+IDLE_POLLS = 20
+"""Event loop passes before the idle check, so that pending connections and requests are seen."""
 
 
 class _Server(uvicorn.Server):
-    """Signals are ours: a turn's effects are waited for before the process ends."""
+    """Leaves signals to us: the process waits for running effects before it ends."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -44,8 +43,8 @@ def serve(
     store_hook: Hook | None = None,
     services: Sequence[ServiceFactory] = (),
 ) -> None:
-    """Own the home and answer until told to stop. Does not return: the process ends at once, so
-    that commands under way stay with their keepers."""
+    """Own the home and serve until stopped. Does not return: the process exits at once, and running
+    commands stay with their shell daemons."""
     # Each session may hold a few files and connections; the usual soft limit of 1,024 is low.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -75,11 +74,11 @@ async def _serve(runtime: Runtime) -> None:
     server = _Server(config)
     path = runtime.run_folder / "api.sock"
     answering = asyncio.create_task(server.serve(sockets=[_listen(path)]))
-    told = asyncio.create_task(stop.wait())
-    tired = asyncio.create_task(_tired(runtime, server))
+    stopped = asyncio.create_task(stop.wait())
+    until_idle = asyncio.create_task(_until_idle(runtime, server))
     log.info("runtime up, pid %s, home %s", os.getpid(), runtime.context.home.path)
-    await asyncio.wait({told, tired}, return_when=asyncio.FIRST_COMPLETED)
-    path.unlink(missing_ok=True)  # whoever looks now starts the next runtime
+    await asyncio.wait({stopped, until_idle}, return_when=asyncio.FIRST_COMPLETED)
+    path.unlink(missing_ok=True)  # from now on, clients start a new runtime
     await runtime.stop(asleep=not stop.is_set())
     server.should_exit = True
     await asyncio.wait({answering}, timeout=3)
@@ -101,21 +100,21 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
-    """Returns when nothing has needed the runtime for as long as the settings say."""
+async def _until_idle(runtime: Runtime, server: uvicorn.Server) -> None:
+    """Return when nothing has needed the runtime for the configured time."""
     limit = runtime.context.settings.runtime.idle_seconds
     if limit <= 0:
         await asyncio.Future()
     while True:
         await asyncio.sleep(max(0.2, min(limit / 4, 30.0)))
-        for _ in range(HEARING):  # who came while this process stood still was there before
+        for _ in range(IDLE_POLLS):  # accept clients that arrived while this process was suspended
             await asyncio.sleep(0)
         try:
             needed = await runtime.is_in_use()
         except Exception:
             log.exception("cannot tell whether anything needs the runtime; staying up")
             needed = True
-        # Also who is being answered: a message may be on its way in, and its turn not begun.
+        # A request in progress may be a message whose turn has not started.
         if needed or server.server_state.tasks:
             runtime.context.note_activity()
         elif runtime.idle_for() >= limit:
@@ -124,7 +123,7 @@ async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
 
 
 class _Redacted(logging.Formatter):
-    """Lines without secrets, those of tracebacks included."""
+    """Redacts log lines, including tracebacks."""
 
     def __init__(self, redact: Redactor) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")

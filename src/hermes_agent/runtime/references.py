@@ -1,5 +1,4 @@
-"""Settings that name something else: a policy profile, a time zone, a place. Whether that is there
-is no matter of their form."""
+"""Checks settings that name something else: a policy profile, a time zone, a target."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +9,12 @@ from hermes_agent.core.settings.root import Settings
 
 
 class DanglingReference(NamedTuple):
-    """A setting that names what is not there."""
-
     name: str
     error: HermesError
 
 
-def astray(home: Path, settings: Settings) -> Iterator[DanglingReference]:
-    """Those of them that lead nowhere, the way out with each."""
+def dangling_references(home: Path, settings: Settings) -> Iterator[DanglingReference]:
+    """Yield each setting that names something that does not exist."""
     from hermes_agent.host.outbound import places
     from hermes_agent.host.policy_gates import GateFactory
     from hermes_agent.jobs.schedules.slots import zone_of

@@ -1,21 +1,22 @@
-"""The runtime: owns a home, builds the parts that work in it, starts and stops them."""
+"""The runtime: owns a home, and builds, starts and stops its services."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from hermes_agent.agent.budgets.reservations import BudgetReservations
-from hermes_agent.agent.completions import Completions
+from hermes_agent.agent.completions import Completions, ModelRoles
 from hermes_agent.agent.conversation import ConversationState
-from hermes_agent.agent.model_roles import ModelRoles
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.records import Session
+from hermes_agent.core.records import Health, Session
 from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.supervise import every, supervise
 from hermes_agent.core.tools import DELEGATE, Tool
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.home import HomeLock
@@ -28,8 +29,7 @@ from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.jobs.service import JobService
 from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
-from hermes_agent.runtime.maintenance import Maintenance
-from hermes_agent.runtime.models.selection import ModelSelection
+from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.services import Domains, ServiceFactory, ServiceManager
 from hermes_agent.runtime.sessions import SessionService
 from hermes_agent.runtime.tools.selection import EmbeddedSessions, ToolSelection
@@ -43,9 +43,64 @@ log = logging.getLogger("hermes.runtime")
 
 Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
 
+MAINTENANCE_SECONDS = 2.0
+"""How often to clean up and check the store."""
+
+
+@dataclass(eq=False, repr=False)
+class Maintenance:
+    """Runs work besides turns. Each part is its own task, so that an unresponsive remote terminal
+    does not delay the store's check."""
+
+    _context: RuntimeContext
+    _resume: Callable[[], Awaitable[None]]
+    _tidy: Callable[[], Awaitable[None]]
+    _sessions: SessionService
+    _learning: Learning
+    _incidents: IncidentService
+    _jobs: JobScheduler
+    _health: Health = field(default_factory=Health, init=False)
+    """The last published state of the store."""
+    _tasks: tuple[asyncio.Task[None], ...] = field(default=(), init=False)
+
+    def start(self) -> None:
+        self._tasks = (
+            asyncio.create_task(
+                supervise("the store's check", self._check_store, every(MAINTENANCE_SECONDS))
+            ),
+            asyncio.create_task(supervise("the clean-up", self._tidy, every(MAINTENANCE_SECONDS))),
+            asyncio.create_task(self._learning.tasks.run()),
+            asyncio.create_task(self._incidents.run()),
+            asyncio.create_task(self._jobs.run()),
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether background work runs, something is monitored, or a job is scheduled."""
+        return self._learning.tasks.busy or self._incidents.busy or self._jobs.busy
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _check_store(self) -> None:
+        """Publish when the store becomes degraded or healthy, and resume work."""
+        known = self._health
+        store = self._context.store
+        if store.health.state == "degraded":
+            await store.probe()
+        now = store.health
+        if now != known:
+            log.warning("the store is %s: %s", now.state, now.reason)
+            change = ev.RuntimeChanged(now.state, now.reason)
+            self._context.bus.publish(ev.Recorded("", 0, self._context.clock(), change))
+        if now != known or not self._sessions.has_resumed:
+            await self._resume()
+        self._health = now
+
 
 class Runtime:
-    """One per home. `start` takes the lock, opens the store and resumes; `stop` releases all."""
+    """One per home. `start` takes the lock, opens the store and resumes; `stop` releases it."""
 
     def __init__(
         self,
@@ -98,15 +153,15 @@ class Runtime:
             raise
         self._maintenance.start()
         self.services.start()
-        context.note_activity()  # whoever started it finds it awake, however long that took
+        context.note_activity()  # a slow start does not count as idle time
 
     def _build(self) -> None:
-        """The parts that need the store. Where two need each other, the later one is named by a
-        function."""
+        """Build the services that need the store. Where two need each other, one gets a function
+        that returns the other."""
         context = self.context
         self._turns = TurnScheduler(
             context.store, context.bus, context.clock,
-            lambda session: self._turn_dependencies.parts(session),
+            lambda session: self._turn_dependencies.build(session),
             self.embedded.is_ours, self._turn_ended,
         )  # fmt: skip
         self.completions = completions = Completions(
@@ -157,14 +212,13 @@ class Runtime:
         self.models.renew(self.context.settings.models, self.context.environment)
 
     async def _inherit(self, parent: Session, child: Session) -> None:
-        """The child of a program's session has what the program granted, and goes on with it."""
+        """Give a subagent its embedding program's tools, and continue its turn."""
         if self.embedded.inherit(parent.id, child.id):
             await self._turns.continue_turn(child)
 
     async def _turn_ended(self, session: Session, conversation: ConversationState) -> None:
-        """Nobody waits for its children any more; after the first turn a session may have a
-        title."""
-        if DELEGATE in conversation.begun:
+        """End leftover subagents, let learning see the turn, and set a title after the first."""
+        if DELEGATE in conversation.tools_started:
             await self._subagents.end_children(session.id)
         await self.learning.turn_ended(session, conversation)
         titles = self.context.settings.models.uses.titles
@@ -189,13 +243,13 @@ class Runtime:
         await self._turns.continue_turn(session)
 
     async def stop(self, *, asleep: bool = False, patience: float = 10.0) -> None:
-        """Release the home. Turns under way are resumed next time; what could not be found out
-        later is waited for. `asleep`: listeners are not told, they wake the next runtime."""
+        """Release the home. Running turns resume next time; effects that could not be recovered are
+        waited for. `asleep`: do not notify listeners; they start the next runtime."""
         context = self.context
         self.sessions.is_stopping = True
         self._turns.close()
-        looks = round(patience / 0.05)  # not seconds: nothing ends while this process stands still
-        while self._turns.must_not_be_dropped and (looks := looks - 1) >= 0:
+        polls = round(patience / 0.05)  # not a deadline: time while suspended does not count
+        while self._turns.must_not_be_dropped and (polls := polls - 1) >= 0:
             await asyncio.sleep(0.05)
         await self.sessions.settle()
         if not asleep:
@@ -212,11 +266,11 @@ class Runtime:
         self._lock.release()
 
     async def end_idle_shells(self) -> None:
-        """Shells of sessions at work are left to their daemons."""
+        """End shells, except those of busy sessions."""
         await self.terminals.end_shells(busy=self._turns.busy)
 
     async def tidy(self) -> None:
-        """Close terminals and connections that nobody uses."""
+        """Close unused terminals and connections."""
         await self.terminals.tidy(busy=self._turns.busy)
         await self._tool_services.tidy(lambda: self._turns.busy)
         await self.models.tidy()
@@ -225,6 +279,6 @@ class Runtime:
         return self.context.clock() - max(self.context.last_activity, self._turns.last_activity)
 
     async def is_in_use(self) -> bool:
-        """Somebody listens, a turn works or waits for an answer, or a command runs."""
+        """Whether there is a listener, an active turn, background work or a running command."""
         active = self.context.bus.listeners or self._turns.is_active or self._maintenance.busy
         return bool(active or self.services.busy or await self.terminals.has_running_commands())

@@ -1,5 +1,5 @@
-"""Faces: what stands above the runtime and lives in its process, such as the gateway. The runtime
-knows none of them; whoever starts the process hands them in."""
+"""Services above the runtime that run in its process, such as the gateway. The runtime knows none
+of them; whoever starts the process passes them in."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from hermes_agent.incidents.service import IncidentService
 from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
-from hermes_agent.runtime.models.selection import ModelSelection
+from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.sessions import SessionService
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ log = logging.getLogger("hermes.runtime")
 
 RETRY_SECONDS = 5.0
 POLL_SECONDS = 2.0
-"""How often it is looked whether there is to be a door."""
+"""How often to check whether `gateway.listen` is set."""
 
 Row = tuple[str, str, Callable[["Request"], Awaitable["Response"]]]
 """Method, path and handler of a route."""
@@ -38,7 +38,7 @@ class Service(Protocol):
     def name(self) -> str: ...
 
     async def run(self) -> None:
-        """Live until cancelled. It is begun again when it breaks."""
+        """Run until cancelled; restarted after a failure."""
         ...
 
     def table(self) -> Sequence[Row]:
@@ -46,12 +46,12 @@ class Service(Protocol):
         ...
 
     def public(self) -> Sequence[Row]:
-        """Routes of the door to the network (`gateway.listen`). Each checks for itself who may."""
+        """Routes of the network listener (`gateway.listen`). Each authorizes its own requests."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Whether the runtime is needed because of it."""
+        """Whether it needs the runtime to stay up."""
         ...
 
     async def status(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Service(Protocol):
 
 
 class Domains(NamedTuple):
-    """What a service may use of the runtime."""
+    """The parts of the runtime that services may use."""
 
     context: RuntimeContext
     sessions: SessionService
@@ -78,39 +78,39 @@ ServiceFactory = Callable[[Domains], Service]
 
 
 class ServiceManager:
-    """Those of one runtime, and the door to the network that they share."""
+    """Runs the services of a runtime, and the network listener they share."""
 
     def __init__(self, domains: Domains, factories: Sequence[ServiceFactory]) -> None:
         self._context = domains.context
         self._services = [make(domains) for make in factories]
         self._tasks: list[asyncio.Task[None]] = []
-        self._door: HttpListener | None = None
+        self._listener: HttpListener | None = None
 
     def start(self) -> None:
-        runs = [(face.name, face.run) for face in self._services]
-        runs += [("the listener", self._tend_door)] if self._services else []
+        runs = [(service.name, service.run) for service in self._services]
+        runs += [("the listener", self._run_listener)] if self._services else []
         self._tasks = [
             asyncio.create_task(supervise(name, run, every(RETRY_SECONDS))) for name, run in runs
         ]
 
-    async def _tend_door(self) -> None:
-        """Nothing of it is made before it is wanted."""
+    async def _run_listener(self) -> None:
+        """Wait until `gateway.listen` is set, then serve."""
         while not self._context.settings.gateway.listen:
             await asyncio.sleep(POLL_SECONDS)
             self._context.reload_if_changed()
         from hermes_agent.host.http_listener import HttpListener
 
-        self._door = self._door or HttpListener(
+        self._listener = self._listener or HttpListener(
             "gateway.listen",
             lambda: self._context.settings.gateway.listen,
             self._routes,
             self.token,
             self._context.reload_if_changed,
         )
-        await self._door.run()
+        await self._listener.run()
 
     def token(self) -> str:
-        """What whoever comes by the door must know."""
+        """The token that clients of the listener must send."""
         from hermes_agent.host.http_listener import token_of
 
         name = self._context.settings.gateway.token
@@ -121,27 +121,27 @@ class ServiceManager:
 
         from hermes_agent.host.responses import guarded
 
-        rows = [row for face in self._services for row in face.public()]
+        rows = [row for service in self._services for row in service.public()]
         return [Route(path, guarded(handler), methods=[method]) for method, path, handler in rows]
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for face in self._services:
-            await face.close()
+        for service in self._services:
+            await service.close()
 
     @property
     def busy(self) -> bool:
-        open = self._door is not None and bool(self._door.address)
-        return open or any(face.busy for face in self._services)
+        open = self._listener is not None and bool(self._listener.address)
+        return open or any(service.busy for service in self._services)
 
     def table(self) -> list[Row]:
-        return [row for face in self._services for row in face.table()]
+        return [row for service in self._services for row in service.table()]
 
     async def status(self) -> dict[str, Any]:
-        told = {face.name: await face.status() for face in self._services}
-        door = self._door
-        if door is not None:
-            told["door"] = {"address": door.address, "trouble": door.trouble}
-        return told
+        report = {service.name: await service.status() for service in self._services}
+        listener = self._listener
+        if listener is not None:
+            report["door"] = {"address": listener.address, "trouble": listener.trouble}
+        return report

@@ -143,7 +143,7 @@ class ApiConversations:
     async def _begun(self, session: Session, said: Sequence[ClientMessage]) -> ClientMessage:
         """The first message of a session. The title is the question, not the history above it."""
         if len(said) > 1:
-            await self.sessions.entitle(session, said[-1].text)
+            await self.sessions.set_title(session, said[-1].text)
         return _rendered(said)
 
     def remember(

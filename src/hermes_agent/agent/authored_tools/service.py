@@ -1,10 +1,11 @@
-"""Tools that the agent writes itself: `tools/NAME.py` in the home. They are checked and run in a
-sandbox and never in this process; what they call passes the gate like any call."""
+"""Tools that the agent writes itself: `tools/NAME.py` in the home. They are tested and run in a
+sandbox, never in this process; their calls pass the gate like any other."""
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from hashlib import sha256
@@ -12,21 +13,18 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.authored_tools.invocation import (
-    InvocationCalls,
-    callable_names,
-    fitting,
-    run_again,
-    shown,
-)
+import msgspec
+
 from hermes_agent.agent.authored_tools.signature import (
     ToolSignature,
     check_name,
-    check_shape,
     encoded,
+    parse_signature,
 )
 from hermes_agent.agent.authored_tools.store import HAND, AuthoredToolStore, ToolSnapshot, digest_of
-from hermes_agent.agent.authored_tools.validation import tail, trouble_of, try_out
+from hermes_agent.agent.authored_tools.validation import run_tests, tail, trouble_of
+from hermes_agent.agent.tools.replay import run_again
+from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tool_results import ToolResult
@@ -42,16 +40,44 @@ from hermes_agent.core.tools import (
     tool,
 )
 
-log = logging.getLogger("hermes.written")
+log = logging.getLogger("hermes.authored_tools")
 
 DEEPEST = 4
-"""How many written tools may call one another in a row."""
+"""How deep authored tools may call one another."""
 NAMED = 40
 """How many the prompt names."""
 
 _runs = count(1)
-"""Numbers the runs of this process: no two have the same name."""
-_within: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
+"""Numbers the runs of this process."""
+_call_stack: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
+
+
+_TOOL_FAILED = re.compile(r"^(?:\w+\.)*ToolFailed\b", re.MULTILINE)
+"""The exception of a failed call in a traceback."""
+
+
+class _InvocationCalls:
+    """Makes the calls of one run, and remembers whether one failed."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._failed = False
+        self.made = 0
+
+    async def __call__(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        self.made += 1
+        try:
+            result = await self._call(name, arguments)
+        except ToolError:
+            self._failed = True
+            raise
+        self._failed = self._failed or not result.ok
+        return result
+
+    def stopped(self, result: SandboxResult) -> bool:
+        """Whether the run ended because one of its calls failed."""
+        said = _TOOL_FAILED.search(result.trouble)
+        return self._failed and not result.limit and said is not None
 
 
 class AuthoredTools:
@@ -72,9 +98,9 @@ class AuthoredTools:
         self._taken = taken
         self._redact = redact
         self._shapes: dict[str, tuple[str, ToolSignature]] = {}
-        """By name: what was read from the text with this digest."""
+        """By name: the source's digest and signature."""
         self._refused: dict[str, tuple[str, ToolError]] = {}
-        """By name: what is wrong with the text with this digest."""
+        """By name: the source's digest and its error."""
         self._checking: dict[str, asyncio.Lock] = {}
 
     # finding
@@ -82,7 +108,7 @@ class AuthoredTools:
     def about(self) -> str:
         try:
             records = self.tool_store.records()
-        except HermesError as error:  # whoever calls one is told; sessions go on without
+        except HermesError as error:  # sessions work without them; a call reports the error
             log.warning("cannot list the authored tools: %s", error)
             return ""
         names = [
@@ -100,14 +126,14 @@ class AuthoredTools:
             try:
                 tool = await self.find(name)
             except ToolError:
-                continue  # disabled, or not as it should be: whoever names it is told
+                continue  # disabled or invalid: a call reports the error
             text = f"{name} {tool.description}".lower() if tool is not None else ""
             if tool is not None and all(word in text for word in words):
                 found.append(ToolListing(name, tool.description.split("\n", 1)[0]))
         return found
 
     async def find(self, name: str) -> Tool | None:
-        """Raises `ToolError` where it is there and cannot be used."""
+        """Raises `ToolError` when it exists but cannot be used."""
         try:
             check_name(name, self._taken())
         except ToolError:
@@ -115,12 +141,12 @@ class AuthoredTools:
         seen = await asyncio.to_thread(self.tool_store.look, name)
         if seen is None:
             return None
-        shape = self._usable(name, seen)
+        signature = self._usable(name, seen)
         return Tool(
             name=name,
             function=partial(self._use, name),
-            description=shape.description,
-            schema=shape.schema,
+            description=signature.description,
+            schema=signature.schema,
             origin="written",
             recover=run_again,
         )
@@ -139,11 +165,11 @@ class AuthoredTools:
         digest, refused = self._refused.get(name, ("", None))
         if refused is not None and digest == seen.digest:
             raise refused
-        digest, shape = self._shapes.get(name, ("", None))
-        if shape is None or digest != seen.digest:
-            shape = _as_by_hand(name, lambda: check_shape(name, _text(seen.code)))
-            self._shapes[name] = (seen.digest, shape)
-        return shape
+        digest, signature = self._shapes.get(name, ("", None))
+        if signature is None or digest != seen.digest:
+            signature = _as_by_hand(name, lambda: parse_signature(name, _text(seen.code)))
+            self._shapes[name] = (seen.digest, signature)
+        return signature
 
     # making
 
@@ -167,11 +193,11 @@ class AuthoredTools:
                 f"{name} is already this code (version {seen.version})",
                 {"name": name, "version": seen.version},
             )
-        shape, seconds = await self.examine(name, code, call)
+        signature, seconds = await self.examine(name, code, call)
         why = f"after version {record.current}" if record.current else "new"
         version = await asyncio.to_thread(self.tool_store.keep, name, data, by or "agent", why)
         return ToolResult(
-            f"{name} is ready, version {version.number}: {_tests(shape)} passed twice. "
+            f"{name} is ready, version {version.number}: {_tests(signature)} passed twice. "
             "Call it with use_tool.",
             {"name": name, "version": version.number, "seconds": seconds},
         )
@@ -179,21 +205,21 @@ class AuthoredTools:
     async def examine(
         self, name: str, code: str, call: Call | None = None
     ) -> tuple[ToolSignature, float]:
-        """Check code in every way; the seconds that its tests took. Keeps nothing. Raises
-        `ToolError` with what is wrong."""
+        """Check and test code without saving it; returns the seconds its tests took. Raises
+        `ToolError`."""
         check_name(name, self._taken())
         encoded(code)
         self._refuse_secrets(code)
-        shape = check_shape(name, code)
-        seconds = await try_out(
-            self._workers(), _key(name), shape, code,
-            tools=callable_names(self._taken(), call), call=call, limits=self._limits(),
+        signature = parse_signature(name, code)
+        seconds = await run_tests(
+            self._workers(), _key(name), signature, code,
+            tools=_callable_names(self._taken(), call), call=call, limits=self._limits(),
         )  # fmt: skip
-        return shape, seconds
+        return signature, seconds
 
     async def check(self, name: str, call: Call | None = None) -> ToolSnapshot:
-        """The tool as it lies there; a text that somebody wrote by hand is checked, and becomes a
-        version. Raises `ToolError` with what is wrong."""
+        """The tool as it is on disk; one that was edited by hand is tested and becomes a version.
+        Raises `ToolError`."""
         async with self._checking.setdefault(name, asyncio.Lock()):
             seen = await asyncio.to_thread(self.tool_store.look, name)
             if seen is None:
@@ -229,52 +255,52 @@ class AuthoredTools:
     # using
 
     async def _use(self, name: str, context: ToolContext, given: dict[str, Any]) -> ToolResult:
-        around = _within.get()
+        around = _call_stack.get()
         if name in around or len(around) >= DEEPEST:
             raise ToolError(
                 f"{' calls '.join((*around, name))}: a circle, or nested too deeply",
                 retry="changed",
             )
         seen = await self.check(name, context.call)
-        shape = self._usable(name, seen)
-        arguments = fitting(shape, given)
-        calls = InvocationCalls(context.call) if context.call is not None else None
-        mark = _within.set((*around, name))
+        signature = self._usable(name, seen)
+        arguments = _checked_arguments(signature, given)
+        calls = _InvocationCalls(context.call) if context.call is not None else None
+        mark = _call_stack.set((*around, name))
         try:
-            worked = await self._workers().run(
+            result = await self._workers().run(
                 _key(name),
                 _text(seen.code),
                 function=name,
                 arguments=arguments,
-                tools=callable_names(context.lent.tools, context.call),
+                tools=_callable_names(context.lent.tools, context.call),
                 call=calls,
                 limits=self._limits(),
                 output=context.output,
             )
         finally:
-            _within.reset(mark)
-        return await self._result(name, seen, shape, worked, calls)
+            _call_stack.reset(mark)
+        return await self._result(name, seen, signature, result, calls)
 
     async def _result(
         self,
         name: str,
         seen: ToolSnapshot,
-        shape: ToolSignature,
-        worked: SandboxResult,
-        calls: InvocationCalls | None,
+        signature: ToolSignature,
+        result: SandboxResult,
+        calls: _InvocationCalls | None,
     ) -> ToolResult:
-        trouble = trouble_of(worked, shape.returned)
-        # What refused a call of it, the gate or the world, is no fault of the tool's.
-        blamed = None if calls is not None and calls.stopped(worked) else trouble
+        trouble = trouble_of(result, signature.returned)
+        # A call that was refused or failed is not the tool's fault.
+        blamed = None if calls is not None and calls.stopped(result) else trouble
         most = self._settings().tools.crashes
         after = await asyncio.to_thread(self.tool_store.count, name, seen.digest, blamed, most)
         facts = {
-            "name": name, "version": seen.version, "seconds": worked.seconds,
-            "calls": calls.made if calls else 0, "limit": worked.limit,
+            "name": name, "version": seen.version, "seconds": result.seconds,
+            "calls": calls.made if calls else 0, "limit": result.limit,
         }  # fmt: skip
         if not trouble:
-            return ToolResult(shown(worked), facts)
-        printed = f"\n[printed]\n{tail(worked.output)}" if worked.output.strip() else ""
+            return ToolResult(_shown(result), facts)
+        printed = f"\n[printed]\n{tail(result.output)}" if result.output.strip() else ""
         said = f"{name} (version {seen.version}) failed: {trouble}{printed}"
         hint = "find_tools shows its arguments; make_tool replaces it"
         raise ToolError(f"{said}\n{after}" if after else said, hint, "changed")
@@ -296,8 +322,8 @@ def _text(code: bytes) -> str:
         raise ToolError(f"line {line}: it is not UTF-8", retry="never") from None
 
 
-def _tests(shape: ToolSignature) -> str:
-    return "its test" if len(shape.tests) == 1 else f"its {len(shape.tests)} tests"
+def _tests(signature: ToolSignature) -> str:
+    return "its test" if len(signature.tests) == 1 else f"its {len(signature.tests)} tests"
 
 
 def _disabled(name: str, why: str) -> ToolError:
@@ -352,3 +378,28 @@ async def make_tool(context: ToolContext, name: str, code: str) -> ToolResult:
     if written is None:
         raise ToolError("tools cannot be written here", retry="never")
     return await written.make(name, code, context.call, context.session)
+
+
+def _callable_names(names: Collection[str], call: Call | None) -> list[str]:
+    return [name for name in names if name not in NOT_FOR_PROGRAMS] if call is not None else []
+
+
+def _checked_arguments(signature: ToolSignature, given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        checked = msgspec.convert(given, signature.arguments, strict=False)
+    except msgspec.ValidationError as error:
+        wanted = msgspec.json.encode(signature.schema["properties"]).decode()
+        raise ToolError(
+            f"bad arguments for {signature.name}: {error}; it takes {wanted}", retry="changed"
+        ) from None
+    built: dict[str, Any] = msgspec.to_builtins(checked)
+    return built
+
+
+def _shown(result: SandboxResult) -> str:
+    """What it printed, then what it returned."""
+    value = result.value
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if not result.output.strip():
+        return text
+    return result.output.rstrip() + ("" if value is None else f"\n[returned]\n{text}")

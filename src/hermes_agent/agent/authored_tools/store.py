@@ -1,9 +1,9 @@
-"""Where written tools lie: `NAME.py`, every version that was ever checked in `history/NAME/`, and
-what became of them in `state.json`.
+"""Stores authored tools: `NAME.py`, every tested version in `history/NAME/`, and their state in
+`state.json`.
 
-A version is in the history before the file is replaced, and the file before the state. Whoever
-dies in between leaves a file whose text the history knows, and the next look puts that right. A
-text that the history does not know was written by hand."""
+The history is written first, then the file, then the state. After a crash in between, the history
+has the file's text, and the next `look` repairs the state. A text that is not in the history was
+written by hand."""
 
 import fcntl
 import os
@@ -22,9 +22,9 @@ from hermes_agent.agent.authored_tools.signature import MAX_BYTES, check_name
 from hermes_agent.core.errors import HermesError, NotFound, ToolError
 
 HAND = "hand"
-"""Who made a version that nobody told us of."""
+"""The author of a version that was written by hand."""
 UNCHECKED = "unchecked.py"
-"""Beside the versions: the last text of a person's that was replaced before it was checked."""
+"""Next to the versions: the last hand-written text that was replaced before it was tested."""
 
 
 class ToolVersion(Struct, frozen=True, omit_defaults=True):
@@ -33,12 +33,10 @@ class ToolVersion(Struct, frozen=True, omit_defaults=True):
     time: float
     by: str
     failed: str = ""
-    """Why it was taken back."""
+    """Why it was marked failed."""
 
 
 class ToolRecord(Struct, frozen=True, omit_defaults=True):
-    """What is known of one tool."""
-
     versions: tuple[ToolVersion, ...] = ()
     current: int = 0
     disabled: Literal["", "failed", "person"] = ""
@@ -62,8 +60,8 @@ class ToolRecord(Struct, frozen=True, omit_defaults=True):
         good = [one for one in self.versions if one.number < self.current and not one.failed]
         return max(good, key=lambda one: one.number, default=None)
 
-    def mended(self, number: int, failed: str = "") -> "ToolRecord":
-        """With this version's mark set or taken away."""
+    def with_mark(self, number: int, failed: str = "") -> "ToolRecord":
+        """Set or clear a version's failure mark."""
         versions = tuple(
             replace(one, failed=failed) if one.number == number else one for one in self.versions
         )
@@ -81,7 +79,7 @@ class ToolLogEntry(Struct, frozen=True):
 
 
 class ToolSnapshot(Struct, frozen=True):
-    """A tool as it lies there now. `version` is 0 for a text that nobody has checked yet."""
+    """A tool as it is on disk. `version` is 0 for an untested text."""
 
     code: bytes
     digest: str
@@ -99,10 +97,10 @@ class AuthoredToolStore:
         self._state = folder / "state.json"
         self._clock = clock
 
-    # looking
+    # reading
 
     def names(self) -> list[str]:
-        """Files that are tools by their name, in order."""
+        """The tools by file name, sorted."""
         found = []
         for path in self.folder.glob("*.py") if self.folder.is_dir() else ():
             try:
@@ -133,10 +131,10 @@ class AuthoredToolStore:
         return self.records().get(name, ToolRecord())
 
     def read(self, name: str) -> bytes | None:
-        """The text of the file; None when there is none."""
+        """The file's content; None when there is no file."""
         check_name(name)
         path = self._file(name)
-        try:  # a link could lead anywhere, and a pipe never ends
+        try:  # neither follow links nor block on a pipe
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
@@ -153,13 +151,13 @@ class AuthoredToolStore:
         return code
 
     def look(self, name: str) -> ToolSnapshot | None:
-        """What is there now, put right where somebody died or copied a version by hand."""
+        """The tool as it is on disk, repaired after a crash or a version copied by hand."""
         code = self.read(name)
         if code is None:
             return None
         digest, record = digest_of(code), self.record(name)
         settled = record.version is not None and record.version.digest == digest
-        if not settled or self._must_go_back(record):
+        if not settled or self._needs_rollback(record):
             with self._locked():
                 record = self._settle(name)
             code = self.read(name)
@@ -190,7 +188,7 @@ class AuthoredToolStore:
             try:
                 entries.append(msgspec.json.decode(line, type=ToolLogEntry))
             except msgspec.DecodeError:
-                continue  # whoever wrote it died in the middle
+                continue  # a crash cut it off
         return entries
 
     # changing
@@ -199,7 +197,7 @@ class AuthoredToolStore:
         """Make checked code the current version."""
         check_name(name)
         with self._locked():
-            record = self._recollected(name, self.record(name))
+            record = self._with_history(name, self.record(name))
             version = record.of(digest_of(code))
             if version is None:
                 number = max((one.number for one in record.versions), default=0) + 1
@@ -207,7 +205,7 @@ class AuthoredToolStore:
                 record = replace(record, versions=(*record.versions, version))
                 _write(self._version(name, number), code)
             self._put(name, code, record)
-            record = replace(record.mended(version.number), current=version.number, row=0)
+            record = replace(record.with_mark(version.number), current=version.number, row=0)
             if record.disabled == "failed":
                 record = replace(record, disabled="")
             self._save(name, record)
@@ -218,7 +216,7 @@ class AuthoredToolStore:
         """Bring a version back: the last good one before the current, or the one named."""
         check_name(name)
         with self._locked():
-            record = self._recollected(name, self.record(name))
+            record = self._with_history(name, self.record(name))
             if not record.versions:
                 raise NotFound(f"no tool called {name!r} was written", "`hermes tools list`")
             version = self._last_good(name, record) if number is None else record.get(number)
@@ -226,27 +224,27 @@ class AuthoredToolStore:
                 there = ", ".join(str(one.number) for one in record.versions)
                 what = "good version before the current" if number is None else f"version {number}"
                 raise NotFound(f"{name} has no {what}", f"there are: {there}; or disable it")
-            self._put_back(name, record.mended(version.number), version)
+            self._restore(name, record.with_mark(version.number), version)
             self._note(name, "rolled back", version.number, by)
         return version
 
     def switch(self, name: str, on: bool, by: str) -> None:
-        """Let a tool be used, or not, whatever the agent makes of it."""
+        """Enable or disable a tool, whatever versions the agent makes."""
         check_name(name)
         with self._locked():
-            record = self._recollected(name, self.record(name))
+            record = self._with_history(name, self.record(name))
             if not record.versions and self.read(name) is None:
                 raise NotFound(f"no tool called {name!r} was written", "`hermes tools list`")
             if on:
-                record = replace(record.mended(record.current), disabled="", row=0)
+                record = replace(record.with_mark(record.current), disabled="", row=0)
             else:
                 record = replace(record, disabled="person")
             self._save(name, record)
             self._note(name, "enabled" if on else "disabled", record.current, by)
 
     def count(self, name: str, digest: str, trouble: str | None, most: int) -> str:
-        """Note how a use ended: well, in trouble, or (None) in somebody else's. What became of the
-        tool, when it has failed too often."""
+        """Record a use: `trouble` is empty for a success and None for a failure that is not the
+        tool's fault. Returns what happened to a tool that failed too often."""
         with self._locked():
             record = self.record(name)
             version = record.version
@@ -259,7 +257,7 @@ class AuthoredToolStore:
             record = replace(record, row=record.row + 1 if trouble else 0)
             gone = record.row >= most
             if gone:
-                record = record.mended(version.number, trouble[:500])
+                record = record.with_mark(version.number, trouble[:500])
             self._save(name, record)
             if not gone:
                 return ""
@@ -268,21 +266,21 @@ class AuthoredToolStore:
         said = f"it failed {most} times in a row: version {version.number} is marked failed and "
         return said + (f"version {after.current} is back" if not after.disabled else "disabled")
 
-    # how it is done
+    # internals
 
     @staticmethod
-    def _must_go_back(record: ToolRecord) -> bool:
+    def _needs_rollback(record: ToolRecord) -> bool:
         return bool(record.version and record.version.failed and not record.disabled)
 
     def _settle(self, name: str) -> ToolRecord:
-        """Finish what somebody who died had begun."""
-        code, record = self.read(name), self._recollected(name, self.record(name))
+        """Finish what a crash interrupted."""
+        code, record = self.read(name), self._with_history(name, self.record(name))
         known = record.of(digest_of(code)) if code is not None else None
         if known is not None and known.number != record.current:
-            record = replace(record.mended(known.number), current=known.number, row=0)
+            record = replace(record.with_mark(known.number), current=known.number, row=0)
             self._save(name, record)
             self._note(name, "found", known.number, HAND, "the file holds this version")
-        if not self._must_go_back(record) or known is None:
+        if not self._needs_rollback(record) or known is None:
             return record
         good = record.before()
         if good is None:
@@ -290,34 +288,34 @@ class AuthoredToolStore:
             self._save(name, record)
             self._note(name, "disabled", record.current, "hermes", "no good version is left")
             return record
-        record = self._put_back(name, record, good)
+        record = self._restore(name, record, good)
         self._note(name, "rolled back", good.number, "hermes", "the version after it failed")
         return record
 
     def _last_good(self, name: str, record: ToolRecord) -> ToolVersion | None:
-        """What going back leads to: where the file was changed by hand or is gone, the current
-        version; else the last good one before it."""
+        """The target of a rollback: the current version when the file was edited or removed, else
+        the last good one before it."""
         code, now = self.read(name), record.version
         if now is not None and not now.failed and (code is None or now.digest != digest_of(code)):
             return now
         return record.before()
 
     def _put(self, name: str, code: bytes, record: ToolRecord) -> None:
-        """Replace the file. A text that somebody wrote by hand and nobody checked is kept aside."""
+        """Replace the file; an untested hand-written text is saved as `UNCHECKED`."""
         there = self.read(name)
         if there is not None and record.of(digest_of(there)) is None:
             _write(self._log(name).with_name(UNCHECKED), there)
         _write(self._file(name), code)
 
-    def _put_back(self, name: str, record: ToolRecord, version: ToolVersion) -> ToolRecord:
+    def _restore(self, name: str, record: ToolRecord, version: ToolVersion) -> ToolRecord:
         self._put(name, self.code(name, version.number), record)
         disabled = record.disabled if record.disabled == "person" else ""
         record = replace(record, current=version.number, row=0, disabled=disabled)
         self._save(name, record)
         return record
 
-    def _recollected(self, name: str, record: ToolRecord) -> ToolRecord:
-        """With the versions that are in the history and that the state does not know."""
+    def _with_history(self, name: str, record: ToolRecord) -> ToolRecord:
+        """Add versions that are in the history but not in the state."""
         known = {one.number for one in record.versions}
         more = [
             ToolVersion(int(path.stem), digest_of(path.read_bytes()), path.stat().st_mtime, "")
@@ -351,7 +349,7 @@ class AuthoredToolStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One change at a time: the runtime and the command line share the folder."""
+        """Lock the folder, which the runtime and the command line share."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -362,8 +360,7 @@ class AuthoredToolStore:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file whole or not at all. The lock is held: one draft is enough, and what somebody
-    who died left of it is written over."""
+    """Replace a file atomically. The lock is held, so one draft name is enough."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
     with draft.open("wb") as file:

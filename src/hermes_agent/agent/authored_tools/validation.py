@@ -1,5 +1,4 @@
-"""The trial of a written tool: in a sandbox its modules are looked for, its types are worked out,
-and its own tests run, twice."""
+"""Tests an authored tool in a sandbox: its imports, its types, and its own tests, twice."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,60 +12,62 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import Call, CodeSandbox, SandboxLimits, SandboxResult
 
 PROGRAM = Path(__file__).with_name("harness.py")
-"""What runs inside, after the tool's own lines, which so keep their numbers."""
+"""Appended to the tool's source, which so keeps its line numbers."""
 SECONDS = 60.0
-"""The longest that one run of the tests may take."""
+"""The time limit for one run of the tests."""
 TAIL_CHARS = 2_000
-"""The most of a traceback or of what was printed that is told."""
+"""How much of a traceback or of the output is shown."""
 
 
 class ValidationProblem(Struct, frozen=True):
-    """Something that is wrong, as the program tells it."""
-
     what: str
     text: str
     line: int = 0
 
 
-async def try_out(
+async def run_tests(
     workers: CodeSandbox,
     key: str,
-    shape: ToolSignature,
+    signature: ToolSignature,
     code: str,
     *,
     tools: Sequence[str],
     call: Call | None,
     limits: SandboxLimits,
 ) -> float:
-    """The seconds that the tests took. Raises `ToolError` with what is wrong."""
+    """Run the tests; returns the seconds they took. Raises `ToolError`."""
     source = code + "\n\n" + PROGRAM.read_text(encoding="utf-8")
     limits = replace(limits, seconds=min(limits.seconds, SECONDS))
-    given = {"name": shape.name, "tests": list(shape.tests), "imports": list(shape.imports)}
+    given = {
+        "name": signature.name,
+        "tests": list(signature.tests),
+        "imports": list(signature.imports),
+    }
     runs: list[SandboxResult] = []
     for number in (1, 2):
-        worked = await workers.run(
+        result = await workers.run(
             f"{key}-{number}", source, function="_hermes_trial", arguments=given,
             tools=tools, call=call, limits=limits,
         )  # fmt: skip
-        runs.append(worked)
-        if said := _said(worked, code):
-            printed = tail(worked.output)
+        runs.append(result)
+        if said := _said(result, code):
+            printed = tail(result.output)
             said += f"\n[printed]\n{printed}" if printed else ""
             if number == 2:
                 said = f"the tests passed at first and failed when they ran again: {said}"
             raise ToolError(said, "fix the code and make the tool again", "changed")
-    return max(worked.seconds for worked in runs)
+    return max(result.seconds for result in runs)
 
 
-def _said(worked: SandboxResult, code: str) -> str:
-    """What is wrong; nothing when all is well."""
-    if trouble := trouble_of(worked):
+def _said(result: SandboxResult, code: str) -> str:
+    """The problems as text; empty when there are none."""
+    if trouble := trouble_of(result):
         return f"it failed in the sandbox: {trouble}"
     try:
-        troubles = convert(worked.value, list[ValidationProblem])
+        problems = convert(result.value, list[ValidationProblem])
     except ValidationError:
         return "its trial produced no report"
-    return "\n".join(_line(trouble, code.split("\n")) for trouble in troubles)
+    return "\n".join(_line(trouble, code.split("\n")) for trouble in problems)
 
 
 def _line(trouble: ValidationProblem, lines: Sequence[str]) -> str:
@@ -82,13 +83,12 @@ def tail(text: str) -> str:
     return text if len(text) <= TAIL_CHARS else "…" + text[-TAIL_CHARS:]
 
 
-def trouble_of(worked: SandboxResult, returned: Any = Any) -> str:
-    """Why a run did not go well, or gave something else than the type it promised; nothing when
-    all is well. What printed without end has not gone well, even if it came to one."""
-    if not worked.ok or worked.limit:
-        return tail(worked.trouble) or f"it ran into a limit: {worked.limit}"
+def trouble_of(result: SandboxResult, returned: Any = Any) -> str:
+    """Why a run failed, hit a limit or returned the wrong type; empty when it succeeded."""
+    if not result.ok or result.limit:
+        return tail(result.trouble) or f"it ran into a limit: {result.limit}"
     try:
-        convert(worked.value, returned)
+        convert(result.value, returned)
     except ValidationError as error:
         return f"it returned something else than it declares: {error}"
     return ""

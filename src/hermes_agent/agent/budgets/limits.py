@@ -1,4 +1,4 @@
-"""Budgets: what may be used before the agent pauses and asks."""
+"""Budgets: what a turn, a session or a day may use before the agent asks."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,21 +14,21 @@ from hermes_agent.core.records import NO_SHARE, Session
 from hermes_agent.core.settings.root import Settings
 
 Used = Callable[[], Awaitable[float]]
-Family = Callable[[], Awaitable[tuple[float, int]]]
-"""Dollars and tokens of a session and of all below it, children that were given up included."""
+FamilyUsage = Callable[[], Awaitable[tuple[float, int]]]
+"""Dollars and tokens of a session and all its subagents, including abandoned ones."""
 
 _DAY = 86_400.0
 LEARNING = " of learning today"
 
 
 def today(now: float) -> float:
-    """When this day began (UTC)."""
+    """The start of the day (UTC)."""
     return now // _DAY * _DAY
 
 
 def with_share(settings: Settings, session: Session) -> Settings:
-    """The settings of a session; a child has its share of its parent's budget instead of a
-    session's own, and so has a trial of learning's. Of a job's it is what each run may spend."""
+    """The settings of a session. A subagent, or a trial of learning, has its share of the budget
+    instead of a session's own; for a job, the share limits each run."""
     share = session.share
     if not session.parent and share == NO_SHARE:
         return settings
@@ -53,10 +53,10 @@ def accounts(
     settings: Settings,
     conversation: ConversationState,
     turn: int,
-    family: Family,
+    family: FamilyUsage,
     spent_today: Used,
 ) -> list[Budget]:
-    """The budgets that a call of a turn draws on. Each consent of the user adds the same again."""
+    """The budgets of a turn's calls. Each extension by the user adds the same amount again."""
 
     async def turn_tokens() -> float:
         return conversation.turn.usage.total
@@ -68,26 +68,26 @@ def accounts(
     return [
         *_account("tokens", "turn", str(turn), budgets.turn_tokens, turn_tokens, conversation),
         *_account("dollars", "turn", str(turn), budgets.turn_dollars, turn_dollars, conversation),
-        *_wider(settings, conversation.session, family, spent_today, conversation),
+        *_session_accounts(settings, conversation.session, family, spent_today, conversation),
     ]
 
 
-def accounts_beside(
-    settings: Settings, session: str, family: Family, spent_today: Used
+def accounts_outside_turns(
+    settings: Settings, session: str, family: FamilyUsage, spent_today: Used
 ) -> list[Budget]:
-    """The budgets of a call that belongs to a session and to none of its turns."""
-    return _wider(settings, session, family, spent_today, None)
+    """The budgets of a session's calls outside its turns."""
+    return _session_accounts(settings, session, family, spent_today, None)
 
 
 def day_accounts(settings: Settings, spent_today: Used) -> list[Budget]:
-    """The budget that every call draws on, whoever makes it."""
+    """The budget that all calls share."""
     return _account("dollars", "day", "", settings.budgets.day_dollars, spent_today, None)
 
 
-def _wider(
+def _session_accounts(
     settings: Settings,
     session: str,
-    family: Family,
+    family: FamilyUsage,
     spent_today: Used,
     conversation: ConversationState | None,
 ) -> list[Budget]:
@@ -108,7 +108,7 @@ def _wider(
 def _account(
     unit: Unit,
     scope: str,
-    whose: str,
+    owner: str,
     limit: float | None,
     used: Used,
     conversation: ConversationState | None,
@@ -117,11 +117,11 @@ def _account(
         return []
     what = f"{unit} of this {scope}"
     whole = limit * (1 + (conversation.extensions.get(what, 0) if conversation else 0))
-    return [Budget(what, f"{scope}:{whose}:{unit}", whole, unit, used, shared=scope == "day")]
+    return [Budget(what, f"{scope}:{owner}:{unit}", whole, unit, used, shared=scope == "day")]
 
 
 def reached(settings: Settings, conversation: ConversationState) -> BudgetReached | None:
-    """The first of the budgets that no single call can overshoot, if it is used up."""
+    """The first used-up budget of those that need no reservation: steps and seconds."""
     rows: tuple[tuple[str, float, float | None], ...] = (
         ("steps of this turn", conversation.turn.steps, settings.loop.max_steps),
         ("seconds of this turn", conversation.turn.seconds, settings.budgets.turn_seconds),
@@ -132,8 +132,7 @@ def reached(settings: Settings, conversation: ConversationState) -> BudgetReache
     return None
 
 
-def said(full: BudgetReached) -> str:
-    """What is wrong, in words."""
+def describe(full: BudgetReached) -> str:
     following = f", and the next call may take {full.next:g}" if full.next else ""
     return f"{full.what}: {full.used:g} used of {full.limit:g}{following}"
 
@@ -141,11 +140,11 @@ def said(full: BudgetReached) -> str:
 def question(full: BudgetReached, already: int) -> str:
     more = rounds(full, already)
     amount = "as much" if more == 1 else f"{more} times as much"
-    return f"{said(full)}. Continue for {amount} again?"
+    return f"{describe(full)}. Continue for {amount} again?"
 
 
 def hint(what: str) -> str:
-    """The way out when a budget is used up."""
+    """How to raise a budget."""
     if what.endswith(LEARNING):
         amount = what.removesuffix(LEARNING)
         return f"`hermes config set learning.day_{amount} NUMBER`, or wait for tomorrow (UTC)"
@@ -156,7 +155,7 @@ def hint(what: str) -> str:
 
 
 def refuse_unpriced(settings: Settings, model: Model) -> None:
-    """A dollar budget that cannot be kept is refused before the first call, not after the bill."""
+    """Refuse a model without prices when a dollar budget is set."""
     budgets = settings.budgets
     dollars = (budgets.turn_dollars, budgets.session_dollars, budgets.day_dollars)
     if all(limit is None for limit in dollars):

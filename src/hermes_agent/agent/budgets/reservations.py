@@ -1,26 +1,26 @@
-"""The purse: what calls under way may still use, so that several at once stay within a budget that
-none of them overshoots alone."""
+"""Reservations for calls in progress, so that concurrent calls together stay within a budget."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakValueDictionary
 
 from hermes_agent.core.messages import ModelFacts
+from hermes_agent.core.tools import BudgetShare
 
 LEAST_OUTPUT = 512
-"""A reply that may not even have so many tokens is not worth asking for."""
+"""The shortest reply worth asking for, in tokens."""
 WARN_AT = (0.5, 0.8)
-"""The shares of a budget at which people are told."""
+"""The shares of a budget at which to warn."""
 
 Unit = Literal["dollars", "tokens"]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """One budget. Calls that draw on the same `key` share it."""
+    """Calls with the same `key` share the budget."""
 
     what: str
     key: str
@@ -28,13 +28,13 @@ class Budget:
     unit: Unit
     used: Callable[[], Awaitable[float]]
     shared: bool = False
-    """Several draw on it at the same time."""
+    """Whether several sessions share it."""
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What a call can come to: whoever may answer it, with the most input tokens each of them can
-    find in it, and the output it wants."""
+    """What a call can cost: each model that may answer it, with its most input tokens, and the
+    wanted output."""
 
     ways: Sequence[tuple[ModelFacts, int]]
     output: int
@@ -53,8 +53,7 @@ class CostEstimate:
         return max((way.most(input, output) or 0.0) for way, input in self.ways)
 
     def output_within(self, unit: Unit, room: float) -> int:
-        """How many tokens of output fit into the room, up to what is wanted; negative when not
-        even the input does."""
+        """How many of the wanted output tokens fit; negative when not even the input does."""
         if self.most(unit, self.output) <= room:
             return self.output
         before = self.most(unit, 0)
@@ -75,65 +74,64 @@ class BudgetExceeded:
 
 @dataclass
 class Reservation:
-    """What a call may use at most, set aside until `release`."""
+    """What a call may use at most, held until `release`."""
 
     input: int = 0
-    """Tokens of input it can have at most."""
     output: int | None = None
-    """Tokens of output it may ask for; None where no budget says."""
+    """The output tokens it may ask for; None without a budget."""
     dollars: float | None = None
-    """Dollars it can come to, where a budget is in dollars."""
+    """The most it can cost; None without a dollar budget."""
     accounts: Sequence[Budget] = ()
     amounts: dict[str, float] = field(default_factory=dict)
-    give_back: Callable[["Reservation"], None] | None = None
+    on_release: Callable[["Reservation"], None] | None = None
 
     def release(self) -> None:
-        if self.give_back is not None:
-            self.give_back(self)
-            self.give_back = None
+        if self.on_release is not None:
+            self.on_release(self)
+            self.on_release = None
 
 
 class BudgetReservations:
     def __init__(self) -> None:
-        self._out: list[Reservation] = []
-        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._active: list[Reservation] = []
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._returned = asyncio.Event()
-        self._told: dict[str, tuple[float, float]] = {}
-        """For shared budgets: what was used when last seen, and the mark people know of."""
+        self._warned: dict[str, tuple[float, float]] = {}
+        """For shared budgets: the last known use, and the last mark that people were warned of."""
 
     async def reserve(
         self, accounts: Sequence[Budget], estimate: CostEstimate
     ) -> Reservation | BudgetExceeded:
-        """Set aside what a call can come to. Near a limit the call is made smaller, as long as
-        nobody else holds a part of what is left; otherwise that is waited for. First come, first
-        served: small calls do not keep a large one waiting for ever."""
+        """Reserve what a call can cost. Near a limit its output is reduced, unless other calls hold
+        part of the rest: then this waits for them. First come, first served, so that small calls
+        do not starve a large one."""
         if not accounts:
             return Reservation()
-        async with self._line(accounts):
+        async with self._lock_budgets(accounts):
             while True:
-                returned = self._returned  # before the look: what comes back meanwhile counts
-                found = await self._look(accounts, estimate)
+                returned = self._returned  # read first, so that no release is missed
+                found = await self._try_reserve(accounts, estimate)
                 if found is not None:
                     return found
                 await returned.wait()
 
     @asynccontextmanager
-    async def _line(self, accounts: Sequence[Budget]) -> AsyncIterator[None]:
-        """One call at a time looks at a budget; those that draw on others need not wait for it."""
-        async with AsyncExitStack() as lines:
+    async def _lock_budgets(self, accounts: Sequence[Budget]) -> AsyncIterator[None]:
+        """Only one call at a time reserves from a budget."""
+        async with AsyncExitStack() as locks:
             for key in sorted({account.key for account in accounts}):
-                await lines.enter_async_context(self._lines.setdefault(key, asyncio.Lock()))
+                await locks.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             yield
 
-    async def _look(
+    async def _try_reserve(
         self, accounts: Sequence[Budget], estimate: CostEstimate
     ) -> Reservation | BudgetExceeded | None:
         output, others = estimate.output, False
         for account in accounts:
-            # In this order: a call that ends meanwhile is counted twice rather than not at all.
+            # In this order, a call that ends meanwhile is counted twice rather than not at all.
             held = self._held(account)
             used = await account.used()
-            self._see(account, used, used)
+            self._update_warned(account, used, used)
             left = account.limit - used
             if estimate.output_within(account.unit, left) < estimate.least:
                 return BudgetExceeded(account, used, estimate.most(account.unit, estimate.least))
@@ -145,67 +143,97 @@ class BudgetReservations:
         amounts = {account.key: estimate.most(account.unit, output) for account in accounts}
         dollars = [amounts[one.key] for one in accounts if one.unit == "dollars"]
         most = max(dollars, default=None)
-        made = Reservation(estimate.input, output, most, accounts, amounts, self._give_back)
-        self._out.append(made)
+        made = Reservation(estimate.input, output, most, accounts, amounts, self._on_release)
+        self._active.append(made)
         return made
 
     async def reserve_share(self, accounts: Sequence[Budget], part: float) -> Reservation:
-        """Set a part of what is left of each budget aside, for others to use."""
-        async with self._line(accounts):
+        """Reserve a part of what is left of each budget."""
+        async with self._lock_budgets(accounts):
             amounts = {}
             for account in accounts:
                 held = self._held(account)
                 left = account.limit - await account.used() - held
                 amounts[account.key] = max(0.0, left * part)
-            made = Reservation(accounts=accounts, amounts=amounts, give_back=self._give_back)
-            self._out.append(made)
+            made = Reservation(accounts=accounts, amounts=amounts, on_release=self._on_release)
+            self._active.append(made)
             return made
 
-    async def covers(self, held: Reservation) -> bool:
-        """Whether a call may still use all that was set aside for it, after it has used some for
-        nothing."""
+    async def still_covers(self, held: Reservation) -> bool:
+        """Whether the budgets still cover a whole reservation, after failed attempts."""
         for account in held.accounts:
             everybody = self._held(account)
             if await account.used() + everybody > account.limit:
                 return False
         return True
 
-    def passed(self, account: Budget, before: float, after: float) -> float | None:
-        """The highest mark that was passed on the way from `before` to `after`. For a shared
-        budget: since people were last told, whoever used it."""
-        said = self._see(account, before, after) if account.shared else _mark(account, before)
+    def crossed_mark(self, account: Budget, before: float, after: float) -> float | None:
+        """The highest mark crossed between `before` and `after`; for a shared budget, since the
+        last warning."""
+        said = (
+            self._update_warned(account, before, after)
+            if account.shared
+            else _mark(account, before)
+        )
         now = _mark(account, after)
         if now <= said:
             return None
         if account.shared:
-            self._told[_named(account)] = (after, now)
+            self._warned[_warning_key(account)] = (after, now)
         return now
 
-    def _see(self, account: Budget, before: float, now: float) -> float:
-        """The mark of a shared budget that people know of. What was used before this process
-        began to look they were told by another."""
+    def _update_warned(self, account: Budget, before: float, now: float) -> float:
+        """The last mark of a shared budget that people were warned of; another process warned of
+        what was used before this one started."""
         if not account.shared:
             return 0.0
-        last, said = self._told.get(_named(account), (before, _mark(account, before)))
+        last, said = self._warned.get(_warning_key(account), (before, _mark(account, before)))
         if now < last:  # a new day
             said = _mark(account, min(before, now))
-        self._told[_named(account)] = (now, said)
+        self._warned[_warning_key(account)] = (now, said)
         return said
 
     def _held(self, account: Budget) -> float:
-        return sum(one.amounts.get(account.key, 0.0) for one in self._out)
+        return sum(one.amounts.get(account.key, 0.0) for one in self._active)
 
-    def _give_back(self, held: Reservation) -> None:
-        self._out = [one for one in self._out if one is not held]
+    def _on_release(self, held: Reservation) -> None:
+        self._active = [one for one in self._active if one is not held]
         self._returned.set()
         self._returned = asyncio.Event()
 
 
-def _named(account: Budget) -> str:
+def _warning_key(account: Budget) -> str:
     return f"{account.key}:{account.limit:g}"
 
 
 def _mark(account: Budget, used: float) -> float:
-    """The highest of the marks that so much has reached; 0 for none."""
+    """The highest mark that this use has reached; 0 for none."""
     reached = [share for share in WARN_AT if 0 < account.limit * share <= used]
     return max(reached, default=0.0)
+
+
+SplitBudget = Callable[[int, int], AbstractAsyncContextManager[BudgetShare]]
+"""Takes the number of children, and of calls (including this one) that still need a share."""
+
+PART = 0.9
+"""The children's part of the rest; the parent must still read their answers."""
+
+
+def split_for_children(
+    reservations: BudgetReservations, accounts: Callable[[], Sequence[Budget]]
+) -> SplitBudget:
+    """`accounts` are the turn's budgets. Shared ones are not split: children use them directly."""
+
+    @asynccontextmanager
+    async def split(children: int, calls: int) -> AsyncIterator[BudgetShare]:
+        own = [account for account in accounts() if not account.shared]
+        held = await reservations.reserve_share(own, PART / calls)
+        try:
+            shares = [(account.unit, held.amounts[account.key] / children) for account in own]
+            tokens = [int(share) for unit, share in shares if unit == "tokens"]
+            dollars = [share for unit, share in shares if unit == "dollars"]
+            yield BudgetShare(min(tokens, default=None), min(dollars, default=None))
+        finally:
+            held.release()
+
+    return split

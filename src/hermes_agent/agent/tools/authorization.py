@@ -1,12 +1,14 @@
-"""The way into a tool: every call is judged, the judgement is written down, people are asked where
-it says so, and only then is there a permit. Nothing else makes permits."""
+"""Authorizes tool calls: each is judged, the judgement is journaled, people are asked where it says
+so, and only then is there a permit. Nothing else makes permits."""
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
@@ -19,14 +21,14 @@ from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.tools import EgressCheck, Permit, Tool
 from hermes_agent.policy.path_resolvers import finish, on_disk
 
-log = logging.getLogger("hermes.admission")
+log = logging.getLogger("hermes.authorization")
 
 TEXT_CHARS = 500
-"""How much of a call the judgement keeps for people."""
-LEAVE = frozenset({"yes", "session", "always"})
+"""How much of a call the judgement shows."""
+ALLOWING_ANSWERS = frozenset({"yes", "session", "always"})
 """Answers that allow a call."""
 HOSTS = 1_000
-"""Hosts of one call whose judgement is remembered."""
+"""How many hosts' judgements are cached per call."""
 
 
 class CallDenied(Exception):
@@ -34,7 +36,7 @@ class CallDenied(Exception):
 
 
 def _shown(open_call: PendingCall) -> str:
-    """A call as somebody consents to it: whole, and texts of several lines as such."""
+    """The whole call as a person sees it, with multi-line texts as lines."""
     given = open_call.call.input()
     blocks = {key: text for key, text in given.items() if isinstance(text, str) and "\n" in text}
     if not blocks:
@@ -42,7 +44,7 @@ def _shown(open_call: PendingCall) -> str:
     rest = {key: value for key, value in given.items() if key not in blocks}
     lines = [f"{open_call.call.name} {msgspec.json.encode(rest).decode()}"]
     for key, text in blocks.items():
-        # Marked: no line of it can pass for a line of the question.
+        # Prefixed, so that no line of it looks like part of the question.
         lines += [f"{key}:", *(f"| {line}" for line in text.split("\n"))]
     return "\n".join(lines)
 
@@ -52,28 +54,22 @@ async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
 
 
 def _may_be_empty(tool: Tool, argument: str) -> bool:
-    """Whether an empty path means none at all. Elsewhere it means the workspace."""
+    """Whether an empty path means no path; otherwise it means the workspace."""
     known: Mapping[str, Any] = tool.spec.parameters.get("properties", {})
     return bool(known.get(argument, {}).get("default") == "")
 
 
+@dataclass(eq=False, repr=False)
 class CallAuthorizer:
     """Judges the calls of one session."""
 
-    def __init__(
-        self,
-        parts: TurnDependencies,
-        conversation: ConversationState,
-        people: HumanInput,
-        write: Write,
-    ) -> None:
-        self._parts = parts
-        self._conversation = conversation
-        self._people = people
-        self._write = write
+    _deps: TurnDependencies
+    _conversation: ConversationState
+    _human_input: HumanInput
+    _write: Write
 
-    async def admit(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> None:
-        """Return when the call may run; `permit` gives leave then. Raises `CallDenied`."""
+    async def authorize(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> None:
+        """Return when the call may run; `permit` then gives its permit. Raises `CallDenied`."""
         if "[redacted:" in open_call.call.arguments:
             raise CallDenied(
                 "refused: the call contains a secret that was redacted. Do without it, "
@@ -85,71 +81,62 @@ class CallAuthorizer:
             raise CallDenied(f"refused by policy: {judged.reason}")
         if judged.action == "ask":
             await self._consent(open_call, judged)
-            # People take their time: what the rules deny by now is denied.
+            # The rules may have changed while people were asked.
             again = await self._judge(open_call, tool, given, only_deny=True)
             if again is not None:
                 raise CallDenied(f"refused by policy: {again.reason}")
         for name in judged.secrets:
-            self._parts.secret(name)  # one that is not there is said before anything runs
+            self._deps.secret(name)  # fails before anything runs when it is missing
 
     def secrets(self, open_call: PendingCall, tool: Tool | None) -> dict[str, str]:
-        """What a rule granted this call, by name, and the keys that a tool of ours works with."""
+        """The secrets that a rule granted this call, and the keys of a built-in tool, by name."""
         granted = open_call.judged.secrets if open_call.judged else ()
         keys = tool.keys if tool is not None and tool.origin == "builtin" else ()
         values = {name: self._secret(name) for name in (*granted, *keys)}
         for name in granted:
-            if values[name] is None:  # it went since the call was admitted
+            if values[name] is None:  # removed since the call was authorized
                 log.warning("%s runs without its secret %s", open_call.effect, name)
         return {name: value for name, value in values.items() if value is not None}
 
     def _secret(self, name: str) -> str | None:
         try:
-            return self._parts.secret(name)
+            return self._deps.secret(name)
         except NotFound:
             return None
 
     def reach(self, open_call: PendingCall, tool: Tool, terminal: str) -> EgressCheck:
-        """Whether this call may connect to a host. One that is not public: a rule allows it, or
-        somebody has agreed to a call that names it. A public one: no rule denies it, and what holds
-        where there is no rule does not count, for pages lead to hosts that nobody has named."""
+        """Returns a check of which hosts this call may connect to. A private host needs a rule that
+        allows it, or approval of a call that names it. A public host must not be denied by a rule;
+        the default does not count, because pages link to hosts that nobody has named."""
         judged = open_call.judged
         named = set(judged.facts.hosts) if judged else set()
-        # As the call itself was judged: one that uses no terminal reaches out from here.
+        # As the call itself was judged: without a terminal it connects from here.
         place = terminal if tool.located else "local"
-        kind = self._parts.places.get(terminal, "local") if tool.located else "local"
-        where = self._parts.terminals[terminal].workspace if tool.located else self._parts.workspace
+        kind = self._deps.places.get(terminal, "local") if tool.located else "local"
+        where = self._deps.terminals[terminal].workspace if tool.located else self._deps.workspace
 
-        def said(host: str, bounds: tuple[SkillLimits, ...]) -> Verdict:
+        def judge(host: str, bounds: tuple[SkillLimits, ...]) -> Verdict:
             given = tool.arguments(open_call.call.target()[1])
-            effect = Effect(
-                id=open_call.effect,
-                tool=tool.name,
-                input=self.arguments(open_call, tool, given),
-                session=self._conversation.session,
-                workspace=where,
-                terminal=place,
-                terminal_kind=kind,
-                capabilities=tuple(tool.capabilities),
+            arguments = self.arguments(open_call, tool, given)
+            effect = replace(
+                self._base_effect(open_call, tool, arguments, place, kind, where),
                 hosts=(host,),
-                origin=tool.origin,
                 bounds=bounds,
-                actor=self._parts.actor,
-                time=self._parts.clock(),
             )
-            return finish(self._parts.gate.judge(effect, _nowhere, self._conversation.granted))
+            return finish(self._deps.gate.judge(effect, _nowhere, self._conversation.granted))
 
         @lru_cache(HOSTS)
         def denied(host: str, bounds: tuple[SkillLimits, ...]) -> bool:
-            verdict = said(host, bounds)
+            verdict = judge(host, bounds)
             return verdict.action == "deny" and verdict.rule != DEFAULT
 
         def may(host: str, address: str, public: bool) -> bool:
-            # Skills bound hosts by name: where an allowed one leads is for the rules.
+            # Skills limit hosts by name; only rules limit addresses.
             if denied(host, self._bounds) or denied(address, ()):
                 return False
             if public:
                 return True
-            action = said(host, self._bounds).action
+            action = judge(host, self._bounds).action
             return action == "allow" or (
                 action == "ask" and host in named and self._agreed(open_call.effect)
             )
@@ -157,7 +144,7 @@ class CallAuthorizer:
         return may
 
     def permit(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> Permit:
-        """Leave to run a call that the journal says was allowed."""
+        """The permit for a call that was allowed according to the journal."""
         judged = open_call.judged
         if judged is None or not (judged.action == "allow" or self._agreed(open_call.effect)):
             raise PermissionError(f"{tool.name} was not allowed")
@@ -167,7 +154,7 @@ class CallAuthorizer:
     def arguments(
         open_call: PendingCall, tool: Tool, given: dict[str, object]
     ) -> dict[str, object]:
-        """What the call runs with: as the model wrote it, or as a rule rewrote it."""
+        """The arguments as the model wrote them, or as a rule rewrote them."""
         judged = open_call.judged
         if judged is None or judged.input is None:
             return given
@@ -175,7 +162,7 @@ class CallAuthorizer:
 
     def _agreed(self, effect: str) -> bool:
         answered = self._conversation.answers.get(f"{effect}-ok")
-        return answered is not None and answered.answer in LEAVE
+        return answered is not None and answered.answer in ALLOWING_ANSWERS
 
     async def _judge(
         self,
@@ -185,9 +172,9 @@ class CallAuthorizer:
         *,
         only_deny: bool = False,
     ) -> ev.CallJudged | None:
-        """The gate's word, written down; with `only_deny` nothing else than a no counts."""
+        """Journal and return the gate's verdict; with `only_deny`, only a denial."""
         effect, trace = await self._effect(open_call, tool, given)
-        verdict = await self._parts.gate.judge(effect, trace, self._conversation.granted)
+        verdict = await self._deps.gate.judge(effect, trace, self._conversation.granted)
         if only_deny and verdict.action != "deny":
             return None
         judged = self._written(effect, verdict, open_call, tool)
@@ -197,26 +184,19 @@ class CallAuthorizer:
     async def _effect(
         self, open_call: PendingCall, tool: Tool, given: dict[str, object]
     ) -> tuple[Effect, Resolve]:
-        """The call as the gate gets it, and who tells where its paths lead."""
-        name, kind, workspace, folder = "local", "local", self._parts.workspace, ""
+        """The call as the gate sees it, and the resolver for its paths."""
+        name, kind, workspace, folder = "local", "local", self._deps.workspace, ""
         trace: Resolve = on_disk
         if tool.located:
-            name = self._parts.terminal_name(tool.place(open_call.call.target()[1]))
-            kind = self._parts.places.get(name, "local")
-            terminal = self._parts.terminals[name]
-            # First, because a far terminal learns by it where its workspace is.
+            name = self._deps.terminal_name(tool.place(open_call.call.target()[1]))
+            kind = self._deps.places.get(name, "local")
+            terminal = self._deps.terminals[name]
+            # First: a remote terminal learns its workspace this way.
             folder = await terminal.where()
             workspace, trace = terminal.workspace, terminal.trace
-        effect = Effect(
-            id=open_call.effect,
-            tool=tool.name,
-            input=given,
-            session=self._conversation.session,
-            workspace=workspace,
+        effect = replace(
+            self._base_effect(open_call, tool, given, name, kind, workspace),
             folder=folder if tool.command else "",
-            terminal=name,
-            terminal_kind=kind,
-            capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
             paths=tuple(
                 (access, path)
@@ -225,22 +205,42 @@ class CallAuthorizer:
                 if path or not _may_be_empty(tool, key)
             ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
-            origin=tool.origin,
-            bounds=self._bounds,
-            actor=self._parts.actor,
-            time=self._parts.clock(),
         )
         return effect, trace
 
+    def _base_effect(
+        self,
+        open_call: PendingCall,
+        tool: Tool,
+        arguments: dict[str, object],
+        terminal: str,
+        kind: str,
+        workspace: str,
+    ) -> Effect:
+        return Effect(
+            id=open_call.effect,
+            tool=tool.name,
+            input=arguments,
+            session=self._conversation.session,
+            workspace=workspace,
+            terminal=terminal,
+            terminal_kind=kind,
+            capabilities=tuple(tool.capabilities),
+            origin=tool.origin,
+            bounds=self._bounds,
+            actor=self._deps.actor,
+            time=self._deps.clock(),
+        )
+
     @property
     def _bounds(self) -> tuple[SkillLimits, ...]:
-        """What the active skills allow, here and where this session was begun."""
-        return (*self._parts.bounds, *self._conversation.bounds)
+        """The limits of the active skills, here and in the parent session."""
+        return (*self._deps.bounds, *self._conversation.bounds)
 
     def _written(
         self, effect: Effect, verdict: Verdict, open_call: PendingCall, tool: Tool
     ) -> ev.CallJudged:
-        redact = self._parts.redact
+        redact = self._deps.redact
         return ev.CallJudged(
             effect=effect.id,
             tool=tool.name,
@@ -272,7 +272,7 @@ class CallAuthorizer:
         )
 
     async def _consent(self, open_call: PendingCall, judged: ev.CallJudged) -> None:
-        # Whom a rule names can be reached without whoever sent the message.
+        # Approvers that a rule names are reachable even when the sender is not.
         if not self._conversation.interactive and not judged.consent.by:
             raise CallDenied(
                 f"refused: {judged.reason}, and nobody can be asked. "
@@ -282,11 +282,11 @@ class CallAuthorizer:
         if judged.input is not None:
             shown += f"\nrewritten to {msgspec.json.encode(judged.input).decode()}"
         alone = judged.consent.count == 1
-        answer = await self._people.ask(
+        answer = await self._human_input.ask(
             ev.QuestionAsked(
                 id=f"{open_call.effect}-ok",
                 purpose="approval",
-                text=self._parts.redact(f"{shown}\n{judged.reason}"),
+                text=self._deps.redact(f"{shown}\n{judged.reason}"),
                 effect=open_call.effect,
                 choices=(
                     "yes",
@@ -299,7 +299,7 @@ class CallAuthorizer:
                 proposal=judged.proposal,
             )
         )
-        if answer not in LEAVE:
+        if answer not in ALLOWING_ANSWERS:
             raise CallDenied(
                 "refused by the user" if answer else "refused: nobody answered in time"
             )

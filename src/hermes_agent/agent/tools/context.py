@@ -1,12 +1,12 @@
-"""What a tool is lent for one call."""
+"""Builds the context that a tool gets for one call."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from hermes_agent.agent.budgets.split import SplitBudget
+from hermes_agent.agent.budgets.reservations import SplitBudget
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput
@@ -18,78 +18,72 @@ from hermes_agent.core.tools import DELEGATE, BudgetShare, ToolContext
 from hermes_agent.policy.redaction.stream import RedactingStream
 
 Inner = Callable[[PendingCall, str, Mapping[str, Any]], Awaitable[ToolResult]]
-"""Makes a call as a part of another."""
+"""Makes a call on behalf of another."""
 
 
+@dataclass(eq=False, repr=False)
 class ToolContextFactory:
-    """Makes the contexts of one turn's calls, and shows what they print."""
+    """Builds the contexts of one turn's calls, and publishes their output."""
 
-    def __init__(
-        self,
-        parts: TurnDependencies,
-        conversation: ConversationState,
-        people: HumanInput,
-        admission: CallAuthorizer,
-        finder: ToolResolver,
-        split: SplitBudget,
-    ) -> None:
-        self._parts = parts
-        self._conversation = conversation
-        self._people = people
-        self._admission = admission
-        self._finder = finder
-        self._split = split
-        self._carved: set[str] = set()
-        """Calls that have had their part of the budget for children."""
-        self._output: dict[str, RedactingStream] = {}
-        """What calls print while they run, on its way to whoever watches."""
+    _deps: TurnDependencies
+    _conversation: ConversationState
+    _human_input: HumanInput
+    _authorizer: CallAuthorizer
+    _resolver: ToolResolver
+    _split: SplitBudget
+    _split_calls: set[str] = field(default_factory=set, init=False)
+    """Calls that have received their budget for subagents."""
+    _output: dict[str, RedactingStream] = field(default_factory=dict, init=False)
+    """The output of running calls."""
 
     def context(self, open_call: PendingCall, inner: Inner) -> ToolContext:
-        parts, effect = self._parts, open_call.effect
+        deps, effect = self._deps, open_call.effect
         attempt = open_call.intended.attempt if open_call.intended else 1
         key = effect if attempt == 1 else f"{effect}.{attempt}"  # a retry is a new effect
-        tool = self._finder.known(open_call)
-        name = self._finder.place(open_call, tool)
-        reach = self._admission.reach(open_call, tool, name) if tool is not None else None
+        tool = self._resolver.known(open_call)
+        name = self._resolver.place(open_call, tool)
+        reach = self._authorizer.reach(open_call, tool, name) if tool is not None else None
         ours = tool is not None and tool.origin in ("builtin", "written")
         return ToolContext(
             effect=key,
             session=self._conversation.session,
-            terminal=parts.terminals[name],
-            ask=self._asker(effect, key),
+            terminal=deps.terminals[name],
+            ask=self._ask_for(effect, key),
             output=partial(self._print, effect),
-            secrets=self._admission.secrets(open_call, tool),
-            http=partial(parts.http, reach) if parts.http is not None and reach else None,
+            secrets=self._authorizer.secrets(open_call, tool),
+            http=partial(deps.http, reach) if deps.http is not None and reach else None,
             reach=reach,
-            settings=parts.settings,
-            workspace=parts.workspace,
-            results=parts.results,
+            settings=deps.settings,
+            workspace=deps.workspace,
+            results=deps.results,
             call=partial(inner, open_call) if ours else None,
             lent=replace(
-                parts.lent,
-                tools=tuple(parts.tools),
-                depth=parts.depth,
+                deps.lent,
+                tools=tuple(deps.tools),
+                depth=deps.depth,
                 interactive=self._conversation.interactive,
-                bounds=(*parts.bounds, *self._conversation.bounds),
+                bounds=(*deps.bounds, *self._conversation.bounds),
                 model=self._conversation.model,
-                split=self._carver(effect),
+                split=self._split_for(effect),
             ),
             note=open_call.intended.note if open_call.intended else {},
             aside=bool(open_call.by),
         )
 
-    def _carver(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[BudgetShare]]:
+    def _split_for(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[BudgetShare]]:
         def split(children: int) -> AbstractAsyncContextManager[BudgetShare]:
             waiting = sum(
-                one.call.name == DELEGATE and not one.finished and one.effect not in self._carved
+                one.call.name == DELEGATE
+                and not one.finished
+                and one.effect not in self._split_calls
                 for one in self._conversation.calls
             )
-            self._carved.add(effect)
+            self._split_calls.add(effect)
             return self._split(children, max(1, waiting))
 
         return split
 
-    def _asker(
+    def _ask_for(
         self, effect: str, key: str
     ) -> Callable[[str, Sequence[str]], Awaitable[str | None]]:
         asked = 0
@@ -102,26 +96,26 @@ class ToolContextFactory:
             question = ev.QuestionAsked(
                 id=f"{key}-q{asked}",
                 purpose="question",
-                text=self._parts.redact(text),
+                text=self._deps.redact(text),
                 effect=effect,
                 choices=tuple(choices),
             )
-            return await self._people.ask(question)
+            return await self._human_input.ask(question)
 
         return ask
 
     def _print(self, effect: str, text: str) -> None:
-        stream = self._output.setdefault(effect, self._parts.redact.stream())
+        stream = self._output.setdefault(effect, self._deps.redact.stream())
         self._show(effect, stream.feed(text))
 
     def end(self, effect: str) -> None:
-        """The call prints no more."""
+        """Publish the rest of a call's output."""
         if (output := self._output.pop(effect, None)) is not None:
             self._show(effect, output.end())
 
     def _show(self, effect: str, text: str) -> None:
         if text:
             event = ev.OutputArrived(effect, text)
-            self._parts.publish(
-                ev.Recorded(self._conversation.session, 0, self._parts.clock(), event)
+            self._deps.publish(
+                ev.Recorded(self._conversation.session, 0, self._deps.clock(), event)
             )

@@ -1,4 +1,4 @@
-"""Work that is handed to children: sessions of their own, which work side by side for a turn."""
+"""Delegates tasks to subagents: child sessions that work in parallel for a turn."""
 
 import asyncio
 import re
@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from hermes_agent.agent.tools.replay import run_again
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.messages import Usage, read_json
 from hermes_agent.core.tool_results import ToolResult, failure
 from hermes_agent.core.tools import (
     DELEGATE,
     BudgetShare,
-    RecoveryResult,
     SubagentResult,
     SubagentRunner,
     SubagentTask,
@@ -25,22 +25,22 @@ from hermes_agent.core.tools import (
 )
 
 NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill", "incident"})
-"""What changes more than the work at hand, or reaches people, stays with whoever was asked."""
+"""Subagents cannot change what outlasts their task, nor reach people."""
 NAME_CHARS = 40
 SCHEMA_BYTES = 20_000
 ANSWER_BYTES = 200_000
-"""Of an answer that is checked."""
+"""The longest answer that is checked."""
 TROUBLE_CHARS = 500
-"""How much is told of what is wrong with it."""
+"""How much of a validation error is shown."""
 CHECK_STEPS = 2_000_000
-"""Calls and returns that one check may make: a schema can be written so that it never ends."""
+"""Calls and returns that one check may make: some schemas never terminate."""
 BAD_SCHEMA = (
     ValueError, TypeError, AttributeError, LookupError, RecursionError, SyntaxError, re.error,
     ArithmeticError, MemoryError, OSError,
 )  # fmt: skip
-"""What the compiler of a schema trips over when it is none, and what it compiled."""
-ELSEWHERE = ("http", "https", "ftp", "file", "data")
-"""Where the library that checks schemas would go by itself, past the gate."""
+"""What fastjsonschema raises for a bad schema, when compiling and when validating."""
+REMOTE_SCHEMES = ("http", "https", "ftp", "file", "data")
+"""Addresses that fastjsonschema would fetch itself, bypassing the gate."""
 
 
 class Task(Struct):
@@ -54,14 +54,7 @@ class Task(Struct):
     """Routine work."""
 
 
-async def _recover(
-    _context: ToolContext, _note: dict[str, Any], **_arguments: Any
-) -> RecoveryResult:
-    # The children are in the journal and are found again by their keys: nothing is done twice.
-    return "again"
-
-
-@tool(recover=_recover)
+@tool(recover=run_again)
 async def delegate(
     context: ToolContext, tasks: Annotated[tuple[Task, ...], Meta(min_length=1)]
 ) -> ToolResult:
@@ -79,7 +72,7 @@ async def delegate(
         )
     offered = [_tools(context, task) for task in tasks]
     checks = [_check(task.schema) for task in tasks]
-    async with _carved(context, len(tasks)) as share:
+    async with _split(context, len(tasks)) as share:
         work = [
             _Child(context, children, at, task, tools, share, check).work()
             for at, (task, tools, check) in enumerate(zip(tasks, offered, checks, strict=True), 1)
@@ -89,14 +82,14 @@ async def delegate(
     return _together([task.result() for task in running])
 
 
-def _carved(context: ToolContext, count: int) -> Any:
+def _split(context: ToolContext, count: int) -> Any:
     if context.lent.split is None:
         raise ToolError("there is no budget to delegate from")
     return context.lent.split(count)
 
 
 def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:
-    """The parent's tools, or those of them that the task names, but for what no child has."""
+    """The parent's tools that a child may have, or those that the task names."""
     mine = [name for name in context.lent.tools if name not in NEVER]
     if context.lent.depth + 1 >= context.settings.delegation.depth:
         mine = [name for name in mine if name != DELEGATE]
@@ -108,7 +101,7 @@ def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:
     return tuple(name for name in mine if not task.tools or name in task.tools)
 
 
-def _refuse_elsewhere(address: str) -> Any:
+def _refuse_remote(address: str) -> Any:
     raise ValueError(f"it refers to {address}, outside of itself")
 
 
@@ -120,7 +113,7 @@ def _refuse_dangerous(schema: Mapping[str, Any], size: int) -> None:
             "changed",
         )
     for key, value in _entries(schema):
-        # A property may have such a name: then what it names is no string.
+        # For a property with such a name, the value is no string.
         if (key == "pattern" and isinstance(value, str)) or key == "patternProperties":
             raise ToolError(
                 f"the schema has a {key!r}; regular expressions are not supported",
@@ -136,7 +129,7 @@ def _refuse_dangerous(schema: Mapping[str, Any], size: int) -> None:
 
 
 def _entries(schema: object) -> Iterator[tuple[str, object]]:
-    """All keys with their values, however deep."""
+    """All keys and values at any depth."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()
@@ -147,8 +140,8 @@ def _entries(schema: object) -> Iterator[tuple[str, object]]:
             waiting += part
 
 
-class _Effort:
-    """Ends a check that does more than it may. Made for `sys.setprofile`."""
+class _StepLimit:
+    """Stops a check that takes too many steps; for `sys.setprofile`."""
 
     def __init__(self) -> None:
         self._left = CHECK_STEPS
@@ -160,7 +153,7 @@ class _Effort:
 
 
 class _Check:
-    """Whether an answer is what was asked for."""
+    """Validates answers against a schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         import fastjsonschema
@@ -171,8 +164,8 @@ class _Check:
             self._text = text.decode()
             self._validate = fastjsonschema.compile(
                 dict(schema),
-                handlers=dict.fromkeys(ELSEWHERE, _refuse_elsewhere),
-                use_formats=False,  # they are expressions, too: some take hours for a long text
+                handlers=dict.fromkeys(REMOTE_SCHEMES, _refuse_remote),
+                use_formats=False,  # they are regular expressions: some take hours
             )
         except BAD_SCHEMA as error:
             raise ToolError(f"not a valid JSON Schema: {error}", retry="changed") from None
@@ -183,15 +176,15 @@ class _Check:
         return f"\n\nAnswer only with JSON that matches this schema:\n{self._text}"
 
     async def value(self, text: str) -> Any:
-        """The JSON of an answer; `ValueError` says what is wrong with it."""
+        """The JSON of an answer; raises `ValueError` when it does not match."""
         size = len(text.encode("utf-8", "replace"))
         if size > ANSWER_BYTES:
             raise ValueError(f"it has {size} bytes; {ANSWER_BYTES} at most")
         return await asyncio.to_thread(self._checked, text)
 
     def _checked(self, text: str) -> Any:
-        """In a thread of its own, so that nobody else waits for it."""
-        sys.setprofile(_Effort())
+        """Runs in a thread, so that it does not block the loop."""
+        sys.setprofile(_StepLimit())
         try:
             value = read_json(_bare(text))
             self._validate(value)
@@ -211,7 +204,7 @@ def _check(schema: Mapping[str, Any] | None) -> _Check | None:
 
 
 def _bare(text: str) -> str:
-    """Without the fence that models like to put around JSON."""
+    """Strip a Markdown fence around the JSON."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```"):
         text = text[3:-3].removeprefix("json")
@@ -226,7 +219,7 @@ class _Outcome(Struct, frozen=True):
 
 
 class _Child:
-    """One task, from its beginning to a checked result."""
+    """Runs one task to a validated result."""
 
     def __init__(
         self,
@@ -282,7 +275,7 @@ class _Child:
         return await self._corrected(session, trouble)
 
     async def _corrected(self, session: str, trouble: str) -> _Outcome:
-        """One more chance for an answer that does not fit."""
+        """Ask once more for an answer that matches."""
         assert self._check is not None
         key = f"{self._key}/again"
         text = f"Your answer does not match the schema: {trouble}{self._check.instruction}"

@@ -1,5 +1,5 @@
-"""Tools that are not in the prompt: of servers, and written by the agent. Two tools find and call
-them, so that however many there are, they cost nothing until they are used."""
+"""Finds and calls tools that are not in the prompt: those of MCP servers and those the agent wrote.
+They cost no tokens until they are used."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, ToolListing, ToolProvider, tool
 
 SHOWN = 40
-"""Tools that a search shows."""
+"""How many tools a search shows."""
 
 
 @tool(repeatable=True)
@@ -39,7 +39,7 @@ async def find_tools(
     missing = [one for one in found if one.trouble]
     rows = [f"{one.name}: {one.about}" for one in (*missing, *tools[:SHOWN])]
     lines = [] if tools else ["no tool fits"]
-    if rows:  # what servers say of their tools is theirs, and may be meant to mislead
+    if rows:  # descriptions from servers are untrusted
         lines.append(wrap_untrusted("tools", "find_tools", "\n".join(rows)))
     if len(tools) > SHOWN:
         lines.append(f"[{len(tools) - SHOWN} more; narrow the search]")
@@ -57,7 +57,7 @@ async def _one_described(sources: Sequence[ToolProvider], name: str) -> str:
     for source in sources:
         try:
             found = await source.find(name)
-        except HermesError as error:  # the other names are asked for, too
+        except HermesError as error:  # try the other sources
             trouble = f"{error.message} ({error.hint})" if error.hint else error.message
             continue
         if found is not None:
@@ -74,5 +74,5 @@ async def use_tool(
     _context: ToolContext, name: str, arguments: dict[str, Any] | None = None
 ) -> ToolResult:
     """Call a tool that find_tools has shown."""
-    # A call of this one is a call of the tool it names, and never comes here.
+    # The executor runs the named tool instead, so this is never reached with a valid call.
     raise ToolError(f"{name} cannot be called so with {arguments}", "find_tools shows how")

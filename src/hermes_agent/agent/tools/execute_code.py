@@ -3,24 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hermes_agent.agent.tools.resolver import KEPT_BACK
+from hermes_agent.agent.tools.replay import run_again
+from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult, failure
-from hermes_agent.core.tools import RecoveryResult, SandboxLimits, SandboxResult, ToolContext, tool
+from hermes_agent.core.tools import SandboxLimits, SandboxResult, ToolContext, tool
 
 TROUBLE_LINES = 30
-"""How many lines of a traceback the model sees: the last ones."""
+"""How many lines of a traceback the model sees, from the end."""
 
 
-async def _recover_code(
-    _context: ToolContext, _note: dict[str, Any], **_given: Any
-) -> RecoveryResult:
-    # The sandbox is gone, and a program in one has no effects but its calls. Those are in the
-    # journal: when the program runs again, calls that had ended give their recorded results.
-    return "again"
-
-
-@tool(capabilities=("process",), recover=_recover_code)
+@tool(capabilities=("process",), recover=run_again)
 async def execute_code(context: ToolContext, code: str) -> ToolResult:
     """Run Python 3 in a sandbox, to make many tool calls in one step. Tools are functions:
     `terminal(command="uptime")` gives its text and raises `hermes.ToolFailed`.
@@ -37,10 +30,10 @@ async def execute_code(context: ToolContext, code: str) -> ToolResult:
         return await call(name, arguments)
 
     settings = context.settings.code
-    worked = await workers.run(
+    result = await workers.run(
         context.effect,
         code,
-        tools=[name for name in context.lent.tools if name not in KEPT_BACK],
+        tools=[name for name in context.lent.tools if name not in NOT_FOR_PROGRAMS],
         call=counted,
         limits=SandboxLimits(
             seconds=settings.seconds,
@@ -50,17 +43,17 @@ async def execute_code(context: ToolContext, code: str) -> ToolResult:
         ),
         output=context.output,
     )
-    return _shown(worked, calls)
+    return _shown(result, calls)
 
 
-def _shown(worked: SandboxResult, calls: int) -> ToolResult:
-    data = {"seconds": worked.seconds, "calls": calls, "limit": worked.limit}
-    printed = worked.output.rstrip("\n")
-    if worked.ok:
+def _shown(result: SandboxResult, calls: int) -> ToolResult:
+    data = {"seconds": result.seconds, "calls": calls, "limit": result.limit}
+    printed = result.output.rstrip("\n")
+    if result.ok:
         return ToolResult(printed or "[no output]", data)
-    what = "\n".join(worked.trouble.splitlines()[-TROUBLE_LINES:])
-    if worked.limit and what != worked.trouble:
-        what = f"{worked.trouble.splitlines()[0]}\n{what}"  # the limit stands in the first line
+    what = "\n".join(result.trouble.splitlines()[-TROUBLE_LINES:])
+    if result.limit and what != result.trouble:
+        what = f"{result.trouble.splitlines()[0]}\n{what}"  # the first line names the limit
     failed = failure(what, "the calls it made have taken effect" if calls else "", "changed")
     text = f"{printed}\n{failed.text}" if printed else failed.text
     return ToolResult(text, {**failed.data, **data}, ok=False)

@@ -1,4 +1,4 @@
-"""Tool calls: judged, written down, run, written down again. The only place where a tool runs."""
+"""Executes tool calls: authorize, journal, run, journal. The only place where a tool runs."""
 
 import asyncio
 import logging
@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.agent.budgets.split import SplitBudget
+from hermes_agent.agent.budgets.reservations import SplitBudget
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput, Write
-from hermes_agent.agent.journal_redaction import call_to_keep
+from hermes_agent.agent.journal_redaction import redact_call
 from hermes_agent.agent.tools.authorization import CallAuthorizer, CallDenied
 from hermes_agent.agent.tools.context import ToolContextFactory
 from hermes_agent.agent.tools.invoke import invoke, writable
-from hermes_agent.agent.tools.replay import ASTRAY, WENT_ASTRAY, ReplayGuards
-from hermes_agent.agent.tools.resolver import KEPT_BACK, ToolResolver
+from hermes_agent.agent.tools.replay import DIVERGED, DIVERGED_NOTE, ReplayGuards
+from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS, ToolResolver
 from hermes_agent.agent.tools.result_overflow import ResultStore
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
@@ -29,52 +29,52 @@ from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext
 
 log = logging.getLogger("hermes.calls")
 
-GIVE_UP_SECONDS = 5.0
-"""How long a turn that is given up looks for what became of a call."""
+ABANDON_SECONDS = 5.0
+"""How long an abandoned turn tries to recover the outcome of a call."""
 REPEATS = 3
-"""How often a turn may make the very same call when it is in vain."""
+"""How often the same call may fail in one turn."""
 NESTED = 4
-"""How deep programs may call programs: each level holds what the one above it holds, too."""
+"""How deep programs may call programs."""
 DIED = "the runtime died while it ran, and it is unknown whether it took effect"
 
 
 class ToolExecutor:
-    """Works off the calls of one reply, and those that programs among them make."""
+    """Runs the calls of one reply, and those made by programs among them."""
 
     def __init__(
         self,
-        parts: TurnDependencies,
+        deps: TurnDependencies,
         conversation: ConversationState,
-        people: HumanInput,
+        human_input: HumanInput,
         write: Write,
         split: SplitBudget,
     ) -> None:
-        self._parts = parts
+        self._deps = deps
         self._conversation = conversation
-        self._people = people
+        self._human_input = human_input
         self._write = write
-        self._finder = ToolResolver(parts)
-        self._admission = CallAuthorizer(parts, conversation, people, write)
-        self._lending = ToolContextFactory(
-            parts, conversation, people, self._admission, self._finder, split
+        self._resolver = ToolResolver(deps)
+        self._authorizer = CallAuthorizer(deps, conversation, human_input, write)
+        self._contexts = ToolContextFactory(
+            deps, conversation, human_input, self._authorizer, self._resolver, split
         )
-        self._results = ResultStore(parts.results, lambda: parts.settings.loop.result_chars)
-        self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
-        at_once = parts.settings.loop.parallel_calls
-        self._programs = ReplayGuards(
-            conversation, self._is_repeatable, at_once, parts.program_seconds
+        self._results = ResultStore(deps.results, lambda: deps.settings.loop.result_chars)
+        self._slots = asyncio.Semaphore(deps.settings.loop.parallel_calls)
+        at_once = deps.settings.loop.parallel_calls
+        self._replay_guards = ReplayGuards(
+            conversation, self._is_repeatable, at_once, deps.program_seconds
         )
         self.unrecoverable: set[str] = set()
-        """Effects that run now and of which nothing could be found out after a sudden end."""
+        """Running effects whose outcome could not be recovered after a crash."""
         self.closing = False
-        """The process is about to end: no traceless effect is begun any more."""
+        """The process is about to end: start no more unrecoverable effects."""
 
     async def settle(self) -> None:
-        """Bring every open call to its end. Calls that only look, or that touch neither files nor
-        processes, run side by side; one that changes them waits for those before it."""
+        """Finish every open call. Repeatable calls, and those that touch neither files nor
+        processes, run in parallel; others run alone, in order."""
         for open_call in self._conversation.unfinished:
-            with suppress(HermesError):  # told when its turn comes
-                await self._finder.load(open_call)
+            with suppress(HermesError):  # reported when the call runs
+                await self._resolver.load(open_call)
         for batch in self._batches(self._conversation.unfinished):
             async with asyncio.TaskGroup() as group:
                 twins: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -85,16 +85,16 @@ class ToolExecutor:
                     if first is None and self._is_repeatable(open_call):
                         twins[same] = task
 
-    async def give_up(self, why: str, *, park: bool) -> None:
-        """Give every call that has not ended an honest result. With `park`, a person first says
-        what became of those that nobody can know about."""
-        # What was called goes before what has called it.
+    async def abandon(self, why: str, *, park: bool) -> None:
+        """Give every unfinished call a truthful result. With `park`, a person first decides on
+        calls of unknown outcome."""
+        # Inner calls before their callers.
         inner = [call for call in reversed(self._conversation.inner) if call.finished is None]
         for open_call in (*inner, *self._conversation.unfinished):
-            await self._give_up_one(open_call, why, park=park)
+            await self._abandon_one(open_call, why, park=park)
 
-    async def _give_up_one(self, open_call: PendingCall, why: str, *, park: bool) -> None:
-        known = await self._find_out_soon(open_call) if open_call.intended else "not-run"
+    async def _abandon_one(self, open_call: PendingCall, why: str, *, park: bool) -> None:
+        known = await self._recover_quickly(open_call) if open_call.intended else "not-run"
         if known is None and park:
             return await self._park(open_call, f"{why} while it ran")
         seconds = 0.0
@@ -111,25 +111,25 @@ class ToolExecutor:
             await self._release(open_call, known)
         return None
 
-    async def _find_out_soon(self, open_call: PendingCall) -> RecoveryResult:
-        """Nobody wants to wait any more: what still runs is stopped by ending the wait for it, and
-        looked at once more."""
+    async def _recover_quickly(self, open_call: PendingCall) -> RecoveryResult:
+        """Recover with a timeout. The first timeout stops what still runs; the second try sees the
+        outcome."""
         for _ in range(2):
             try:
-                async with asyncio.timeout(GIVE_UP_SECONDS):
-                    return await self._find_out(open_call)
+                async with asyncio.timeout(ABANDON_SECONDS):
+                    return await self._recover(open_call)
             except TimeoutError:
                 continue
         return None
 
     def _is_repeatable(self, open_call: PendingCall) -> bool:
-        tool = self._finder.known(open_call)
+        tool = self._resolver.known(open_call)
         return tool is not None and tool.repeatable
 
     def _batches(self, calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
         batches: list[list[PendingCall]] = [[]]
         for open_call in calls:
-            tool = self._finder.known(open_call)
+            tool = self._resolver.known(open_call)
             alone = (
                 tool is not None
                 and not tool.repeatable
@@ -149,40 +149,40 @@ class ToolExecutor:
 
     async def _advance(self, open_call: PendingCall, has_twin: bool) -> None:
         if open_call.intended is not None:
-            return await self._take_up(open_call)
+            return await self._resume_call(open_call)
         if has_twin and (result := await self._result_of_twin(open_call)):
             return await self._finish(open_call, result)
         return await self._begin(open_call)
 
     async def _begin(self, open_call: PendingCall) -> None:
         try:
-            await self._finder.load(open_call)
-            tool = self._finder.tool(open_call)
-            arguments = self._finder.given(open_call, tool)
-            self._refuse_within(open_call, tool)
-            self._refuse_in_vain(open_call, tool)
+            await self._resolver.load(open_call)
+            tool = self._resolver.tool(open_call)
+            arguments = self._resolver.given(open_call, tool)
+            self._refuse_for_program(open_call, tool)
+            self._refuse_repeated(open_call, tool)
             if open_call.decided is None:
-                await self._admission.admit(open_call, tool, arguments)
+                await self._authorizer.authorize(open_call, tool, arguments)
         except CallDenied as refused:
             return await self._finish(open_call, failure(str(refused), retry="changed"))
         except ConnectionError as error:
             return await self._finish(
                 open_call, failure(f"the terminal cannot be reached: {error}", retry="same")
             )
-        except HermesError as error:  # also a terminal that cannot be had
+        except HermesError as error:  # for example, an unavailable terminal
             return await self._finish(open_call, failed(error))
         return await self._intend_and_run(open_call, tool)
 
     @staticmethod
-    def _refuse_within(open_call: PendingCall, tool: Tool) -> None:
-        """What a program may not call, by whatever name."""
-        if open_call.by and tool.origin == "builtin" and tool.name in KEPT_BACK:
+    def _refuse_for_program(open_call: PendingCall, tool: Tool) -> None:
+        """Refuse what a program may not call, under any name."""
+        if open_call.by and tool.origin == "builtin" and tool.name in NOT_FOR_PROGRAMS:
             raise ToolError(f"a program cannot call {tool.name}", "call it yourself", "never")
         if open_call.effect.count(".") > NESTED:
             raise ToolError(f"programs are nested more than {NESTED} deep", retry="never")
 
-    def _refuse_in_vain(self, open_call: PendingCall, tool: Tool) -> None:
-        missing = [name for name in tool.after if name not in self._conversation.used]
+    def _refuse_repeated(self, open_call: PendingCall, tool: Tool) -> None:
+        missing = [name for name in tool.after if name not in self._conversation.tools_used]
         if missing:
             raise ToolError(f"{tool.name} needs {missing[0]} first", f"call {missing[0]}")
         again = self._conversation.failures[open_call.call.name, open_call.call.arguments]
@@ -206,23 +206,23 @@ class ToolExecutor:
     # calls that programs make
 
     async def call(self, by: PendingCall, name: str, given: Mapping[str, Any]) -> ToolResult:
-        """Make a call as a part of another. A program that is run again after a restart makes its
-        calls again: one that had ended is not repeated, and gives what it gave."""
+        """Make a call on behalf of a program. A program that runs again after a restart repeats
+        its calls: those that had finished return their recorded results."""
         written = msgspec.json.encode(given, enc_hook=str).decode()
-        kept = call_to_keep(ToolCall("", name, written), self._parts.redact)
-        program = self._programs.of(by.effect)
-        if not program.takes(len(written)):
+        kept = redact_call(ToolCall("", name, written), self._deps.redact)
+        guard = self._replay_guards.of(by.effect)
+        if not guard.accepts(len(written)):
             return failure("the arguments are too large", "write them to files in parts", "changed")
-        made = program.made_before(kept)
+        made = guard.earlier_call(kept)
         if made is None:
             looks = self._is_repeatable(PendingCall(kept, ""))
-            if not looks and not await program.is_in_step():
-                return failure(ASTRAY, "check what was done, and continue from there", "never")
-            call = ToolCall(program.next_effect(), kept.name, kept.arguments)
+            if not looks and not await guard.has_caught_up():
+                return failure(DIVERGED, "check what was done, and continue from there", "never")
+            call = ToolCall(guard.next_effect(), kept.name, kept.arguments)
             await self._write(ev.CallMade(call.id, by.effect, call))
             made = next(one for one in self._conversation.inner if one.effect == call.id)
         if made.finished is None:
-            async with program.slots:
+            async with guard.slots:
                 await self._advance(made, False)
         done = made.finished
         assert done is not None
@@ -234,7 +234,7 @@ class ToolExecutor:
     async def _intend_and_run(self, open_call: PendingCall, tool: Tool) -> None:
         arguments = self._arguments(open_call, tool)
         if self.closing and tool.unrecoverable:
-            await asyncio.Event().wait()  # the process ends; the next one begins it
+            await asyncio.Event().wait()  # the process ends; the next one runs it
         attempt = open_call.intended.attempt + 1 if open_call.intended else 1
         context = self._context(open_call)
         note: dict[str, Any] = {}
@@ -250,30 +250,30 @@ class ToolExecutor:
         return await self._run(open_call, tool)
 
     def _arguments(self, open_call: PendingCall, tool: Tool) -> dict[str, Any]:
-        return self._admission.arguments(open_call, tool, self._finder.given(open_call, tool))
+        return self._authorizer.arguments(open_call, tool, self._resolver.given(open_call, tool))
 
     async def _run(self, open_call: PendingCall, tool: Tool) -> None:
         started = time.perf_counter()
-        given = self._finder.given(open_call, tool)
-        permit = self._admission.permit(open_call, tool, given)
-        arguments = self._admission.arguments(open_call, tool, given)
+        given = self._resolver.given(open_call, tool)
+        permit = self._authorizer.permit(open_call, tool, given)
+        arguments = self._authorizer.arguments(open_call, tool, given)
         context = self._context(open_call)
         try:
             if tool.unrecoverable:
                 self.unrecoverable.add(open_call.effect)
             result = await invoke(tool, permit, context, arguments)
-            if self._programs.ended(open_call.effect):
-                result = replace(result, text=f"{WENT_ASTRAY}\n{result.text}", ok=False)
+            if self._replay_guards.end(open_call.effect):
+                result = replace(result, text=f"{DIVERGED_NOTE}\n{result.text}", ok=False)
             await self._finish(
                 open_call,
                 result,
                 time.perf_counter() - started,
-                _undone(open_call, tool, arguments, result),
+                _inverse_of(open_call, tool, arguments, result),
             )
         except OutcomeUnknown as unknown:
             result, reason = None, unknown.message
         finally:
-            self._programs.ended(open_call.effect)
+            self._replay_guards.end(open_call.effect)
             self.unrecoverable.discard(open_call.effect)
         if result is None:
             await self._park(open_call, reason)
@@ -281,14 +281,14 @@ class ToolExecutor:
             await self._release(open_call, result)
 
     async def _end_inner(self, open_call: PendingCall) -> None:
-        """A program has ended: what it had begun and not waited for."""
+        """Abandon calls that a finished program did not wait for."""
         for inner in [one for one in self._conversation.inner if one.by == open_call.effect]:
             if inner.finished is None:
-                await self._give_up_one(inner, "the program that made the call ended", park=True)
+                await self._abandon_one(inner, "the program that made the call ended", park=True)
 
     async def _release(self, open_call: PendingCall, result: ToolResult) -> None:
-        """The result is in the journal: what was kept to find it out again can go."""
-        tool = self._finder.known(open_call)
+        """Let the tool delete what it kept for recovery: the result is in the journal."""
+        tool = self._resolver.known(open_call)
         if tool is None or tool.release is None:
             return
         try:
@@ -296,16 +296,16 @@ class ToolExecutor:
         except (HermesError, OSError) as error:
             log.warning("%s could not clean up: %s", tool.name, error)
 
-    async def _take_up(self, open_call: PendingCall) -> None:
-        """A call that was under way when the last runtime went."""
+    async def _resume_call(self, open_call: PendingCall) -> None:
+        """Resume a call that was running when the last runtime ended."""
         if open_call.parked is not None:
             return await self._until_decided(open_call)
-        known = await self._find_out(open_call)
+        known = await self._recover(open_call)
         if isinstance(known, ToolResult):
             await self._finish(open_call, known, known.data.get("seconds", 0.0))
             return await self._release(open_call, known)
         if known in ("not-run", "again"):
-            return await self._run(open_call, self._finder.tool(open_call))
+            return await self._run(open_call, self._resolver.tool(open_call))
         return await self._park(open_call, DIED)
 
     async def _park(self, open_call: PendingCall, reason: str) -> None:
@@ -314,7 +314,7 @@ class ToolExecutor:
         await self._until_decided(open_call)
 
     async def _until_decided(self, open_call: PendingCall) -> None:
-        decision = await self._people.decision(open_call.effect)
+        decision = await self._human_input.decision(open_call.effect)
         if decision == "retry":
             return await self._begin(open_call)
         texts = {
@@ -325,39 +325,39 @@ class ToolExecutor:
             open_call, ToolResult(texts[decision], ok=decision == "it-happened")
         )
 
-    async def _find_out(self, open_call: PendingCall) -> RecoveryResult:
+    async def _recover(self, open_call: PendingCall) -> RecoveryResult:
         try:
-            await self._finder.load(open_call)
-            tool = self._finder.tool(open_call)
+            await self._resolver.load(open_call)
+            tool = self._resolver.tool(open_call)
             arguments = self._arguments(open_call, tool)
             if tool.recover is None or open_call.intended is None:
                 return "not-run" if tool.repeatable else None
             return await tool.recover(
                 self._context(open_call), open_call.intended.note, **arguments
             )
-        except (HermesError, ConnectionError) as error:  # gone, changed, out of reach
-            log.warning("cannot find out about %s: %s", open_call.effect, error)
+        except (HermesError, ConnectionError) as error:  # gone, changed or unreachable
+            log.warning("cannot recover the outcome of %s: %s", open_call.effect, error)
             return None
 
     def _context(self, open_call: PendingCall) -> ToolContext:
-        return self._lending.context(open_call, self.call)
+        return self._contexts.context(open_call, self.call)
 
     def _name(self, open_call: PendingCall) -> str:
-        """The tool that a call means, as people know it."""
-        tool = self._finder.known(open_call)
+        """The name of the tool that a call runs."""
+        tool = self._resolver.known(open_call)
         return tool.name if tool is not None else open_call.call.name
 
     async def _finish(
         self, open_call: PendingCall, result: ToolResult, seconds: float = 0.0, inverse: str = ""
     ) -> None:
         await self._end_inner(open_call)
-        self._lending.end(open_call.effect)
-        result = writable(result, self._parts.redact)
+        self._contexts.end(open_call.effect)
+        result = writable(result, self._deps.redact)
         text = await self._results.shown(open_call.effect, result.text)
         judged = open_call.judged
         if judged is not None and judged.input is not None and open_call.intended is not None:
             changed = msgspec.json.encode(judged.input).decode()
-            text = f"[a rule changed this call to {self._parts.redact(changed)}]\n{text}"
+            text = f"[a rule changed this call to {self._deps.redact(changed)}]\n{text}"
         await self._write(
             ev.CallFinished(
                 effect=open_call.effect,
@@ -368,17 +368,17 @@ class ToolExecutor:
                 seconds=round(seconds, 6),
                 data=result.data,
                 files=result.files,
-                inverse=self._parts.redact(inverse),
+                inverse=self._deps.redact(inverse),
                 usage=result.usage,
                 cost=result.cost,
             )
         )
 
 
-def _undone(
+def _inverse_of(
     open_call: PendingCall, tool: Tool, arguments: dict[str, Any], result: ToolResult
 ) -> str:
-    """How a call that worked is undone."""
+    """The command that undoes a successful call."""
     if tool.inverse is None or not result.ok or open_call.intended is None:
         return ""
     return tool.inverse(open_call.intended.note, arguments, result)

@@ -1,5 +1,5 @@
-"""Running a tool's function. A tool is anybody's code: whatever it does or gives back becomes a
-result that can be written down and that the model can act on."""
+"""Runs a tool's function. A tool may be anyone's code: whatever it returns or raises becomes a
+result that can be journaled and that the model can act on."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger("hermes.tools")
 async def invoke(
     tool: Tool, permit: Permit, context: ToolContext, arguments: dict[str, Any]
 ) -> ToolResult:
-    """The result of a call. Raises `OutcomeUnknown`, and nothing else of the tool's."""
+    """Run a call. Of the tool's exceptions, only `OutcomeUnknown` is raised."""
     try:
         return _result(await tool.run(permit, context, arguments))
     except ToolError as error:
@@ -45,7 +45,7 @@ def _result(value: Any) -> ToolResult:
 
 
 def writable(result: ToolResult, redact: Redactor) -> ToolResult:
-    """The result without secrets, and with nothing in it that JSON cannot hold."""
+    """The result without secrets, and with only what JSON can hold."""
     data = {str(key): _plain(value) for key, value in result.data.items()}
     return replace(result, text=redact(_valid(result.text)), data=redact.deep(data))
 

@@ -1,33 +1,43 @@
-"""Programs that make calls. One that is begun again after a death must take the same way as before:
-what it had done by then was done, and is not done a second time in other words."""
+"""Replays programs that make calls. A program that runs again after a crash must repeat its calls:
+effects that already happened are not done again in another form."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.timeouts import awake
+from hermes_agent.core.tools import RecoveryResult, ToolContext
 
 CALL_BYTES = 1_000_000
-"""The most that the arguments of one call may have."""
+"""The largest arguments of one call."""
 PROGRAM_BYTES = 16_000_000
-"""The most that those of all calls of a program may have together."""
+"""The largest arguments of all calls of a program together."""
 
-ASTRAY = (
+DIVERGED = (
     "not made: the runtime died while this program ran, and now it takes another way than before; "
     "what it had done by then stays done"
 )
 
-WENT_ASTRAY = (
+DIVERGED_NOTE = (
     "[the runtime died while this program ran. Begun again, it took another way than before and "
     "was let do nothing more; what it had done the first time stays done]"
 )
 
 
+async def run_again(
+    _context: ToolContext, _note: dict[str, Any], /, **_arguments: Any
+) -> RecoveryResult:
+    """Recovers a tool whose only effects are its calls or subagents: those are in the journal, and
+    those that had finished return their recorded results."""
+    return "again"
+
+
 class ReplayGuard:
-    """A call that makes calls, while it runs. `earlier` are effects that it had begun before a
-    death and that are not safe to repeat; `patience` is how many seconds it may take to ask for
-    the next of them again."""
+    """A running program. `earlier` are unrepeatable effects that it started before a crash;
+    `timeout_seconds` is how long it may take to ask for the next of them again."""
 
     def __init__(
         self,
@@ -35,74 +45,66 @@ class ReplayGuard:
         effect: str,
         earlier: set[str],
         at_once: int,
-        patience: float,
+        timeout_seconds: float,
     ) -> None:
         self._conversation = conversation
         self._effect = effect
         self._earlier = earlier
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._claimed: set[str] = set()
-        """The calls that it has made, or made again."""
-        self._moved = asyncio.Event()
+        """The calls that it has made or repeated."""
+        self._progressed = asyncio.Event()
         self._bytes = 0
         self.slots = asyncio.Semaphore(at_once)
-        """Of its own: it holds a place among others while it waits for what it has called."""
-        self.astray = False
-        """It took another way than before."""
+        """Its own: while it waits for its calls, it occupies a slot of the executor."""
+        self.diverged = False
+        """Whether it did not repeat its earlier calls."""
 
-    def takes(self, size: int) -> bool:
-        """Whether arguments of so many bytes are not too much."""
+    def accepts(self, size: int) -> bool:
+        """Count the bytes of a call's arguments; False when they are too many."""
         self._bytes += size
         return size <= CALL_BYTES and self._bytes <= PROGRAM_BYTES
 
-    def made_before(self, call: ToolCall) -> PendingCall | None:
-        """The same call as it was made before a death; each counts once."""
+    def earlier_call(self, call: ToolCall) -> PendingCall | None:
+        """The same call from before the crash; each is returned once."""
         wanted = (call.name, call.arguments)
         for one in self._conversation.inner:
             mine = one.by == self._effect and one.effect not in self._claimed
             if mine and (one.call.name, one.call.arguments) == wanted:
                 self._claimed.add(one.effect)
-                self._moved.set()
+                self._progressed.set()
                 return one
         return None
 
-    async def is_in_step(self) -> bool:
-        """Whether all that it had done before has been asked for again. Several threads may take
-        their time; one that has gone another way never comes."""
-        while self._earlier - self._claimed and not self.astray:
-            self._moved.clear()
+    async def has_caught_up(self) -> bool:
+        """Wait until all earlier effects have been repeated; False when they are not, in time."""
+        while self._earlier - self._claimed and not self.diverged:
+            self._progressed.clear()
             try:
-                async with awake(self._patience):
-                    await self._moved.wait()
+                async with awake(self._timeout_seconds):
+                    await self._progressed.wait()
             except TimeoutError:
-                self.astray = True
-        return not self.astray
+                self.diverged = True
+        return not self.diverged
 
     def next_effect(self) -> str:
-        """The id of its next call. Counted before it is written: others may be made in the same
-        moment."""
+        """The id of its next call, claimed at once: calls may be concurrent."""
         known = {one.effect for one in self._conversation.inner if one.by == self._effect}
         effect = f"{self._effect}.{len(known | self._claimed) + 1}"
         self._claimed.add(effect)
         return effect
 
 
+@dataclass(eq=False, repr=False)
 class ReplayGuards:
-    def __init__(
-        self,
-        conversation: ConversationState,
-        is_repeatable: Callable[[PendingCall], bool],
-        at_once: int,
-        patience: float,
-    ) -> None:
-        self._conversation = conversation
-        self._is_repeatable = is_repeatable
-        self._at_once = at_once
-        self._patience = patience
-        self._running: dict[str, ReplayGuard] = {}
+    _conversation: ConversationState
+    _is_repeatable: Callable[[PendingCall], bool]
+    _at_once: int
+    _timeout_seconds: float
+    _running: dict[str, ReplayGuard] = field(default_factory=dict, init=False)
 
     def of(self, effect: str) -> ReplayGuard:
-        """The program that runs as this effect."""
+        """The guard of the program that runs as this effect."""
         if effect not in self._running:
             earlier = {
                 one.effect
@@ -110,11 +112,11 @@ class ReplayGuards:
                 if one.by == effect and one.intended is not None and not self._is_repeatable(one)
             }
             self._running[effect] = ReplayGuard(
-                self._conversation, effect, earlier, self._at_once, self._patience
+                self._conversation, effect, earlier, self._at_once, self._timeout_seconds
             )
         return self._running[effect]
 
-    def ended(self, effect: str) -> bool:
-        """It runs no more; whether it went astray."""
-        program = self._running.pop(effect, None)
-        return program is not None and program.astray
+    def end(self, effect: str) -> bool:
+        """Remove a finished program's guard; True when it diverged."""
+        guard = self._running.pop(effect, None)
+        return guard is not None and guard.diverged

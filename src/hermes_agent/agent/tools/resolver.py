@@ -1,4 +1,4 @@
-"""Which tool a call means: one of the session's own, or one of those that are not in the prompt."""
+"""Resolves the tool of a call: one of the session's own, or one that is not in the prompt."""
 
 from difflib import get_close_matches
 
@@ -8,51 +8,51 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import USE_TOOL
 from hermes_agent.core.tools import Tool
 
-KEPT_BACK = frozenset({"execute_code", "delegate", "make_tool", "write_skill"})
-"""Tools that programs cannot call: each would start work that is not theirs to bound."""
+NOT_FOR_PROGRAMS = frozenset({"execute_code", "delegate", "make_tool", "write_skill"})
+"""Programs cannot call these: each starts work outside the program's limits."""
 
 
 class ToolResolver:
-    def __init__(self, parts: TurnDependencies) -> None:
-        self._parts = parts
+    def __init__(self, deps: TurnDependencies) -> None:
+        self._deps = deps
         self._found: dict[str, Tool] = {}
 
     async def load(self, open_call: PendingCall) -> None:
-        """Look for the tool of a call where it takes time to look."""
+        """Look up the tool of a call in external sources."""
         name, _ = open_call.call.target()
-        if name in self._parts.tools or USE_TOOL not in self._parts.tools:
-            return  # a session without the tool for them has no others
-        for source in self._parts.lent.sources:
+        if name in self._deps.tools or USE_TOOL not in self._deps.tools:
+            return  # without it, a session has no external tools
+        for source in self._deps.lent.sources:
             if (found := await source.find(name)) is not None:
                 self._found[name] = found
                 return
-        # A tool that has gone since it was found must not be run.
+        # It may have been removed since it was found.
         self._found.pop(name, None)
 
     def known(self, open_call: PendingCall) -> Tool | None:
-        """The tool of a call, as far as it is known without looking."""
+        """The tool of a call, if it is already loaded."""
         try:
             name, _ = open_call.call.target()
         except ToolError:
             return None
-        return self._parts.tools.get(name) or self._found.get(name)
+        return self._deps.tools.get(name) or self._found.get(name)
 
     def tool(self, open_call: PendingCall) -> Tool:
         tool = self.known(open_call)
         if tool is not None:
             return tool
         name, _ = open_call.call.target()
-        names = list(self._parts.tools)
+        names = list(self._deps.tools)
         close = get_close_matches(name, [*names, *self._found], 1, 0.7)
-        more = "; find_tools searches more" if USE_TOOL in self._parts.tools else ""
+        more = "; find_tools searches more" if USE_TOOL in self._deps.tools else ""
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}{more}"
         raise ToolError(f"no tool called {name!r}", hint, "changed")
 
     def given(self, open_call: PendingCall, tool: Tool) -> dict[str, object]:
-        """The arguments as the model wrote them, checked and completed."""
+        """The model's arguments, validated and with defaults."""
         return tool.arguments(open_call.call.target()[1])
 
     def place(self, open_call: PendingCall, tool: Tool | None) -> str:
-        """The name of the terminal that it is for; the session's first when it names none."""
+        """The name of the call's terminal; by default the session's first."""
         named = tool.place(open_call.call.target()[1]) if tool is not None else ""
-        return self._parts.terminal_name(named)
+        return self._deps.terminal_name(named)

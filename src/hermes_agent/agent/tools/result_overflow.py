@@ -1,4 +1,4 @@
-"""Results that are too large for the model: kept whole on disk, shown in part."""
+"""Results that are too large for the model: stored on disk, shown in part."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,29 +13,29 @@ from hermes_agent.core.tools import ToolContext, tool
 
 LINES = 400
 PAGE_CHARS = 16_000
-"""The most that is shown of a kept result at once."""
+"""The most that is shown of a stored result at once."""
 LINE_CHARS = 4_000
 """A longer line is shown as several."""
 NOTE_CHARS = 100
-"""Room for the words under a page."""
+"""Room for the note below a page."""
 
 
 class ResultStore:
-    """The kept results of one session."""
+    """The stored results of one session."""
 
     def __init__(self, folder: Path, most: Callable[[], int]) -> None:
         self._folder = folder
         self._most = most
 
     async def shown(self, effect: str, text: str) -> str:
-        """What the model sees of a result: all of it, or its two ends and how to read on."""
+        """What the model sees of a result: all of it, or both ends and how to read the rest."""
         limit = self._most()
         if len(text) <= limit:
             return text
         whole = self._folder / f"{effect}.txt"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            # As bytes: its line endings stay as they are.
+            # As bytes, to preserve line endings.
             await asyncio.to_thread(whole.write_bytes, text.encode("utf-8", "replace"))
             kept = f'read_on(result="{effect}") shows the whole'
         except OSError as error:
@@ -45,7 +45,7 @@ class ResultStore:
         return f"{text[:half]}\n[… {left_out} characters left out; {kept} …]\n{text[-half:]}"
 
     async def whole(self, effect: str, shown: str) -> str:
-        """The result as it was, of which the model was shown this."""
+        """The full result; `shown` when nothing was left out."""
         try:
             kept = await asyncio.to_thread((self._folder / f"{effect}.txt").read_bytes)
         except FileNotFoundError:
@@ -61,7 +61,7 @@ async def read_on(
     path = context.results / f"{result}.txt" if context.results and _is_plain(result) else None
     if path is None or not path.is_file():
         raise ToolError(f"no stored result {result!r}", "the shortened result names it", "changed")
-    # A page that is larger than a result may be would be cut itself.
+    # A page must not be larger than a result may be.
     room = max(NOTE_CHARS, min(PAGE_CHARS, context.settings.loop.result_chars) - NOTE_CHARS)
     kept = await asyncio.to_thread(path.read_bytes)
     lines = _lines(kept.decode(), min(LINE_CHARS, room))

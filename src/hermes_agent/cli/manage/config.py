@@ -97,9 +97,9 @@ def _check(_options: argparse.Namespace) -> None:
 def _check_references(settings: Any, name: str) -> None:
     """Refuse a setting, or one below it, that names something that does not exist. An empty name
     checks all settings."""
-    from hermes_agent.runtime.references import astray
+    from hermes_agent.runtime.references import dangling_references
 
-    for one in astray(home_folder(), settings):
+    for one in dangling_references(home_folder(), settings):
         if name in ("", one.name) or one.name.startswith(f"{name}."):
             raise UsageError(f"{one.name}: {one.error.message}", one.error.hint)
 

@@ -14,7 +14,7 @@ from hermes_agent.core.errors import HermesError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes_agent.runtime.doctor.doctor import DoctorFinding, RunningRuntime
+    from hermes_agent.runtime.doctor import DoctorFinding, RunningRuntime
 
 MARKS = {"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}
 ANSWER_SECONDS = 120.0
@@ -22,7 +22,7 @@ ANSWER_SECONDS = 120.0
 
 
 def run(options: argparse.Namespace) -> int:
-    from hermes_agent.runtime.doctor.doctor import examine
+    from hermes_agent.runtime.doctor import examine
 
     api = RuntimeClient(timeout=ANSWER_SECONDS)
     failed = False
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _drills(home: str) -> "Iterator[DoctorFinding]":
     from hermes_agent.cli.work.drill import abandoned
-    from hermes_agent.runtime.doctor.doctor import DoctorFinding
+    from hermes_agent.runtime.doctor import DoctorFinding
 
     if names := abandoned(home):
         what = f"left behind by killed drills: boxes {', '.join(names)} and their checks"
@@ -49,7 +49,7 @@ def _drills(home: str) -> "Iterator[DoctorFinding]":
 
 
 def _running(api: RuntimeClient) -> "RunningRuntime | None":
-    from hermes_agent.runtime.doctor.doctor import RunningRuntime
+    from hermes_agent.runtime.doctor import RunningRuntime
 
     try:
         status = api.get("/v1/status")

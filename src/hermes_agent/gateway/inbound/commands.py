@@ -29,7 +29,7 @@ from hermes_agent.gateway.approvals.questions import (
 )
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.learning.service import Learning
-from hermes_agent.runtime.models.selection import ModelSelection
+from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.sessions import SessionService
 
 if TYPE_CHECKING:

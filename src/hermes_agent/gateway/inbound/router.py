@@ -158,7 +158,7 @@ class Router:
             skills = (await self.learning.opened(*commands.split_command(text.strip())),)
         text = "\n".join(part for part in (text, more) if part.strip())
         if arrived.group:
-            await self.sessions.entitle(session, text)
+            await self.sessions.set_title(session, text)
             text = attributed(identity, arrived.person, text)
             if not session.messages:
                 text = f"{IN_GROUP.format(channel=arrived.chat.channel)}\n\n{text}"

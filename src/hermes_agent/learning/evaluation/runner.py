@@ -151,7 +151,7 @@ class TrialRunner:
         self.under_test.pop(session.id, None)
         try:
             await self._sessions.interrupt(session.id, "the trial is over")
-            await self._sessions.at_rest(session.id)
+            await self._sessions.wait_idle(session.id)
             dollars, tokens = await self._context.store.spent_by(session.id)
             await self._budget.add(tokens, dollars)
             await self._sessions.delete_session(session)

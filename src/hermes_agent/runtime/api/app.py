@@ -1,8 +1,11 @@
-"""The local API: HTTP over the runtime's Unix socket. Every surface uses these routes."""
+"""The local API: HTTP over the runtime's Unix socket, used by every client."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,20 +28,19 @@ from hermes_agent.host.responses import body_of, guarded, reply
 from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
-from hermes_agent.runtime.api.status import status as runtime_status
-from hermes_agent.runtime.models.selection import ModelProbe
+from hermes_agent.runtime.model_selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
 
 MAX_SESSIONS = 100_000
 RESERVED = ("proof", "agent", "incident", "commander", "job")
-"""Sources of messages that nobody outside sends."""
+"""Message sources that clients may not use."""
 KEEP_ALIVE_SECONDS = 15.0
-"""A stream that says nothing for longer is dead, and its listener comes back."""
+"""Clients reconnect when a stream is silent for longer."""
 
 
 class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/messages` takes. Without a session one is opened."""
+    """The body of `POST /v1/messages`. Without a session, a new one is opened."""
 
     text: str
     key: str = ""
@@ -53,7 +55,7 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     effort: str = ""
     files: tuple[Media, ...] = ()
     tools: tuple[str, ...] = ()
-    """Tools and toolsets of a new session; empty for those of the settings."""
+    """Tools and toolsets of a new session; by default those of the settings."""
 
 
 class ApprovalDecision(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +68,7 @@ class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
     by: str = "cli"
 
 
-class _Look(msgspec.Struct, forbid_unknown_fields=True):
+class _Query(msgspec.Struct, forbid_unknown_fields=True):
     since: float = 0.0
     session: str = ""
     limit: int = 10_000
@@ -83,7 +85,7 @@ class NewChoice(msgspec.Struct, forbid_unknown_fields=True):
 class NewTrial(msgspec.Struct, forbid_unknown_fields=True):
     model: str = ""
     ask: bool = True
-    """Otherwise it is only seen whether it could be asked."""
+    """False only resolves the model, without calling it."""
 
 
 class _Costs(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,6 +104,8 @@ class LocalApi:
 
     def __init__(self, runtime: Runtime, stop: Callable[[], None]) -> None:
         self._runtime = runtime
+        self._context = runtime.context
+        self._store = runtime.context.store
         self._stop = stop
 
     def routes(self) -> list[Route]:
@@ -144,14 +148,17 @@ class LocalApi:
         ]
 
     async def status(self, request: Request) -> Response:
-        told = await runtime_status(self._runtime)
+        report = await runtime_status(self._runtime)
         try:
-            self._runtime.context.refresh_settings()
-            told["model"] = self._runtime.context.settings.model
-            told["policy"] = self._runtime.context.settings.policy
-        except HermesError as error:  # the settings were broken since: it goes on with the old ones
-            told |= {"reason": told["reason"] or error.message, "hint": told["hint"] or error.hint}
-        return reply({**told, "version": __version__})
+            self._context.refresh_settings()
+            report["model"] = self._context.settings.model
+            report["policy"] = self._context.settings.policy
+        except HermesError as error:  # invalid by now: the old settings still apply
+            report |= {
+                "reason": report["reason"] or error.message,
+                "hint": report["hint"] or error.hint,
+            }
+        return reply({**report, "version": __version__})
 
     async def stop(self, request: Request) -> Response:
         self._stop()
@@ -177,17 +184,16 @@ class LocalApi:
 
     async def _before(self, session: str, key: str, last: int) -> int:
         """The number before a message's place in the journal; `last` when it still waits."""
-        for recorded in await self._runtime.context.store.events(session):
+        for recorded in await self._store.events(session):
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return recorded.number - 1
         return last
 
     async def _session_for(self, new: NewMessage, key: str) -> Session:
-        """The session a message is for. One that opens a session and is sent again, because the
-        answer got lost, finds the session it opened."""
+        """The session of a message. A repeated message that opened a session finds it again."""
         if new.session:
-            self._runtime.context.refresh_settings()  # what its last turn lacked may be there
-            return await self._runtime.context.store.session(new.session)
+            self._context.refresh_settings()  # a failed turn may need new ones
+            return await self._store.session(new.session)
         if not new.workspace:
             raise UsageError("a new session needs a workspace", "name the folder to work in")
         return await self._runtime.sessions.open_session(
@@ -206,7 +212,7 @@ class LocalApi:
     async def sessions(self, request: Request) -> Response:
         limit = min(max(int(request.query_params.get("limit", "50")), 1), MAX_SESSIONS)
         parent = request.query_params.get("parent")
-        return reply(await self._runtime.context.store.sessions(limit, parent=parent))
+        return reply(await self._store.sessions(limit, parent=parent))
 
     async def session(self, request: Request) -> Response:
         return reply(await self._session(request))
@@ -214,8 +220,8 @@ class LocalApi:
     async def rename(self, request: Request) -> Response:
         session = await self._session(request)
         name = body_of(await request.body(), NewName).name
-        await self._runtime.context.store.rename_session(session.id, name)
-        return reply(await self._runtime.context.store.session(session.id))
+        await self._store.rename_session(session.id, name)
+        return reply(await self._store.session(session.id))
 
     async def delete(self, request: Request) -> Response:
         session = await self._session(request)
@@ -225,11 +231,11 @@ class LocalApi:
     async def journal(self, request: Request) -> Response:
         session = await self._session(request)
         after = int(request.query_params.get("after", "0"))
-        return reply(await self._runtime.context.store.events(session.id, after))
+        return reply(await self._store.events(session.id, after))
 
     async def prompt(self, request: Request) -> Response:
         session = await self._session(request)
-        return reply(await self._runtime.context.store.prompt(session.prompt))
+        return reply(await self._store.prompt(session.prompt))
 
     async def events(self, request: Request) -> Response:
         session = await self._session(request)
@@ -244,7 +250,7 @@ class LocalApi:
     async def choose_model(self, request: Request) -> Response:
         session = await self._session(request)
         new = body_of(await request.body(), NewChoice)
-        self._runtime.context.refresh_settings()
+        self._context.refresh_settings()
         choice = await self._runtime.model_selection.choose(
             session, new.model, new.effort, new.by, new.anyway
         )
@@ -252,32 +258,32 @@ class LocalApi:
 
     async def test_model(self, request: Request) -> Response:
         asked = body_of(await request.body(), NewTrial)
-        self._runtime.context.note_activity()
-        self._runtime.context.refresh_settings()
+        self._context.note_activity()
+        self._context.refresh_settings()
         if not asked.ask:
             return reply({"model": self._runtime.completions.full_name(asked.model)})
         try:
             return reply(await self._runtime.model_selection.test(asked.model))
-        except ModelError as error:  # it was not even asked
-            told = error.kind, error.message, error.hint
-            return reply(ModelProbe(asked.model, False, "", None, 0.0, Usage(), None, (), *told))
+        except ModelError as error:  # before the call
+            report = error.kind, error.message, error.hint
+            return reply(ModelProbe(asked.model, False, "", None, 0.0, Usage(), None, (), *report))
 
     async def models_health(self, request: Request) -> Response:
         return reply(self._runtime.models.health())
 
     async def costs(self, request: Request) -> Response:
         look = msgspec.convert(dict(request.query_params), _Costs, strict=False)
-        self._runtime.context.refresh_settings()
-        session, store = look.session, self._runtime.context.store
+        self._context.refresh_settings()
+        session, store = look.session, self._store
         gone: NotFound | None = None
         try:
             session = (await store.session(session)).id if session else ""
-        except NotFound as error:  # what a session cost is known when it is deleted, by its id
+        except NotFound as error:  # the costs of a deleted session are kept under its id
             gone = error
         found = await store.costs(look.by, look.since, look.until, session)
         if gone is not None and not found and not await store.costs("day", 0.0, None, session):
             raise gone
-        budgets = self._runtime.context.settings.budgets
+        budgets = self._context.settings.budgets
         today = await self._runtime.completions.spent_today()
         return reply({"costs": found, "today": today, "day_dollars": budgets.day_dollars})
 
@@ -286,12 +292,12 @@ class LocalApi:
         query = given.pop("q", "")
         chosen = msgspec.convert(given, SearchFilter, strict=False)
         if chosen.session:
-            session = await self._runtime.context.store.session(chosen.session)
+            session = await self._store.session(chosen.session)
             chosen = msgspec.structs.replace(chosen, session=session.id)
-        return reply(await self._runtime.context.store.search(query, chosen))
+        return reply(await self._store.search(query, chosen))
 
     async def parked(self, request: Request) -> Response:
-        return reply(await self._runtime.context.store.parked())
+        return reply(await self._store.parked())
 
     async def decide(self, request: Request) -> Response:
         decided = body_of(await request.body(), ApprovalDecision)
@@ -300,7 +306,7 @@ class LocalApi:
         return reply({"effect": effect, "decision": decided.decision})
 
     async def questions(self, request: Request) -> Response:
-        return reply(await self._runtime.context.store.questions())
+        return reply(await self._store.questions())
 
     async def answer(self, request: Request) -> Response:
         given = body_of(await request.body(), AnswerBody)
@@ -309,41 +315,55 @@ class LocalApi:
         return reply({"id": id, "answer": given.answer})
 
     async def judgements(self, request: Request) -> Response:
-        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
-        session = (
-            (await self._runtime.context.store.session(look.session)).id if look.session else ""
-        )
-        return reply(await self._runtime.context.store.judgements(look.since, session, look.limit))
+        look = msgspec.convert(dict(request.query_params), _Query, strict=False)
+        session = (await self._store.session(look.session)).id if look.session else ""
+        return reply(await self._store.judgements(look.since, session, look.limit))
 
     async def audit(self, request: Request) -> Response:
-        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
-        return reply(
-            await self._runtime.context.store.audit(
-                look.since, look.session, look.limit, look.after
-            )
-        )
+        look = msgspec.convert(dict(request.query_params), _Query, strict=False)
+        return reply(await self._store.audit(look.since, look.session, look.limit, look.after))
 
     async def verify_audit(self, request: Request) -> Response:
-        return reply(
-            await self._runtime.context.store.verify_audit(request.query_params.get("head", ""))
-        )
+        return reply(await self._store.verify_audit(request.query_params.get("head", "")))
 
     async def check(self, request: Request) -> Response:
-        return reply(await self._runtime.context.store.check())
+        return reply(await self._store.check())
 
     async def backup(self, request: Request) -> Response:
-        from pathlib import Path
-
         target = Path(request.query_params["to"])
-        await self._runtime.context.store.backup(target)
+        await self._store.backup(target)
         return reply({"database": str(target)})
 
     async def _session(self, request: Request) -> Session:
-        return await self._runtime.context.store.session(request.path_params["id"])
+        return await self._store.session(request.path_params["id"])
+
+
+async def runtime_status(runtime: Runtime) -> dict[str, Any]:
+    """What `hermes status` shows of a runtime."""
+    health = runtime.context.store.health
+    well = health.state == "well"
+    return {
+        "pid": os.getpid(),
+        "state": "stopping" if runtime.sessions.is_stopping else "running" if well else "degraded",
+        "reason": health.reason,
+        "hint": health.hint,
+        "home": str(runtime.context.home.path),
+        "model": runtime.context.settings.model,
+        "policy": runtime.context.settings.policy,
+        "uptime": round(runtime.context.clock() - runtime.context.started, 1),
+        "working": sorted(runtime.sessions.working),
+        "parked": len(await runtime.context.store.parked()) if well else None,
+        "questions": len(await runtime.context.store.questions()) if well else None,
+        "listeners": runtime.context.bus.listeners,
+        "learning": await runtime.learning.status() if well else None,
+        "watch": await runtime.incidents.status(),
+        "jobs": await runtime.jobs.status() if well else None,
+        **(await runtime.services.status()),
+    }
 
 
 def _drift_routes(runtime: Runtime) -> Sequence[Row]:
-    """Routes of hermes-agent-drift. Where it is not installed, they say so."""
+    """Routes of hermes-agent-drift; when it is not installed, they say so."""
     try:
         routes = distributions.load("hermes_drift.routes")
     except distributions.NotInstalled as error:
@@ -365,7 +385,7 @@ def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:
 
 
 async def server_sent(recorded: AsyncGenerator[ev.Recorded]) -> AsyncIterator[bytes]:
-    """Events as server-sent events, with a sign of life when nothing happens."""
+    """Encode events as server-sent events, with keep-alive comments."""
     following: asyncio.Task[ev.Recorded] | None = None
     try:
         while True:

@@ -1,5 +1,5 @@
-"""Who may use the local API: its owner, but not the agent's own commands. A command that was
-allowed once must not be able to answer the next question itself."""
+"""Restricts the local API to its owner, excluding the agent's own commands: an approved command
+must not be able to approve the next."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MARK = b"HERMES_SPOOL="
-"""In the environment of every shell that a keeper holds, and of what it starts."""
+"""In the environment of every shell of the agent, and of its child processes."""
 
 _TOLD = json.dumps(
     {
@@ -25,8 +25,8 @@ REFUSAL = (
 
 
 class OwnerOnlyProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, for peers that no shell of ours has started. A command that
-    wants to hide can shed its mark and its parents: only a sandbox is a boundary."""
+    """uvicorn's HTTP protocol that refuses peers started by the agent's shells. A malicious command
+    can hide its origin: only a sandbox is a boundary."""
 
     _refused: asyncio.Transport | None = None
 
@@ -41,7 +41,7 @@ class OwnerOnlyProtocol(H11Protocol):
         if self._refused is None:
             super().data_received(data)
         elif not self._refused.is_closing():
-            # Only now: whoever hangs up before it has read loses what it has written.
+            # Not earlier: closing before reading would discard the refusal.
             self._refused.write(REFUSAL)
             self._refused.close()
 
@@ -63,7 +63,7 @@ def _pid_of(peer: socket.socket) -> int:
 
 
 def is_agents_command(pid: int) -> bool:
-    """Whether the process, or one that it descends from, is a shell of the agent's."""
+    """Whether the process or one of its ancestors is a shell of the agent."""
     while pid > 1:
         try:
             environ = Path(f"/proc/{pid}/environ").read_bytes()

@@ -1,5 +1,5 @@
-"""The built-in tools. What the model is shown of them is data, made from the code by `make docs`;
-a tool's module is imported when it is first called."""
+"""The built-in tools. Their specs are data, generated from the code by `make docs`; a tool's module
+is imported when it is first called."""
 
 import json
 import shutil
@@ -22,13 +22,13 @@ DATA = Path(__file__).with_name("builtin.json")
 
 
 class BuiltinTool(NamedTuple):
-    """Where a tool is, which toolset it belongs to, and what it cannot do without."""
+    """A tool's module, toolset and required packages."""
 
     module: str
     toolset: str
     packages: tuple[str, ...] = ()
     extra: str = ""
-    """What to install when a package is missing."""
+    """The extra to install when a package is missing."""
 
 
 _FILES, _SHELL = "hermes_agent.tools.files", "hermes_agent.tools.terminal"
@@ -84,12 +84,12 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
     ),
     "all": tuple(name for name, row in TABLE.items() if row.toolset != "incident"),
 }
-"""Names for several tools: by what they work on, those that only look, and all; that of incidents
-is for their sessions alone."""
+"""Named groups of tools: by what they work on, `look` (read-only), and `all`, without the tool for
+incident sessions."""
 
 
 class BuiltinToolFacts(NamedTuple):
-    """What is known of a built-in tool without importing it."""
+    """A built-in tool's data, available without importing it."""
 
     name: str
     toolset: str
@@ -98,7 +98,7 @@ class BuiltinToolFacts(NamedTuple):
     capabilities: tuple[str, ...]
     repeatable: bool
     missing: str
-    """What it cannot do without and is not here; it is not offered then."""
+    """What it lacks on this machine; it is not offered then."""
 
 
 @cache
@@ -124,7 +124,7 @@ def facts(settings: "Settings | None" = None) -> Sequence[BuiltinToolFacts]:
 
 
 def missing(name: str, settings: "Settings | None" = None) -> str:
-    """What a tool lacks here; empty when it can work. Without settings, as by default."""
+    """What a tool lacks on this machine; empty when it works."""
     row = TABLE[name]
     lacking = [package for package in row.packages if find_spec(package) is None]
     if lacking:
@@ -148,7 +148,7 @@ def _without_browser(settings: "Settings | None") -> str:
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """The tools that names of tools and toolsets stand for, in the table's order; all for none."""
+    """Expand names of tools and toolsets, in the table's order; no names mean all."""
     wanted: set[str] = set()
     for name in names or ("all",):
         if name not in TOOLSETS and name not in TABLE:
@@ -161,7 +161,7 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def specs(names: Collection[str], settings: "Settings | None" = None) -> "tuple[ToolSpec, ...]":
-    """How the model sees these tools, without those that cannot work here."""
+    """The specs of these tools, without those that do not work on this machine."""
     from hermes_agent.core.messages import ToolSpec
 
     return tuple(
@@ -177,14 +177,14 @@ def load(name: str) -> "Tool":
 
 
 def load_tools(names: Collection[str] | None = None) -> "tuple[Tool, ...]":
-    """The named tools and toolsets, or all, in the table's order however they are asked for."""
+    """Import the named tools and toolsets, or all, in the table's order."""
     wanted = chosen(tuple(names)) if names is not None else tuple(TABLE)
     return tuple(load(name) for name in wanted)
 
 
 class SessionTools(Mapping[str, "Tool"]):
-    """The tools of one session by name, of those in its prompt: a program's `own`, and built-in
-    ones, which are imported when they are first looked at."""
+    """The tools in one session's prompt, by name: a program's `own`, and built-in ones, which are
+    imported on first use."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class SessionTools(Mapping[str, "Tool"]):
 
 
 def described() -> list[dict[str, Any]]:
-    """The data as the code has it now; `make docs` writes it."""
+    """The tools' data, which `make docs` writes."""
     return [
         {
             "name": tool.name,

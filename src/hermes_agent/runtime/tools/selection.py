@@ -1,5 +1,4 @@
-"""Which tools a session has: the built-in ones, those of a test, and those of an embedding
-program."""
+"""Selects a session's tools: built-in ones, those of a test, or those of an embedding program."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,8 +11,8 @@ from hermes_agent.runtime.tools import builtin
 
 
 class EmbeddedTools(NamedTuple):
-    """What an embedding program gives a session: tools of its own, the capabilities that it has,
-    and whether it may use the built-in tools."""
+    """What an embedding program gives a session: its own tools, the granted capabilities, and
+    whether the built-in tools are available."""
 
     own: Mapping[str, Tool]
     granted: frozenset[str]
@@ -21,8 +20,6 @@ class EmbeddedTools(NamedTuple):
 
 
 class EmbeddedSessions:
-    """The sessions of embedding programs, with their tools."""
-
     def __init__(self) -> None:
         self._tools: dict[str, EmbeddedTools] = {}
 
@@ -33,18 +30,18 @@ class EmbeddedSessions:
         return self._tools.get(session)
 
     def inherit(self, parent: str, child: str) -> bool:
-        """Give a child what its parent's program attached; False when there is no program."""
+        """Give a subagent its parent's embedded tools; False when there are none."""
         if parent in self._tools:
             self._tools[child] = self._tools[parent]
         return parent in self._tools
 
     def is_ours(self, session: Session) -> bool:
-        """Whether its turns can run here: a program's need the program."""
+        """Whether its turns can run here: an embedded session needs its program."""
         return session.source != "library" or session.id in self._tools
 
 
 class ToolSelection:
-    """`tools` are those of every session, where they are not the built-in ones."""
+    """`tools` replace the built-in ones."""
 
     def __init__(
         self, context: RuntimeContext, tools: Sequence[Tool] | None, embedded: EmbeddedSessions
@@ -56,8 +53,8 @@ class ToolSelection:
     def specs(
         self, use: Sequence[str] | None, parent: str = "", embedded: EmbeddedTools | None = None
     ) -> tuple[ToolSpec, ...]:
-        """What the model is shown of the tools that a session uses: these, or all there are. A
-        child has those of its parent's program, too."""
+        """The specs of a session's tools: those in `use`, or all. A subagent also has those of its
+        parent's program."""
         embedded = embedded or self.embedded.get(parent)
         own, with_builtin = self._chosen(embedded)
         shown = self._builtin(use, parent) if with_builtin else ()
@@ -78,5 +75,5 @@ class ToolSelection:
         settings = self._context.settings
         if use is None:
             return builtin.specs(builtin.chosen(settings.tools.use), settings)
-        # A child's are names of tools, never of toolsets: some are both.
+        # A subagent's are names of tools, never of toolsets; some names are both.
         return builtin.specs(use if parent else builtin.chosen(use), settings)

@@ -1,7 +1,7 @@
-"""What tools are lent beside a terminal, put together. Each part is made when it is first wanted:
-most sessions use none of them."""
+"""Builds what tools use besides a terminal. Each service is created on first use."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,26 +35,21 @@ if TYPE_CHECKING:
     from hermes_agent.tools.mcp.provider import Servers
 
 
+@dataclass(eq=False, repr=False)
 class ToolServiceFactory:
-    def __init__(
-        self,
-        home: Path,
-        environ: Mapping[str, str],
-        settings: Callable[[], Settings],
-        secret: Callable[[str], str],
-        redact: Redactor,
-        clock: Clock,
-    ) -> None:
-        self._home = home
-        self._environ = environ
-        self._settings = settings
-        self._secret = secret
-        self._redact = redact
-        self._clock = clock
-        self.keeps = SessionResources(clock)
+    _home: Path
+    _environ: Mapping[str, str]
+    _settings: Callable[[], Settings]
+    _secret: Callable[[str], str]
+    _redact: Redactor
+    _clock: Clock
+    resources: SessionResources = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.resources = SessionResources(self._clock)
 
     @cached_property
-    def workshop(self) -> "CodeSandboxRunner":
+    def code_sandbox(self) -> "CodeSandboxRunner":
         from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 
         return CodeSandboxRunner(self._home / "workers", self._environ)
@@ -65,7 +60,7 @@ class ToolServiceFactory:
 
         return AuthoredTools(
             self._home / "tools",
-            workers=lambda: self.workshop,
+            workers=lambda: self.code_sandbox,
             settings=self._settings,
             taken=TABLE.keys,
             clock=self._clock,
@@ -96,7 +91,7 @@ class ToolServiceFactory:
     ) -> ToolServices:
         late = _LazyToolServices(self)
         return ToolServices(
-            keep=self.keeps.of(session.id),
+            keep=self.resources.of(session.id),
             workers=late,
             children=children,
             sources=self._sources(late),
@@ -112,59 +107,53 @@ class ToolServiceFactory:
         return [*([self.servers] if self._settings().mcp else []), late]
 
     def about(self) -> str:
-        """What the prompt of a new session says of tools that are not in it."""
+        """What a new session's prompt says about tools that are not in it."""
         lines = [source.about() for source in self._sources(_LazyToolServices(self))]
         return "\n".join(line for line in lines if line)
 
     @property
-    def has_written(self) -> bool:
+    def has_authored_tools(self) -> bool:
         return (self._home / "tools").is_dir()
 
     async def tidy(self, busy: Callable[[], set[str]]) -> None:
-        await self.keeps.tidy(busy)
+        await self.resources.tidy(busy)
         if "servers" in self.__dict__:
             await self.servers.tidy()
 
     async def close(self) -> None:
-        await self.keeps.close()
+        await self.resources.close()
         if "servers" in self.__dict__:
             await self.servers.close()
 
 
 class _LazyToolServices:
-    """Workers and tools that the agent wrote, for whoever may never use them."""
+    """The code sandbox and the authored tools, imported on first use."""
 
     def __init__(self, tool_services: ToolServiceFactory) -> None:
         self._tool_services = tool_services
 
     async def run(self, name: str, source: str, **how: Any) -> SandboxResult:
-        worked: SandboxResult = await self._tool_services.workshop.run(name, source, **how)
+        worked: SandboxResult = await self._tool_services.code_sandbox.run(name, source, **how)
         return worked
 
     async def make(self, name: str, code: str, call: Call | None, by: str = "") -> "ToolResult":
         return await self._tool_services.written.make(name, code, call, by)
 
     async def holds(self, name: str, digest: str) -> bool:
-        return self._tool_services.has_written and await self._tool_services.written.holds(
+        return self._tool_services.has_authored_tools and await self._tool_services.written.holds(
             name, digest
         )
 
     def about(self) -> str:
-        return self._tool_services.written.about() if self._tool_services.has_written else ""
+        return self._tool_services.written.about() if self._tool_services.has_authored_tools else ""
 
     async def search(self, query: str) -> Sequence[ToolListing]:
-        return (
-            await self._tool_services.written.search(query)
-            if self._tool_services.has_written
-            else ()
-        )
+        has_any = self._tool_services.has_authored_tools
+        return await self._tool_services.written.search(query) if has_any else ()
 
     async def find(self, name: str) -> "Tool | None":
-        return (
-            await self._tool_services.written.find(name)
-            if self._tool_services.has_written
-            else None
-        )
+        has_any = self._tool_services.has_authored_tools
+        return await self._tool_services.written.find(name) if has_any else None
 
 
 async def _proxy(reach: EgressCheck) -> Proxy:

@@ -1,4 +1,4 @@
-"""What the tools of sessions hold open from one call to the next: browsers, connections."""
+"""What tools keep open between a session's calls: browsers, connections."""
 
 import asyncio
 import logging
@@ -8,10 +8,10 @@ from typing import Any
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.tools import AsyncCloseable, Closable, ResourceCache
 
-log = logging.getLogger("hermes.keeps")
+log = logging.getLogger("hermes.resources")
 
 IDLE_SECONDS = 900.0
-"""How long something that nobody uses is held open."""
+"""How long an unused resource stays open."""
 CLOSING_SECONDS = 10.0
 
 
@@ -32,8 +32,7 @@ class SessionResources:
         making = self._made.get(key)
         if making is None or _has_failed(making):
             making = self._made[key] = asyncio.ensure_future(make())
-        # Whoever is cancelled does not take it from the others who wait for it, nor leave it open
-        # where nobody finds it: it is in the table.
+        # Shielded: others may wait for it, and it must not stay open outside the table.
         made: Closable = await asyncio.shield(making)
         return made
 
@@ -43,15 +42,15 @@ class SessionResources:
 
     async def forget(self, session: str) -> None:
         self._used.pop(session, None)
-        # Out of the table first: whoever asks while they are closed gets others.
+        # Out of the table first: a call meanwhile gets new ones.
         keys = [key for key in self._made if key[0] == session]
         found = [(name, self._made.pop((session, name))) for _, name in keys]
         await asyncio.gather(*(_close(name, made) for name, made in found))
 
     async def tidy(self, busy: Callable[[], set[str]]) -> None:
-        """Close what sessions that are not at work have not used for a while."""
+        """Close what idle sessions have not used for a while."""
         for session in list(self._used):
-            # To close takes time, in which any of them may have begun.
+            # Closing takes time, in which any session may have become busy.
             now = self._clock()
             if session in busy():
                 self._used[session] = now
@@ -63,17 +62,17 @@ class SessionResources:
 
 
 class _Keep:
-    """The part of one session."""
+    """The resources of one session."""
 
-    def __init__(self, keeps: SessionResources, session: str) -> None:
-        self._keeps = keeps
+    def __init__(self, resources: SessionResources, session: str) -> None:
+        self._resources = resources
         self._session = session
 
     async def get(self, name: str, make: Callable[[], Awaitable[Closable]]) -> Closable:
-        return await self._keeps.get(self._session, name, make)
+        return await self._resources.get(self._session, name, make)
 
     async def drop(self, name: str) -> None:
-        await self._keeps.drop(self._session, name)
+        await self._resources.drop(self._session, name)
 
 
 def _has_failed(making: asyncio.Task[Any]) -> bool:

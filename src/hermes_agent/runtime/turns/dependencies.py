@@ -1,15 +1,19 @@
-"""Puts together what a session's turn is handed."""
+"""Builds the dependencies of a session's turns."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.agent.budgets.limits import with_share
 from hermes_agent.agent.budgets.reservations import BudgetReservations
+from hermes_agent.agent.completions import ModelRoles
 from hermes_agent.agent.dependencies import TurnDependencies
-from hermes_agent.agent.model_roles import ModelRoles
 from hermes_agent.core.effects import Actor
-from hermes_agent.core.gateway import person_of
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.gateway import Chat, person_of
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
+from hermes_agent.core.messages import Media
 from hermes_agent.core.records import Session
 from hermes_agent.core.tools import EgressCheck, IncidentActions, ToolServices
 from hermes_agent.host.context import RuntimeContext
@@ -23,30 +27,20 @@ from hermes_agent.jobs.tool_backend import JobTool
 from hermes_agent.learning.service import Learning
 from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
-from hermes_agent.runtime.tools.session_messenger import SessionMessenger
 from hermes_agent.runtime.turns.subagents import SubagentManager
 
 
+@dataclass(eq=False, repr=False)
 class TurnDependenciesFactory:
-    def __init__(
-        self,
-        context: RuntimeContext,
-        tools: ToolSelection,
-        pool: TerminalPool,
-        gates: GateFactory,
-        roles: ModelRoles,
-        reservations: BudgetReservations,
-        capabilities: "SessionCapabilities",
-    ) -> None:
-        self._context = context
-        self._tools = tools
-        self._pool = pool
-        self._gates = gates
-        self._roles = roles
-        self._reservations = reservations
-        self._capabilities = capabilities
+    _context: RuntimeContext
+    _tools: ToolSelection
+    _pool: TerminalPool
+    _gates: GateFactory
+    _roles: ModelRoles
+    _reservations: BudgetReservations
+    _capabilities: "SessionCapabilities"
 
-    async def parts(self, session: Session) -> TurnDependencies:
+    async def build(self, session: Session) -> TurnDependencies:
         context = self._context
         embedded = self._tools.embedded.get(session.id)
         prompt = await context.store.prompt(session.prompt)
@@ -74,28 +68,18 @@ class TurnDependenciesFactory:
         )
 
 
+@dataclass(eq=False, repr=False)
 class SessionCapabilities:
-    """What the domains offer to the tools of a session."""
+    """What the domains offer a session's tools."""
 
-    def __init__(
-        self,
-        context: RuntimeContext,
-        tool_services: ToolServiceFactory,
-        subagents: SubagentManager,
-        learning: Learning,
-        incidents: IncidentService,
-        jobs: JobScheduler,
-        job_service: JobService,
-        outbound: OutboundMessages,
-    ) -> None:
-        self._context = context
-        self._tool_services = tool_services
-        self._subagents = subagents
-        self._learning = learning
-        self._incidents = incidents
-        self._jobs = jobs
-        self._job_service = job_service
-        self._outbound = outbound
+    _context: RuntimeContext
+    _tool_services: ToolServiceFactory
+    _subagents: SubagentManager
+    _learning: Learning
+    _incidents: IncidentService
+    _jobs: JobScheduler
+    _job_service: JobService
+    _outbound: OutboundMessages
 
     def services(self, session: Session) -> ToolServices:
         return self._tool_services.lent(
@@ -113,7 +97,7 @@ class SessionCapabilities:
         return self._incidents.commander.tool_for(session)
 
     async def job_name(self, session: Session) -> str:
-        """The name of the job whose session it is."""
+        """The name of the session's job; empty when it has none."""
         if session.source != JOBS or session.parent:
             return ""
         return await self._jobs.name_of(session)
@@ -130,7 +114,37 @@ def _actor(session: Session, job: str = "") -> Actor:
 
 
 def _client(reach: EgressCheck, **options: Any) -> Any:
-    """Imported when a tool first wants it: most never do."""
     from hermes_agent.policy.network.egress import guarded_client
 
     return guarded_client(reach, **options)
+
+
+HERE = "here"
+
+
+@dataclass(eq=False, repr=False)
+class SessionMessenger:
+    _context: RuntimeContext
+    _outbound: OutboundMessages
+    _session: Session
+
+    async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
+        """Queue the message once per key; returns its targets."""
+        chats = [await self._here()] if target == HERE else self._outbound.chats([target])
+        if not chats:
+            raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
+        await self._outbound.send(f"effect/{key}", chats, text, files=files)
+        return [chat.channel if target != HERE else HERE for chat in chats]
+
+    async def _here(self) -> Chat:
+        session = self._session
+        while session.parent:
+            session = await self._context.store.session(session.parent)
+        binding = await self._context.store.gateway.binding_of(session.id)
+        if binding is None:
+            raise ToolError(
+                "this session has no chat",
+                "say it in your answer, or name a target",
+                "changed",
+            )
+        return binding.chat

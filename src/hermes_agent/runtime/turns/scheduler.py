@@ -1,5 +1,5 @@
-"""The desk: which session is being worked on, and by whom. Turns are begun, taken up after a
-death, interrupted and answered for here."""
+"""Schedules turns: starts them, resumes them after a crash, interrupts them, and passes on answers
+and decisions."""
 
 import asyncio
 import logging
@@ -10,9 +10,9 @@ from weakref import WeakValueDictionary
 
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.dependencies import TurnDependencies
-from hermes_agent.agent.human_input import Adopt, as_decision
+from hermes_agent.agent.human_input import Adopt, parse_decision
 from hermes_agent.agent.tools.executor import DIED
-from hermes_agent.agent.turn import TurnWorker, as_told
+from hermes_agent.agent.turn import TurnWorker, user_error
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, NotFound
 from hermes_agent.core.protocols import Clock
@@ -20,51 +20,50 @@ from hermes_agent.core.records import Session, Turn
 from hermes_agent.host.bus import Bus
 from hermes_agent.store.store import Store
 
-log = logging.getLogger("hermes.desk")
+log = logging.getLogger("hermes.scheduler")
 
 RETRY_SECONDS = 1.0
-"""How long to wait before a turn that could not be read is tried again."""
 
 
 class TurnScheduler:
-    """Works the turns of one store. `parts` puts together what a session's turn is handed;
-    `is_ours` says whether a session can be worked here: a program's tools come with the program;
-    `ended` is called, apart, when a turn has come to its end."""
+    """Runs the turns of one store. `dependencies` builds what a turn needs; `is_ours` says whether
+    a session can run here, because a program's session needs the program's tools; `ended` runs in
+    its own task after each turn."""
 
     def __init__(
         self,
         store: Store,
         bus: Bus,
         clock: Clock,
-        parts: Callable[[Session], Awaitable[TurnDependencies]],
+        dependencies: Callable[[Session], Awaitable[TurnDependencies]],
         is_ours: Callable[[Session], bool],
         ended: Callable[[Session, ConversationState], Coroutine[Any, Any, None]],
     ) -> None:
         self._store = store
         self._bus = bus
         self._clock = clock
-        self._parts = parts
+        self._dependencies = dependencies
         self._is_ours = is_ours
         self._ended = ended
-        self._afterwards: set[asyncio.Task[None]] = set()
+        self._follow_ups: set[asyncio.Task[None]] = set()
         self._workers: dict[str, TurnWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._taking_over = asyncio.Lock()
-        self._doors: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._claim_lock = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing = False
-        self.taken_over = False
-        """Whether what the last runtime left has been taken up."""
+        self.has_resumed = False
+        """Whether the last runtime's unfinished turns have been resumed."""
         self.last_activity = clock()
 
     @property
     def busy(self) -> set[str]:
-        """Sessions with a turn under way."""
+        """Sessions with a running turn."""
         return set(self._tasks)
 
     @property
     def is_active(self) -> bool:
-        """Whether any turn works, or waits for an answer; parked ones wait for ever."""
-        # One that is still being put together has no worker yet.
+        """Whether any turn runs or waits for an answer; parked turns do not count."""
+        # A starting turn has no worker yet.
         return any(
             (worker := self._workers.get(session)) is None or not _is_parked(worker)
             for session in self._tasks
@@ -75,39 +74,39 @@ class TurnScheduler:
         return any(worker.must_not_be_dropped for worker in self._workers.values())
 
     def close(self) -> None:
-        """Begin nothing more of which nothing could be found out after a sudden end."""
+        """Start no more effects that could not be recovered after a crash."""
         self._closing = True
         for worker in self._workers.values():
             worker.close()
 
     async def settle(self, patience: float) -> None:
-        """Wait for what comes after turns, but not for long: a model may be asked in it."""
-        if self._afterwards:
-            await asyncio.wait(self._afterwards, timeout=patience)
+        """Wait for follow-up work, but not long: it may call a model."""
+        if self._follow_ups:
+            await asyncio.wait(self._follow_ups, timeout=patience)
 
-    # beginning
+    # starting and resuming
 
     async def resume(self) -> None:
-        """Go on with what the last runtime left, and with messages that no turn has taken."""
-        await self._take_over()
+        """Resume unfinished turns, and start turns for queued messages."""
+        await self._claim_unfinished()
         for waiting in await self._store.sessions_with_queued_messages():
-            with _on_its_own(waiting):
+            with _isolated(waiting):
                 session = await self._store.session(waiting)
                 if self._is_ours(session):
                     await self.begin(session)
 
-    async def _take_over(self) -> None:
-        """Once, and before a turn of our own begins: it would be fenced off with the rest."""
-        async with self._taking_over:
-            if self.taken_over:
+    async def _claim_unfinished(self) -> None:
+        """Claim unfinished turns once, before starting one: claiming would fence that off, too."""
+        async with self._claim_lock:
+            if self.has_resumed:
                 return
             unfinished = await self._store.claim_unfinished()
-            self.taken_over = True
+            self.has_resumed = True
             for turn in unfinished:
-                with _on_its_own(turn.session):
-                    await self._take_up_turn(turn)
+                with _isolated(turn.session):
+                    await self._resume_turn(turn)
 
-    async def _take_up_turn(self, turn: Turn) -> None:
+    async def _resume_turn(self, turn: Turn) -> None:
         session = await self._store.session(turn.session)
         if self._is_ours(session):
             log.info("resuming turn %s of session %s", turn.id, turn.session)
@@ -116,34 +115,33 @@ class TurnScheduler:
             await self._park_for_program(turn)
 
     async def begin(self, session: Session) -> None:
-        """Work on the messages that wait, unless somebody does already."""
+        """Start a turn for queued messages, unless one is running."""
         if session.id in self._tasks or self._closing:
             return
-        await self._take_over()
-        async with self._door(session):
+        await self._claim_unfinished()
+        async with self._lock(session):
             turn = None if session.id in self._tasks else await self._store.start_turn(session.id)
             if turn is not None:
                 self._work(session, turn)
 
     async def continue_turn(self, session: Session) -> None:
-        """Go on with a turn that has waited for its program."""
+        """Resume a turn that has waited for its program."""
         turn = await self._store.unfinished_turn(session.id)
         if turn is not None and session.id not in self._tasks:
             self._work(session, Turn(turn.id, turn.session, turn.fence, resumed=True))
 
     async def _park_for_program(self, turn: Turn) -> None:
-        """Show at once what a program left undone that nobody can know the outcome of."""
-        for call in (await self._conversation(turn.session)).every:
+        """Park a program's effects of unknown outcome, so that they show at once."""
+        for call in (await self._conversation(turn.session)).all_calls:
             lost = call.intended is not None and call.intended.unrecoverable and not call.finished
             if lost and not call.parked:
                 parked = ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
                 await self._store.append(turn, parked)
 
     async def _park_begun(self, turn: Turn, why: str) -> bool:
-        """Show what was begun and cannot be looked after now; True while a person has not said
-        what became of it."""
-        every = (await self._conversation(turn.session)).every
-        lost = [one for one in every if one.intended is not None and not one.finished]
+        """Park started effects of a turn that cannot run; True while a decision is missing."""
+        all_calls = (await self._conversation(turn.session)).all_calls
+        lost = [one for one in all_calls if one.intended is not None and not one.finished]
         waiting = [one for one in lost if one.decided is None]
         for call in waiting:
             if call.parked is None:
@@ -156,18 +154,18 @@ class TurnScheduler:
     def _work(self, session: Session, turn: Turn) -> None:
         task = asyncio.create_task(self._turn(session, turn), name=f"turn {turn.id}")
         self._tasks[session.id] = task
-        task.add_done_callback(lambda done: self._worked(session, done))
+        task.add_done_callback(lambda done: self._turn_done(session, done))
 
     async def _turn(self, session: Session, turn: Turn) -> None:
         try:
             worker = await self._worker(session, turn)
         except Exception as error:
-            # Nothing can be done for it now: say so, rather than leave it running for ever.
+            # Fail the turn, rather than leave it running for ever.
             log.exception("cannot run turn %s of session %s", turn.id, session.id)
-            told = as_told(error)
-            if await self._park_begun(turn, told.message):
+            shown = user_error(error)
+            if await self._park_begun(turn, shown.message):
                 return
-            end = ev.TurnFinished(turn.id, "failed", "", told.message, told.hint)
+            end = ev.TurnFinished(turn.id, "failed", "", shown.message, shown.hint)
             for recorded in await self._store.append(turn, end):
                 self._bus.publish(recorded)
             return
@@ -175,27 +173,27 @@ class TurnScheduler:
         if end_of_turn is not None and end_of_turn.reason == "failed":
             log.warning("turn %s of %s failed: %s", turn.id, session.id, end_of_turn.error)
         if end_of_turn is not None and not self._closing:
-            after = asyncio.create_task(self._come_after(session, worker.conversation))
-            self._afterwards.add(after)
-            after.add_done_callback(self._came_after)
+            task = asyncio.create_task(self._follow_up(session, worker.conversation))
+            self._follow_ups.add(task)
+            task.add_done_callback(self._follow_up_done)
 
-    async def _come_after(self, session: Session, conversation: ConversationState) -> None:
+    async def _follow_up(self, session: Session, conversation: ConversationState) -> None:
         try:
             await self._ended(session, conversation)
         except NotFound:
-            if await self._is_there(session):
+            if await self._exists(session):
                 raise
             log.info("session %s was deleted as its turn ended", session.id)
 
-    async def _is_there(self, session: Session) -> bool:
+    async def _exists(self, session: Session) -> bool:
         try:
             await self._store.session(session.id)
         except NotFound:
             return False
         return True
 
-    def _came_after(self, task: asyncio.Task[None]) -> None:
-        self._afterwards.discard(task)
+    def _follow_up_done(self, task: asyncio.Task[None]) -> None:
+        self._follow_ups.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the work after a turn crashed", exc_info=error)
 
@@ -207,11 +205,11 @@ class TurnScheduler:
             except Degraded as trouble:
                 log.warning("cannot read session %s: %s", session.id, trouble.message)
                 await asyncio.sleep(RETRY_SECONDS)
-        worker = TurnWorker(await self._parts(session), turn, conversation)
+        worker = TurnWorker(await self._dependencies(session), turn, conversation)
         if self._closing:
             worker.close()
         self._workers[session.id] = worker
-        if not turn.resumed:  # tell listeners what `start_turn` wrote
+        if not turn.resumed:  # publish what `start_turn` wrote
             for recorded in await self._store.events(session.id, conversation.turn_began - 1):
                 self._bus.publish(recorded)
         return worker
@@ -220,7 +218,7 @@ class TurnScheduler:
         prompt = await self._store.prompt((await self._store.session(session)).prompt)
         return ConversationState(session, prompt).apply_all(await self._store.events(session))
 
-    def _worked(self, session: Session, task: asyncio.Task[None]) -> None:
+    def _turn_done(self, session: Session, task: asyncio.Task[None]) -> None:
         if self._tasks.get(session.id) is task:
             self._tasks.pop(session.id)
             self._workers.pop(session.id, None)
@@ -232,11 +230,11 @@ class TurnScheduler:
             change = ev.RuntimeChanged("degraded", f"a turn of {session.id} crashed: {error}")
             self._bus.publish(ev.Recorded(session.id, 0, self._clock(), change))
         elif not self._closing:
-            # A message that came in while the turn was ending is the next turn's.
-            after = asyncio.create_task(self._after(session))
-            self._tasks.setdefault(session.id, after)
+            # A message may have arrived while the turn was ending.
+            following = asyncio.create_task(self._begin_next(session))
+            self._tasks.setdefault(session.id, following)
 
-    async def _after(self, session: Session) -> None:
+    async def _begin_next(self, session: Session) -> None:
         if self._tasks.get(session.id) is asyncio.current_task():
             self._tasks.pop(session.id)
         try:
@@ -244,19 +242,19 @@ class TurnScheduler:
         except (Degraded, NotFound, Fenced) as error:
             log.warning("session %s: %s", session.id, error.message)
 
-    # people
+    # input from outside
 
     async def add(self, session: Session, *events: ev.Event) -> None:
-        """Add to a session's journal what comes from outside of its turns. One that is at work
-        knows of it at once: a model that was chosen is asked from the next request on."""
-        async with self._door(session):
+        """Add events from outside its turns to a session's journal. A running turn sees them at
+        once: a chosen model answers from the next request on."""
+        async with self._lock(session):
             if not await self._add_to_turn(session, events):
                 for recorded in await self._store.note(session.id, *events):
                     self._bus.publish(recorded)
 
-    def _door(self, session: Session) -> asyncio.Lock:
-        """No turn of a session begins while something is added to its journal."""
-        return self._doors.setdefault(session.id, asyncio.Lock())
+    def _lock(self, session: Session) -> asyncio.Lock:
+        """Keeps a turn from starting while events are added to the journal."""
+        return self._locks.setdefault(session.id, asyncio.Lock())
 
     async def _add_to_turn(self, session: Session, events: Sequence[ev.Event]) -> bool:
         worker = await self._worker_of(session.id)
@@ -264,17 +262,17 @@ class TurnScheduler:
             if worker is not None:
                 await worker.add(*events)
         except Fenced:
-            return False  # it has just ended
+            return False  # the turn has just ended
         return worker is not None
 
     async def _worker_of(self, session: str) -> TurnWorker | None:
         while session in self._tasks and session not in self._workers:
-            await asyncio.sleep(0.001)  # it is just beginning
+            await asyncio.sleep(0.001)  # it is starting
         return self._workers.get(session)
 
     async def interrupt(self, session: Session, by: str) -> bool:
-        """Stop the session's turn at once; False when it has none. Written down before this
-        returns: a runtime that dies now does not forget it."""
+        """Stop the session's turn at once; False when it has none. Journaled before this returns,
+        so that it survives a crash."""
         if session.id not in self._tasks:
             await self.continue_turn(session)
         worker = await self._worker_of(session.id)
@@ -283,11 +281,11 @@ class TurnScheduler:
     async def answer(
         self, id: str, answer: str, by: str, adopt: Adopt, names: Sequence[str] = ()
     ) -> None:
-        """`names` are those that rules may know whoever answers by, beside `by`."""
+        """`names` are other names under which rules may know the person `by`."""
         asking = next((one.session for one in await self._store.questions() if one.id == id), "")
         worker = await self._worker_of(asking)
         if worker is not None and id in worker.conversation.questions:
-            return await worker.people.answer(id, answer, by, adopt, names)
+            return await worker.human_input.answer(id, answer, by, adopt, names)
         raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
@@ -295,18 +293,18 @@ class TurnScheduler:
         at = next((one.session for one in parked if one.effect == effect), "")
         worker = await self._worker_of(at)
         if worker is None:
-            return await self._decide_for_absent(at, effect, decision, by)
-        if any(call.effect == effect and call.parked for call in worker.conversation.every):
-            return await worker.people.decide(effect, decision, by)
+            return await self._decide_without_worker(at, effect, decision, by)
+        if any(call.effect == effect and call.parked for call in worker.conversation.all_calls):
+            return await worker.human_input.decide(effect, decision, by)
         raise _no_parked(effect)
 
-    async def _decide_for_absent(self, at: str, effect: str, decision: str, by: str) -> None:
-        """Write the decision down; whoever works on the turn acts on it: a program when it comes
-        back, or we, where what was missing is there again."""
+    async def _decide_without_worker(self, at: str, effect: str, decision: str, by: str) -> None:
+        """Journal a decision for a turn that is not running, and resume the turn if it can run
+        here; otherwise its program acts on the decision."""
         turn = await self._store.unfinished_turn(at) if at else None
         if turn is None or at in self._tasks:
             raise _no_parked(effect)
-        await self._store.append(turn, ev.ParkDecided(effect, as_decision(decision), by))
+        await self._store.append(turn, ev.ParkDecided(effect, parse_decision(decision), by))
         session = await self._store.session(at)
         if self._is_ours(session):
             await self.continue_turn(session)
@@ -317,8 +315,8 @@ def _no_parked(effect: str) -> NotFound:
 
 
 @contextmanager
-def _on_its_own(session: str) -> Iterator[None]:
-    """What is wrong with one session does not keep the others from being taken up."""
+def _isolated(session: str) -> Iterator[None]:
+    """Log a session's failure, so that the others are still resumed."""
     try:
         yield
     except Exception:
@@ -327,9 +325,9 @@ def _on_its_own(session: str) -> Iterator[None]:
 
 def _is_parked(worker: TurnWorker) -> bool:
     waiting = {
-        call.effect for call in worker.conversation.every if call.parked and not call.decided
+        call.effect for call in worker.conversation.all_calls if call.parked and not call.decided
     }
-    # A call waits, too, as long as one that it has made does: what was made last comes first.
+    # A call waits as long as an inner call of it does; inner calls are last in the list.
     for call in reversed(worker.conversation.inner):
         if call.effect in waiting:
             waiting.add(call.by)

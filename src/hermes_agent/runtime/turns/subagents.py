@@ -1,9 +1,10 @@
-"""Children: sessions that work for a turn of another. They are opened and messaged by keys, so
-that a parent that is taken up after a death finds those it has."""
+"""Subagents: sessions that work for a turn of another. They are opened and messaged by keys, so
+that a parent that resumes after a crash finds them."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -15,26 +16,21 @@ from hermes_agent.core.records import ChildLimits, Session, SessionMessage
 from hermes_agent.core.tools import SubagentResult, SubagentTask
 from hermes_agent.host.context import RuntimeContext
 
-log = logging.getLogger("hermes.family")
+log = logging.getLogger("hermes.subagents")
 
 SOURCE = "agent"
 MANY = 1_000
-"""More children than a session can have at work."""
+"""More than the children of a session."""
 LINE_CHARS = 120
 
 
+@dataclass(eq=False, repr=False)
 class SubagentManager:
-    """The children of a runtime's sessions; `inherit` gives one what its parent's program lent."""
+    """`inherit` gives a child the tools of its parent's embedding program."""
 
-    def __init__(
-        self,
-        context: RuntimeContext,
-        sessions: Sessions,
-        inherit: Callable[[Session, Session], Awaitable[None]],
-    ) -> None:
-        self._context = context
-        self._sessions = sessions
-        self._inherit = inherit
+    _context: RuntimeContext
+    _sessions: Sessions
+    _inherit: Callable[[Session, Session], Awaitable[None]]
 
     async def begin(self, parent: str, task: SubagentTask) -> str:
         above = await self._context.store.session(parent)
@@ -60,13 +56,15 @@ class SubagentManager:
         child = await self._context.store.session(session)
         await self._sessions.submit(child, SessionMessage(key, text, SOURCE, interactive))
 
-    async def end(self, session: str, message: str, told: Callable[[str], None]) -> SubagentResult:
+    async def end(
+        self, session: str, message: str, report: Callable[[str], None]
+    ) -> SubagentResult:
         child = await self._context.store.session(session)
         known = await self._context.store.last_number(session)
         usage, cost, priced = Usage(), 0.0, True
         async for recorded, taken in self._sessions.follow(session, message):
             event = recorded.event
-            fresh = recorded.number > known or not recorded.number  # its own children's have none
+            fresh = recorded.number > known or not recorded.number  # republished events have none
             match event:
                 case ev.TurnFinished():
                     usage += event.usage
@@ -74,21 +72,21 @@ class SubagentManager:
                     cost += event.cost or 0.0
                     if taken:
                         spent = cost if priced else None
-                        told(f"{event.reason}: {_line(event.error or event.text)}")
+                        report(f"{event.reason}: {_line(event.error or event.text)}")
                         return SubagentResult(
                             session, event.reason, event.text, event.error, usage, spent
                         )
                 case (
                     ev.QuestionAsked() | ev.QuestionAnswered() | ev.CallParked() | ev.ParkDecided()
                 ) if fresh:
-                    # Whoever watches the parent is asked, and sees that somebody has answered.
+                    # Publish it to the parent's listeners, too.
                     if isinstance(event, ev.QuestionAsked) and recorded.number:
                         event = replace(event, text=f"child {session} asks: {event.text}")
                     live = ev.Recorded(child.parent, 0, recorded.time, event)
                     self._context.bus.publish(live)
             if fresh and (line := _said(event)):
-                told(line)
-        # The runtime ends; the next one goes on from here.
+                report(line)
+        # The runtime is stopping; the next one resumes from here.
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -96,7 +94,7 @@ class SubagentManager:
         await self._sessions.interrupt(session, why)
 
     async def end_children(self, parent: str) -> None:
-        """The turn that they worked for is over: nobody waits for them any more."""
+        """Stop the subagents of a finished turn."""
         for child in await self._context.store.sessions(MANY, parent=parent):
             if child.state != "idle" and await self._works_for_parent(child.id):
                 try:
@@ -105,7 +103,7 @@ class SubagentManager:
                     log.warning("cannot stop subagent %s: %s", child.id, error.message)
 
     async def end_orphans(self, busy: set[str]) -> None:
-        """After a start: children whose parent ended just before the last runtime did."""
+        """After a start, stop subagents whose parent had already finished."""
         for session in busy:
             child = await self._context.store.session(session)
             orphan = child.parent and child.parent not in busy and child.source != "library"
@@ -113,7 +111,7 @@ class SubagentManager:
                 await self.cancel(child.id, "its parent ended")
 
     async def _works_for_parent(self, child: str) -> bool:
-        """Whether its latest message came from its parent, and not from a person."""
+        """Whether its latest message came from its parent, not from a person."""
         for recorded in reversed(await self._context.store.events(child)):
             if isinstance(recorded.event, ev.MessageTaken):
                 return recorded.event.source == SOURCE

@@ -1,4 +1,4 @@
-"""Checks of everything Hermes needs, each with what to do about it."""
+"""Checks everything Hermes needs; each finding says how to fix it."""
 
 import asyncio
 import importlib.util
@@ -15,23 +15,25 @@ from typing import Any, Literal, NamedTuple
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.version import __version__
 from hermes_agent.host import inspect, paths
 from hermes_agent.host.config import load_settings
 from hermes_agent.host.distributions import DISTRIBUTIONS, NotInstalled
 from hermes_agent.host.home import Home
+from hermes_agent.host.paths import unit_path
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.policy.files.loader import Policies, PolicyFilesInvalid
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime.backup import owned
-from hermes_agent.runtime.doctor import channels, jobs, shells
-from hermes_agent.runtime.references import astray
+from hermes_agent.runtime.references import dangling_references
 from hermes_agent.runtime.tools import builtin
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.registry import check, kind_of
+from hermes_agent.terminals.shell.spool import Spool, process_lives
 
 LOW_BYTES = 500_000_000
-"""With less room than this a warning is given."""
+"""Warn below this much free space."""
 
 NOT_YET = (
     "WhatsApp, Signal and other channels", "a dashboard",
@@ -40,15 +42,20 @@ NOT_YET = (
 )  # fmt: skip
 
 
+_State = Literal["ok", "info", "warn", "fail"]
+_Report = tuple[_State, str, str]
+"""State, text and hint of a finding."""
+
+
 class DoctorFinding(NamedTuple):
     name: str
-    state: Literal["ok", "info", "warn", "fail"]
+    state: _State
     what: str
     hint: str = ""
 
 
 class RunningRuntime(NamedTuple):
-    """What a runtime that is up says of itself."""
+    """The status of a running runtime, and its store's faults."""
 
     status: dict[str, Any]
     faults: list[str]
@@ -57,7 +64,7 @@ class RunningRuntime(NamedTuple):
 def examine(
     home: Path, environ: Mapping[str, str], running: RunningRuntime | None
 ) -> Iterator[DoctorFinding]:
-    """Every check, in order. `running` is None when no runtime answers."""
+    """Run all checks, in order. `running` is None when no runtime answers."""
     yield from _machine()
     yield _chat()
     yield from _distributions()
@@ -81,7 +88,7 @@ def _inside(
         yield DoctorFinding("config", "fail", error.message, error.hint)
     if settings is not None:
         there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
-        wrong = list(astray(home, settings))
+        wrong = list(dangling_references(home, settings))
         yield from (DoctorFinding("config", "fail", f"{name}: {error.message}", error.hint)
                     for name, error in wrong)  # fmt: skip
         if not wrong:
@@ -94,13 +101,13 @@ def _inside(
         yield from _learning(settings, environ)
         yield from _watching(home, settings, running)
     status = running.status if running is not None else None
-    told_of = channels.look(settings or Settings(), status)
-    yield from (DoctorFinding("channels", *told) for told in told_of)
-    yield from (DoctorFinding("jobs", *told) for told in jobs.look(home, environ, status))
+    told_of = check_channels(settings or Settings(), status)
+    yield from (DoctorFinding("channels", *report) for report in told_of)
+    yield from (DoctorFinding("jobs", *report) for report in _jobs(home, environ, status))
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
-    found = shells.look(home, (settings or Settings()).terminal.idle_seconds, time.time())
+    found = _shells(home, (settings or Settings()).terminal.idle_seconds, time.time())
     yield DoctorFinding("shells", *found)
 
 
@@ -119,7 +126,7 @@ def _tools(settings: Settings) -> DoctorFinding:
 
 
 def _servers(settings: Settings) -> Iterator[DoctorFinding]:
-    """Nobody is connected to: `hermes mcp test` does that."""
+    """Does not connect: `hermes mcp test` does that."""
     names = [name for name, server in settings.mcp.items() if server.enabled]
     if names and importlib.util.find_spec("mcp") is None:
         yield DoctorFinding(
@@ -134,7 +141,7 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
-    """Who is asked for reviews; and what was set up and cannot work."""
+    """Which model reviews, and what is configured but cannot work."""
     learning, memory = settings.learning, settings.memory
     named = settings.models.uses.review or settings.models.uses.cheap
     if learning.notes == learning.skills == "off":
@@ -168,7 +175,6 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Doctor
 def _watching(
     home: Path, settings: Settings, running: RunningRuntime | None
 ) -> Iterator[DoctorFinding]:
-    """What is watched, and what is wrong with it."""
     from hermes_agent.incidents.monitoring.config import CheckFiles
     from hermes_agent.incidents.monitoring.topology import load
 
@@ -177,8 +183,8 @@ def _watching(
     wrong += [(str(one), one.hint) for one in load(home)[1]]
     for what, hint in wrong:
         yield DoctorFinding("watch", "fail", what, hint)
-    told = ((running.status.get("watch") if running else None) or {}).get("troubles", ())
-    for trouble in set(told) - {f"{what} ({hint})" for what, hint in wrong}:
+    report = ((running.status.get("watch") if running else None) or {}).get("troubles", ())
+    for trouble in set(report) - {f"{what} ({hint})" for what, hint in wrong}:
         yield DoctorFinding("watch", "fail", trouble)
     if settings.watch.listen and not settings.watch.token:
         yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token names no secret",
@@ -201,14 +207,14 @@ def _machine() -> Iterator[DoctorFinding]:
     if bash is None:
         yield DoctorFinding("bash", "fail", "bash is not installed", "install it; commands need it")
         return
-    told = subprocess.run(
+    report = subprocess.run(
         [bash, "-c", 'printf "%s %s" "${BASH_VERSINFO[0]}" "$BASH_VERSION"'],
         capture_output=True,
         text=True,
         check=False,
     ).stdout.split()
-    if len(told) == 2 and told[0].isdigit() and int(told[0]) >= 5:
-        yield DoctorFinding("bash", "ok", f"bash {told[1]}")
+    if len(report) == 2 and report[0].isdigit() and int(report[0]) >= 5:
+        yield DoctorFinding("bash", "ok", f"bash {report[1]}")
     else:
         yield DoctorFinding("bash", "fail", f"{bash} is older than 5.0", "install bash 5 or newer")
 
@@ -291,7 +297,7 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
 
 
 def _secrets(home: Path, environ: Mapping[str, str]) -> DoctorFinding:
-    """A `.env` that cannot be used keeps the runtime from starting."""
+    """An invalid `.env` keeps the runtime from starting."""
     try:
         count = len(Secrets(environ, home).names())
     except HermesError as error:
@@ -411,3 +417,129 @@ def _distributions() -> Iterator[DoctorFinding]:
             yield DoctorFinding("packages", "info", missing.message, missing.hint)
         else:
             yield DoctorFinding("packages", "ok", f"{name} is installed")
+
+
+def check_channels(settings: Settings, status: dict[str, Any] | None) -> Iterator[_Report]:
+    """`status` is that of a running runtime."""
+    if status is None:
+        names = [name for name, given in settings.channels.items() if given.get("enabled", True)]
+        if names:
+            listed = ", ".join(sorted(names))
+            yield "warn", f"nobody is listening on {listed}: the runtime is not up", "`hermes up`"
+        return
+    gateway = status.get("gateway") or {}
+    for name, row in (gateway.get("left") or {}).items():
+        what = f"{name} is no longer configured; it left behind: {sum(row.values())}"
+        yield "warn", what, f"`hermes gateway setup {name}`, or `hermes gateway dead --drop all`"
+    for name, row in (gateway.get("channels") or {}).items():
+        yield _channel(name, row)
+        for unknown in row.get("unknown", ()):
+            what = f"{name}: there is no setting channels.{name}.{unknown}"
+            yield "warn", what, "check the spelling in config.yaml"
+        if row.get("asks") == []:
+            yield (
+                "warn", f"{name}: nobody can approve anything: no home chat, no owner",
+                f"`hermes gateway pair {name} --role owner`, or set channels.{name}.home",
+            )  # fmt: skip
+        if row.get("dead") or row.get("set_aside"):
+            given_up = row["dead"] + row["set_aside"]
+            yield "warn", f"{name}: {given_up} given up", "`hermes gateway dead` lists them"
+
+
+def _channel(name: str, row: dict[str, Any]) -> _Report:
+    state, says, error = row["state"], clean(row.get("says", "")), clean(row["error"])
+    if state == "up":
+        return ("ok", f"{name}: {says}", "") if row["well"] else (
+            ("info", f"{name}: not checked yet: {says}", f"`hermes gateway test {name}`")
+        )  # fmt: skip
+    what = f"{name}: {state}: {error or says}"
+    if state in ("starting", "waiting"):
+        return "warn", what, row["hint"] or f"`hermes gateway test {name}` tries it"
+    return "fail", what, row["hint"] or f"`hermes gateway test {name}`; `hermes logs` says more"
+
+
+def _jobs(
+    home: Path, environ: Mapping[str, str], status: dict[str, Any] | None
+) -> Iterator[_Report]:
+    """`status` is that of a running runtime."""
+    try:
+        report = status.get("jobs") if status is not None else _offline_jobs(home)
+    except HermesError:  # another check reports the store
+        return
+    if not report or not (report["active"] or report["paused"]):
+        return
+    for trouble in report["troubles"]:
+        yield "fail", trouble, "`hermes task check`"
+    for run in report.get("parked", ()):
+        yield (
+            "warn", f"run {run['run']} of {run['name']} waits for a decision",
+            "`hermes parked` decides it" if run.get("session") else (
+                f"`hermes task decide {run['run']} done|again|failed`"
+            ),
+        )  # fmt: skip
+    for run in report.get("running", ()):
+        if run.get("waits"):
+            yield "warn", f"run {run['run']} of {run['name']}: {run['waits']}", "`hermes approvals`"
+    for name in report.get("failing", ()):
+        yield "warn", f"the job {name} fails", f"`hermes task show {name}`"
+    if report["active"] and status is None:
+        some = f"{report['active']} active, but the runtime is stopped: due runs are missed"
+        yield "warn", some, "`hermes up`"
+    if report["active"] and not Path(unit_path(environ)).exists():
+        yield (
+            "warn", f"{report['active']} jobs, but nothing starts Hermes after a reboot",
+            "`hermes watch install`, or let your service manager run `hermes serve`",
+        )  # fmt: skip
+    else:
+        yield "ok", f"{report['active']} active, {report['paused']} paused", ""
+
+
+def _offline_jobs(home: Path) -> dict[str, Any] | None:
+    if not (home / "state.db").exists() or inspect.lock_owner(str(home)) is not None:
+        return None
+    with owned(Home(home)):
+        return asyncio.run(_read_jobs(home))
+
+
+async def _read_jobs(home: Path) -> dict[str, Any]:
+    from hermes_agent.jobs import consistency
+
+    store = await Store.open(home, readonly=True)
+    try:
+        jobs = await store.jobs.jobs()
+        # Slots missed while no runtime was up get their rows at its next start.
+        seen = max((job.planned for job in jobs), default=0.0)
+        return {
+            "active": sum(job.state == "active" for job in jobs),
+            "paused": sum(job.state == "paused" for job in jobs),
+            "failing": [job.spec.name or job.id for job in jobs if job.failures],
+            "troubles": await consistency.check(store.jobs, seen) if jobs else [],
+        }
+    finally:
+        await store.close()
+
+
+def _shells(home: Path, idle_seconds: float, now: float) -> _Report:
+    """Idle shells end by themselves, so an old one is stuck."""
+    held, stuck = 0, []
+    for note in sorted((home / "terminals").glob("*/local/keeper.*")):
+        words = _words_in(note)
+        if len(words) < 2 or not words[0].isdigit() or not process_lives(int(words[0]), words[1]):
+            continue
+        held += 1
+        last = Spool(note.parent).now()
+        ended = note.parent / f"{last}.r"
+        since = ended.stat().st_mtime if last and ended.exists() else now
+        if now - since > 2 * idle_seconds + 60:
+            stuck.append(words[0])
+    if stuck:
+        pids = ", ".join(stuck)
+        return "warn", f"idle for too long: pid {pids}", f"kill {pids}"
+    return "ok", f"{held} held open" if held else "none held open", ""
+
+
+def _words_in(note: Path) -> list[str]:
+    try:
+        return note.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return []  # its shell has just ended
