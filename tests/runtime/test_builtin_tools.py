@@ -198,7 +198,7 @@ said = []
 for given in ({}, {"program": "mine"}, {"program": "not-here"}, {"address": "ws://far:1/"}):
     settings = Settings(browser=BrowserSettings(**given))
     offered = [spec.name for spec in builtin.specs(builtin.TABLE, settings)]
-    said.append(["browser" in offered, toolbox.missing("browser_act", settings)])
+    said.append(["browser" in offered, builtin.missing("browser_act", settings)])
 print(json.dumps(said))
 """
 

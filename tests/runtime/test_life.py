@@ -269,20 +269,20 @@ from hermes_agent.runtime.process import serve
 class Broken:
     name = "broken"
     def __init__(self, runtime): pass
-    async def tend(self): await asyncio.Future()
+    async def run(self): await asyncio.Future()
     def table(self): return ()
     def public(self): return ()
     @property
     def busy(self): raise RuntimeError("no idea")
     async def status(self): return {{}}
     async def close(self): pass
-serve(Path({str(home)!r}), os.environ, faces=[Broken])
+serve(Path({str(home)!r}), os.environ, services=[Broken])
 """
     api = RuntimeClient(str(home))
     with subprocess.Popen([sys.executable, "-c", program]) as process:
         logged = home / "logs" / "runtime.log"
         wait_until(api.is_up, "the runtime to start")
-        wait_until(lambda: logged.read_text().count("staying awake") > 5, "it to look")
+        wait_until(lambda: logged.read_text().count("staying up") > 5, "it to look")
         assert "no idea" in logged.read_text()
         assert api.is_up()
         api.post("/v1/stop")
