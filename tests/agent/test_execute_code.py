@@ -42,7 +42,7 @@ class Coder:
     async def run(self, code: str, **settings: Any) -> ToolResult:
         context = replace(
             self.here.context("effect-1"),
-            lent=ToolServices(workers=self.workshop, tools=OFFERED),
+            services=ToolServices(sandbox=self.workshop, tools=OFFERED),
             call=self.call,
             settings=Settings(code=CodeSettings(**{"memory_mb": 128, **settings})),
         )
@@ -129,7 +129,7 @@ async def at_work(
     model = ScriptedModel(Reply("", (call,), stop="calls"), Reply("done"))
     chosen = [*load_tools(("terminal", "files", "code")), *tools]
     async with bench(folder, model, tools=chosen, settings=settings) as b:
-        b.lent = ToolServices(workers=CodeSandboxRunner(folder / "workers", os.environ))
+        b.services = ToolServices(sandbox=CodeSandboxRunner(folder / "workers", os.environ))
         yield b
 
 

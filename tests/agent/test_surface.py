@@ -466,7 +466,7 @@ def use(name: str, /, **given: Any) -> tuple[str, dict[str, Any]]:
 
 
 def lend(b: Bench, *sources: Shelf) -> None:
-    b.lent = replace(ToolServices(), sources=sources)
+    b.services = replace(ToolServices(), providers=sources)
 
 
 async def test_tools_are_found_by_words_described_by_name_and_called(tmp_path: Path) -> None:

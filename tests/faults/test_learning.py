@@ -160,7 +160,7 @@ def test_a_proof_that_is_killed_is_finished_and_its_trials_are_removed(
     one.start()
     one.finish()
     wait_until(lambda: state(one) == "proven", "the proof")
-    wait_until(lambda: one.api.get("/v1/status")["learning"]["chores"] == 0, "all chores")
+    wait_until(lambda: one.api.get("/v1/status")["learning"]["tasks"] == 0, "all tasks")
     listed = one.api.get("/v1/sessions", limit=1_000)
     assert {session["source"] for session in listed} == {"cli"}
     assert not list((one.home / "proofs").glob("*"))
@@ -177,7 +177,7 @@ def state(one: Case) -> str:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("phase", ["before:add_uses", "before:save_documents", "before:want"])
+@pytest.mark.parametrize("phase", ["before:add_uses", "before:save_documents", "before:add_task"])
 def test_a_runtime_that_dies_after_a_turn_breaks_nothing(one: Case, phase: str) -> None:
     """The turn itself is whole. What comes after it is made up for a minute later, by whichever
     runtime is there then; until then the session goes on without."""

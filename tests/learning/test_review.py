@@ -299,9 +299,9 @@ async def test_a_skill_is_kept_as_a_candidate_and_its_proof_is_wanted(tmp_path: 
         (version,) = await bench.knowledge.versions("restart-worker")
         assert version.why == "it took two tries (session s1 events 3, 5)"
         assert not version.good
-        (chore,) = await bench.knowledge.chores(bench.now)
-        assert chore.key == f"proof restart-worker {record.digest}"
-        assert chore.body == {
+        (task,) = await bench.knowledge.due_tasks(bench.now)
+        assert task.key == f"proof restart-worker {record.digest}"
+        assert task.body == {
             "skill": "restart-worker",
             "digest": record.digest,
             "session": "s1",
@@ -324,7 +324,7 @@ async def test_an_improvement_waits_beside_what_works(tmp_path: Path) -> None:
             **files,
             "SKILL.md": better.encode(),
         }
-        assert len(await bench.knowledge.chores(bench.now)) == 1
+        assert len(await bench.knowledge.due_tasks(bench.now)) == 1
 
 
 async def test_a_persons_skill_is_improved_only_with_their_word(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ async def test_with_ask_a_person_decides(tmp_path: Path) -> None:
             await mine.accept(proposal, "kim")
         assert [one.text for one in await bench.knowledge.notes()] == [note()["text"]]
         assert (await bench.knowledge.skill("restart-worker")).state == "candidate"
-        assert len(await bench.knowledge.chores(bench.now)) == 1, "its proof"
+        assert len(await bench.knowledge.due_tasks(bench.now)) == 1, "its proof"
         assert await bench.knowledge.proposals() == []
 
 
@@ -425,7 +425,7 @@ async def test_what_looks_dangerous_is_refused_with_the_reason(tmp_path: Path) -
         done = await told(bench, made)
         assert [state for state, _ in done] == ["refused", "refused"]
         assert all("evil" in words for _, words in done)
-        assert await bench.knowledge.chores(bench.now) == []
+        assert await bench.knowledge.due_tasks(bench.now) == []
 
 
 async def test_what_was_put_away_is_not_written_again(tmp_path: Path) -> None:

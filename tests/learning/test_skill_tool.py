@@ -70,7 +70,7 @@ async def test_what_is_shown_of_a_skill_is_what_was_written_down(tmp_path: Path)
         await h.skill("a", skill_text("a", body="The first way."))
         first = await h.runtime.context.store.knowledge.skill("a")
         second = skill_text("a", body="The second way.")
-        b.lent = ToolServices(learned=Edited(h.runtime.learning, second))
+        b.services = ToolServices(knowledge=Edited(h.runtime.learning, second))
         await b.say("go")
         (intended,) = [o for o in await b.events() if isinstance(o, ev.CallIntended)]
         (opened,) = [o for o in await b.events() if isinstance(o, ev.CallFinished)]

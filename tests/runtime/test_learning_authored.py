@@ -32,7 +32,7 @@ async def test_a_skill_that_the_agent_writes_is_a_candidate_and_is_tried_after_t
         await h.send(session, "write it down")
 
         async def put_off() -> bool:
-            found = await h.chores("proof")
+            found = await h.tasks("proof")
             return [why for _, why in found.values()] == ["the turn that it comes from is not over"]
 
         await until(put_off)
@@ -44,7 +44,7 @@ async def test_a_skill_that_the_agent_writes_is_a_candidate_and_is_tried_after_t
         await h.learned()
         (version,) = await h.runtime.context.store.knowledge.versions("restart-web")
         assert version.why == f"it hung (session {session.id})"
-        assert [state for state, _ in (await h.chores("proof")).values()] == ["done"]
+        assert [state for state, _ in (await h.tasks("proof")).values()] == ["done"]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ async def test_what_comes_after_a_turn_is_made_up_for_by_the_next_runtime(tmp_pa
         assert await used(h) == [(True, "good")]
         (hit,) = await h.get("/v1/recall", query="web server hangs", kind="session")
         assert hit["ref"] == session.id
-        chores = await h.chores("review")
-        assert [state for state, _ in chores.values()] == ["done"]
+        tasks = await h.tasks("review")
+        assert [state for state, _ in tasks.values()] == ["done"]
         clock.now += 61
         await h.learned()
         assert await used(h) == [(True, "good")]
-        assert await h.chores("review") == chores
+        assert await h.tasks("review") == tasks

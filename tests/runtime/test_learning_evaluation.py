@@ -62,7 +62,7 @@ async def test_a_case_is_played_with_the_skill_and_without_and_leaves_nothing_be
         names = [record.name for record in await h.runtime.context.store.knowledge.skills()]
         assert "make-it" not in names, "a trial keeps no skill"
         assert await h.runtime.context.store.knowledge.uses() == []
-        assert await h.chores() == {}
+        assert await h.tasks() == {}
     assert with_ is not None
     assert without is not None
     assert (with_.arm, with_.ok, with_.opened, with_.steps) == ("with", True, True, 3)

@@ -72,7 +72,7 @@ async def test_what_was_said_is_remembered_after_the_turn_and_recalled_in_a_fenc
         first = await h.open(model(tmp_path))
         await h.say(first, FACT)
         await h.learned()
-        assert await h.chores() == {f"remember {first.id} 1": ("done", "2 messages")}
+        assert await h.tasks() == {f"remember {first.id} 1": ("done", "2 messages")}
         assert [one["memory"] for one in server.memories] == [FACT]
         second = await h.open(model(tmp_path))
         found = taken(await h.say(second, "which cluster is staging?")).recalled
@@ -91,14 +91,14 @@ async def test_what_could_not_be_remembered_is_tried_again(tmp_path: Path, serve
         await h.say(session, FACT)
         await h.learned()
         assert server.memories == []
-        ((state, why),) = (await h.chores()).values()
+        ((state, why),) = (await h.tasks()).values()
         assert (state, "out of order" in why) == ("due", True)
         assert "mem0 did not take a turn" in (await h.get("/v1/status"))["learning"]["trouble"]
         server.broken = False
         started.clock.now += 700
         await h.learned()
         assert [one["memory"] for one in server.memories] == [FACT]
-        assert await h.chores() == {f"remember {session.id} 1": ("done", "2 messages")}
+        assert await h.tasks() == {f"remember {session.id} 1": ("done", "2 messages")}
         assert (await h.get("/v1/status"))["learning"]["trouble"] == ""
 
 

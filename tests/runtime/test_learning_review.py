@@ -54,8 +54,8 @@ async def notes(h: Pupil) -> list[str]:
 
 async def waiting(h: Pupil) -> BackgroundTask:
     """The one review that is to be done within a day."""
-    due = await h.runtime.context.store.knowledge.chores(h.runtime.context.clock() + DAY)
-    (found,) = [chore for chore in due if chore.kind == "review"]
+    due = await h.runtime.context.store.knowledge.due_tasks(h.runtime.context.clock() + DAY)
+    (found,) = [task for task in due if task.kind == "review"]
     return found
 
 
@@ -68,34 +68,34 @@ async def test_a_turn_with_many_calls_is_looked_back_on(tmp_path: Path) -> None:
         (note,) = await h.runtime.context.store.knowledge.notes()
         assert (note.text, note.by) == (NOTE["text"], "review")
         assert note.source.startswith(f"session {session.id}")
-        chores = await h.chores("review")
-    assert list(chores) == [f"review {session.id} 1"]
-    assert chores[f"review {session.id} 1"] == ("done", f"kept noted: {NOTE['text']}")
+        tasks = await h.tasks("review")
+    assert list(tasks) == [f"review {session.id} 1"]
+    assert tasks[f"review {session.id} 1"] == ("done", f"kept noted: {NOTE['text']}")
 
 
 async def test_a_turn_that_the_user_corrects_is_looked_back_on(tmp_path: Path) -> None:
     async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
         session = await worked(h, tmp_path, "look at the web server")
-        assert await h.chores("review") == {}
+        assert await h.tasks("review") == {}
         await h.say(session, "No, that is wrong: it is restarted with rc-service")
         await h.learned()
-        assert list(await h.chores("review")) == [f"review {session.id} 2"]
+        assert list(await h.tasks("review")) == [f"review {session.id} 2"]
         assert await notes(h) == [NOTE["text"]]
 
 
 async def test_every_so_many_turns_all_are_looked_back_on(tmp_path: Path) -> None:
     async with pupil(tmp_path, **reviewing(looking(tmp_path), every=2)) as h:
         await worked(h, tmp_path, "look at this")
-        assert await h.chores("review") == {}
+        assert await h.tasks("review") == {}
         await worked(h, tmp_path, "look at that")
-        chores = await h.chores("review")
-    assert [(key, state) for key, (state, _) in chores.items()] == [("review over all 2", "done")]
+        tasks = await h.tasks("review")
+    assert [(key, state) for key, (state, _) in tasks.items()] == [("review over all 2", "done")]
 
 
 async def test_a_script_does_not_look_back_unless_it_is_named_for_it(tmp_path: Path) -> None:
     async with pupil(tmp_path, model=working(tmp_path)) as h:
         await worked(h, tmp_path)
-        assert await h.chores() == {}
+        assert await h.tasks() == {}
 
 
 async def test_children_are_not_looked_back_on(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_children_are_not_looked_back_on(tmp_path: Path) -> None:
     async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
         await h.say(await h.open(model), "plan")
         await h.learned()
-        assert await h.chores("review") == {}
+        assert await h.tasks("review") == {}
 
 
 # what comes of it
@@ -147,8 +147,8 @@ async def test_when_the_budget_is_used_up_it_is_put_off_until_tomorrow(
         session = await worked(h, tmp_path)
         assert await notes(h) == []
         assert "learning pauses until tomorrow" in caplog.text
-        chore = await waiting(h)
-        assert (chore.key, chore.due) == (f"review {session.id} 1", clock.now // DAY * DAY + DAY)
+        task = await waiting(h)
+        assert (task.key, task.due) == (f"review {session.id} 1", clock.now // DAY * DAY + DAY)
         clock.now += 6 * 3600
         await h.learned()
         assert await notes(h) == []
@@ -186,11 +186,11 @@ async def test_a_model_that_fails_is_asked_again_later_and_given_up_after_three_
         session = await worked(h, tmp_path)
         key = f"review {session.id} 1"
         for minutes in (10, 20):
-            chore = await waiting(h)
-            assert (chore.key, chore.due) == (key, clock.now + minutes * 60)
+            task = await waiting(h)
+            assert (task.key, task.due) == (key, clock.now + minutes * 60)
             clock.now += minutes * 60
             await h.learned()
-        state, why = (await h.chores("review"))[key]
+        state, why = (await h.tasks("review"))[key]
     assert state == "given-up"
     assert "used up" in why
     assert f"{key} is given up" in caplog.text
@@ -213,7 +213,7 @@ async def test_a_chore_that_breaks_does_not_keep_the_others_from_being_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
-        await h.runtime.context.store.knowledge.want(
+        await h.runtime.context.store.knowledge.add_task(
             BackgroundTask("review odd", "review", {}, 0.0)
         )
         await worked(h, tmp_path)

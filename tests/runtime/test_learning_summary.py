@@ -93,7 +93,7 @@ async def test_a_session_that_went_on_is_not_summarised_too_early(tmp_path: Path
         clock.now += 1_000
         await h.learned()
         assert await summaries(h, session) == []
-        assert (await h.chores("summary"))[f"summary {session.id} 2"][1] == "the session went on"
+        assert (await h.tasks("summary"))[f"summary {session.id} 2"][1] == "the session went on"
 
 
 async def test_a_short_talk_says_itself_what_it_was_about(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_short_talk_says_itself_what_it_was_about(tmp_path: Path) -> Non
         await h.say(await h.open(working(tmp_path)), "hi there")
         clock.now += 10_000
         await h.learned()
-        assert await h.chores("summary") == {}
+        assert await h.tasks("summary") == {}
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -115,4 +115,4 @@ async def test_a_deleted_session_takes_its_chores_along(tmp_path: Path, named: b
         await h.runtime.sessions.delete_session(await h.now(session))
         clock.now += 10_000
         await h.learned()
-        assert await h.chores() == {}
+        assert await h.tasks() == {}

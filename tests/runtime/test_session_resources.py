@@ -266,8 +266,8 @@ async def test_a_runtime_closes_what_its_sessions_hold_open(tmp_path: Path) -> N
     @tool(repeatable=True)
     async def look(context: ToolContext, at: int) -> str:
         """Look."""
-        assert context.lent.keep is not None
-        thing = await context.lent.keep.get("eye", make)
+        assert context.services.resources is not None
+        thing = await context.services.resources.get("eye", make)
         return f"{at}: {make.made.index(thing)}"
 
     looks = [{"calls": [call("look", at=at)]} for at in (1, 2)]

@@ -1,4 +1,4 @@
-"""What waits: proposals are decided once, chores are done once, counters count."""
+"""What waits: proposals are decided once, tasks are done once, counters count."""
 
 import asyncio
 from pathlib import Path
@@ -38,18 +38,18 @@ async def test_a_chore_is_kept_once_and_closed(tmp_path: Path) -> None:
         knowledge = store.knowledge
         late = BackgroundTask("proof a d1", "proof", {"skill": "a", "rounds": [1, 2]}, 20.0)
         soon = BackgroundTask("review s1 4", "review", {"session": "s1"}, 10.0)
-        assert await knowledge.want(late)
-        assert await knowledge.want(soon)
-        assert not await knowledge.want(msgspec.structs.replace(soon, due=0.0))
-        assert await knowledge.chores(9.0) == []
-        assert await knowledge.chores(20.0) == [soon, late]
+        assert await knowledge.add_task(late)
+        assert await knowledge.add_task(soon)
+        assert not await knowledge.add_task(msgspec.structs.replace(soon, due=0.0))
+        assert await knowledge.due_tasks(9.0) == []
+        assert await knowledge.due_tasks(20.0) == [soon, late]
         await knowledge.postpone(soon.key, 30.0, "no budget left today")
-        (off,) = [one for one in await knowledge.chores(30.0) if one.key == soon.key]
+        (off,) = [one for one in await knowledge.due_tasks(30.0) if one.key == soon.key]
         assert (off.due, off.tries, off.result) == (30.0, 1, "no budget left today")
-        await knowledge.close_chore(late.key, "done", "promoted")
+        await knowledge.close_task(late.key, "done", "promoted")
         await knowledge.postpone(late.key, 0.0, "too late")
-        assert await knowledge.chores(100.0) == [off]
-        assert not await knowledge.want(late)
+        assert await knowledge.due_tasks(100.0) == [off]
+        assert not await knowledge.add_task(late)
 
 
 async def test_the_chores_of_a_session_go_with_it(tmp_path: Path) -> None:
@@ -57,13 +57,13 @@ async def test_the_chores_of_a_session_go_with_it(tmp_path: Path) -> None:
         session = await a_session(store)
         mine = BackgroundTask("summary", "summary", {"session": session.id}, 1.0)
         other = BackgroundTask("proof", "proof", {"skill": "a"}, 1.0)
-        await store.knowledge.want(mine)
-        await store.knowledge.want(other)
+        await store.knowledge.add_task(mine)
+        await store.knowledge.add_task(other)
         await store.delete_session(session.id)
-        assert await store.knowledge.chores(2.0) == [other]
+        assert await store.knowledge.due_tasks(2.0) == [other]
         await store.knowledge.postpone(mine.key, 0.0, "it was being done")
-        await store.knowledge.close_chore(mine.key, "done")
-        assert await store.knowledge.chores(2.0) == [other]
+        await store.knowledge.close_task(mine.key, "done")
+        assert await store.knowledge.due_tasks(2.0) == [other]
 
 
 async def test_counters_lose_nothing_when_many_count(tmp_path: Path) -> None:

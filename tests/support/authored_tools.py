@@ -88,7 +88,7 @@ class Bench:
     def context(self) -> ToolContext:
         return ToolContext(
             "effect", "session-1", self._terminal, self._nobody, self.heard.append,
-            call=self._call, lent=ToolServices(written=self.written, tools=tuple(self.tools)),
+            call=self._call, services=ToolServices(authoring=self.written, tools=tuple(self.tools)),
         )  # fmt: skip
 
     async def _nobody(self, _question: str, _choices: Sequence[str]) -> str | None:

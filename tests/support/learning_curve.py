@@ -168,8 +168,8 @@ class Family:
             while runtime._turns.busy or runtime._turns._follow_ups:
                 await asyncio.sleep(0.01)
             while runtime.learning.tasks.busy or [
-                chore
-                for chore in await runtime.context.store.knowledge.chores(runtime.context.clock())
-                if chore.kind != "summary"
+                task
+                for task in await runtime.context.store.knowledge.due_tasks(runtime.context.clock())
+                if task.kind != "summary"
             ]:
                 await asyncio.sleep(0.02)

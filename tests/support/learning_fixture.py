@@ -65,16 +65,16 @@ class Pupil(House):
 
     async def learned(self) -> None:
         """Look for work that has become due, and wait until it is done or put off."""
-        chores = self.runtime.learning.tasks
-        chores._woken.set()
+        tasks = self.runtime.learning.tasks
+        tasks._woken.set()
 
         async def done() -> bool:
-            due = await self.runtime.context.store.knowledge.chores(self.runtime.context.clock())
-            return not due and not chores.busy and not chores._woken.is_set()
+            due = await self.runtime.context.store.knowledge.due_tasks(self.runtime.context.clock())
+            return not due and not tasks.busy and not tasks._woken.is_set()
 
         await until(done)
 
-    async def chores(self, kind: str = "") -> dict[str, tuple[str, str]]:
+    async def tasks(self, kind: str = "") -> dict[str, tuple[str, str]]:
         """All there ever were: key, state and result."""
         rows = await self.runtime.context.store._engine.read(
             lambda db: list(db.execute("select key, kind, state, result from tasks"))

@@ -158,7 +158,7 @@ class Session:
             settings=Settings(browser=self.settings),
             workspace=self.terminal.workspace,
             results=self.results,
-            lent=ToolServices(keep=self.keep, proxy=self._proxy),
+            services=ToolServices(resources=self.keep, proxy=self._proxy),
         )
 
     async def _call(self, tool: Tool, given: Mapping[str, Any]) -> ToolResult:

@@ -51,7 +51,7 @@ class Bench:
     models: dict[str, Model] = field(default_factory=dict)
     """Models that may be chosen beside the first, by name."""
     reservations: BudgetReservations = field(default_factory=BudgetReservations)
-    lent: ToolServices = field(default_factory=ToolServices)
+    services: ToolServices = field(default_factory=ToolServices)
     """What tools may need beside a terminal."""
     clock: Clock = time.time
     sent: int = 0
@@ -101,7 +101,7 @@ class Bench:
             places=dict.fromkeys(self.more, "ssh"),
             secret=self.secret,
             http=self.http,
-            lent=self.lent,
+            services=self.services,
         )
 
     async def say(self, text: str, *, interactive: bool = False) -> ev.TurnFinished:

@@ -81,7 +81,7 @@ class Surfer:
         return replace(
             self.here.context("call"),
             http=client,
-            lent=ToolServices(keep=self.keep),
+            services=ToolServices(resources=self.keep),
             settings=self.settings,
             secrets=self.secrets,
         )

@@ -49,7 +49,7 @@ class TurnDependencies:
     http: Callable[..., Any] | None = None
     """Builds an HTTP client from an `EgressCheck` that every connection must pass."""
 
-    lent: ToolServices = ToolServices()
+    services: ToolServices = ToolServices()
     program_seconds: float = 30.0
     """How long a restarted program may take to repeat the next call of its first run."""
     depth: int = 0

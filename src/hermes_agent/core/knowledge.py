@@ -187,17 +187,17 @@ class Proposal(Struct, frozen=True):
     by: str = ""
 
 
-ChoreKind = Literal["turn", "review", "summary", "proof", "remember"]
+TaskKind = Literal["turn", "review", "summary", "proof", "remember"]
 """`turn`: to see what is to be learned from one that has ended. It is wanted as the turn ends, in
 the same transaction, so that no death comes in between."""
 AFTER_TURN = 60.0
-"""Seconds until a turn's chore falls due; the runtime that worked the turn does it at once."""
+"""Seconds until a turn's task falls due; the runtime that worked the turn does it at once."""
 TRIALS = "proof"
 """The source of sessions from which nothing is learned."""
 
 
-def turn_chore(turn: int) -> str:
-    """The key of a turn's chore."""
+def turn_task(turn: int) -> str:
+    """The key of a turn's task."""
     return f"turn {turn}"
 
 
@@ -205,7 +205,7 @@ class BackgroundTask(Struct, frozen=True):
     """Work to be done in the background, once for each key, by whichever runtime comes to it."""
 
     key: str
-    kind: ChoreKind
+    kind: TaskKind
     body: dict[str, Any]
     due: float
     tries: int = 0

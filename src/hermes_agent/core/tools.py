@@ -316,14 +316,14 @@ class BudgetShare(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ToolServices:
-    keep: ResourceCache | None = None
-    workers: CodeSandbox | None = None
-    children: SubagentRunner | None = None
-    sources: Sequence[ToolProvider] = ()
-    written: ToolAuthoring | None = None
-    learned: KnowledgeService | None = None
-    commanded: IncidentActions | None = None
-    tasks: JobActions | None = None
+    resources: ResourceCache | None = None
+    sandbox: CodeSandbox | None = None
+    subagents: SubagentRunner | None = None
+    providers: Sequence[ToolProvider] = ()
+    authoring: ToolAuthoring | None = None
+    knowledge: KnowledgeService | None = None
+    incident: IncidentActions | None = None
+    jobs: JobActions | None = None
     messenger: Messenger | None = None
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills."""
@@ -367,7 +367,7 @@ class ToolContext:
     results: Path | None = None
     """The folder with the session's oversized results in full: `EFFECT.txt`."""
     call: Call | None = None
-    lent: ToolServices = ToolServices()
+    services: ToolServices = ToolServices()
     note: Mapping[str, Any] = field(default_factory=dict)
     """What `prepare` returned for this call."""
     aside: bool = False

@@ -54,7 +54,7 @@ async def incident(
     `summary`, `evidence`, `prevent`. The checks must hold, twice.
     `false_alarm`: nothing was wrong, nothing was changed: `summary`.
     `escalate`: people must go on: as `resolve`, and what is `needed` of them."""
-    if context.lent.commanded is None:
+    if context.services.incident is None:
         raise ToolError("this session works on no incident", retry="never")
     given = {
         "claim": claim, "component": component, "category": category, "confidence": confidence,
@@ -64,10 +64,10 @@ async def incident(
     }  # fmt: skip
     if action == "undo":  # runs in the session: gated, and on the timeline
         assert context.call is not None
-        script = await context.lent.commanded.undo_script()
+        script = await context.services.incident.undo_script()
         done = await context.call("terminal", {"command": script})
         if not done.ok:
             raise ToolError(f"the copies were not put back: {done.text}")
         given["output"] = done.text
-    by = Provenance(context.session, context.effect, context.lent.model)
-    return await context.lent.commanded.act(action, given, by)
+    by = Provenance(context.session, context.effect, context.services.model)
+    return await context.services.incident.act(action, given, by)

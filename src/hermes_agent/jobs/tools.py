@@ -27,8 +27,8 @@ async def task(
     one. `when`: "0 */6 * * *", "every 2h", "30m", "weekdays at 8", an ISO time. `prompt`: all that
     it must know. `options`: deliver (targets; default: this chat), quiet (tell only what matters),
     script (runs first), script_only, after (jobs), skills, model, policy, timeout, zone…"""
-    if context.lent.tasks is None:
+    if context.services.jobs is None:
         raise ToolError("this session has no jobs", "do without them", "never")
     given = {"name": name, "when": when, "prompt": prompt, "options": options}
-    by = Provenance(context.session, context.effect, context.lent.model)
-    return await context.lent.tasks.act(action, given, by)
+    by = Provenance(context.session, context.effect, context.services.model)
+    return await context.services.jobs.act(action, given, by)

@@ -14,7 +14,7 @@ from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError
 from hermes_agent.core.incidents import INCIDENTS
-from hermes_agent.core.knowledge import TRIALS, Outcome, SkillUse, turn_chore
+from hermes_agent.core.knowledge import TRIALS, Outcome, SkillUse, turn_task
 from hermes_agent.core.ports import OutcomeOf, Sessions
 from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.skills import OFFERED, ActivatedSkill, RecallResult
@@ -178,7 +178,7 @@ class Learning:
                 await self.knowledge.index(session.id)
             if session.source != INCIDENTS:  # those are reviewed by incidents
                 await self.tasks.after(session, talk, events)
-        await self._store.drop_chore(turn_chore(started.turn))
+        await self._store.drop_task(turn_task(started.turn))
 
     async def catch_up(self, id: str, turn: int) -> str:
         """Process a turn that ended just before its runtime did."""
@@ -313,7 +313,7 @@ class Learning:
             "quarantined": [one.name for one in skills if one.state == "quarantined"],
             "given_up": [f"{one.key}: {one.result}" for one in await self._store.given_up(week)],
             "candidates": sum(record.state == "candidate" for record in skills),
-            "chores": len(await self._store.chores(self._context.clock())),
+            "tasks": len(await self._store.due_tasks(self._context.clock())),
             "tokens_today": int(await self.knowledge.budget.tokens()),
             "dollars_today": await self.knowledge.budget.dollars(),
         }

@@ -23,7 +23,7 @@ from hermes_agent.core.errors import (
     OverBudget,
     UsageError,
 )
-from hermes_agent.core.knowledge import TRIALS, BackgroundTask, ChoreKind, Proposal
+from hermes_agent.core.knowledge import TRIALS, BackgroundTask, Proposal, TaskKind
 from hermes_agent.core.messages import Prompt, Request, UserMessage
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import ModelRole, Session
@@ -94,8 +94,8 @@ class BackgroundTasks:
 
     # creating tasks
 
-    async def _want(self, key: str, kind: ChoreKind, body: Mapping[str, Any], due: float) -> None:
-        await self._store.want(BackgroundTask(key, kind, dict(body), due))
+    async def _want(self, key: str, kind: TaskKind, body: Mapping[str, Any], due: float) -> None:
+        await self._store.add_task(BackgroundTask(key, kind, dict(body), due))
         self._woken.set()
 
     async def after(
@@ -220,14 +220,14 @@ class BackgroundTasks:
 
     async def _begin(self) -> None:
         if self._context.store.health.state == "well":
-            await self._store.forget_chores(self._context.clock() - KEPT_SECONDS)
+            await self._store.forget_tasks(self._context.clock() - KEPT_SECONDS)
         if (self._context.home.path / "proofs").is_dir():
             await self._runner().clear()
 
     async def _do_due(self) -> None:
         if self._context.store.health.state != "well":
             return
-        while due := await self._store.chores(self._context.clock()):  # one may create the next
+        while due := await self._store.due_tasks(self._context.clock()):  # one may create the next
             self.busy = True
             for task in due:
                 await self._do(task)
@@ -266,7 +266,7 @@ class BackgroundTasks:
             await self._failed(task, now, f"it broke: {type(error).__name__}")
         else:
             log.info("%s: %s", task.key, result)
-            await self._store.close_chore(task.key, "done", result)
+            await self._store.close_task(task.key, "done", result)
 
     async def _failed(self, task: BackgroundTask, now: float, why: str) -> None:
         if task.tries + 1 >= MAX_TRIES:
@@ -276,7 +276,7 @@ class BackgroundTasks:
 
     async def _give_up(self, task: BackgroundTask, why: str) -> None:
         log.warning("%s is given up: %s", task.key, why)
-        await self._store.close_chore(task.key, "given-up", why)
+        await self._store.close_task(task.key, "given-up", why)
 
     async def _work(self, task: BackgroundTask) -> str:
         body = task.body

@@ -16,13 +16,13 @@ SEARCHED = ("skill", "note", "session", "message", "incident")
 
 
 def _learned(context: ToolContext) -> KnowledgeService:
-    if context.lent.learned is None:
+    if context.services.knowledge is None:
         raise ToolError("this session has no memory", "do without it", "never")
-    return context.lent.learned
+    return context.services.knowledge
 
 
 def _writer(context: ToolContext) -> Provenance:
-    return Provenance(context.session, context.effect, context.lent.model)
+    return Provenance(context.session, context.effect, context.services.model)
 
 
 async def _was_noted(context: ToolContext, _note: dict[str, Any], **_given: Any) -> RecoveryResult:
@@ -70,7 +70,7 @@ async def skill(context: ToolContext, name: str, arguments: str = "", file: str 
         return ToolResult(await learned.read_skill(name, file), {"skill": name, "file": file})
     # What was written down is what is shown, whatever has become of the skill since.
     digest = context.note.get("opened", {}).get("digest", "")
-    commanded = context.lent.commanded
+    commanded = context.services.incident
     facts = None if commanded is None else await commanded.facts(arguments)
     found = await learned.open_skill(name, arguments, digest, facts)
     parts, at = [], 0
@@ -88,7 +88,7 @@ def _is_the_skill(file: str) -> bool:
 async def _output(context: ToolContext, command: str) -> str:
     """What a command in a skill's text prints; it is a call like any other."""
     assert context.call is not None
-    if "terminal" not in context.lent.tools:
+    if "terminal" not in context.services.tools:
         return f"(not run, there is no terminal: {command})"
     done = await context.call("terminal", {"command": command})
     shown = done.text if len(done.text) <= OUTPUT_CHARS else f"{done.text[:OUTPUT_CHARS]}…"

@@ -21,12 +21,12 @@ async def send_message(
 ) -> ToolResult:
     """Send a message or `files` (paths) to people. `target`: `here` (this chat), a channel's home
     (`telegram`), a chat (`telegram:CHAT`), or `all` homes. Your answers reach this chat anyway."""
-    if context.lent.messenger is None:
+    if context.services.messenger is None:
         raise ToolError("this session cannot send messages", "say it in your answer", "never")
     if len(files) > MAX_FILES:
         raise ToolError(f"at most {MAX_FILES} files go with a message", "send several", "changed")
     media = [await _read(context, path) for path in files]
-    where = await context.lent.messenger.send(context.effect, target, text, media)
+    where = await context.services.messenger.send(context.effect, target, text, media)
     return ToolResult(f"on its way to {', '.join(where)}", {"targets": list(where)})
 
 

@@ -61,7 +61,7 @@ class RunsApi:
         if asked[id].purpose == "approval" and given.answer == ALWAYS:
             raise UsageError("the API cannot allow this for good", "answer yes or no")
         if given.answer != NO and not self._may_consent(asked[id]):
-            raise schemas.NotAllowed(
+            raise schemas.Forbidden(
                 "a client of the API may not approve this",
                 "use `hermes approvals`, or set gateway.api_consent",
             )

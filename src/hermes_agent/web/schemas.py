@@ -26,7 +26,7 @@ class TurnFailed(HermesError):
     """The turn itself failed."""
 
 
-class NotAllowed(HermesError):
+class Forbidden(HermesError):
     """Only somebody else may decide this."""
 
 
@@ -198,7 +198,13 @@ def failure(end: ev.TurnFinished) -> HermesError | None:
     return None
 
 
-_STATUS = ((BudgetSpent, 429), (NotAllowed, 403), (TookTooLong, 408), (KeyReused, 422), *STATUS)
+_STATUS = (
+    (BudgetSpent, 429),
+    (Forbidden, 403),
+    (TookTooLong, 408),
+    (KeyReused, 422),
+    *STATUS,
+)
 
 
 def status_of(error: HermesError) -> int:

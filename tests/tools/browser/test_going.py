@@ -278,7 +278,7 @@ async def test_calls_of_one_reply_run_in_their_order_and_each_of_them(
     ]
     model = ScriptedModel(Reply("", tuple(calls), stop="calls"), Reply("ok"))
     async with bench(tmp_path, model, tools=[browser]) as b:
-        b.lent = here.context().lent
+        b.services = here.context().services
         await b.say("go")
         finished = await b.events(ev.CallFinished)
     assert [event.call_id for event in finished if event.ok] == ["open", "down", "again", "tabs"]

@@ -14,8 +14,8 @@ from tests.tools.mcp.conftest import Desk
 async def found(desk: Desk, **given: Any) -> ToolResult:
     class Lending(Caller):
         def context(self, effect: str) -> Any:
-            lent = ToolServices(sources=[desk.servers])
-            return replace(super().context(effect), lent=lent)
+            services = ToolServices(providers=[desk.servers])
+            return replace(super().context(effect), services=services)
 
     return await Lending(desk.caller.workspace, desk.caller.terminal).call(find_tools, **given)
 

@@ -272,7 +272,7 @@ class AuthoredTools:
                 _text(seen.code),
                 function=name,
                 arguments=arguments,
-                tools=_callable_names(context.lent.tools, context.call),
+                tools=_callable_names(context.services.tools, context.call),
                 call=calls,
                 limits=self._limits(),
                 output=context.output,
@@ -356,7 +356,7 @@ async def _prepare(_context: ToolContext, name: str, code: str) -> dict[str, Any
 async def _recover(
     context: ToolContext, note: dict[str, Any], name: str, **_code: str
 ) -> RecoveryResult:
-    written = context.lent.written
+    written = context.services.authoring
     if written is not None and await written.holds(name, note["digest"]):
         return ToolResult(f"{name} was made before the restart", {"name": name})
     return "not-run"
@@ -374,7 +374,7 @@ async def make_tool(context: ToolContext, name: str, code: str) -> ToolResult:
     `name` (plain typed arguments and result, docstring), helpers `_…`, and `test_…()` with asserts
     on cases without effects. It runs in a sandbox without network and files; it calls your tools
     as `hermes.TOOL(…)` after `import hermes`. Then call it with use_tool."""
-    written = context.lent.written
+    written = context.services.authoring
     if written is None:
         raise ToolError("tools cannot be written here", retry="never")
     return await written.make(name, code, context.call, context.session)

@@ -57,8 +57,8 @@ class ToolContextFactory:
             workspace=deps.workspace,
             results=deps.results,
             call=partial(inner, open_call) if ours else None,
-            lent=replace(
-                deps.lent,
+            services=replace(
+                deps.services,
                 tools=tuple(deps.tools),
                 depth=deps.depth,
                 interactive=self._conversation.interactive,

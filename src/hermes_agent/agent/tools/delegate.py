@@ -60,9 +60,9 @@ async def delegate(
 ) -> ToolResult:
     """Hand tasks to children that work in parallel, each with its own context and shell, and get
     their answers. They know nothing but their task. `schema`: the answer as JSON that fits it."""
-    children = context.lent.children
+    children = context.services.subagents
     limits = context.settings.delegation
-    if children is None or context.lent.depth >= limits.depth:
+    if children is None or context.services.depth >= limits.depth:
         raise ToolError(f"nothing is delegated below depth {limits.depth}", "do it yourself")
     if len(tasks) > limits.tasks:
         raise ToolError(
@@ -83,15 +83,15 @@ async def delegate(
 
 
 def _split(context: ToolContext, count: int) -> Any:
-    if context.lent.split is None:
+    if context.services.split is None:
         raise ToolError("there is no budget to delegate from")
-    return context.lent.split(count)
+    return context.services.split(count)
 
 
 def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:
     """The parent's tools that a child may have, or those that the task names."""
-    mine = [name for name in context.lent.tools if name not in NEVER]
-    if context.lent.depth + 1 >= context.settings.delegation.depth:
+    mine = [name for name in context.services.tools if name not in NEVER]
+    if context.services.depth + 1 >= context.settings.delegation.depth:
         mine = [name for name in mine if name != DELEGATE]
     unknown = [name for name in task.tools if name not in mine]
     if unknown:
@@ -248,7 +248,7 @@ class _Child:
             return _Outcome(self._name, SubagentResult(self._session, "failed", "", error.message))
 
     async def _work(self) -> _Outcome:
-        lent = self._context.lent
+        services = self._context.services
         text = self._task.task + (self._check.instruction if self._check else "")
         self._session = session = await self._children.begin(
             self._context.session,
@@ -260,8 +260,8 @@ class _Child:
                 tokens=self._share.tokens,
                 dollars=self._share.dollars,
                 steps=self._context.settings.delegation.steps,
-                interactive=lent.interactive,
-                bounds=lent.bounds,
+                interactive=services.interactive,
+                bounds=services.bounds,
             ),
         )
         self._tell(f"{session}: {self._task.task.strip().splitlines()[0][:NAME_CHARS]}")
@@ -279,7 +279,7 @@ class _Child:
         assert self._check is not None
         key = f"{self._key}/again"
         text = f"Your answer does not match the schema: {trouble}{self._check.instruction}"
-        await self._children.more(session, key, text, self._context.lent.interactive)
+        await self._children.more(session, key, text, self._context.services.interactive)
         end = await self._children.end(session, key, self._tell)
         if end.reason != "done":
             return _Outcome(self._name, end)

@@ -22,7 +22,7 @@ async def find_tools(
 ) -> ToolResult:
     """Find more tools (of MCP servers, or that you wrote): by words, or all; `names` gives the
     arguments of these."""
-    sources = context.lent.sources
+    sources = context.services.providers
     if names:
         return await _described(sources, names)
     found: list[ToolListing] = []

@@ -19,7 +19,7 @@ async def execute_code(context: ToolContext, code: str) -> ToolResult:
     `terminal(command="uptime")` gives its text and raises `hermes.ToolFailed`.
     `hermes.parallel([(terminal, {"command": c}) for c in commands])` runs them at once. Only what
     is printed comes back. No network, no files: use tools."""
-    workers, call = context.lent.workers, context.call
+    workers, call = context.services.sandbox, context.call
     if workers is None or call is None:
         raise ToolError("programs cannot be run here", "call the tools themselves", "never")
     calls = 0
@@ -33,7 +33,7 @@ async def execute_code(context: ToolContext, code: str) -> ToolResult:
     result = await workers.run(
         context.effect,
         code,
-        tools=[name for name in context.lent.tools if name not in NOT_FOR_PROGRAMS],
+        tools=[name for name in context.services.tools if name not in NOT_FOR_PROGRAMS],
         call=counted,
         limits=SandboxLimits(
             seconds=settings.seconds,

@@ -22,7 +22,7 @@ class ToolResolver:
         name, _ = open_call.call.target()
         if name in self._deps.tools or USE_TOOL not in self._deps.tools:
             return  # without it, a session has no external tools
-        for source in self._deps.lent.sources:
+        for source in self._deps.services.providers:
             if (found := await source.find(name)) is not None:
                 self._found[name] = found
                 return

@@ -154,7 +154,7 @@ class Reviewer:
             )
             digest, words = now.digest, f"candidate (version {now.version})"
         body = {"skill": name, "digest": digest, "session": session, "turn": turn}
-        await self._knowledge.want(
+        await self._knowledge.add_task(
             BackgroundTask(f"proof {name} {digest}", "proof", body, self._clock())
         )
         return words

@@ -134,18 +134,18 @@ class CredentialPool:
             raise trouble
         return None
 
-    def answered(self, lent: LeasedCredential) -> None:
+    def answered(self, leased: LeasedCredential) -> None:
         """A key that was used although it should rest was good after all."""
-        if lent.rested:
-            place, now = self._places[lent.place], self._clock()
+        if leased.rested:
+            place, now = self._places[leased.place], self._clock()
             # What a service asked for meanwhile, in answer to another call, still holds.
             place.rests = {m: rest for m, rest in place.rests.items() if rest.bound_until > now}
 
-    async def failed(self, lent: LeasedCredential, model: str, error: ModelError) -> bool:
+    async def failed(self, leased: LeasedCredential, model: str, error: ModelError) -> bool:
         """The service turned a key away. Says whether there is another credential to go on with
         at once."""
-        place = self._places[lent.place]
-        if error.kind == "auth" and await self._is_changed(place, lent.credential):
+        place = self._places[leased.place]
+        if error.kind == "auth" and await self._is_changed(place, leased.credential):
             return True
         name = model if error.kind == "rate_limit" else _EVERY_MODEL
         place.rests[name] = self._rest(error)

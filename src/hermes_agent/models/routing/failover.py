@@ -44,7 +44,7 @@ class CandidateState:
         self.number = number
         self.tries = 0
         self.error: ModelError | None = None
-        self.lent: LeasedCredential | None = None
+        self.leased: LeasedCredential | None = None
         """What went out with the latest try."""
         self.is_out = False
         """Not to be asked again in this call."""
@@ -123,14 +123,14 @@ class FailoverPlan:
             told.append(RoutingEvent("model", name, visit.way.name, error.kind, error.message))
         return told
 
-    def key_change(self, visit: CandidateState, lent: LeasedCredential) -> RoutingEvent | None:
+    def key_change(self, visit: CandidateState, leased: LeasedCredential) -> RoutingEvent | None:
         """What is to be told when the way that failed is asked with another credential."""
-        before = visit.lent
-        if self._last is not visit or before is None or before.credential == lent.credential:
+        before = visit.leased
+        if self._last is not visit or before is None or before.credential == leased.credential:
             return None
         assert visit.error is not None
         name, error = visit.way.name, visit.error
-        return RoutingEvent("key", name, lent.credential.label, error.kind, error.message)
+        return RoutingEvent("key", name, leased.credential.label, error.kind, error.message)
 
     def failed(self, visit: CandidateState, error: ModelError, *, another_key: bool) -> None:
         self._tries += 1

@@ -106,17 +106,17 @@ class FallbackModel:
         """One try, which brings the reply or is noted as failed."""
         way = visit.way
         asked = _fitting(request, way.facts)
-        lent: LeasedCredential | None = None
+        leased: LeasedCredential | None = None
         pieces: list[str] = []
         reply: Reply | None = None
         try:
-            lent = await way.pool.lend(way.name, anyway=anyway)
-            if lent is None:
+            leased = await way.pool.lend(way.name, anyway=anyway)
+            if leased is None:
                 return  # other calls have used the last key up just now: choose again
-            if (change := trip.key_change(visit, lent)) is not None:
+            if (change := trip.key_change(visit, leased)) is not None:
                 yield change
-            visit.lent = lent
-            stream = way.client.stream(asked, lent.credential)
+            visit.leased = leased
+            stream = way.client.stream(asked, leased.credential)
             try:
                 async for chunk in stream:
                     if isinstance(chunk, Delta | Thinking):
@@ -133,14 +133,14 @@ class FallbackModel:
                 raise ModelError("broken_stream", f"{way.name} ended without a reply")
         except ModelError as error:
             error.retry_after = sensible_pause(error.retry_after)
-            if lent is not None:
+            if leased is not None:
                 lost = wasted(way.name, asked, way.facts, error, "".join(pieces))
                 if lost is not None:
                     yield lost
-            if (change := await self._note(trip, visit, lent, error, probe)) is not None:
+            if (change := await self._note(trip, visit, leased, error, probe)) is not None:
                 yield change
             return
-        way.pool.answered(lent)
+        way.pool.answered(leased)
         if way.circuit.answered():
             yield RoutingEvent("closed", way.name, reason="it answers again")
         known = believable(reply, asked, way.facts)
@@ -150,16 +150,16 @@ class FallbackModel:
         self,
         trip: FailoverPlan,
         visit: CandidateState,
-        lent: LeasedCredential | None,
+        leased: LeasedCredential | None,
         error: ModelError,
         probe: Probe | None,
     ) -> RoutingEvent | None:
         """Keep a failure where it is to be kept; what that did to the circuit is to be told."""
         way, another_key = visit.way, False
-        if lent is not None and error.kind in KEY_TROUBLE:
-            another_key = await way.pool.failed(lent, way.name, error)
+        if leased is not None and error.kind in KEY_TROUBLE:
+            another_key = await way.pool.failed(leased, way.name, error)
         trip.failed(visit, error, another_key=another_key)
-        if lent is None:
+        if leased is None:
             return None  # nobody was asked
         if not error.passing:
             if way.circuit.answered():

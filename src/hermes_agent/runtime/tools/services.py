@@ -80,7 +80,7 @@ class ToolServiceFactory:
             learn=self._redact.learn,
         )
 
-    def lent(
+    def services(
         self,
         session: Session,
         children: SubagentRunner,
@@ -91,14 +91,14 @@ class ToolServiceFactory:
     ) -> ToolServices:
         late = _LazyToolServices(self)
         return ToolServices(
-            keep=self.resources.of(session.id),
-            workers=late,
-            children=children,
-            sources=self._sources(late),
-            written=late,
-            learned=learned,
-            commanded=commanded,
-            tasks=tasks,
+            resources=self.resources.of(session.id),
+            sandbox=late,
+            subagents=children,
+            providers=self._sources(late),
+            authoring=late,
+            knowledge=learned,
+            incident=commanded,
+            jobs=tasks,
             messenger=messenger,
             proxy=_proxy,
         )

@@ -62,7 +62,7 @@ class TurnDependenciesFactory:
             places=self._pool.kinds(session),
             secret=context.secret,
             http=_client,
-            lent=self._capabilities.services(session),
+            services=self._capabilities.services(session),
             depth=session.depth,
             bounds=session.share.bounds,
         )
@@ -82,7 +82,7 @@ class SessionCapabilities:
     _outbound: OutboundMessages
 
     def services(self, session: Session) -> ToolServices:
-        return self._tool_services.lent(
+        return self._tool_services.services(
             session,
             self._subagents,
             self._learning.tool_backend(session),

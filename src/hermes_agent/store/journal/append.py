@@ -25,7 +25,7 @@ from hermes_agent.core.events import (
     encode,
     kind_of,
 )
-from hermes_agent.core.knowledge import AFTER_TURN, TRIALS, BackgroundTask, turn_chore
+from hermes_agent.core.knowledge import AFTER_TURN, TRIALS, BackgroundTask, turn_task
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Turn
 from hermes_agent.store.engine.connection import Connection
@@ -255,11 +255,11 @@ def _finish_turn(cursor: AppendCursor, event: TurnFinished) -> None:
         (cursor.now, cursor.key, cursor.turn),
     )
     if cursor.source != TRIALS and cursor.turn is not None:
-        chore = BackgroundTask(
-            turn_chore(cursor.turn), "turn", {"session": cursor.session, "turn": cursor.turn},
+        task = BackgroundTask(
+            turn_task(cursor.turn), "turn", {"session": cursor.session, "turn": cursor.turn},
             cursor.now + AFTER_TURN,
         )  # fmt: skip
-        tasks.want(cursor.db, chore)
+        tasks.add_task(cursor.db, task)
 
 
 _PROJECTIONS: dict[type[Event], Callable[[AppendCursor, Any], None]] = {

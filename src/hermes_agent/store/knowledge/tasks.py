@@ -68,15 +68,15 @@ def reopen_proposal(db: Connection, id: int) -> None:
     db.execute("update proposals set state = 'open', by = '' where id = ?", (id,))
 
 
-def want(db: Connection, chore: BackgroundTask) -> bool:
+def add_task(db: Connection, task: BackgroundTask) -> bool:
     """Add a task. False if its key is known: a task is done once."""
     before = db.total_changes()
     db.execute(
         "insert or ignore into tasks (key, kind, body, due, tries, state, result) "
         "values (?, ?, ?, ?, ?, ?, ?)",
         (
-            chore.key, chore.kind, _encoded(chore.body), chore.due, chore.tries, chore.state,
-            chore.result,
+            task.key, task.kind, _encoded(task.body), task.due, task.tries, task.state,
+            task.result,
         ),
     )  # fmt: skip
     return db.total_changes() > before
@@ -90,7 +90,7 @@ def _tasks(db: Connection, rest: str, when: float) -> list[BackgroundTask]:
     ]
 
 
-def chores(db: Connection, now: float) -> list[BackgroundTask]:
+def due_tasks(db: Connection, now: float) -> list[BackgroundTask]:
     """Due tasks, oldest first."""
     return _tasks(db, "state = 'due' and due <= ? order by due, rowid", now)
 
@@ -100,12 +100,12 @@ def given_up(db: Connection, since: float) -> list[BackgroundTask]:
     return _tasks(db, "state = 'given-up' and due >= ? order by due desc limit 20", since)
 
 
-def drop_chore(db: Connection, key: str) -> None:
+def drop_task(db: Connection, key: str) -> None:
     """Delete a task that is done."""
     db.execute("delete from tasks where key = ?", (key,))
 
 
-def forget_chores(db: Connection, before: float) -> None:
+def forget_tasks(db: Connection, before: float) -> None:
     """Delete finished tasks that were due before."""
     db.execute("delete from tasks where state <> 'due' and due < ?", (before,))
 
@@ -118,7 +118,7 @@ def postpone(db: Connection, key: str, until: float, why: str, *, tried: bool = 
     )
 
 
-def close_chore(db: Connection, key: str, state: str, result: str = "") -> None:
+def close_task(db: Connection, key: str, state: str, result: str = "") -> None:
     db.execute("update tasks set state = ?, result = ? where key = ?", (state, result, key))
 
 

@@ -59,8 +59,8 @@ async def browser(
     screenshot: of `ref`; text=page: all. wait: for `text` or `seconds`. scroll: to `ref` or
     text=up|down|top|bottom. tab, close: `ref` (t1)."""
     if action == "close" and not ref:
-        if context.lent.keep is not None:
-            await context.lent.keep.drop(KEPT)
+        if context.services.resources is not None:
+            await context.services.resources.drop(KEPT)
         return ToolResult("the browser is closed")
     seconds = min(max(seconds, 0.0), WAIT_SECONDS)
     goal = navigation.address(url) if action == "open" else ""
@@ -333,7 +333,7 @@ async def _driving(
 
 
 async def _browser(context: ToolContext, *, start: bool) -> Browser:
-    keep, open_proxy = context.lent.keep, context.lent.proxy
+    keep, open_proxy = context.services.resources, context.services.proxy
     if keep is None or open_proxy is None:
         raise ToolError("there is no browser here", retry="never")
 

@@ -50,7 +50,9 @@ async def _pages(context: ToolContext) -> Pages:
     async def make() -> Pages:
         return Pages(asyncio.get_running_loop().time)
 
-    return await (make() if context.lent.keep is None else context.lent.keep.get(KEPT, make))
+    return await (
+        make() if context.services.resources is None else context.services.resources.get(KEPT, make)
+    )
 
 
 def _address(url: str) -> str:
