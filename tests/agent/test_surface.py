@@ -465,7 +465,7 @@ def use(name: str, /, **given: Any) -> tuple[str, dict[str, Any]]:
     return "use_tool", {"name": name, "arguments": given}
 
 
-def lend(b: Bench, *sources: Shelf) -> None:
+def lease(b: Bench, *sources: Shelf) -> None:
     b.services = replace(ToolServices(), providers=sources)
 
 

@@ -65,8 +65,8 @@ class Speech:
 
     async def _try(self, wire: HttpConnection, memo: Media) -> str:
         # A key that may not hear is not said to be bad: it may do for everything else.
-        lent = await self._pool.lend(self._endpoint.name, anyway=True)
-        credential = lent.credential if lent is not None else Credential()
+        leased = await self._pool.lease(self._endpoint.name, anyway=True)
+        credential = leased.credential if leased is not None else Credential()
         boundary = token_hex(16)
         secret = credential.secret
         by_key = secret and self._endpoint.has("api_key_header")

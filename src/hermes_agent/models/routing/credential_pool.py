@@ -116,7 +116,7 @@ class CredentialPool:
         )
         return max(now, soonest.bound_until), soonest.error
 
-    async def lend(self, model: str, *, anyway: bool = False) -> LeasedCredential | None:
+    async def lease(self, model: str, *, anyway: bool = False) -> LeasedCredential | None:
         """The first key that does not rest; None when there is none, unless one is wanted
         `anyway`. Raises the `ModelError` of a key that cannot be had where no other can be."""
         trouble: ModelError | None = None

@@ -110,7 +110,7 @@ class FallbackModel:
         pieces: list[str] = []
         reply: Reply | None = None
         try:
-            leased = await way.pool.lend(way.name, anyway=anyway)
+            leased = await way.pool.lease(way.name, anyway=anyway)
             if leased is None:
                 return  # other calls have used the last key up just now: choose again
             if (change := trip.key_change(visit, leased)) is not None:
