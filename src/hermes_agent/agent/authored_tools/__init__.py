@@ -1,1 +1,0 @@
-"""authored_tools"""
