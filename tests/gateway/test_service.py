@@ -313,7 +313,7 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
         said = status_lines(status["gateway"])
         assert any("alpha: not set up, with 1 waiting, 1 undeliverable" in line for line in said)
         told = list(doctor.check_channels(one.gateway.context.settings, status))
-        assert any("alpha is not set up any more" in what for _, what, _ in told)
+        assert any("alpha is no longer configured" in what for _, what, _ in told)
         transport = httpx.ASGITransport(build_app(one.runtime, lambda: None))
         async with httpx.AsyncClient(transport=transport, base_url="http://home") as api:
             listed = (await api.get("/v1/gateway/dead")).json()
