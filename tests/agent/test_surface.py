@@ -465,7 +465,7 @@ def use(name: str, /, **given: Any) -> tuple[str, dict[str, Any]]:
     return "use_tool", {"name": name, "arguments": given}
 
 
-def lease(b: Bench, *sources: Shelf) -> None:
+def offer(b: Bench, *sources: Shelf) -> None:
     b.services = replace(ToolServices(), providers=sources)
 
 
@@ -478,7 +478,7 @@ async def test_tools_are_found_by_words_described_by_name_and_called(tmp_path: P
         use("far__ping", host="a"),
     ]
     async with bench(tmp_path, ScriptedModel(*calls(*steps)), tools=BASE) as b:
-        lend(b, Shelf(far(ran)), Shelf(far(ran, "far__trace")))
+        offer(b, Shelf(far(ran)), Shelf(far(ran, "far__trace")))
         await b.say("go")
         found, nothing, shown, called = await finished(b)
         judged = (await b.events(ev.CallJudged))[-1]
@@ -499,7 +499,7 @@ async def test_a_session_without_the_tool_for_them_has_no_found_tools(
     ran: list[str] = []
     model = ScriptedModel(*calls(written))
     async with bench(tmp_path, model, tools=load_tools(["files"])) as b:
-        lend(b, Shelf(far(ran)))
+        offer(b, Shelf(far(ran)))
         await b.say("go")
         (done,) = await finished(b)
     assert (done.ok, ran) == (False, [])
@@ -509,7 +509,7 @@ async def test_a_session_without_the_tool_for_them_has_no_found_tools(
 async def test_a_source_that_cannot_be_searched_does_not_hide_the_others(tmp_path: Path) -> None:
     model = ScriptedModel(*calls(("find_tools", {})))
     async with bench(tmp_path, model, tools=BASE) as b:
-        lend(b, Shelf(trouble="the server is down"), Shelf(far([])))
+        offer(b, Shelf(trouble="the server is down"), Shelf(far([])))
         await b.say("go")
         (done,) = await finished(b)
     assert "far__ping: Ping a host" in done.text.splitlines()
@@ -520,7 +520,7 @@ async def test_a_search_that_finds_too_many_says_so(tmp_path: Path) -> None:
     many = Shelf(*[far([], f"far__{number}") for number in range(100)])
     model = ScriptedModel(*calls(("find_tools", {})))
     async with bench(tmp_path, model, tools=BASE) as b:
-        lend(b, many)
+        offer(b, many)
         await b.say("go")
         (done,) = await finished(b)
     assert "[60 more; narrow the search]" in done.text.splitlines()
@@ -536,7 +536,7 @@ async def test_wrong_uses_of_a_found_tool_are_told(tmp_path: Path) -> None:
         use("use_tool", name="far__ping"),
     ]
     async with bench(tmp_path, ScriptedModel(*calls(*steps)), tools=BASE) as b:
-        lend(b, Shelf(far(ran)))
+        offer(b, Shelf(far(ran)))
         end = await b.say("go")
         unknown, missing, no_object, itself = await finished(b)
     assert end.reason == "done"
@@ -562,7 +562,7 @@ async def test_a_tool_that_has_gone_is_not_run(tmp_path: Path) -> None:
 
         schema = {"type": "object"}
         shelf.tools["far__ping"] = Tool("far__ping", ping, "Ping", schema=schema, origin="mcp")
-        lend(b, shelf)
+        offer(b, shelf)
         await b.say("go")
         first, second = await finished(b)
     assert (first.ok, second.ok, ran) == (True, False, ["a"])
@@ -578,7 +578,7 @@ async def test_a_found_tool_is_judged_as_itself_and_can_be_judged_again(tmp_path
     model = ScriptedModel(*calls(use("far__ping", host="a")))
     folder = tmp_path / "home" / "policies"
     async with bench(tmp_path, model, tools=BASE) as b:
-        lend(b, Shelf(far(ran)))
+        offer(b, Shelf(far(ran)))
         await b.say("go")
         (past,) = await b.store.judgements()
         folder.mkdir(parents=True)

@@ -22,7 +22,9 @@ def pool(*keys: Key) -> tuple[CredentialPool, Time]:
     return CredentialPool(keys, time), time
 
 
-async def leased(pool: CredentialPool, model: str = "m", *, anyway: bool = False) -> LeasedCredential:
+async def leased(
+    pool: CredentialPool, model: str = "m", *, anyway: bool = False
+) -> LeasedCredential:
     found = await pool.lease(model, anyway=anyway)
     assert found is not None
     return found
