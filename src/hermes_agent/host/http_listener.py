@@ -28,8 +28,8 @@ PATIENCE_SECONDS = 20.0
 SHORTEST_TOKEN = 16
 
 
-class _Server(uvicorn.Server):
-    """Leaves signal handling to the runtime."""
+class SignalFreeServer(uvicorn.Server):
+    """Leaves signals to the runtime, which waits for running effects before it exits."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -106,7 +106,7 @@ class HttpListener:
             self._set_trouble(f"cannot listen on {wanted}: {error.strerror or error}")
             return
         self._set_trouble("")
-        server = _Server(self._config())
+        server = SignalFreeServer(self._config())
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         host, port = listening.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,19 +1,19 @@
 """The runtime as a process: `hermes serve` runs it until it is stopped or idle."""
 
 import asyncio
-import contextlib
 import logging
 import logging.handlers
 import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
 
 from hermes_agent.core.tools import Tool
+from hermes_agent.host.http_listener import SignalFreeServer
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.api.app import build_app
 from hermes_agent.runtime.api.peer_auth import OwnerOnlyProtocol
@@ -25,14 +25,6 @@ log = logging.getLogger("hermes.serve")
 LOG_BYTES = 5_000_000
 IDLE_POLLS = 20
 """Event loop passes before the idle check, so that pending connections and requests are seen."""
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to us: the process waits for running effects before it ends."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def serve(
@@ -71,7 +63,7 @@ async def _serve(runtime: Runtime) -> None:
         loop="asyncio",
         timeout_graceful_shutdown=2,
     )
-    server = _Server(config)
+    server = SignalFreeServer(config)
     path = runtime.run_folder / "api.sock"
     answering = asyncio.create_task(server.serve(sockets=[_listen(path)]))
     stopped = asyncio.create_task(stop.wait())
