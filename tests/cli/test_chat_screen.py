@@ -75,7 +75,7 @@ def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open
     chat.shows("again, or Ctrl-D, leaves")
     chat.press("C-c")
     wait_until(chat.has_ended, "the chat to end")
-    assert "goes on" in chat.text()
+    assert "continues" in chat.text()
 
 
 def test_a_long_turn_survives_the_death_of_the_runtime(house: House, open_chat: Open) -> None:

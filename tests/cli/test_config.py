@@ -53,7 +53,7 @@ def test_a_model_that_cannot_be_used_is_set_with_a_word_of_warning(house: House)
 
 
 def test_the_file_is_checked(house: House) -> None:
-    assert "in order" in house.good("config", "check")
+    assert "the defaults apply" in house.good("config", "check")
     write_config(house, "policy: sandbx\n")
     done = house.run("config", "check", HERMES_POLICY="")
     assert done.returncode == 1

@@ -45,7 +45,7 @@ def test_what_is_there_is_taken(house: House) -> None:
         "jobs.alert": "[telegram, 'slack:C1', all]",
     }.items():
         house.good("config", "set", name, value)
-    assert "in order" in house.good("config", "check")
+    assert "is valid" in house.good("config", "check")
 
 
 def test_doctor_and_check_name_what_the_file_names_and_is_not_there(house: House) -> None:

@@ -92,7 +92,7 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     assert "queued" in out
     await until(lambda: any("from a pipe" in one.text for one in telegram.sent()))
     assert "nothing is undeliverable" in await cli.good("gateway", "dead")
-    assert "nothing is undeliverable" in await cli.good("gateway", "dead", "--drop", "all", "--yes")
+    assert "deleted: nothing" in await cli.good("gateway", "dead", "--drop", "all", "--yes")
     code, _, err = await cli.run("gateway", "dead", "--drop", "4711", "--yes")
     assert (code, "no delivery 4711" in err) == (1, True)
 
@@ -162,12 +162,12 @@ async def test_what_cannot_be_is_said_with_a_way_out(house: House) -> None:
     for words, said in (
         (("gateway", "setup", "pigeon"), "no channel called 'pigeon'"),
         (("gateway", "setup", "telegram", "--set", "colour=blue"), "no field 'colour'"),
-        (("gateway", "setup", "telegram"), "token is needed"),
+        (("gateway", "setup", "telegram"), "token is required"),
         (("gateway", "pair", "telegram"), "no channel called 'telegram'"),
         (("gateway", "test", "telegram"), "not set up"),
         (("gateway", "block", "nobody-i-know"), "nobody is called"),
         (("gateway", "again", "x"), "not a valid id"),
-        (("send", "telegram", "hi"), "no channel 'telegram'"),
+        (("send", "telegram", "hi"), "no channel called 'telegram'"),
         (("send", "telegram"), "nothing to send"),
         (("send", "telegram", "--file", "none.pdf"), "cannot read none.pdf"),
     ):

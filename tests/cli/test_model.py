@@ -148,7 +148,7 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: House) -> None
         (["lst", "opus"], "no action called 'lst'"),
         (["claude", "opus"], "`hermes model list claude opus`"),
         (["claude-opus"], "did you mean anthropic/claude-opus"),
-        (["opnai/gpt-5"], "no model service called 'opnai'"),
+        (["opnai/gpt-5"], "no model service is called 'opnai'"),
         (["openai/"], "names no model"),
         (["use"], "name a use"),
         (["use", "cheep", "mine/x"], "did you mean cheap?"),
@@ -184,7 +184,7 @@ def test_what_is_not_understood_is_refused_with_a_hint(
 
 def test_a_warm_cache_is_not_thrown_away_unasked(at_home: House) -> None:
     at_home.ask("hello", "--name", "talk")
-    assert at_home.good("model", "--session", "talk").endswith("has mine/x\n")
+    assert at_home.good("model", "--session", "talk").endswith("uses mine/x\n")
     done = at_home.run("model", "mine/z", "--session", "talk")
     assert done.returncode == 1
     assert "2,125 tokens of this conversation cached" in done.stderr

@@ -52,7 +52,7 @@ def test_a_key_that_is_typed_is_not_shown(keyed: House) -> None:
     command = [sys.executable, "-m", "hermes_agent", "model", "key", "mine"]
     pane = Pane(keyed.work, command, keyed.environ)
     try:
-        pane.shows("key for mine (it is not shown):")
+        pane.shows("key for mine (not shown):")
         pane.enter(KEY)
         assert KEY not in pane.shows("stored in MINE_KEY")
         wait_until(pane.has_ended, "the command to end")

@@ -56,7 +56,7 @@ def test_all_that_is_wrong_is_told_with_its_place(house: House) -> None:
 def test_a_file_that_is_not_in_force_can_be_checked(house: House, tmp_path: Path) -> None:
     draft = tmp_path / "draft.yaml"
     draft.write_text(NO_RM)
-    assert "in order: 1" in house.good("policy", "check", str(draft))
+    assert "checked: 1, all valid" in house.good("policy", "check", str(draft))
     assert house.run("policy", "check", str(tmp_path / "none.yaml")).returncode == 1
 
 
@@ -136,7 +136,7 @@ def test_a_question_that_makes_no_sense_is_refused(house: House, words: list[str
     ("words", "told"),
     [
         (["kubectl", "get", "po"], 'put it in quotes: "kubectl get po"'),
-        (["ls", "--terminal", "prod"], "there are: local, sandbox"),
+        (["ls", "--terminal", "prod"], "available: local, sandbox"),
         (["ls", "--place", "docker"], "container"),
         (["--tool", "read_fil", "--input", "{}"], "read_file"),
     ],

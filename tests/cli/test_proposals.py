@@ -88,7 +88,7 @@ def test_an_improvement_of_a_skill_is_shown_as_what_differs(proposed: House) -> 
         "    +Give beef.",
         "    +++ proposed/references/more.md",
         "    +more",
-        "    references/same.md: as it is",
+        "    references/same.md: unchanged",
     ):
         assert line in shown
     assert not any("# Feed cats" in line or "as before" in line for line in shown)

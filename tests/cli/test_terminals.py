@@ -39,7 +39,7 @@ def test_a_terminal_is_tried_for_real_and_removed(house: House) -> None:
     assert not list((house.home / "terminals").glob("*"))
     done = house.run("terminals", "test", "moon")
     assert done.returncode == 2
-    assert "there are: local, sandbox" in done.stderr
+    assert "available: local, sandbox" in done.stderr
 
 
 def test_a_session_runs_in_the_sandbox_and_another_place_beside_it(house: House) -> None:

@@ -30,7 +30,7 @@ def test_all_tools_are_listed_with_how_they_stand(
     rows = {(row["name"], row["origin"]): row for row in house.json("tools", "list")}
     assert rows["terminal", "builtin"]["toolset"] == "terminal"
     assert rows["terminal", "builtin"]["capabilities"] == ["process"]
-    assert rows["terminal", "written"]["state"] == "hidden by a built-in tool"
+    assert rows["terminal", "written"]["state"] == "hidden by a built-in tool of the same name"
     assert rows["dropped", "written"]["state"] == "changed, not checked yet"
     assert "cannot be read" in rows["elsewhere", "written"]["state"]
     add = rows["add", "written"]

@@ -166,7 +166,7 @@ class Pane:
     """A command in a terminal of its own, typed at and looked at as a person would."""
 
     def __init__(self, folder: Path, command: list[str], environ: dict[str, str]) -> None:
-        self._socket = str(folder / "tmux")
+        self._socket = str(folder / f"tmux-{os.urandom(4).hex()}")  # the last may not be gone
         self._environ = {**environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         # In one request: a command may end before a second one is made.
         stays = ("start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";")
