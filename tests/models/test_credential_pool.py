@@ -23,7 +23,7 @@ def pool(*keys: Key) -> tuple[CredentialPool, Time]:
 
 
 async def lent(pool: CredentialPool, model: str = "m", *, anyway: bool = False) -> LeasedCredential:
-    found = await pool.lend(model, anyway=anyway)
+    found = await pool.lease(model, anyway=anyway)
     assert found is not None
     return found
 
@@ -74,7 +74,7 @@ async def test_when_all_rest_it_is_known_when_the_first_is_back() -> None:
         await keys.failed(await lent(keys), "m", error)
     assert keys.bound("m", time.now) == (time.now, None)
     assert not await keys.failed(await lent(keys), "m", REFUSED)
-    assert await keys.lend("m") is None
+    assert await keys.lease("m") is None
     until, why = keys.bound("m", time.now)
     assert until == time.now + 20.0
     assert why is not None
@@ -88,7 +88,7 @@ async def test_a_key_that_rests_is_given_anyway_where_nothing_else_is_left() -> 
     await keys.failed(await lent(keys), "m", SLOW)
     last = await lent(keys, anyway=True)
     assert last.credential.label == "two"
-    assert last.rested
+    assert last.forced
     keys.answered(last)
     assert await label(keys) == "two"
     assert keys.resting(time.now) == (CoolingKey("one", "quota", time.now + QUOTA_SECONDS),)
@@ -101,7 +101,7 @@ async def test_what_a_service_asked_for_holds_though_another_call_was_answered()
     anyway = await lent(keys, anyway=True)
     await keys.failed(first, "m", ModelError("rate_limit", "slow", retry_after=9.0))
     keys.answered(anyway)
-    assert await keys.lend("m") is None
+    assert await keys.lease("m") is None
 
 
 async def test_a_key_that_was_exchanged_is_used_at_once() -> None:
@@ -123,7 +123,7 @@ async def test_a_key_that_cannot_be_had_makes_room_for_the_next() -> None:
     assert [rest.label for rest in keys.resting(time.now)] == ["one"]
     two.error = ModelError("unreachable", "cannot renew the token")
     with pytest.raises(ModelError, match="cannot renew"):
-        await keys.lend("m")
+        await keys.lease("m")
     two.error = None
     assert await label(keys) == "two", "trouble that passes is no reason to rest"
 
@@ -134,7 +134,7 @@ async def test_a_key_that_is_gone_at_the_second_look_rests() -> None:
     old = await lent(keys)
     key.error = ModelError("auth", "not set any more")
     assert not await keys.failed(old, "m", REFUSED)
-    assert await keys.lend("m") is None
+    assert await keys.lease("m") is None
 
 
 async def test_a_service_that_wants_no_key_gets_an_empty_one() -> None:
