@@ -369,5 +369,5 @@ def test_the_facts_of_a_model_are_read_from_its_header(tmp_path: Path) -> None:
     }.items():
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(UsageError, match="is no model that can be used"):
+        with pytest.raises(UsageError, match="is not a usable model"):
             gguf_facts(path)

@@ -283,7 +283,7 @@ async def test_an_answer_that_fits_the_schema_is_given_as_a_value(
 async def test_an_answer_that_does_not_fit_is_corrected_once(tmp_path: Path, bad: str) -> None:
     task = {"task": "one", "schema": AGE}
     model = answers(
-        tmp_path, plan=[delegated(task), say("done")], fit=[say('{"age": 7}')], one=[say(bad)]
+        tmp_path, plan=[delegated(task), say("done")], match=[say('{"age": 7}')], one=[say(bad)]
     )
     async with house(tmp_path) as h:
         parent = await h.open(model)
@@ -302,7 +302,7 @@ async def test_an_answer_that_does_not_fit_twice_is_a_failure(tmp_path: Path) ->
     model = answers(
         tmp_path,
         plan=[delegated(task, "two"), say("done")],
-        fit=[say("still seven")],
+        match=[say("still seven")],
         one=[say("seven")],
         two=[say("fine")],
     )
@@ -387,7 +387,7 @@ async def test_an_answer_that_cannot_be_checked_does_not_fit(
 ) -> None:
     task = {"task": "one", "schema": schema}
     model = answers(
-        tmp_path, plan=[delegated(task), say("done")], fit=[say(answer)], one=[say(answer)]
+        tmp_path, plan=[delegated(task), say("done")], match=[say(answer)], one=[say(answer)]
     )
     async with house(tmp_path) as h:
         parent = await h.open(model)

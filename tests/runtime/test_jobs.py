@@ -468,7 +468,7 @@ async def test_sessions_of_old_runs_go_with_their_rows(tmp_path: Path) -> None:
     [
         ({"prompt": " "}, "nothing to do"),
         ({"prompt": "", "script_only": True}, "needs a script"),
-        ({"deliver": ("telegram:1",)}, "no channel 'telegram'"),
+        ({"deliver": ("telegram:1",)}, "no channel called 'telegram'"),
         ({"policy": "nosuch"}, "nosuch"),
         ({"terminals": ("nosuch",)}, "no terminal called"),
         ({"skills": ("nosuch",)}, "nosuch"),

@@ -142,7 +142,7 @@ async def test_nothing_is_tried_where_the_sandbox_of_the_settings_is_open(
 ) -> None:
     model = worker(tmp_path, "touch made")
     async with pupil(tmp_path, model=model, terminals={"sandbox": place}) as h:
-        with pytest.raises(UsageError, match="not closed"):
+        with pytest.raises(UsageError, match="network or write access"):
             await play(h, case())
         assert await left_over(h) == []
 

@@ -186,7 +186,7 @@ async def test_a_context_file_with_an_injection_is_left_out_and_that_is_said(
     assert "evil.example" not in prompt
     assert prompt.count("[left out: ") == 2
     assert "Run `make test` before you commit." in prompt
-    assert "AGENTS.md is left out of the prompt" in caplog.text
+    assert "AGENTS.md out of the prompt" in caplog.text
 
 
 async def test_a_session_without_the_tools_is_shown_neither_notes_nor_skills(

@@ -18,16 +18,15 @@ WIRES: dict[str, str] = {
     "mistral": "hermes_agent.models.wires.mistral",
     "local": "hermes_agent.models.local.model",
 }
-"""The wire formats; one that is not used is not imported."""
-
+"""The module of each wire format, imported on first use."""
 
 IDLE_SECONDS = 30.0
-"""Services close a connection that nobody uses after a minute or so; ours is closed before."""
+"""Services close an idle connection after a minute or so; we close it before."""
 
 
 class LazyWireClient:
-    """The speaker of an endpoint, made when it is first needed. One that the settings no longer
-    name is closed as soon as no call uses it."""
+    """The client of an endpoint, opened on first use. A retired one, which the settings no longer
+    name, is closed as soon as no call uses it."""
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self.endpoint = endpoint
@@ -36,7 +35,7 @@ class LazyWireClient:
         self._client: WireClient | None = None
         self._calls = 0
         self._used: float | None = None
-        """When the last call ended, as long as something may be open since."""
+        """When the last call ended, while a connection may still be open."""
 
     @property
     def is_idle(self) -> bool:
@@ -52,7 +51,7 @@ class LazyWireClient:
     async def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
         try:
             chunks = self.client().stream(request, credential)
-        except UsageError as error:  # what it needs is not installed, or its file is gone
+        except UsageError as error:  # a missing package or model file
             raise ModelError("bad_request", error.message, error.hint) from None
         self._calls += 1
         try:
@@ -67,13 +66,13 @@ class LazyWireClient:
                 await self.close()
 
     async def rest(self) -> None:
-        """Close the connections where no call has used them for a while. The speaker stays, with
-        what it has learned of its service, and connects again when it is next asked."""
+        """Close idle connections. The client stays, with what it has learned about its service,
+        and reconnects on the next call."""
         if self._used is None or self._calls or self._clock() < self._used + IDLE_SECONDS:
             return
         self._used = None
         if self._client is not None and self.endpoint.service.wire != "local":
-            # One inside this machine has no connections, and takes long to load.
+            # A local model has no connections, and takes long to load.
             await self._client.close()
 
     async def close(self) -> None:
@@ -83,7 +82,7 @@ class LazyWireClient:
 
 
 class Scripted:
-    """A scripted model, which knows no credentials."""
+    """A model inside this process as a wire client; it needs no credential."""
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""All models of a runtime: from names to something that answers, and what is known of each."""
+"""All models of a runtime: from names to model objects, with their facts, keys and health."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,26 +23,26 @@ from hermes_agent.models.shared import known_facts
 from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 
 if TYPE_CHECKING:
-    # At the leaf: what calls models costs asyncio, and many commands only look a name up.
+    # Imported late: this loads asyncio, and many commands only look up a name.
     from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
     from hermes_agent.models.routing.failover import Candidate
     from hermes_agent.models.speech import Speech
 
 
 INSIDE = ("scripted", "builtin")
-"""Wires of what answers by itself, without keys or connections."""
+"""Wires of models inside this process, without keys or connections."""
 
 
 class ModelHealth(Struct, frozen=True):
-    """How a model that was called is doing, for people to see."""
+    """The health of a model, for people to see."""
 
     model: str
     circuit: Literal["closed", "open", "half-open"]
     until: float
-    """When it is asked again, where it is left alone; else 0."""
+    """When it will be asked again, or 0."""
     reason: str
     resting: tuple[CoolingKey, ...]
-    """The keys of its service that rest."""
+    """The keys of its service that cool down."""
 
 
 class ServiceRow(Struct, frozen=True):
@@ -50,21 +50,21 @@ class ServiceRow(Struct, frozen=True):
 
     name: str
     wire: str
-    """What it speaks; empty where it cannot be used as it is set up."""
+    """Its wire format; empty if the service is misconfigured."""
     models: int
-    """Those that the catalogue knows."""
+    """How many the catalogue knows."""
     needs_key: bool
     keys: tuple[SourceRow, ...]
     """Where its keys come from."""
     hint: str
-    """The way out, where something is lacking."""
+    """How to set it up, if something is missing."""
     lacks: str
-    """In short: the variable to set or the command to run."""
+    """The variable to set or the command to run."""
 
 
 class ModelRegistry:
-    """Circuits, keys and connections are shared by all that is opened here. `learn` is told every
-    secret as soon as it is known."""
+    """Circuits, keys and connections are shared by all models opened here. `learn` is called with
+    every secret as soon as it is known."""
 
     def __init__(
         self,
@@ -93,22 +93,20 @@ class ModelRegistry:
         self._settings = settings
         self._refreshed = self._last_refresh()
         self.catalogue = Catalogue(home, known_services(settings))
-        self._learn_told()
+        self._learn_inline()
 
     @property
     def settings(self) -> ModelSettings:
         return self._settings
 
     def renew(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
-        """Go by these from now on; where anything has changed, `settings` is another object than
-        before. Calls that run go on; circuits are kept, and so are the connections to what stays
-        as it was."""
+        """Apply new settings. Running calls, circuits and unchanged connections are kept."""
         refreshed = self._last_refresh()
         if (settings, environ, refreshed) == (self._settings, self._environ, self._refreshed):
             return
         self._settings, self._environ, self._refreshed = settings, environ, refreshed
         self.catalogue = Catalogue(self._home, known_services(settings))
-        self._learn_told()
+        self._learn_inline()
         self._scripts = {}
         self._old_pools |= self._pools
         self._pools = {}
@@ -117,13 +115,13 @@ class ModelRegistry:
             circuit.seconds = settings.circuit_seconds
 
     def resolve(self, written: str) -> str:
-        """The full name of a model, `service/name`, of what somebody wrote."""
+        """The full name, `service/name`, of a model as somebody wrote it."""
         return self.catalogue.resolve(written)
 
     def open(self, names: Sequence[str]) -> Model:
-        """The first of the models, and those that take over from it, in order. Nothing is
-        connected to yet. Raises when the first name cannot be right or none of them has a key;
-        a later name that cannot be right is left out, with a warning."""
+        """The first model, with the others as its fallbacks, in order. Connects to nothing yet.
+        Raises if the first name is invalid or no model has a key; an invalid fallback is left out
+        with a warning."""
         import asyncio
         import random
 
@@ -134,7 +132,7 @@ class ModelRegistry:
         for other in others:
             try:
                 name = self.catalogue.resolve(other)
-                self.facts(name)  # a script or a file that is not there
+                self.facts(name)  # raises for a missing script or file
                 lacking[name] = self._lack(name)
             except UsageError as error:
                 self._leave_out(other, error)
@@ -142,7 +140,7 @@ class ModelRegistry:
         if len(lacks) == len(lacking):
             raise lacks[0]
         return FallbackModel(
-            [self._way(name) for name in lacking],
+            [self._candidate(name) for name in lacking],
             self._settings,
             clock=self._clock,
             sleep=self._sleep or asyncio.sleep,
@@ -150,7 +148,7 @@ class ModelRegistry:
         )
 
     def facts(self, name: str) -> ModelFacts:
-        """What the settings say of a model, over what the catalogue knows."""
+        """What the catalogue knows about a model, overridden by the settings."""
         name = self.catalogue.resolve(name)
         _, service, url = self._service(name)
         if service.wire in INSIDE:
@@ -163,38 +161,37 @@ class ModelRegistry:
         return known_facts(name, self._settings, known)
 
     def check(self, name: str) -> None:
-        """Raises when a model cannot work: an unknown name, no key, something not installed."""
+        """Raise if a model cannot work: unknown name, no key, a missing package."""
         name = self.catalogue.resolve(name)
         if (lack := self._lack(name)) is not None:
             raise lack
         _, service, _ = self._service(name)
         if service.wire in INSIDE:
             self._script(name)
-        elif service.wire == "local":  # the others need nothing that might not be installed
+        elif service.wire == "local":  # the others need no optional package
             self._client(name).client()
 
     def speech(self, name: str) -> "Speech":
-        """A model that writes down what is said, `service/name`, where the service speaks one of
-        OpenAI's formats."""
+        """The speech-to-text model `service/name`, of a service with an OpenAI format."""
         from hermes_agent.models.speech import WIRES, Speech
 
         own, service, url = self._service(name)
         model, silence = name.partition("/")[2], self._settings.silence_seconds
         if service.wire not in WIRES or not model:
             raise UsageError(
-                f"{name!r} hears nothing", "name a service with OpenAI's format and its model"
+                f"{name!r} cannot transcribe audio",
+                "name a service with OpenAI's format and its model",
             )
         endpoint = Endpoint(name, model, service, url, ModelFacts(), silence)
         return Speech(endpoint, self._pool(own, service), self._sleep)
 
     def services(self) -> list[dict[str, Any]]:
-        """Every service: what it speaks, how many of its models are known, where its keys may
-        come from, and what it lacks."""
+        """Every service: wire format, number of known models, sources of keys, what is missing."""
         names = sorted(known_services(self._settings))
         return [msgspec.to_builtins(self._row(name)) for name in names if name not in INSIDE]
 
     def health(self) -> tuple[ModelHealth, ...]:
-        """Of every model that was opened here."""
+        """The health of every model that was opened here."""
         now = self._clock()
         rows = []
         for name, circuit in self._circuits.items():
@@ -215,8 +212,7 @@ class ModelRegistry:
         return tuple(rows)
 
     async def tidy(self) -> None:
-        """Close what the settings no longer name, where no call uses it, and connections that
-        no call has used for a while."""
+        """Close idle connections, and clients that the settings no longer name."""
         leaving, self._leaving = self._leaving, []
         for client in leaving:
             if client.is_idle:
@@ -236,20 +232,19 @@ class ModelRegistry:
     def _leave_out(self, written: str, error: UsageError) -> None:
         if written in self._warned:
             return
-        # At the leaf: many commands only look a name up.
-        import logging
+        import logging  # late: many commands only look up a name
 
         self._warned.add(written)
         setting = "models.fallbacks" if written in self._settings.fallbacks else "models.uses"
         log = logging.getLogger("hermes.models")
         log.warning("%r in %s is left out: %s", written, setting, error.message)
 
-    def _learn_told(self) -> None:
+    def _learn_inline(self) -> None:
         for place, secret in inline_secrets(self._settings, self._environ):
             self._learn(place, secret)
 
     def _last_refresh(self) -> float:
-        """When the catalogue in the home was written; another process does that."""
+        """When another process last wrote the catalogue in the home."""
         try:
             return home_file(self._home).stat().st_mtime
         except OSError:
@@ -273,7 +268,7 @@ class ModelRegistry:
             url = (self._home.absolute() / "models").as_uri()
         return own, service, url
 
-    def _way(self, name: str) -> "Candidate":
+    def _candidate(self, name: str) -> "Candidate":
         from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
         from hermes_agent.models.routing.failover import Candidate
 
@@ -333,7 +328,7 @@ class ModelRegistry:
         if own not in self._pools:
             found = self._sources(own, service)
             if not found and service.needs_key:
-                # Not kept: a key may be there the next time.
+                # Not cached: a key may be there next time.
                 return CredentialPool([_Lacking(_no_key(own, service))], self._clock)
             self._pools[own] = CredentialPool(found, self._clock)
             if own in self._old_pools:
@@ -341,19 +336,19 @@ class ModelRegistry:
         return self._pools[own]
 
     def _lack(self, name: str) -> ModelError | None:
-        """Why a model would be asked in vain: there is no key for it."""
+        """The error if a model has no key."""
         own, service, _ = self._service(name)
         if not service.needs_key:
             return None
         found = self._sources(own, service)
-        # None: only asking can tell.
+        # None: unknown until the source is asked.
         if any(source.present() is not False for source in found):
             return None
         return _no_key(own, service, [source.label for source in found])
 
 
 class _Lacking:
-    """Stands where a key should be."""
+    """A key source that has no key."""
 
     def __init__(self, error: ModelError) -> None:
         self.label = ""
@@ -363,7 +358,7 @@ class _Lacking:
         raise self._error
 
     def refused(self) -> None:
-        """There is nothing to look up again."""
+        """Nothing to look up again."""
 
 
 def _lacking(own: str, service: ModelService, named: Sequence[SourceRow]) -> str:
@@ -375,7 +370,7 @@ def _lacking(own: str, service: ModelService, named: Sequence[SourceRow]) -> str
 
 
 def _no_key(own: str, service: ModelService, named: Sequence[str] = ()) -> ModelError:
-    """What to set, and what else there is."""
+    """The error for a missing key, with every way to set one."""
     ways = [f"name a source of keys in models.keys.{own}"]
     if service.login is not None:
         ways.insert(0, f"run `hermes model login {own}`")

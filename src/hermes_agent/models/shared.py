@@ -31,15 +31,15 @@ LEAST_BUDGET = 1_024
 
 CHARS_PER_TOKEN = 4
 MAX_TOKENS = 10_000_000_000
-"""No call has more."""
+"""No call uses more."""
 MAX_PAUSE = 86_400.0
-"""Seconds: whoever asks for more is not waited for anyway."""
+"""Seconds. Nobody waits longer anyway."""
 
 
 def known_facts(
     name: str, settings: ModelSettings, otherwise: ModelFacts | None = None
 ) -> ModelFacts:
-    """The facts of the model called `service/name`: what the settings say, over `otherwise`."""
+    """The facts of the model `service/name`: `otherwise`, overridden by the settings."""
     said: dict[str, Any] = {}
     if name in settings.context_tokens:
         said["context"] = settings.context_tokens[name]
@@ -49,7 +49,7 @@ def known_facts(
 
 
 def estimated_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> Usage:
-    """Tokens by counting characters, where the service counts none."""
+    """Tokens estimated from characters, for services that report none."""
     sent = len(request.prompt.system) + len(msgspec.json.encode(request.prompt.tools))
     for message in request.messages:
         sent += len(message.text)
@@ -59,7 +59,7 @@ def estimated_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) ->
 
 
 def possible_usage(said: Usage) -> Usage:
-    """What a service counted, less what cannot be."""
+    """The reported usage, with impossible values corrected."""
     input, output, cached, written, reasoning = (
         max(0, min(MAX_TOKENS, count))
         for count in (said.input, said.output, said.cached, said.written, said.reasoning)
@@ -69,15 +69,15 @@ def possible_usage(said: Usage) -> Usage:
 
 
 def sensible_pause(seconds: float | None) -> float | None:
-    """How long a service asks to be left alone, less what is no time at all."""
+    """A service's `retry-after`, or None if it is not a sensible time."""
     if seconds is None or not 0 <= seconds < math.inf:
         return None
     return min(MAX_PAUSE, seconds)
 
 
 def lowered(effort: Effort | None, facts: ModelFacts) -> Effort | None:
-    """The step of effort that a model has: the one wanted, or the highest below it, or its
-    lowest. None where nothing is wanted or the model has no such switch."""
+    """The effort level to send: the wanted one, or the highest below it that the model has, or its
+    lowest. None if nothing is wanted or the model has no effort levels."""
     if effort is None or not facts.efforts:
         return None
     wanted = EFFORTS.index(effort)
@@ -87,7 +87,7 @@ def lowered(effort: Effort | None, facts: ModelFacts) -> Effort | None:
 
 
 def own_thoughts(message: AssistantMessage, name: str) -> tuple[ReasoningBlock, ...]:
-    """The thoughts that this model had itself: nobody else's may be sent to it."""
+    """The thoughts of this model itself: another model's may not be sent to it."""
     return tuple(thought for thought in message.thoughts if thought.by == name)
 
 
@@ -105,7 +105,7 @@ def known_call_ids(request: Request) -> set[str]:
 
 
 def new_call_id(request: Request, taken: set[str]) -> str:
-    """An id that no call of the conversation has; the same request always gets the same one."""
+    """An unused call id; the same request always gets the same one."""
     step, number = replies_so_far(request), 0
     while (made := f"call-{step}-{number}") in taken:
         number += 1
@@ -121,11 +121,11 @@ def _tokens(chars: int) -> int:
 
 
 UNKNOWN = ("broken_stream", "timeout", "garbage")
-"""Trouble after which nobody can tell what the service had done, and charges."""
+"""Errors after which it is unknown what the service charges."""
 
 
 def believable(reply: Reply, request: Request, facts: ModelFacts) -> Reply:
-    """The reply with a usage and a cost that can be."""
+    """The reply with plausible usage and cost."""
     usage = possible_usage(reply.usage)
     said = reply.text + "".join(thought.text for thought in reply.thoughts)
     if not usage.input or (not usage.output and (said or reply.calls)):
@@ -143,8 +143,8 @@ def believable(reply: Reply, request: Request, facts: ModelFacts) -> Reply:
 def wasted(
     name: str, request: Request, facts: ModelFacts, error: ModelError, received: str
 ) -> FailedAttemptUsage | None:
-    """What a try that failed has used: as the service says, or by counting characters; and the
-    most that it can have been, where the service may have worked on unseen."""
+    """The usage of a failed try, reported or estimated, and its upper bound if the service may
+    have done more than we saw."""
     usage = possible_usage(Usage(error.input, error.output))
     if received and not (usage.input and usage.output):
         guess = estimated_usage(request, received, ())
@@ -159,8 +159,7 @@ def wasted(
 
 
 def most_usage(request: Request, facts: ModelFacts) -> Usage:
-    """The most that a request can come to, whoever counts: a token for each byte, and as long an
-    answer as was allowed."""
+    """The upper bound of a request's usage: one token per byte, and the longest allowed answer."""
     sent = len(msgspec.json.encode(request))
     for message in request.messages:
         for file in getattr(message, "files", ()):

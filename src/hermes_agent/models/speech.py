@@ -1,5 +1,4 @@
-"""What is said in a recording, by a service that speaks OpenAI's format: `/audio/transcriptions`
-below its address, with the keys that it is asked with for everything else."""
+"""Speech to text: `/audio/transcriptions` of a service with an OpenAI format."""
 
 import asyncio
 import re
@@ -25,7 +24,7 @@ _ENDINGS = {
     "audio/x-m4a": "m4a", "audio/aac": "m4a", "audio/wav": "wav", "audio/x-wav": "wav",
     "audio/webm": "webm", "audio/flac": "flac",
 }  # fmt: skip
-"""Services tell what a recording is by how its name ends."""
+"""Services recognise the audio format by the file name."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -45,7 +44,7 @@ class Speech:
         self._sleep = sleep or asyncio.sleep
 
     async def heard(self, memo: Media) -> str:
-        """What is said in it. Tried again when the trouble may pass."""
+        """The transcript. Retries transient errors."""
         wire = HttpConnection(
             self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence
         )
@@ -64,7 +63,7 @@ class Speech:
             await wire.close()
 
     async def _try(self, wire: HttpConnection, memo: Media) -> str:
-        # A key that may not hear is not said to be bad: it may do for everything else.
+        # A key without access to audio is not marked as bad: it may work for everything else.
         leased = await self._pool.lease(self._endpoint.name, anyway=True)
         credential = leased.credential if leased is not None else Credential()
         boundary = token_hex(16)

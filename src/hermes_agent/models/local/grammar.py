@@ -1,7 +1,7 @@
-"""The grammar that holds a local model to its tools: Lark, as llguidance inside llama.cpp reads it.
+"""The grammar that constrains a local model to its tools: Lark, for llguidance inside llama.cpp.
 
 llguidance knows JSON Schema. What it ignores (`not`, `uniqueItems`, `if`, that only one of `oneOf`
-fits, …) and what we leave out because it could refuse it (`pattern`, `format`) is left to the tool,
+fits, …) and what we leave out because it might refuse it (`pattern`, `format`) is left to the tool,
 which checks its arguments.
 """
 
@@ -37,7 +37,7 @@ _PLAIN = _BOUNDS | {
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 _REFUSED = re.compile(r"llg error: at (\d+)\(\d+\): (.*)")
 _RARE = re.compile("[\U00040000-\U0010ffff]")
-"""Characters that a vocabulary may have no bytes for: a model could not write them to the end."""
+"""Characters that a vocabulary may have no bytes for: a model could not finish them."""
 
 
 def tool_grammar(

@@ -1,5 +1,5 @@
-"""A model on this machine: a GGUF file run by llama.cpp in a process of its own. What happens in
-native code cannot harm the runtime, and the memory is given back when nobody asks for a while."""
+"""A model on this machine: a GGUF file that llama.cpp runs in a process of its own. A crash of
+native code cannot harm the runtime, and the memory is freed when the model is idle."""
 
 import asyncio
 import logging
@@ -21,15 +21,15 @@ from hermes_agent.models.wires.base import Credential, Endpoint
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 300.0
-"""How long the process waits for the next request before it ends."""
+"""How long an idle process waits for the next request before it ends."""
 TINY_BYTES = 1024**3
 """A model up to this size is shown examples of calls, and may only copy names from the
-conversation: left to itself it talks of the tools, and makes up paths that are nearly right."""
+conversation: otherwise it talks about tools instead of calling them, and invents paths."""
 TEMPERATURE = 0.2
 
 
 class LocalModel:
-    """One local model. Requests wait for each other: there is one process and one context."""
+    """One local model. Requests are queued: there is one process and one context."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class LocalModel:
         self._environ = environ
         self._idle = idle
         self._temperature = temperature
-        self._turn = asyncio.Lock()
+        self._queue = asyncio.Lock()
         self._child: Child | None = None
-        self._asked = 0
+        self._last_id = 0
         self._refused: list[ToolSpec] = []
-        self._rest: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
@@ -55,35 +55,35 @@ class LocalModel:
         return self._child.pid if self._child is not None and self._child.usable else None
 
     async def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
-        del credential  # nobody wants a key here
+        del credential  # no key needed
         path = self._find()
         said, with_tools = "", bool(request.prompt.tools)
-        async with self._turn:
+        async with self._queue:
             try:
                 child = await self._ready(path)
                 async with aclosing(self._lines(child, request, path)) as lines:
                     async for line in lines:
                         said += line.text
-                        # A text never begins with a brace; calls are shown when they are whole.
+                        # A text never begins with a brace; calls are shown when they are complete.
                         if line.text and not (with_tools and said.startswith("{")):
                             yield Delta(line.text)
                         done = line.done
             finally:
-                self._rest_later()
-        assert done is not None  # the last line is the one that says so
+                self._end_when_idle()
+        assert done is not None  # the last line has it
         yield self._reply(request, said, done, is_calls=with_tools and said.startswith("{"))
 
     async def close(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         child, self._child = self._child, None
         if child is not None:
             await child.end()
 
-    def _rest_later(self) -> None:
+    def _end_when_idle(self) -> None:
         if self._child is not None:
             loop = asyncio.get_running_loop()
-            self._rest = loop.call_later(self._idle, self._child.leave)
+            self._idle_timer = loop.call_later(self._idle, self._child.leave)
 
     def _find(self) -> Path:
         try:
@@ -116,9 +116,9 @@ class LocalModel:
         }
 
     async def _ready(self, path: Path) -> Child:
-        """The process, with the model loaded; started where there is none."""
-        if self._rest is not None:
-            self._rest.cancel()
+        """The process with the model loaded; started if necessary."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         if self._child is not None and not self._child.usable:
             await self._child.end()
             self._child = None
@@ -133,7 +133,7 @@ class LocalModel:
         while not self._child.ready:
             line = await self._child.receive(self._endpoint.name, self._endpoint.silence)
             if line.failed:
-                # It ends by itself; its log, which is written by a thread, says why.
+                # It ends by itself; its log, which a thread writes, says why.
                 await self._child.end(self._endpoint.silence)
                 why = self._child.first_error() or line.failed
                 raise ModelError(
@@ -147,19 +147,19 @@ class LocalModel:
     async def _lines(
         self, child: Child, request: Request, path: Path
     ) -> AsyncGenerator[WorkerLine, None]:
-        """What the process says to a request, to the end; it stops when nobody listens. A tool
-        whose schema it refuses is not offered to it again."""
+        """The lines of one answer; cancels it if the consumer stops early. A tool whose schema the
+        library refuses is not offered to it again."""
         begun = ended = False
         while not ended:
-            self._asked += 1
-            asked = self._asked
+            self._last_id += 1
+            id = self._last_id
             tools = [tool for tool in request.prompt.tools if tool not in self._refused]
             try:
-                await child.ask(asked, self._body(request, path, tools))
+                await child.ask(id, self._body(request, path, tools))
                 while not ended:
                     line = await child.receive(self._endpoint.name, self._endpoint.silence)
-                    if line.id != asked:
-                        continue  # the rest of an answer that was given up
+                    if line.id != id:
+                        continue  # the rest of a cancelled answer
                     if child.refused and not begun:
                         self._refuse(tools, *child.refused)
                         break
@@ -170,7 +170,7 @@ class LocalModel:
                     yield line
             finally:
                 if not ended:
-                    child.stop(asked)
+                    child.stop(id)
 
     def _refuse(self, tools: Sequence[ToolSpec], index: int, why: str) -> None:
         tool = tools[index]

@@ -1,4 +1,4 @@
-"""The process of a local model, seen from the runtime: started, asked, given up, ended."""
+"""The process of a local model, as the runtime sees it."""
 
 import asyncio
 import os
@@ -18,11 +18,11 @@ from hermes_agent.models.local.grammar import refused_tool
 
 LINE_BYTES = 1024 * 1024
 END_SECONDS = 5.0
-"""How long a process that was told to end may take."""
+"""How long a process may take to end before it is killed."""
 KEPT = re.compile(
     r"PATH|HOME|TMPDIR|LANG|LC_\w+|TZ|PYTHONPATH|LD_LIBRARY_PATH|(GGML|LLAMA|CUDA|HIP|ROCR)_\w+"
 )
-"""The variables it gets: none of them holds a key."""
+"""The environment variables that it gets: none of them holds a key."""
 
 
 class _InputDetails(Struct, frozen=True):
@@ -47,7 +47,7 @@ class WorkerTrouble(Struct, frozen=True):
 
 
 class WorkerLine(Struct, frozen=True):
-    """What the process says; see `local_worker`."""
+    """A line from the process; see `local.worker`."""
 
     ready: bool = False
     failed: str = ""
@@ -61,7 +61,7 @@ _line = msgspec.json.Decoder(WorkerLine)
 
 
 class Child:
-    """One process. It lives until its standard input is closed, by us or by our own end."""
+    """One process. It lives until its standard input is closed, at the latest when we end."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -83,7 +83,7 @@ class Child:
             stderr=asyncio.subprocess.PIPE,
             limit=LINE_BYTES,
             env={name: value for name, value in environ.items() if KEPT.fullmatch(name)},
-            start_new_session=True,  # Ctrl-C at our terminal is not meant for it
+            start_new_session=True,  # no Ctrl-C from our terminal
         )  # fmt: skip
         return cls(process)
 
@@ -96,7 +96,7 @@ class Child:
         return not self._left and self._process.returncode is None
 
     async def ask(self, id: int, body: Mapping[str, Any]) -> None:
-        """Send a request. That it can not be sent shows when the answer is read."""
+        """Send a request. If that fails, reading the answer reports it."""
         self.refused = None
         stdin = self._process.stdin
         assert stdin is not None
@@ -105,14 +105,14 @@ class Child:
             await stdin.drain()
 
     def stop(self, id: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Cancel a request."""
         stdin = self._process.stdin
         assert stdin is not None
         if not stdin.is_closing():
             stdin.write(msgspec.json.encode({"stop": id}) + b"\n")
 
     async def receive(self, name: str, silence: float) -> WorkerLine:
-        """The next thing it says."""
+        """The next line that it writes."""
         stdout = self._process.stdout
         assert stdout is not None
         try:
@@ -131,7 +131,7 @@ class Child:
         return _line.decode(said)
 
     def leave(self) -> None:
-        """Let it end by itself."""
+        """Close its input, so that it ends by itself."""
         self._left = True
         stdin = self._process.stdin
         assert stdin is not None
@@ -149,7 +149,7 @@ class Child:
         await self._hearing
 
     def first_error(self) -> str:
-        """What the library complained of first, or the last words of whatever failed before."""
+        """The library's first error, or the last line that the process logged."""
         said = [line.partition(" E ")[2] for line in self._errors if " E " in line]
         said = said or list(self._errors)[-1:]
         return " ".join(said[0].split()) if said else ""
@@ -162,7 +162,7 @@ class Child:
     async def _hear(self) -> None:
         stderr = self._process.stderr
         assert stderr is not None
-        with suppress(ValueError):  # a line that is longer than any complaint
+        with suppress(ValueError):  # an overlong line
             async for line in stderr:
                 text = line.decode(errors="replace").strip()
                 self._errors.append(text)

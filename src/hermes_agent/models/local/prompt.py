@@ -1,5 +1,5 @@
-"""How a conversation is put to a small model, and how its calls are read back. The grammar sees to
-the form, so the prompt only says what there is: a small window is soon full."""
+"""A conversation as the prompt of a small model, and its tool calls read back. The grammar enforces
+the form, so the prompt only lists the tools: a small context window is soon full."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from hermes_agent.models.shared import known_call_ids, new_call_id
 
 MAX_EXAMPLES = 6
 MAX_STRINGS = 4
-"""Arguments of a tool that serves as an example."""
+"""The most arguments of a tool in an example."""
 MAX_SPANS = 40
 MAX_SPAN = 120
 
@@ -64,12 +64,12 @@ def chat_messages(
 
 
 def tools_text(tools: Sequence[ToolSpec]) -> str:
-    """The tools in a line each: name, arguments (`?`: may be left out) and first sentence."""
+    """One line per tool: name, arguments (`?`: optional) and first sentence."""
     return "\n".join([_HOW, *map(_tool_line, tools)]) if tools else ""
 
 
 def examples(tools: Sequence[ToolSpec]) -> list[Message]:
-    """A short talk in which the tools are called that want nothing but strings."""
+    """A short conversation that calls the tools whose required arguments are all strings."""
     shown: list[Message] = []
     values = (f"{letter}{number}" for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz", 1))
     for tool in tools:
@@ -92,7 +92,7 @@ def examples(tools: Sequence[ToolSpec]) -> list[Message]:
 
 
 def spans(messages: Sequence[Message]) -> tuple[str, ...]:
-    """What the conversation quotes, and its words that look like paths, names or ids: the latest
+    """Quoted texts of the conversation, and words that look like paths, names or ids, latest
     first."""
     found: dict[str, None] = {}
     for message in reversed(messages):
@@ -109,8 +109,8 @@ def spans(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def read_calls(text: str, request: Request) -> tuple[ToolCall, ...]:
-    """The calls in an answer that the grammar allowed. One that was cut off is kept as it is, so
-    that the model can be told; it is dropped when not even its name had come."""
+    """The calls in an answer that follows the grammar. A truncated call is kept as it is, so that
+    the model is told; without a complete name it is dropped."""
     taken = known_call_ids(request)
     calls = []
     for line in text.split("\n"):
@@ -145,7 +145,7 @@ def _with_files(text: str, files: Sequence[Media]) -> str:
 
 
 def _call_line(call: ToolCall) -> str:
-    # As the grammar writes it: what the model has read of its own words stays in its cache.
+    # As the grammar writes it, so that the model's prompt cache stays valid.
     name = msgspec.json.encode(call.name).decode()
     return f'{{"tool": {name}, "arguments": {call.arguments}}}'
 
@@ -162,7 +162,7 @@ def _tool_line(tool: ToolSpec) -> str:
 
 
 def _choices(schema: Any) -> str:
-    """What an argument can be, where its name does not say it."""
+    """The possible values of an argument, if its name does not say."""
     if not isinstance(schema, Mapping):
         return ""
     if "enum" in schema:

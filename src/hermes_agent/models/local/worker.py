@@ -1,7 +1,7 @@
 """The process that a local model runs in: `python -m hermes_agent.models.local.worker FILE CONTEXT
-THREADS`. It reads one JSON object per line: `{"id", "body"}` asks, `{"stop"}` gives one up. It
-writes `{"ready"}` or `{"failed"}` once, then `{"id", "text"}`, `{"id", "beat"}` and at the end
-`{"id", "done"}` or `{"id", "error"}`. It ends when its input does: nobody is left to ask."""
+THREADS`. It reads one JSON object per line: `{"id", "body"}` is a request, `{"stop"}` cancels one.
+It writes `{"ready"}` or `{"failed"}` once, then `{"id", "text"}`, `{"id", "beat"}` and at the end
+`{"id", "done"}` or `{"id", "error"}`. It ends when its input does."""
 
 import os
 import queue
@@ -16,16 +16,16 @@ import msgspec
 import xllamacpp
 
 NICENESS = 5
-"""What a person does on the machine comes first."""
+"""Interactive work on the machine comes first."""
 BATCH = 64
-"""Tokens of the prompt read between two looks whether anyone still wants the answer."""
+"""Prompt tokens per batch; a request can be cancelled between two batches."""
 CACHE_MB = 512
-"""Memory for the state of conversations other than the last one."""
+"""Memory for the cached state of earlier conversations."""
 
 
 def load(file: str, context: int, threads: int) -> Any:
-    """The model in llama.cpp's own server, which keeps what it has read of a conversation. It
-    insists on listening; it does so on a socket that no longer has a name."""
+    """The model in llama.cpp's own server, which caches what it has read of a conversation. It
+    insists on listening: on a socket whose file is removed at once."""
     settings = xllamacpp.CommonParams()
     settings.model.path = file
     settings.n_ctx = context
@@ -38,7 +38,7 @@ def load(file: str, context: int, threads: int) -> Any:
     settings.verbosity = 1
     settings.ui = settings.endpoint_slots = False
     settings.n_threads_http = 1
-    # Calls are read from the text by us; nothing in it means anything to the library.
+    # We parse calls from the text ourselves.
     settings.force_pure_content_parser = True
     with tempfile.TemporaryDirectory() as folder:
         settings.hostnames = [str(Path(folder) / "local.sock")]
@@ -46,35 +46,35 @@ def load(file: str, context: int, threads: int) -> Any:
 
 
 class Worker:
-    """Answers one request after the other; a thread hears the ones to come and those given up."""
+    """Answers one request at a time; a thread reads new requests and cancellations."""
 
     def __init__(self, model: Any, say: Callable[[dict[str, Any]], None]) -> None:
         self._model = model
         self._say = say
-        self._asked: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._stopped: set[int] = set()
 
     def receive(self, lines: BinaryIO) -> None:
         for line in lines:
-            told = msgspec.json.decode(line)
-            if "stop" in told:
-                self._stopped.add(told["stop"])
+            message = msgspec.json.decode(line)
+            if "stop" in message:
+                self._stopped.add(message["stop"])
             else:
-                self._asked.put(told)
+                self._requests.put(message)
         os._exit(0)  # the main thread may be deep in native code
 
     def work(self) -> None:
         while True:
-            asked = self._asked.get()
-            if asked["id"] not in self._stopped:
-                self._answer(asked["id"], asked["body"])
-            self._stopped.discard(asked["id"])
+            request = self._requests.get()
+            if request["id"] not in self._stopped:
+                self._answer(request["id"], request["body"])
+            self._stopped.discard(request["id"])
 
     def _answer(self, id: int, body: dict[str, Any]) -> None:
         finish, ended = "", False
 
         def take(piece: dict[str, Any]) -> bool:
-            """A piece of the answer; true ends it."""
+            """Handle a chunk of the answer; returning true cancels it."""
             nonlocal finish, ended
             ended = ended or "error" in piece or "usage" in piece
             if "error" in piece:
@@ -94,7 +94,7 @@ class Worker:
 
 
 def main(file: str, context: str, threads: str) -> None:
-    # Native code that writes to standard output must not write between our lines.
+    # Native code must not write to standard output between our lines.
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     os.nice(NICENESS)

@@ -1,4 +1,4 @@
-"""A model that keeps failing is left alone for a while; then one call finds out how it is."""
+"""Stops asking a model that keeps failing; after a while, one call probes it."""
 
 import asyncio
 from typing import Literal
@@ -7,13 +7,13 @@ from hermes_agent.core.errors import ModelError
 
 MAX_SECONDS = 600.0
 MAX_ASKED_SECONDS = 3600.0
-"""A service that asks to be left alone for longer is asked again after this."""
+"""The longest wait, even where a service asks for more."""
 
 CircuitState = Literal["closed", "open", "half-open"]
 
 
 class Probe:
-    """The one call that finds out whether a model answers again."""
+    """The one call that finds out whether a model works again."""
 
     def __init__(self) -> None:
         self._ended = asyncio.Event()
@@ -26,9 +26,9 @@ class Probe:
 
 
 class CircuitBreaker:
-    """Of one model, shared by all that call it. Closed: it is asked. Open: it failed `failures`
-    times in a row and is left alone for `seconds`, and for twice as long each time that a probe
-    fails. Half-open: that time is over, and one call probes."""
+    """The circuit of one model, shared by all calls. Closed: the model is asked. Open: it failed
+    `failures` times in a row and is not asked for `seconds`, twice as long after each failed
+    probe. Half-open: that time is over, and one call probes."""
 
     def __init__(self, failures: int, seconds: float) -> None:
         self.failures = failures
@@ -38,7 +38,7 @@ class CircuitBreaker:
         self.until = 0.0
         """When it becomes half-open, where it is open."""
         self.held_until = 0.0
-        """The service asked to be left alone so long."""
+        """Until when the service asked us to wait."""
         self.trouble: ModelError | None = None
         """The latest failure."""
         self.probe: Probe | None = None
@@ -51,15 +51,14 @@ class CircuitBreaker:
         return "half-open" if now >= self.until else "open"
 
     def admits(self, now: float) -> bool:
-        """Whether a call may ask now without being the last way out."""
+        """Whether a call may ask now, other than as the last resort."""
         if now < self.held_until:
             return False
         state = self.state(now)
         return state == "closed" or (state == "half-open" and self.probe is None)
 
     def enter(self, now: float) -> Probe | None:
-        """A call is about to ask. It holds the probe if it is to find out; `leave` gives it back,
-        whatever happened."""
+        """Begin a call. Returns the probe if this call is to probe; `leave` must follow."""
         if self.state(now) == "half-open" and self.probe is None:
             self.probe = Probe()
             return self.probe
@@ -72,15 +71,15 @@ class CircuitBreaker:
                 self.probe = None
 
     def answered(self) -> bool:
-        """It answers. Says whether that closed the circuit."""
+        """The model answered. Returns whether that closed the circuit."""
         was_open = self.opened is not None
         self.opened = None
         self._row, self._length = 0, 0.0
         return was_open
 
     def failed(self, now: float, error: ModelError, probe: Probe | None) -> float | None:
-        """A call failed in a way that may pass. The seconds the model is left alone for, where
-        this opened the circuit."""
+        """A call failed with a transient error. Returns for how many seconds the circuit is open
+        if this opened it."""
         if error.retry_after is not None and error.kind != "rate_limit":
             # A rate limit binds a key; anything else binds the model.
             asked = min(MAX_ASKED_SECONDS, error.retry_after)
@@ -94,7 +93,7 @@ class CircuitBreaker:
         elif probe is not None and self.probe is probe:
             self._length = self._length * 2
         else:
-            return None  # asked before it opened, or as the last way out: nothing new
+            return None  # asked before it opened, or as the last resort: nothing new
         self._length = min(self._length, MAX_SECONDS)
         self.until = now + self._length
         return self._length

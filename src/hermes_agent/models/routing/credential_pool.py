@@ -1,4 +1,4 @@
-"""The credentials of a service: which one goes out, and which rest since they were turned away."""
+"""The credentials of a service: which one to use, and which ones cool down after a refusal."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -10,12 +10,11 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.models.wires.base import Credential
 
 RATE_SECONDS = 60.0
-"""How long a key rests after a rate limit that names no time."""
+"""Cool-down after a rate limit that names no time."""
 LEAST_SECONDS = 1.0
-"""Even one that may come back at once gives another key the next try."""
+"""Even a key that may be used again at once lets another one have the next try."""
 MAX_SECONDS = 3600.0
-"""A service that asks for more is asked again after this: it may have changed its mind, or have
-never meant it."""
+"""The longest cool-down, even where a service asks for more."""
 QUOTA_SECONDS = 3600.0
 AUTH_SECONDS = 600.0
 
@@ -23,7 +22,7 @@ _EVERY_MODEL = ""
 
 
 class KeySource(Protocol):
-    """What a pool needs of a source of keys."""
+    """What a pool needs from a source of keys."""
 
     @property
     def label(self) -> str: ...
@@ -34,33 +33,33 @@ class KeySource(Protocol):
 
 
 class CoolingKey(Struct, frozen=True):
-    """A key that was turned away, for people to see."""
+    """A key that cools down, for people to see."""
 
     label: str
     kind: ModelTrouble
     until: float
     model: str = ""
-    """The model it rests for; every one of the service where this is empty."""
+    """The model it cools down for; empty means all models of the service."""
 
 
 class LeasedCredential(NamedTuple):
-    """A credential that goes out with a call, and its place in the pool."""
+    """A credential for one call, and its slot in the pool."""
 
-    place: int
+    slot: int
     credential: Credential
-    rested: bool = False
-    """It went out although it should rest, since nothing else was left."""
+    forced: bool = False
+    """It was leased while cooling down, because nothing else was left."""
 
 
 class _Cooldown(NamedTuple):
     until: float
     bound_until: float
-    """Never sooner than this: the service said so."""
+    """The service said not to use it before this."""
     error: ModelError
 
 
 class AnonymousPool:
-    """For a service that wants none."""
+    """The key source of a service that needs no key."""
 
     label = ""
 
@@ -68,133 +67,134 @@ class AnonymousPool:
         return Credential()
 
     def refused(self) -> None:
-        """There is nothing to look up again."""
+        """Nothing to look up again."""
 
 
 class _KeySlot:
     def __init__(self, source: KeySource) -> None:
         self.source = source
         self.current: Credential | None = None
-        self.rests: dict[str, _Cooldown] = {}
+        self.cooldowns: dict[str, _Cooldown] = {}
 
-    def rest(self, model: str, now: float) -> _Cooldown | None:
-        """What keeps it from being used for a model now."""
-        known = (self.rests.get(_EVERY_MODEL), self.rests.get(model))
-        rests = [rest for rest in known if rest is not None and now < rest.until]
-        return max(rests, key=lambda rest: rest.bound_until, default=None)
+    def cooldown(self, model: str, now: float) -> _Cooldown | None:
+        """What keeps the key from being used for a model now."""
+        known = (self.cooldowns.get(_EVERY_MODEL), self.cooldowns.get(model))
+        active = [each for each in known if each is not None and now < each.until]
+        return max(active, key=lambda each: each.bound_until, default=None)
 
-    async def look(self) -> Credential:
+    async def read(self) -> Credential:
         self.current = await self.source.credential()
         return self.current
 
 
 class CredentialPool:
-    """Sticky: the first key that does not rest is used, since prompt caches belong to an account.
-    Rate limits are counted by model, so a key rests for that model only; one that was refused or
-    has no credit rests for all."""
+    """Sticky: always the first key that is not cooling down, because prompt caches belong to an
+    account. Rate limits count per model, so they cool a key down for that model only; a refused
+    key, or one without credit, cools down for all models."""
 
     def __init__(self, sources: Sequence[KeySource], clock: Clock) -> None:
-        self._places = [_KeySlot(source) for source in sources] or [_KeySlot(AnonymousPool())]
+        self._slots = [_KeySlot(source) for source in sources] or [_KeySlot(AnonymousPool())]
         self._clock = clock
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._slots)
 
     def is_free(self, model: str, now: float) -> bool:
-        return any(place.rest(model, now) is None for place in self._places)
+        return any(slot.cooldown(model, now) is None for slot in self._slots)
 
     def bound(self, model: str, now: float) -> tuple[float, ModelError | None]:
-        """Where every key rests: until when none may be used at all, and why they rest. A key
-        that rests for another reason may be tried if nothing else is left."""
-        rests = [rest for place in self._places if (rest := place.rest(model, now)) is not None]
-        if len(rests) < len(self._places):
+        """If all keys cool down: until when no key may be used, and why. A key that cools down for
+        another reason may be tried if nothing else is left."""
+        active = [each for slot in self._slots if (each := slot.cooldown(model, now)) is not None]
+        if len(active) < len(self._slots):
             return now, None
-        # A key that was refused is no reason not to wait for a good one.
+        # A refused key is no reason not to wait for a good one.
         soonest = min(
-            [rest for rest in rests if rest.error.kind == "rate_limit"] or rests,
-            key=lambda rest: (rest.bound_until, rest.until),
+            [each for each in active if each.error.kind == "rate_limit"] or active,
+            key=lambda each: (each.bound_until, each.until),
         )
         return max(now, soonest.bound_until), soonest.error
 
     async def lease(self, model: str, *, anyway: bool = False) -> LeasedCredential | None:
-        """The first key that does not rest; None when there is none, unless one is wanted
-        `anyway`. Raises the `ModelError` of a key that cannot be had where no other can be."""
+        """The first key that is not cooling down, or None; with `anyway`, the best of those that
+        are. Raises the `ModelError` of a source that has no key if no other source has one."""
         trouble: ModelError | None = None
-        for number, place in self._in_order(model):
-            rested = place.rest(model, self._clock()) is not None
-            if rested and not anyway:
+        for number, slot in self._in_order(model):
+            cooling = slot.cooldown(model, self._clock()) is not None
+            if cooling and not anyway:
                 break
             try:
-                return LeasedCredential(number, await place.look(), rested)
+                return LeasedCredential(number, await slot.read(), cooling)
             except ModelError as error:
                 if not error.passing:
-                    place.rests[_EVERY_MODEL] = self._rest(error)
+                    slot.cooldowns[_EVERY_MODEL] = self._cooldown(error)
                 trouble = trouble or error
         if trouble is not None:
             raise trouble
         return None
 
     def answered(self, leased: LeasedCredential) -> None:
-        """A key that was used although it should rest was good after all."""
-        if leased.rested:
-            place, now = self._places[leased.place], self._clock()
+        """The key works: end its cool-downs."""
+        if leased.forced:
+            slot, now = self._slots[leased.slot], self._clock()
             # What a service asked for meanwhile, in answer to another call, still holds.
-            place.rests = {m: rest for m, rest in place.rests.items() if rest.bound_until > now}
+            slot.cooldowns = {m: c for m, c in slot.cooldowns.items() if c.bound_until > now}
 
     async def failed(self, leased: LeasedCredential, model: str, error: ModelError) -> bool:
-        """The service turned a key away. Says whether there is another credential to go on with
-        at once."""
-        place = self._places[leased.place]
-        if error.kind == "auth" and await self._is_changed(place, leased.credential):
+        """The service refused a key. Returns whether another credential can be tried at once."""
+        slot = self._slots[leased.slot]
+        if error.kind == "auth" and await self._is_changed(slot, leased.credential):
             return True
         name = model if error.kind == "rate_limit" else _EVERY_MODEL
-        place.rests[name] = self._rest(error)
+        slot.cooldowns[name] = self._cooldown(error)
         now = self._clock()
-        return any(other is not place and other.rest(model, now) is None for other in self._places)
+        return any(
+            other is not slot and other.cooldown(model, now) is None for other in self._slots
+        )
 
     def resting(self, now: float) -> tuple[CoolingKey, ...]:
         return tuple(
-            CoolingKey(place.source.label, rest.error.kind, rest.until, model)
-            for place in self._places
-            for model, rest in place.rests.items()
-            if now < rest.until
+            CoolingKey(slot.source.label, cooldown.error.kind, cooldown.until, model)
+            for slot in self._slots
+            for model, cooldown in slot.cooldowns.items()
+            if now < cooldown.until
         )
 
     def keep_cooldowns(self, other: "CredentialPool") -> None:
-        """What the services asked for still holds when the settings were changed; keys that were
-        refused or had no credit are looked at anew."""
-        known = {place.source.label: place for place in other._places}
-        for place in self._places:
-            if place.source.label in known:
-                rests = known[place.source.label].rests
-                place.rests = {model: rest for model, rest in rests.items() if model}
+        """Take over the rate limits of the pool before the settings changed. Keys that were
+        refused or had no credit are tried again."""
+        known = {slot.source.label: slot.cooldowns for slot in other._slots}
+        for slot in self._slots:
+            cooldowns = known.get(slot.source.label, {})
+            slot.cooldowns = {model: each for model, each in cooldowns.items() if model}
 
     def _in_order(self, model: str) -> list[tuple[int, _KeySlot]]:
-        """Those that do not rest first, then those that may be used soonest."""
+        """Free keys first, then those that may be used soonest."""
         now = self._clock()
 
         def rank(entry: tuple[int, _KeySlot]) -> tuple[bool, bool, float, float]:
-            rest = entry[1].rest(model, now)
-            if rest is None:
+            cooldown = entry[1].cooldown(model, now)
+            if cooldown is None:
                 return False, False, 0.0, 0.0
-            return True, rest.error.kind != "rate_limit", rest.bound_until, rest.until
+            limited = cooldown.error.kind == "rate_limit"
+            return True, not limited, cooldown.bound_until, cooldown.until
 
-        return sorted(enumerate(self._places), key=rank)
+        return sorted(enumerate(self._slots), key=rank)
 
-    async def _is_changed(self, place: _KeySlot, refused: Credential) -> bool:
-        """Whether a fresh look gives another secret: rotated keys just work."""
-        if place.current != refused:
-            return True  # another call has looked already
-        place.source.refused()
+    async def _is_changed(self, slot: _KeySlot, refused: Credential) -> bool:
+        """Whether the source has another secret by now: rotated keys just work."""
+        if slot.current != refused:
+            return True  # another call has read it already
+        slot.source.refused()
         try:
-            return await place.look() != refused
+            return await slot.read() != refused
         except ModelError:
             return False  # what the service said about the key is the better reason
 
-    def _rest(self, error: ModelError) -> _Cooldown:
+    def _cooldown(self, error: ModelError) -> _Cooldown:
         now = self._clock()
         if error.kind == "rate_limit":
-            # The constant first: what is no number is then the longest.
+            # The constant first: NaN then gives the longest.
             bound = min(MAX_SECONDS, error.retry_after or 0.0)
             asked = RATE_SECONDS if error.retry_after is None else bound
             return _Cooldown(now + max(asked, LEAST_SECONDS), now + bound, error)

@@ -1,4 +1,4 @@
-"""The seam between routing and the wire formats. Each format is a module with `open_client`."""
+"""The interface between routing and wire formats. Each format is a module with `open_client`."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -10,11 +10,11 @@ from hermes_agent.core.settings.services import ModelService
 
 
 class Credential(Struct, frozen=True):
-    """What a service knows us by. Never shown: `label` says where it came from."""
+    """A key of a service. Never shown: `label` says where it came from."""
 
     secret: str = ""
     id: str = ""
-    """The public half, where requests are signed."""
+    """The public half, for signed requests; an account, for some logins."""
     session: str = ""
     """The token of a temporary credential."""
     label: str = ""
@@ -26,7 +26,7 @@ class Credential(Struct, frozen=True):
 
 
 class Endpoint(Struct, frozen=True):
-    """One model of one service: all that a wire format needs in order to speak to it."""
+    """One model of one service: everything a wire format needs to call it."""
 
     name: str
     """As people write it: `service/model`."""
@@ -34,23 +34,23 @@ class Endpoint(Struct, frozen=True):
     """As the service calls it."""
     service: ModelService
     url: str
-    """The service's, or the one that its variable names, without a slash at the end."""
+    """Without a trailing slash."""
     facts: ModelFacts
     silence: float
-    """Give up when nothing arrives for so many seconds."""
+    """Give up after so many seconds without any data."""
     patience: float = 600.0
-    """Give up when nothing of the answer arrives for so long, whatever else does."""
+    """Give up after so many seconds without progress, even if keep-alives arrive."""
 
     def has(self, quirk: str) -> bool:
         return quirk in self.service.quirks
 
 
 class WireClient(Protocol):
-    """Speaks one wire format with one endpoint. One try: whoever calls it retries and routes."""
+    """Speaks one wire format to one endpoint. One try: retries are up to the caller."""
 
     def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
-        """`Delta` and `Thinking` as they arrive, then one `Reply`. Raises `ModelError`, nothing
-        else; what it says holds no secret."""
+        """`Delta` and `Thinking` as they arrive, then one `Reply`. Raises only `ModelError`, whose
+        text holds no secret."""
         ...
 
     async def close(self) -> None: ...

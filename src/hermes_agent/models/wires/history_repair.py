@@ -1,4 +1,4 @@
-"""What strict services demand of a conversation, whatever happened in it."""
+"""Repairs a conversation so that strict services accept it."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -20,15 +20,14 @@ from hermes_agent.core.messages import (
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types that most services know."""
 BRIDGE = "Understood."
-"""What the model is taken to have said where the user spoke out of turn, for services that refuse
-such a conversation."""
+"""Inserted as the model's reply where two user messages in a row would be refused."""
 NO_RESULT = "there is no result: the call was cut short"
 
 
 def paired(messages: Iterable[Message]) -> list[Message]:
-    """The conversation with exactly one result for each call, straight after it and in the order
-    of the calls. A result without its call becomes a user's message; a reply that says nothing
-    and calls nothing is left out. What is appended later changes nothing that stands here."""
+    """The conversation with exactly one result per call, right after it and in the order of the
+    calls. A result without its call becomes a user message; an empty reply is left out. Appending
+    messages never changes what comes before."""
     mended: list[Message] = []
     places: dict[str, int] = {}
     for message in messages:
@@ -53,7 +52,7 @@ _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def short_id(id: str) -> str:
-    """The id of a call as Mistral's models take it; their own are such."""
+    """A call id in the form that Mistral's models require: nine letters or digits."""
     if _SHORT_ID.fullmatch(id):
         return id
     number = int.from_bytes(sha256(id.encode(errors="replace")).digest())
@@ -68,8 +67,8 @@ _NOT_ON_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
 
 
 def fitting_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool as strict services take it: of an object whose properties are told,
-    with no choice between schemas on top."""
+    """A tool's schema as strict services accept it: an object with `properties`, and no `anyOf` or
+    the like at the top level."""
     schema = {word: part for word, part in parameters.items() if word not in _NOT_ON_TOP}
     schema["type"] = "object"
     schema.setdefault("properties", {})
@@ -102,14 +101,14 @@ def object_arguments(call: ToolCall) -> str:
 
 
 def takes(media: Media, facts: ModelFacts, images: Collection[str]) -> bool:
-    """Whether a model can be sent this; `images` are the types its service knows."""
+    """Whether a model accepts this file; `images` are the types that its service knows."""
     if media.is_image:
         return facts.sees and media.type in images
     return facts.reads and media.type == "application/pdf"
 
 
 def in_place_of(media: Media) -> str:
-    """What a model is told that cannot be sent this."""
+    """The placeholder for a file that a model does not accept."""
     named = f" {media.name}" if media.name else ""
     if media.is_image:
         return f"[image{named}: this model cannot see it]"

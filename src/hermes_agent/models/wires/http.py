@@ -1,4 +1,4 @@
-"""HTTP as every wire format uses it: one client, server-sent events, failures with a name."""
+"""HTTP for all wire formats: connections, limits, and errors as `ModelError`."""
 
 import re
 import sys
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 20.0
 SHOWN_CHARS = 300
-"""The most of a service's own words that goes into an error."""
+"""How much of a service's own message goes into an error."""
 
 KNOWN_CHARS = 8
-"""So much of its beginning gives a secret away."""
+"""A secret is recognised by so many of its first characters."""
 
 MAX_BYTES = 64_000_000
-"""More than this is no answer of a model, whatever it is."""
-
+"""No model answers with more than this."""
 
 _NOT_WANTED = ("httpx._main", "httpcore._async.http2", "httpcore._sync.http2")
 """Parts of httpx that load rich, click and h2 where they are installed: more than half of the time
@@ -36,7 +35,7 @@ and memory of the import. Whoever speaks HTTP/2 imports those modules later, and
 
 @cache
 def _load_httpx() -> None:
-    """Import httpx without what nobody uses here."""
+    """Import httpx without the parts that we do not use."""
     kept_out = [name for name in _NOT_WANTED if name not in sys.modules]
     for name in kept_out:
         sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail
@@ -56,8 +55,8 @@ def _tls_context() -> "ssl.SSLContext":
 
 
 class HttpConnection:
-    """A service at a URL: one client, one pool of connections and one TLS context for all calls
-    and all keys. The secret of a call goes out in its headers and never into an error."""
+    """A service at a URL: one client, connection pool and TLS context for all calls and keys. The
+    secret of a call goes into its headers and never into an error."""
 
     def __init__(self, url: str, headers: Mapping[str, str], silence: float) -> None:
         self._url = url.rstrip("/")

@@ -1,4 +1,4 @@
-"""One call over HTTP: what is asked is sent, and its answer is put together as it arrives."""
+"""One model call over HTTP: sends the request and assembles the streamed answer."""
 
 import re
 from abc import ABC, abstractmethod
@@ -37,16 +37,15 @@ _FIELDS = (b":", b"id:", b"retry:")
 
 
 class EventReader:
-    """Cuts a stream into its events; other fields and comments are passed over. Not by httpx's
-    own lines: those also end at U+2028 and the like, which JSON text may hold."""
+    """Splits a stream into server-sent events; other fields and comments are skipped. httpx's own
+    line splitting does not do: it also splits at U+2028, which JSON text may contain."""
 
     def __init__(self, sender: str) -> None:
         self._sender = sender
         self._rest: list[bytes] = []
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The events that are whole now that this piece is here. What stands around one is left:
-        JSON does not mind."""
+        """The events that this chunk completes. Surrounding whitespace stays: JSON allows it."""
         lines = piece.split(b"\n")
         if self._rest:
             self._rest.append(lines[0])
@@ -61,15 +60,15 @@ class EventReader:
                 raise ModelError("garbage", f"{self._sender} sent no event stream: {shown(line)}")
 
     def end(self) -> Iterator[bytes]:
-        """There is no more: the last line counts without its end."""
+        """The end of the stream: an unterminated last line counts."""
         return self.feed(b"\n")
 
 
 TAIL_SECONDS = 1.0
-"""How long to wait for the token count once the answer itself is whole."""
+"""How long to wait for the token count after the answer is complete."""
 DONE = b"[DONE]"
 MAX_CALLS = 128
-"""More calls in one reply are a fault of the model, or of whoever speaks for it."""
+"""More calls in one reply are an error of the model or the service."""
 
 _SENDABLE = re.compile(r"[\t\x20-\x7e]*")
 
@@ -77,7 +76,7 @@ Piece = Delta | Thinking
 Asked = Callable[[Request, Credential], tuple[bytes, Mapping[str, str]]]
 """Makes the body and the headers of a request."""
 Learns = Callable[[Request, bytes], bool]
-"""Told of a refusal; whether the next request will be another."""
+"""Called with a refusal; returns whether a changed request may succeed."""
 
 
 class OpenCall:
@@ -89,20 +88,20 @@ class OpenCall:
 
 
 class ResponseAccumulator(ABC):
-    """Makes one answer of the events of a stream."""
+    """Assembles one answer from the events of a stream."""
 
     stops: ClassVar[Mapping[str, Stop]]
-    """What the service's reasons to stop mean; a word that is not here is a normal end."""
+    """The meaning of the service's stop reasons; an unknown one is a normal end."""
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         self.endpoint, self.request, self.credential = endpoint, request, credential
         self.name = endpoint.name
         self.begun = False
-        """Whether the service has begun to answer: from then on a try is not free."""
+        """Whether the service has begun to answer: from then on the try costs tokens."""
         self.finished = False
-        """Whether the service has marked the answer as whole."""
+        """Whether the service has marked the answer as complete."""
         self.finish_reason = ""
-        """The service's reason to stop."""
+        """The service's stop reason."""
         self.counted: Usage | None = None
         self.declined = False
         """Whether the model itself has said that it will not answer."""
@@ -118,15 +117,15 @@ class ResponseAccumulator(ABC):
 
     @abstractmethod
     def feed(self, piece: bytes) -> None:
-        """Take all that a piece of the network brings. A `ModelError` when it is no answer, or bad
-        news; but once the answer is whole, nothing can spoil it."""
+        """Process a chunk of bytes. Raises `ModelError` for garbage or an error event, but not once
+        the answer is complete."""
 
     @abstractmethod
     def finish(self) -> None:
-        """There are no more pieces."""
+        """The stream has ended."""
 
     def feed_all(self, body: bytes) -> None:
-        """Take an answer that was not streamed."""
+        """Process an answer that was not streamed."""
         self.feed(body)
 
     def made(self) -> Iterator[tuple[str, str, str]]:
@@ -146,7 +145,7 @@ class ResponseAccumulator(ABC):
         codes: str = "",
         kind: ModelTrouble | None = None,
     ) -> ModelError:
-        """What a refusal means; without an answer it came in the middle of one."""
+        """The error for a refusal; `answer` is None if it came in the middle of a stream."""
         pause = answer.retry_after() if answer is not None else None
         return refusal(
             self.endpoint, self.credential, status, body, codes=codes, kind=kind, retry_after=pause
@@ -161,7 +160,7 @@ class ResponseAccumulator(ABC):
         self._run.append(text)
 
     def think(self, text: str) -> None:
-        """Readable reasoning has come; to keep it is the format's."""
+        """Readable reasoning has come; the format keeps its blocks."""
         if self._runs_on is not Thinking:
             self._turn(Thinking)
         self._run.append(text)
@@ -178,7 +177,7 @@ class ResponseAccumulator(ABC):
         self._runs_on = kind
 
     def fresh(self) -> list[Piece]:
-        """What has come since this was last asked, a run of text as one piece."""
+        """What has come since the last call, adjacent text joined."""
         self._turn(self._runs_on)
         fresh, self._fresh = self._fresh, []
         return fresh
@@ -189,7 +188,7 @@ class ResponseAccumulator(ABC):
         return self.open_calls[-1]
 
     def called(self, calls: int) -> None:
-        """So many calls have come. Nobody means more than `MAX_CALLS`."""
+        """Raise if a reply has too many calls."""
         if calls > MAX_CALLS:
             raise ModelError("garbage", f"{self.name} made more than {MAX_CALLS} calls at once")
 
@@ -207,7 +206,7 @@ class ResponseAccumulator(ABC):
         return "".join(self._thinking_texts)
 
     def written(self) -> str:
-        """All that the service has written beside the text, to estimate its tokens."""
+        """Everything the model wrote besides the text, to estimate tokens."""
         return "".join(text for _, *call in self.made() for text in call) + self.thinking
 
     @property
@@ -226,8 +225,8 @@ class ResponseAccumulator(ABC):
         return ("calls" if any(self.made()) else "end") if stop in ("end", "calls") else stop
 
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls, each under an id of its own. One that a limit cut before its arguments began
-        is left out: nobody knows what it would have been."""
+        """The calls, each with a unique id. A last call that the output limit cut before its
+        arguments began is left out."""
         taken, made, calls = known_call_ids(self.request), list(self.made()), []
         self.called(len(made))
         if made and not made[-1][2] and self.stop() == "length":
@@ -265,7 +264,7 @@ class ResponseAccumulator(ABC):
 
 
 class SseAccumulator(ResponseAccumulator):
-    """An answer whose events are server-sent and each hold one whole JSON value."""
+    """An answer in server-sent events that each hold one JSON value."""
 
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
@@ -273,10 +272,10 @@ class SseAccumulator(ResponseAccumulator):
 
     @abstractmethod
     def take(self, data: bytes) -> None:
-        """Add an event; an error of decoding it is seen to here."""
+        """Process an event. Decoding errors are handled by the caller."""
 
     def done(self) -> None:
-        """The service says that there is no more."""
+        """The service sent `[DONE]`."""
         if not self.finished:
             raise self.broken()
 
@@ -292,7 +291,7 @@ class SseAccumulator(ResponseAccumulator):
             raise self.no_answer("no answer in it", body)
 
     def take_all(self, events: Iterable[bytes]) -> None:
-        """Take one event after the other."""
+        """Process events in order."""
         take, data = self.take, b""
         try:
             for data in events:
@@ -308,7 +307,7 @@ class SseAccumulator(ResponseAccumulator):
 
 
 class StallDetector:
-    """Notices a service that keeps the line open and has nothing to say."""
+    """Detects a service that keeps the connection open without making progress."""
 
     def __init__(self, accumulator: ResponseAccumulator, patience: float) -> None:
         self._accumulator = accumulator
@@ -330,7 +329,7 @@ class StallDetector:
 
 
 class HttpWireClient:
-    """One model of a service. `asked` makes a request, `accumulator` what comes back."""
+    """The client of one model. `asked` builds a request, `accumulator` assembles the answer."""
 
     def __init__(
         self,
@@ -355,7 +354,7 @@ class HttpWireClient:
         await self._wire.close()
 
     def _check(self, headers: Mapping[str, str]) -> None:
-        """A header that cannot be sent is named; its value may be a secret."""
+        """Raise for an invalid header. Its value is not shown: it may be a secret."""
         for name, value in (*self._headers.items(), *headers.items()):
             if not _SENDABLE.fullmatch(name + value):
                 own = self._endpoint.name.partition("/")[0]
@@ -386,16 +385,16 @@ class HttpWireClient:
                         if answer.is_json():
                             accumulator.feed_all(b"".join([piece async for piece in pieces]))
                         async for piece in pieces:
-                            # All that a piece of the network holds goes up at once: each layer
-                            # above takes longer over a chunk than it takes to read one.
+                            # All events of a network chunk go up at once: the layers above cost
+                            # more per chunk than reading does.
                             accumulator.feed(piece)
                             for fresh in accumulator.fresh():
                                 yield fresh
                             if accumulator.finished:
                                 break
                             progress.check()
-                        # Once it is whole only the token count is still of use. Reading on to
-                        # the very end also leaves the connection fit for the next call.
+                        # Only the token count is still missing. Reading to the very end also
+                        # keeps the connection usable for the next call.
                         for piece in await within(TAIL_SECONDS, pieces):
                             accumulator.feed(piece)
                     accumulator.finish()
@@ -414,13 +413,13 @@ class HttpWireClient:
 
 
 def path_of(endpoint: Endpoint, path: str, **query: str) -> str:
-    """The path with what every address of the service ends with."""
+    """The path with the query that the service needs on every request."""
     query |= endpoint.service.query
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
 def standing_headers(endpoint: Endpoint) -> dict[str, str]:
-    """Those of every request."""
+    """The headers of every request."""
     own = {"content-type": "application/json", "accept": "text/event-stream"}
     return own | endpoint.service.headers
 
