@@ -18,10 +18,10 @@ from hermes_agent.core.gateway import (
     OutboundMessage,
     Pairing,
     Person,
+    PseudonymHasher,
     QueueDepths,
 )
 from hermes_agent.core.messages import Media
-from hermes_agent.core.pseudonyms import PseudonymHasher
 from tests.store.helpers import Clock, a_session, a_turn, opened
 
 HERE = Chat("tele", "chat-4711")

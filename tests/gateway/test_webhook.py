@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Chat, InboundMessage, Person
-from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.core.gateway import Chat, InboundMessage, Person, PseudonymHasher
 from hermes_agent.gateway.access.identities import IdentityResolver
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.webhook.channel import MAX_UNKNOWN, make

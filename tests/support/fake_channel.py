@@ -16,10 +16,10 @@ from hermes_agent.core.gateway import (
     InboxEntry,
     OutboundMessage,
     Person,
+    PseudonymHasher,
     Role,
 )
 from hermes_agent.core.messages import Media
-from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.delivery.drafts import PATIENCE
 from hermes_agent.gateway.delivery.outbox import Outbox

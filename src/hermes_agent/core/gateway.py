@@ -1,10 +1,15 @@
 """Values of the gateway: chats, people, inbound and outbound messages. A channel is a connection to
 a chat platform."""
 
+import hashlib
+import secrets
+from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
+from hermes_agent.core.files import credentials_file, private_folder, write_private
 from hermes_agent.core.messages import Media
 
 
@@ -237,3 +242,30 @@ class QueueDepths(Struct, frozen=True, omit_defaults=True):
     dead: int = 0
     oldest: float | None = None
     """When the oldest that waits to be sent was written."""
+
+
+class PseudonymHasher:
+    """Names that platforms give to people and places, as hashes that only this home can make."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @classmethod
+    def open(
+        cls, home: Path, random: Callable[[int], bytes] = secrets.token_bytes
+    ) -> "PseudonymHasher":
+        """With the key that lies among the home's credentials; the first use makes it."""
+        file = credentials_file(home, "gateway", "key")
+        try:
+            return cls(file.read_bytes())
+        except FileNotFoundError:
+            private_folder(file.parent)
+            write_private(file, random(32))
+        return cls(file.read_bytes())
+
+    def __call__(self, *parts: str) -> str:
+        digest = hashlib.blake2b(key=self._key, digest_size=10)
+        for part in parts:
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(4, "big") + data)
+        return digest.hexdigest()

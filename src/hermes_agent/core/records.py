@@ -22,8 +22,6 @@ class ChildLimits(Struct, frozen=True, omit_defaults=True):
 
 NO_SHARE = ChildLimits()
 
-TurnState = Literal["running", "waiting", "done", "interrupted", "budget", "failed"]
-
 
 class NewSession(Struct, frozen=True):
     workspace: str

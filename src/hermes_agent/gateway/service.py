@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
-from hermes_agent.core.gateway import Chat, InboundMessage, QueueDepths
-from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.core.gateway import Chat, InboundMessage, PseudonymHasher, QueueDepths
 from hermes_agent.core.supervise import BackoffPause, supervise
 from hermes_agent.host.outbound import HOME
 from hermes_agent.runtime.services import Domains

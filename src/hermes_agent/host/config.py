@@ -1,6 +1,5 @@
 """Loads `Settings` from `config.yaml` and the environment, and edits the file."""
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -11,6 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.files import write_durably
 from hermes_agent.core.settings.root import Price, Settings
 from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings
 from hermes_agent.host.inspect import out_of_reach
@@ -269,9 +269,4 @@ def _rewrite(
     out = StringIO()
     handler.dump(tree, out)
     config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = config.with_suffix(".new")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(out.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(config)
+    write_durably(config, out.getvalue().encode())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.pseudonyms import private_folder
+from hermes_agent.core.files import private_folder
 
 LOCK = ".lock"
 LOCK_SECONDS = 30.0

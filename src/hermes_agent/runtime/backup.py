@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.files import sync_folder
 from hermes_agent.core.version import __version__
 from hermes_agent.host.home import Home, HomeLock
 from hermes_agent.host.inspect import out_of_reach
@@ -135,7 +136,7 @@ def write_backup(
             summary = _write(draft, entries, now, progress)
             read_archive(draft, None)
             draft.replace(target)
-            _sync(target.parent)
+            sync_folder(target.parent)
     except OSError as error:
         raise HermesError(
             f"cannot write {target}: {error.strerror or error}", "choose another path"
@@ -212,14 +213,6 @@ def _add_manifest(archive: tarfile.TarFile, text: bytes) -> None:
     info = tarfile.TarInfo(MANIFEST)
     info.size, info.mode = len(text), 0o600
     archive.addfile(info, io.BytesIO(text))
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_archive(archive: Path, into: Path | None) -> BackupSummary:
@@ -384,4 +377,4 @@ def _swap(home: Path, staging: Path, aside: Path) -> None:
         raise HermesError(f"cannot move {home} into place: {error.strerror}", "try again") from None
     if (aside / "backups").is_dir():
         (aside / "backups").rename(home / "backups")
-    _sync(home.parent)
+    sync_folder(home.parent)

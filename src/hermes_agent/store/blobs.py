@@ -2,7 +2,6 @@
 which the column refers to."""
 
 import hashlib
-import os
 import zlib
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.files import write_durably
 from hermes_agent.store.health import RESTORE
 
 LARGE = 64 * 1024
@@ -23,21 +23,6 @@ def _dictionary() -> bytes:
     format: a database can only be read with the bytes it was written with."""
     lines = Path(__file__).with_name("schema").joinpath("dictionary.jsonl").read_bytes()
     return b"".join(lines.splitlines())
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write the whole file or nothing; it is on disk when this returns."""
-    draft = path.with_name(path.name + ".new")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 class BlobStore:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from hermes_agent.agent.authored_tools.signature import MAX_BYTES, check_name
 from hermes_agent.core.errors import HermesError, NotFound, ToolError
+from hermes_agent.core.files import write_durably
 
 HAND = "hand"
 """The author of a version that was written by hand."""
@@ -360,11 +361,5 @@ class AuthoredToolStore:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file atomically. The lock is held, so one draft name is enough."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.new")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_durably(path, data)

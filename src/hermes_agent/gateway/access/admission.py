@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.gateway import Chat, Identity, InboundMessage, InboxEntry, Pairing, Role
-from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.core.gateway import (
+    Chat,
+    Identity,
+    InboundMessage,
+    InboxEntry,
+    Pairing,
+    PseudonymHasher,
+    Role,
+)
 from hermes_agent.gateway.access import pairing
 from hermes_agent.gateway.access.identities import claimed
 from hermes_agent.host.config import set_setting

@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes_agent.core.gateway import Chat, Identity, InboundMessage, Person
-from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.core.gateway import Chat, Identity, InboundMessage, Person, PseudonymHasher
 from hermes_agent.host.context import RuntimeContext
 
 ALLOW = "allow"

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Container
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.gateway import PseudonymHasher
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import PseudonymHasher
 
 SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 GROUPS, GROUP = 3, 4

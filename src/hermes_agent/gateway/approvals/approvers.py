@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Chat, ChatBinding, Identity, person_of
-from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.core.gateway import Chat, ChatBinding, Identity, PseudonymHasher, person_of
 from hermes_agent.core.records import Session
 from hermes_agent.gateway.access.identities import (
     CLAIMED,

@@ -6,9 +6,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.gateway import Button, ChatBinding, Identity
+from hermes_agent.core.gateway import Button, ChatBinding, Identity, PseudonymHasher
 from hermes_agent.core.ports import Sessions
-from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Parked, Question
 from hermes_agent.core.text.terminal import visible
 from hermes_agent.gateway.access.identities import names, who

@@ -14,10 +14,10 @@ from hermes_agent.core.gateway import (
     NewDelivery,
     OutboundMessage,
     OutboxEntry,
+    PseudonymHasher,
 )
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
-from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Parked, Question, Session
 from hermes_agent.gateway.access.identities import CLAIMED, who
 from hermes_agent.gateway.approvals.approvers import ApproverDirectory, May, is_owner

@@ -9,8 +9,13 @@ from contextlib import asynccontextmanager
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
-from hermes_agent.core.gateway import Chat, ChatBinding, NewDelivery, OutboundMessage
-from hermes_agent.core.pseudonyms import PseudonymHasher
+from hermes_agent.core.gateway import (
+    Chat,
+    ChatBinding,
+    NewDelivery,
+    OutboundMessage,
+    PseudonymHasher,
+)
 from hermes_agent.gateway.approvals.routing import ApprovalRouter
 from hermes_agent.gateway.channel import Channel, ChannelDirectory
 from hermes_agent.gateway.delivery.drafts import PACE, PATIENCE, Drafts

@@ -13,11 +13,11 @@ from hermes_agent.core.gateway import (
     Identity,
     InboundMessage,
     InboxEntry,
+    PseudonymHasher,
     Role,
     person_of,
 )
 from hermes_agent.core.messages import Effort
-from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.gateway.access.admission import Admission
 from hermes_agent.gateway.access.identities import attributed, who

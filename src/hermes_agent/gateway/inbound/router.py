@@ -20,9 +20,9 @@ from hermes_agent.core.gateway import (
     InboxEntry,
     NewDelivery,
     OutboundMessage,
+    PseudonymHasher,
     chat_key,
 )
-from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.skills import ActivatedSkill
 from hermes_agent.gateway.access.admission import Admission, HandlingResult

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.files import write_durably
 from hermes_agent.core.incidents import (
     CATEGORIES,
     Diagnosis,
@@ -29,7 +30,6 @@ from hermes_agent.incidents.response.context import learns
 from hermes_agent.incidents.response.prompts import aftermath, reminder
 from hermes_agent.incidents.response.runbooks import begun, healed_alone
 from hermes_agent.models.runbook import RUNBOOK_MODEL
-from hermes_agent.store.blobs import write_durably
 
 ASKED, REMINDED = "aftermath", "aftermath-2"
 """Keys of the messages that ask for a skill."""

@@ -17,8 +17,8 @@ from typing import BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.core.files import write_private
 from hermes_agent.core.knowledge import View
-from hermes_agent.core.pseudonyms import write_private
 from hermes_agent.learning.atomic_swap import exchange
 
 FILES: dict[View, str] = {"memory": "MEMORY.md", "user": "USER.md"}

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.pseudonyms import private_folder
+from hermes_agent.core.files import private_folder, sync_folder
 from hermes_agent.learning.atomic_swap import exchange
 
 MAIN, RUNBOOK = "SKILL.md", "runbook.yaml"
@@ -249,8 +249,4 @@ def _ignored(name: str) -> bool:
 
 def _flush(*folders: Path) -> None:
     for folder in folders:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(folder)

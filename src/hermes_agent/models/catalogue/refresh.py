@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.pseudonyms import write_private
+from hermes_agent.core.files import write_private
 from hermes_agent.models.catalogue.catalogue import Catalogue, CatalogueFile, encoded, home_file
 from hermes_agent.models.catalogue.importers import BrokenCatalogue, converted, finished
 

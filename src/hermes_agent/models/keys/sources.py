@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import ModelError, UsageError
+from hermes_agent.core.files import credentials_file
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import credentials_file
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.keys.validation import KeyOrigin, Learn, SourceRow, checked, described
 from hermes_agent.models.wires.base import Credential

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import ModelError, UsageError
-from hermes_agent.core.pseudonyms import credentials_file, private_folder, write_private
+from hermes_agent.core.files import credentials_file, private_folder, write_private
 from hermes_agent.core.settings.services import ModelService
 from hermes_agent.models.keys.tokens import forget_token
 from hermes_agent.models.keys.validation import checked

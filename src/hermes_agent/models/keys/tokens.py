@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.files import credentials_file, private_folder, write_private
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import credentials_file, private_folder, write_private
 from hermes_agent.core.settings.services import DeviceLogin
 from hermes_agent.models.keys.login import Token, over, post_by_http, renew
 from hermes_agent.models.keys.validation import Learn, checked

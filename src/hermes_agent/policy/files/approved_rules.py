@@ -1,9 +1,9 @@
 """Rules that a person allowed permanently, when asked."""
 
-import os
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.files import write_durably
 from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.grants import appended
 
@@ -20,12 +20,7 @@ def adopt(folder: Path, rules: str) -> Path:
         _, problems = read_file(path.stem, str(path), text)
         if problems:
             raise HermesError(f"the rule cannot be added: {problems[0]}", problems[0].hint)
-        draft = path.with_suffix(".new")
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_durably(path, text.encode())
     except OSError as error:
         raise HermesError(
             f"{path} cannot be written: {error.strerror}", "answer yes to allow it once"

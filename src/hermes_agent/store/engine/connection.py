@@ -11,8 +11,8 @@ from typing import Any
 
 import apsw
 
+from hermes_agent.core.gateway import PseudonymHasher
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import PseudonymHasher
 from hermes_agent.store.blobs import BlobStore
 
 

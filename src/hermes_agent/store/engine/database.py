@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 
 from hermes_agent.core.errors import Degraded, HermesError
-from hermes_agent.store.blobs import write_durably
+from hermes_agent.core.files import write_durably
 from hermes_agent.store.engine.connection import Connection, StoreContext
 from hermes_agent.store.engine.migrations import migrate, pending
 from hermes_agent.store.health import RESTORE, Damaged

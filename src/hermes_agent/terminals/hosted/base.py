@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.files import write_durably
 from hermes_agent.terminals.transport import OpenStreams
 
 S = TypeVar("S")
@@ -49,12 +50,7 @@ class SandboxRecords:
 
     def write(self, note: SandboxRecord) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
-        with fresh.open("wb") as file:
-            file.write(msgspec.json.encode(note))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+        write_durably(self._path, msgspec.json.encode(note))
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.files import sync_folder
 from hermes_agent.core.protocols import FileFacts, SearchMatch
 from hermes_agent.terminals.local import search
 
@@ -53,11 +54,7 @@ def write(workspace: str, path: str, data: bytes) -> None:
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(target.parent)
 
 
 def stat(workspace: str, path: str) -> FileFacts | None:

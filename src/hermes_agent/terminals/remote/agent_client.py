@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import hashlib
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.files import write_durably
 from hermes_agent.terminals.command_backend import TerminalUnreachable
 from hermes_agent.terminals.shell.daemon import SCRIPT as DAEMON
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
@@ -231,12 +231,7 @@ class RemoteAgentClient:
             self._strange = False
         if self._expected() != self._mark:
             self._note.parent.mkdir(parents=True, exist_ok=True)
-            draft = self._note.with_suffix(".new")
-            with draft.open("w") as file:
-                file.write(self._mark)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self._note)
+            write_durably(self._note, self._mark.encode())
 
     def _expected(self) -> str:
         return self._note.read_text() if self._note.exists() else ""

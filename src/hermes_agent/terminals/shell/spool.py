@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.files import sync_folder
 from hermes_agent.core.protocols import ShellCommand
 
 UNNAMED_SECONDS = 5.0
@@ -133,12 +134,8 @@ class Spool:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(boot)  # a crash leaves no half of it
-        for folder in (self.folder, self.folder.parent):
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        sync_folder(self.folder)
+        sync_folder(self.folder.parent)
 
     def check_room(self) -> None:
         """Refuse to start a command when the disk is full."""

@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from pydantic import AnyUrl
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.files import private_folder, write_private
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.pseudonyms import private_folder, write_private
 
 EARLY_SECONDS = 30.0
 """A token is renewed this long before it expires."""

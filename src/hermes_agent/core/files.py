@@ -1,11 +1,8 @@
-"""Files that only the user may read, replaced whole or not at all. The one place in core that
-touches a disk: those who keep credentials know nothing else in common."""
+"""Files that are replaced whole or not at all, some of them private. The only I/O in core: the
+layers above have no other place in common."""
 
-import hashlib
 import os
 import re
-import secrets
-from collections.abc import Callable
 from pathlib import Path
 
 from hermes_agent.core.errors import UsageError
@@ -44,28 +41,20 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
-class PseudonymHasher:
-    """Names that platforms give to people and places, as hashes that only this home can make."""
+def write_durably(path: Path, data: bytes) -> None:
+    """Write the whole file or nothing; it is on disk when this returns."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
 
-    @classmethod
-    def open(
-        cls, home: Path, random: Callable[[int], bytes] = secrets.token_bytes
-    ) -> "PseudonymHasher":
-        """With the key that lies among the home's credentials; the first use makes it."""
-        file = credentials_file(home, "gateway", "key")
-        try:
-            return cls(file.read_bytes())
-        except FileNotFoundError:
-            private_folder(file.parent)
-            write_private(file, random(32))
-        return cls(file.read_bytes())
-
-    def __call__(self, *parts: str) -> str:
-        digest = hashlib.blake2b(key=self._key, digest_size=10)
-        for part in parts:
-            data = part.encode("utf-8", "surrogatepass")
-            digest.update(len(data).to_bytes(4, "big") + data)
-        return digest.hexdigest()
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
