@@ -20,8 +20,9 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
+from hermes_agent.models.shared import BUDGETS
 from hermes_agent.models.wires.base import Endpoint
-from hermes_agent.models.wires.bedrock.request import BUDGETS, request_body
+from hermes_agent.models.wires.bedrock.request import request_body
 from tests.models.bedrock_helpers import HI, PROMPT, TOOLS, content, endpoint
 from tests.support.wires.bedrock import MODEL, WIRE
 

@@ -1,6 +1,6 @@
-"""A runbook in the place of a model: the turn is an ordinary one, its replies cost nothing. What
-comes next is a pure function of the messages, so a turn that is resumed goes on where it was. When
-something differs, the real model goes on and has all that was seen before its eyes."""
+"""A runbook in place of a model: the turn is an ordinary one, but its replies cost nothing. The
+next reply is a pure function of the messages, so a resumed turn continues where it was. When
+something differs from the runbook, the real model takes over, with all of it in its context."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from itertools import count, zip_longest
@@ -29,21 +29,21 @@ OPENING = (
     "This runbook is being worked through automatically. If you read this, something differed: "
     "find out what, go on from where it stopped, and do not repeat steps that are done."
 )
-"""How the message begins from which on a runbook is worked through. At its beginning, because what
-is recalled from other sessions stands at the end of messages."""
+"""The beginning of the message that starts a runbook. Not its end, where recalled memories are
+appended."""
 TERMINAL = "terminal"
 FREE = ModelFacts(context=10_000_000, rates=(Rates(0.0, 0.0),))
 RUNBOOK_MODEL = "runbook/"
-"""How the name begins by which replies of a runbook are known."""
+"""Prefix of the model name of a runbook's replies."""
 STOPPED = "stopped: "
 NOT_FOR_THIS = "this runbook is not for this case: "
-"""How reports begin that tell of no success."""
+"""Prefixes of unsuccessful reports."""
 
 _CALL = "runbook-"
 
 
 class _Move(Struct, frozen=True):
-    """One command of a runbook, and why it is run."""
+    """One command of a runbook, and its reason."""
 
     why: str
     check: Check | RunStep
@@ -58,11 +58,11 @@ class _Move(Struct, frozen=True):
 
 
 class _Differs(Exception):
-    """Something is not as the runbook has it."""
+    """Something differs from the runbook."""
 
 
 class RunbookModel:
-    """Works a runbook through as a model would, and wakes `inner` when something differs."""
+    """Follows a runbook as a model would, and hands over to `inner` when something differs."""
 
     def __init__(self, runbook: Runbook, skill: str, inner: Model | None) -> None:
         self._runbook = runbook
@@ -111,7 +111,7 @@ class RunbookModel:
         return Reply(text, calls, stop=stop, model=name, cost=0.0)
 
     def _reply(self, messages: Sequence[Message]) -> Reply:
-        """What the runbook says next; raises `_Differs` where it has nothing to say any more."""
+        """The next reply of the runbook. Raises `_Differs` when it does not apply any more."""
         since = _since_it_began(messages)
         work = _worked_through(self._runbook, self._skill)
         move = next(work)
@@ -124,13 +124,13 @@ class RunbookModel:
 
 
 def _new_id(messages: Sequence[Message]) -> str:
-    """One that no call of the conversation has."""
+    """An unused call id."""
     known = {call.id for one in messages if isinstance(one, AssistantMessage) for call in one.calls}
     return next(id for number in count(1) if (id := f"{_CALL}{number}") not in known)
 
 
 def _since_it_began(messages: Sequence[Message]) -> list[AssistantMessage | ToolMessage]:
-    """Replies and results since the message that began the runbook."""
+    """Replies and results since the message that started the runbook."""
     start = max(
         (at for at, one in enumerate(messages) if isinstance(one, UserMessage) and _begins(one)),
         default=None,
@@ -150,8 +150,8 @@ def _begins(message: UserMessage) -> bool:
 
 
 def _result_of(move: _Move, replied: Message | None, result: Message | None) -> ToolMessage:
-    """The result of this move, where these are its call and that. The words beside the call may
-    have lost what looks like a secret."""
+    """The result, if the reply made exactly this move's call. Its text may differ: secrets in it
+    are redacted."""
     if isinstance(replied, AssistantMessage) and isinstance(result, ToolMessage):
         for call in replied.calls:
             given = (call.id.startswith(_CALL), call.name, call.arguments)
@@ -161,7 +161,7 @@ def _result_of(move: _Move, replied: Message | None, result: Message | None) -> 
 
 
 def _worked_through(book: Runbook, skill: str) -> Generator[_Move, CommandOutcome, str]:
-    """The commands one after the other; what each came to is sent in. The value is the report."""
+    """Yields the commands in order, is sent their outcomes, and returns the report."""
     if book.verify and (report := (yield from _is_done_already(book, skill))):
         return report
     for number, check in enumerate(book.when, 1):
@@ -189,7 +189,7 @@ def _worked_through(book: Runbook, skill: str) -> Generator[_Move, CommandOutcom
 
 
 def _is_done_already(book: Runbook, skill: str) -> Generator[_Move, CommandOutcome, str]:
-    """The report where there is nothing to do."""
+    """The report if there is nothing to do, else ""."""
     checked = []
     for number, check in enumerate(book.verify, 1):
         why = f"has {skill} anything to do? check {number} of {len(book.verify)}"

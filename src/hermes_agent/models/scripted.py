@@ -87,16 +87,16 @@ class ScriptedModel:
         if wait:
             await asyncio.sleep(wait)
         for piece in _PIECE.findall(reply.text):
-            # Also without a delay: whoever wants to interrupt must get a word in.
+            # Even without a delay, so that the stream can be interrupted.
             await asyncio.sleep(self._delay)
             yield Delta(piece)
         yield self._complete(reply, request)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     def _next(self, request: Request) -> tuple[Reply, float]:
-        """The reply to a request, and the seconds before it."""
+        """The reply to a request, and the delay before it."""
         number = replies_so_far(request)
         if number >= len(self._replies):
             raise self._used_up(f"its {len(self._replies)} replies are given")
@@ -187,7 +187,7 @@ class _TurnModel(ScriptedModel):
         return Reply(text, tuple(calls), stop=line.stop), line.wait
 
     def _read(self, request: Request) -> tuple[list[str], int]:
-        """What began each turn of the conversation, and the replies the last one has had."""
+        """The message that began each turn, and the number of replies in the last one."""
         begun: list[str] = []
         replies, calling = 0, False
         for message in request.messages:
@@ -230,7 +230,7 @@ def _is_among(entry: _Entry, entries: Sequence[_Entry]) -> bool:
 
 
 def load_script(path: Path, name: str = "", settings: ModelSettings | None = None) -> ScriptedModel:
-    """The model of a script file. The settings' word on window and price goes before the file's."""
+    """The model of a script file. The settings override its context and price."""
     try:
         body = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What is known of models: the catalogue that ships, and the one of the home's last refresh."""
+"""Facts about models: the bundled catalogue, and the home's own after a refresh."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from hermes_agent.models.catalogue.services import MAKERS, OWN, SERVICES
 
 SHIPPED = Path(__file__).parent / "catalogue.json"
 STALE_DAYS = 90
-"""After so long prices have changed and models have come and gone."""
+"""After this, prices and models are likely to be out of date."""
 
 _DATED = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d)(?=$|-v\d|:)")
 _SAME = {"openai-chat": "openai"}
@@ -33,7 +33,7 @@ class CatalogueFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _HomeFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """The same as it is found in a home: what stands in an entry is yet to be seen."""
+    """The same in a home, with entries that are not validated yet."""
 
     date: str
     sources: tuple[str, ...]
@@ -50,15 +50,15 @@ def home_file(home: Path) -> Path:
 
 
 def decoded(data: bytes) -> CatalogueFile:
-    """Raises `ValueError` when it is none."""
+    """Raises `ValueError` for an invalid file."""
     file = _decoder.decode(data)
     date.fromisoformat(file.date)
     return file
 
 
 def _mended(data: bytes) -> tuple[CatalogueFile, int]:
-    """A file that others may have written, less the entries that cannot be true, and how many
-    those are. Raises `ValueError` when it is no catalogue."""
+    """The catalogue in a home without its implausible entries, and their number. Raises
+    `ValueError` if the file is invalid."""
     file = _home_decoder.decode(data)
     date.fromisoformat(file.date)
     models: dict[str, ModelFacts] = {}
@@ -73,8 +73,7 @@ def _mended(data: bytes) -> tuple[CatalogueFile, int]:
 
 
 def can_be(facts: ModelFacts) -> bool:
-    """Whether facts can be true: a price is a number and not below nothing, there is room for a
-    token."""
+    """Whether facts are plausible: prices are finite and not negative, limits positive."""
     prices = (
         price
         for rates in facts.rates
@@ -89,7 +88,7 @@ def can_be(facts: ModelFacts) -> bool:
 
 
 def encoded(file: CatalogueFile) -> bytes:
-    """One model a line, so that a difference can be read."""
+    """One model per line, for readable diffs."""
     encode = _encoder.encode
     models = b",\n".join(encode(name) + b":" + encode(file.models[name]) for name in file.models)
     return b'{"date":%b,\n"sources":%b,\n"models":{\n%b\n}}\n' % (
@@ -105,7 +104,7 @@ def undated(name: str) -> str:
 
 
 def overlaid(below: ModelFacts, above: ModelFacts) -> ModelFacts:
-    """The facts above; a price or steps of effort that they lack are those below."""
+    """The facts `above`; missing prices and effort levels are taken from `below`."""
     return msgspec.structs.replace(
         above,
         rates=above.rates or below.rates,
@@ -115,7 +114,7 @@ def overlaid(below: ModelFacts, above: ModelFacts) -> ModelFacts:
 
 
 class Catalogue:
-    """Facts by name. Nothing is read before the first question."""
+    """Facts by name. The files are read on first use."""
 
     def __init__(self, home: Path | None = None, services: Iterable[str] = SERVICES) -> None:
         self._home = home
@@ -123,12 +122,12 @@ class Catalogue:
 
     @property
     def date(self) -> str:
-        """When the newest of its facts were gathered."""
+        """When its newest facts were gathered."""
         return max(file.date for file in self._files)
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the home's file, which then counts in part or not at all."""
+        """What is wrong with the home's file, which is then ignored in whole or in part."""
         return self._read[1]
 
     def stale(self, now: float) -> bool:
@@ -136,7 +135,7 @@ class Catalogue:
         return now - gathered.timestamp() > STALE_DAYS * 86_400
 
     def facts(self, name: str) -> ModelFacts | None:
-        """What is known of `service/model`; a dated snapshot is what the model itself is."""
+        """The facts of `service/model`; a dated snapshot has those of its model."""
         service, _, model = name.partition("/")
         name = f"{_SAME.get(service, service)}/{model}"
         known = self.models.get(name) or self.models.get(undated(name))
@@ -151,8 +150,8 @@ class Catalogue:
         return tuple(f"{service}/{model}" for model in models)
 
     def search(self, words: str, *, service: str = "", limit: int = 50) -> list[CatalogueEntry]:
-        """The models whose name holds every word, the best fitting and the newest first. Dashes,
-        dots and the like are one: `opus 4.5` finds `claude-opus-4-5`."""
+        """The models whose name contains every word, best match and newest first. Punctuation
+        does not matter: `opus 4.5` finds `claude-opus-4-5`."""
         wanted = [_plain(word) for word in words.split()]
         names = self.names(service) if service else tuple(self.models)
         fitting = [name for name in names if all(word in _plain(name) for word in wanted)]
@@ -161,8 +160,8 @@ class Catalogue:
         return [CatalogueEntry(name, facts) for name, facts in found if facts is not None]
 
     def resolve(self, written: str) -> str:
-        """The full name of what somebody wrote: `service/model` as it is, known or not, since
-        services add models daily; a model alone when it is clear whose is meant."""
+        """The full name of a model as written: `service/model` unchanged, known or not, since
+        services add models daily; a model alone if its service is unambiguous."""
         if not written:
             raise UsageError(
                 "no model is configured",
@@ -189,7 +188,7 @@ class Catalogue:
 
     @cached_property
     def models(self) -> dict[str, ModelFacts]:
-        """All of them by `service/model`."""
+        """All facts by `service/model`."""
         older, *newer = sorted(self._files, key=lambda file: file.date)
         models = dict(older.models)
         for file in newer:
@@ -203,7 +202,7 @@ class Catalogue:
 
     @cached_property
     def _read(self) -> tuple[tuple[CatalogueFile, ...], str]:
-        """The files that count, the one that ships first, and the trouble with the other."""
+        """The valid files, the bundled one first, and what is wrong with the home's."""
         shipped, trouble = decoded(SHIPPED.read_bytes()), ""
         if self._home is None:
             return (shipped,), trouble
@@ -220,8 +219,7 @@ class Catalogue:
         except (ValueError, RecursionError) as error:
             trouble = f"{path} is no catalogue of models: {error}"
         if trouble:
-            # At the leaf: nobody else who looks a name up needs it.
-            import logging
+            import logging  # late: many commands only look up a name
 
             logging.getLogger("hermes.models").warning("%s", trouble)
         return (shipped, *found), trouble
@@ -231,7 +229,7 @@ class Catalogue:
         return ", ".join(sorted(self._services))
 
     def _having(self, model: str) -> dict[str, str]:
-        """The full names of models that are called so, by service."""
+        """The full names of the models with this name, by service."""
         low = model.lower()
         found: dict[str, str] = {}
         for name in self.models:
@@ -264,11 +262,10 @@ class Catalogue:
         )
 
     def _nearest(self, written: str) -> Sequence[str]:
-        """A part of a name means the newest that have it; otherwise it may be misspelt."""
+        """The newest models that contain the name, or else similar names."""
         if part := [entry.name for entry in self.search(written, limit=3)]:
             return part
-        # At the leaf: only a wrong name needs it.
-        from difflib import get_close_matches
+        from difflib import get_close_matches  # late: only a wrong name needs it
 
         full = {name: name for name in self.models}
         by_ranks = sorted(self.models, key=_service_rank, reverse=True)
@@ -286,7 +283,7 @@ def _service_rank(name: str) -> int:
 
 
 def _place(name: str, wanted: Sequence[str]) -> tuple[int, int, tuple[int, ...], str]:
-    """Where a name stands among what was found: by how well it fits, whose it is, how new."""
+    """The sort key of a search result: quality of the match, service, version."""
     own = _plain(name.partition("/")[2])
     if own == "-".join(wanted):
         fit = 0

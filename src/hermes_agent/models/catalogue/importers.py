@@ -13,22 +13,22 @@ from hermes_agent.core.messages import EFFORTS, Effort, ModelFacts, Rates
 from hermes_agent.models.catalogue.catalogue import undated
 
 MAX_DOLLARS = 10_000.0
-"""Per million tokens; nothing costs as much."""
+"""Per million tokens; nothing costs more."""
 MAX_TOKENS = 1_000_000_000
 LEAST_CONTEXT = 16_000
-"""A smaller window does not hold an agent's prompt and tools."""
+"""A smaller context does not hold an agent's prompt and tools."""
 OLDEST = "2024-06"
-"""Models from before are no longer of use."""
+"""Older models are of no use."""
 
 CODEX_CONTEXT = 272_000
-"""What a subscription is given of a model's window, by the list inside OpenAI's own client."""
+"""The context that a subscription gets, by the list inside OpenAI's own client."""
 OLD_CLAUDE_CONTEXT = 200_000
-"""Before 4.6 more than this was a trial that had to be asked for."""
+"""Before 4.6, more than this was a beta that had to be requested."""
 
 Facts = dict[str, ModelFacts]
 
 _NAME = re.compile(r"[A-Za-z0-9~._:/+-]{1,200}")
-"""Names are shown on terminals: nothing else may stand in them."""
+"""The characters of a model name, which is shown on terminals."""
 
 _NO_CHAT = re.compile(
     r"embed|rerank|moderation|guard|-tts|transcri|whisper|realtime|-live|audio|-image|imagine|"
@@ -37,28 +37,28 @@ _NO_CHAT = re.compile(
     r"gpt-3\.5|gpt-4-|-exp-|experimental",
     re.IGNORECASE,
 )
-"""Names of what is no model for an agent."""
+"""Names of models that are not for agents."""
 
 
 class BrokenCatalogue(HermesError):
-    """What was read is no catalogue that one could use."""
+    """The catalogue is unusable."""
 
 
 class CannotBe(BrokenCatalogue):
-    """What is said of one model cannot be true; the others are none the worse for it."""
+    """The facts of one model are implausible; the others are still used."""
 
 
 class Converted(Struct, frozen=True):
     facts: Facts
     gone: frozenset[str]
-    """Models that the catalogue knows and that are, or will soon be, no longer served."""
+    """Models that are no longer served, or soon will not be."""
     shape: str
     """Whose catalogue it is: `models.dev` or `litellm`."""
 
 
 def converted(data: bytes, today: str) -> Converted:
-    """The facts in a public catalogue. `today` as 2026-01-31: what has been switched off by then is
-    left out."""
+    """The facts in a public catalogue, without models that are switched off by `today`
+    (2026-01-31)."""
     try:
         top = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         return _recognised(data, top, today)
@@ -80,7 +80,7 @@ def _recognised(data: bytes, top: dict[str, msgspec.Raw], today: str) -> Convert
 
 
 def finished(facts: Facts) -> Facts:
-    """Sorted, and with a limit for replies where none was told."""
+    """The facts sorted, with a default output limit where there is none."""
     default = ModelFacts().max_output
     return {
         name: msgspec.structs.replace(
@@ -91,7 +91,7 @@ def finished(facts: Facts) -> Facts:
 
 
 def without_copies(facts: Facts) -> Facts:
-    """Dated snapshots are left out where the model itself is there."""
+    """The facts without dated snapshots of models that are there themselves."""
     return {
         name: model
         for name, model in facts.items()
@@ -110,7 +110,7 @@ MODELS_DEV_SERVICES: dict[str, str] = {
     "perplexity": "perplexity", "sambanova": "sambanova", "togetherai": "together", "xai": "xai",
     "zai": "zai",
 }  # fmt: skip
-"""Our names of the services that models.dev lists."""
+"""Our names for the services of models.dev."""
 
 
 class _Cost(Struct, frozen=True):
@@ -232,7 +232,7 @@ LITELLM_SERVICES: dict[str, str] = {
     "openrouter": "openrouter", "perplexity": "perplexity", "sambanova": "sambanova",
     "together_ai": "together", "xai": "xai", "zai": "zai",
 }  # fmt: skip
-"""Our names of the services that litellm lists."""
+"""Our names for the services of litellm."""
 
 
 def _from_litellm(top: dict[str, msgspec.Raw], today: str, gone: set[str]) -> Facts:
@@ -299,7 +299,7 @@ def _litellm_rates(key: str, said: dict[str, Any]) -> tuple[Rates, ...]:
 
 
 def _steps(key: str, said: dict[str, Any]) -> list[tuple[int, dict[str, Any], str]]:
-    """From how many tokens on a price counts, what holds it, and how its fields end."""
+    """For each price: from how many tokens it applies, its object, and the suffix of its fields."""
     if isinstance(tiers := said.get("tiered_pricing"), list):
         return [
             (_tokens(key, tier["range"][0]), tier, "")
@@ -324,7 +324,7 @@ def _of_use(service: str, model: str, context: float, tools: bool) -> bool:
 
 
 def _window(service: str, model: str, context: float) -> float:
-    """How much of a model's window one is given."""
+    """How much of a model's context a service gives."""
     if service == "codex":
         return min(context, CODEX_CONTEXT)
     if (
@@ -339,8 +339,8 @@ def _window(service: str, model: str, context: float) -> float:
 def _reasoning(
     service: str, model: str, reasons: bool, steps: list[Any], budget: bool
 ) -> tuple[tuple[Effort, ...], str]:
-    """The steps of effort, and the word for the wire format. `budget`: whether it may be told a
-    number of tokens to think with."""
+    """The effort levels, and how the wire format asks for them. `budget`: whether the model accepts
+    a number of thinking tokens."""
     efforts = tuple(effort for effort in EFFORTS if effort in steps)
     if not reasons:
         return (), ""
@@ -361,7 +361,7 @@ def _reasoning(
 
 
 def _claude_version(model: str) -> tuple[int, int]:
-    """As (major, minor); what has no number is new."""
+    """(major, minor); a name without a number is new."""
     found = re.search(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", model)
     if found is None:
         return (3, 0) if re.search(r"claude-\d", model) else (99, 0)

@@ -1,4 +1,4 @@
-"""A newer catalogue for the home, from a public one. Nothing is sent but the request for it."""
+"""Downloads a public catalogue for the home. Sends nothing but the request for it."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from hermes_agent.models.catalogue.importers import BrokenCatalogue, converted, 
 SOURCE = "https://models.dev/api.json"
 MAX_BYTES = 50_000_000
 FEWEST = 20
-"""A catalogue with fewer models is not one."""
+"""A catalogue with fewer models is rejected."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
@@ -25,13 +25,13 @@ class Refreshed(Struct, frozen=True):
     """How many the new catalogue has."""
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    """Those that were only in the catalogue it replaces."""
+    """Models that were only in the catalogue it replaces."""
     changed_prices: tuple[str, ...]
 
 
 async def refresh(source: str, home: Path, fetch: Fetch, now: float) -> Refreshed:
-    """Replace the home's catalogue by what `source` (a URL or a file) says. Whatever is wrong with
-    it, the old one stays. A model that it does not name keeps the facts that shipped."""
+    """Replace the home's catalogue by `source` (a URL or a file). If that is invalid, the old one
+    stays. A model that it does not name keeps its bundled facts."""
     data = await _read(source, fetch)
     today = datetime.fromtimestamp(now, UTC).date().isoformat()
     try:
@@ -71,9 +71,8 @@ async def refresh(source: str, home: Path, fetch: Fetch, now: float) -> Refreshe
 
 
 async def fetched(url: str) -> bytes:
-    """What lies at a URL, as long as it is not too large."""
-    # At the leaf: nobody else in a process that refreshes needs it.
-    import httpx
+    """Download a URL, up to a maximum size."""
+    import httpx  # late: only a download needs it
 
     body = bytearray()
     try:
@@ -95,7 +94,7 @@ async def fetched(url: str) -> bytes:
 
 
 def _shown(text: str) -> str:
-    """It may hold names from outside: short, and nothing that moves a cursor."""
+    """The text, short and printable: it may contain names from outside."""
     return "".join(c if c.isprintable() else "?" for c in text[:300])
 
 

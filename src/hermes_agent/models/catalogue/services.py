@@ -16,19 +16,19 @@ from hermes_agent.core.settings.services import ModelService, ServiceSettings
 SERVICES = msgspec.json.decode(
     Path(__file__).with_name("services.json").read_bytes(), type=dict[str, ModelService]
 )
-"""By name; the maker of a model comes before those who only run it."""
+"""By name; the maker of a model comes before services that only host it."""
 
 MAKERS: tuple[str, ...] = (
     "anthropic", "openai", "gemini", "mistral", "xai", "deepseek", "moonshot", "zai", "minimax",
     "qwen", "cohere", "perplexity", "nous", "openrouter",
 )  # fmt: skip
-"""Whose model is meant when a name comes without a service, first wins."""
+"""Services to search for a model name without a service, in order."""
 
 _ANSWERS_RESPONSES = re.compile(r"gpt-?[5-9]|codex|\bo[1-9]\b")
-"""Models on Azure, by the names that people give them there."""
+"""Azure deployments that need the Responses format, by their usual names."""
 
 OWN: frozenset[str] = frozenset({"ollama", "llamacpp", "lmstudio", "vllm"})
-"""Servers of one's own: what they answer costs no dollars."""
+"""Self-hosted servers, which cost nothing per token."""
 
 
 def known_services(settings: ModelSettings) -> tuple[str, ...]:
@@ -39,8 +39,8 @@ def service_of(
     name: str, settings: ModelSettings, environ: Mapping[str, str]
 ) -> tuple[str, ModelService, str]:
     """The service of the model `name` (`service/model`, or the service alone): its name, its row
-    with what the settings change, and its address without a slash at the end; the address is
-    empty for a model inside this process."""
+    with the settings applied, and its address without a trailing slash, which is empty for a
+    model inside this process."""
     name, _, model = name.partition("/")
     row, change = SERVICES.get(name), settings.services.get(name)
     if row is None and change is None:
@@ -53,7 +53,7 @@ def service_of(
         return name, service, service.url
     url = _address(name, service, environ)
     if name == "azure" and _ANSWERS_RESPONSES.search(model) and not (change and change.wire):
-        # Its chat format has no tools for the newer models of OpenAI.
+        # Its chat format has no tools for OpenAI's newer models.
         service = msgspec.structs.replace(service, wire="openai-responses")
     if name in ("openai", "openai-chat") and not _is_openai(url):
         service = _compatible(service, change or ServiceSettings())
@@ -61,7 +61,7 @@ def service_of(
 
 
 def _changed(row: ModelService, change: ServiceSettings) -> ModelService:
-    """The row with every field that the change sets; headers and query are added to."""
+    """The row with the settings applied; headers and query are added."""
     said: dict[str, Any] = {}
     for field in ModelService.__struct_fields__:
         old, new = getattr(row, field), getattr(change, field)
@@ -71,8 +71,8 @@ def _changed(row: ModelService, change: ServiceSettings) -> ModelService:
 
 
 def _compatible(service: ModelService, change: ServiceSettings) -> ModelService:
-    """A server that only resembles OpenAI's: unless the settings say more of it, it has the chat
-    format alone, knows the plain fields of that, and may want no key."""
+    """A server that is only compatible with OpenAI: unless the settings say otherwise, it has the
+    chat format without quirks, and may need no key."""
     return msgspec.structs.replace(
         service,
         wire=change.wire or "openai-chat",
@@ -97,21 +97,20 @@ def _address(name: str, service: ModelService, environ: Mapping[str, str]) -> st
         valid = False
     if not valid:
         raise UsageError(
-            f"{source} is {_shown(url)!r}, which is no address",
+            f"{source} is {_shown(url)!r}, which is not a valid address",
             f"it begins with http:// or https://; {_way_to_set(name, service)}",
         )
     if told and not parts.path:
-        # Only a host, as Azure's variable is: the path is the one that the service has.
+        # Only a host, as in Azure's variable: add the service's path.
         url += urlsplit(service.url).path.rstrip("/")
     return url
 
 
 def _filled(name: str, service: ModelService, environ: Mapping[str, str]) -> str:
-    """The row's URL with its blanks filled."""
+    """The row's URL with its placeholders filled in."""
     url = service.url
     if "{region}" in url:
-        # At the leaf: only Bedrock has to know how AWS keeps its settings.
-        from hermes_agent.models.keys.aws import aws_region
+        from hermes_agent.models.keys.aws import aws_region  # late: only Bedrock needs it
 
         region = aws_region(environ) or "us-east-1"
         url = url.replace("{region}", _one_label(name, "AWS_REGION", region))
@@ -119,7 +118,7 @@ def _filled(name: str, service: ModelService, environ: Mapping[str, str]) -> str
         resource = environ.get("AZURE_RESOURCE_NAME", "")
         if not resource:
             raise UsageError(
-                f"nothing says where {name} is",
+                f"the address of {name} is not set",
                 f"set {service.url_variable} to the address of your resource",
             )
         url = url.replace("{resource}", _one_label(name, "AZURE_RESOURCE_NAME", resource))
@@ -127,7 +126,7 @@ def _filled(name: str, service: ModelService, environ: Mapping[str, str]) -> str
 
 
 def _one_label(name: str, variable: str, value: str) -> str:
-    """A value that goes into a host name must not lead to another host."""
+    """The value, if it is safe in a host name: it must not lead to another host."""
     if not re.fullmatch(r"[A-Za-z0-9-]+", value):
         raise UsageError(
             f"{value!r} cannot be part of the address of {name}", f"look at {variable}"
@@ -136,7 +135,7 @@ def _one_label(name: str, variable: str, value: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """Without the name and password that an address may hold."""
+    """The address without user name and password."""
     return re.sub(r"[^/@]*@", "", url)
 
 

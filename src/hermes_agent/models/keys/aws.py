@@ -1,4 +1,4 @@
-"""Credentials of AWS where its own tools look for them: the environment and the shared files."""
+"""AWS credentials from where AWS's own tools look: the environment and the shared files."""
 
 import configparser
 import shlex
@@ -15,13 +15,13 @@ from hermes_agent.models.keys.validation import Learn, checked
 from hermes_agent.models.wires.base import Credential
 
 _UNSPOKEN = ("role_arn", "sso_session", "sso_start_url", "login_session", "web_identity_token_file")
-"""What a profile says when its credentials take a conversation with AWS."""
+"""Profile fields whose credentials must be requested from AWS."""
 
 Profile = dict[str, str]
 
 
 def aws_region(environ: Mapping[str, str]) -> str:
-    """The region that the environment or the profile names, or nothing."""
+    """The region that the environment or the profile names, or ""."""
     for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if named := environ.get(variable, "").strip():
             return named
@@ -29,8 +29,8 @@ def aws_region(environ: Mapping[str, str]) -> str:
 
 
 def aws_source(environ: Mapping[str, str], learn: Learn, clock: Clock) -> "AwsSource | None":
-    """Where AWS's credentials come from, or None when nothing names any. A bearer token of
-    Bedrock is not looked for here: it is a plain key."""
+    """The source of AWS credentials, or None if there is none. Bedrock's bearer tokens are plain
+    keys and not handled here."""
     source = AwsSource(environ, learn, clock)
     return source if source.present() else None
 
@@ -66,7 +66,7 @@ class AwsSource:
         try:
             return any(name in _Files(self._environ).merged for name in names)
         except ModelError:
-            return True  # there is something; asking for it says what is wrong with it
+            return True  # the file is broken; reading it reports how
 
     async def _find(self) -> Credential:
         self._expires = None
@@ -175,7 +175,7 @@ class _Files:
         except (FileNotFoundError, IsADirectoryError):
             return {}
         except (configparser.Error, UnicodeDecodeError):
-            # What the parser says quotes the line.
+            # The parser's message quotes the line.
             raise ModelError("auth", f"{str(path)!r} is not a file as AWS writes it") from None
         except OSError as error:
             raise ModelError("auth", f"cannot read {str(path)!r}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""A key that a command prints: a password manager's, a cloud's, a script's."""
+"""A key that a command prints: a password manager, a cloud's CLI, a script."""
 
 import asyncio
 import os
@@ -20,15 +20,15 @@ from hermes_agent.models.wires.base import Credential
 
 LIMIT_SECONDS = 30.0
 PAUSE_SECONDS = 5.0
-"""A command is not run again sooner than this, whatever became of the last run."""
+"""A command is not run again sooner than this, even after a failure."""
 EARLY_SECONDS = 60.0
-"""A key is fetched anew so long before it expires."""
+"""Fetch a new key this long before the old one expires."""
 _MAX_BYTES = 65_536
 _SHOWN_CHARS = 200
 
 
 class KeyCommandOutput(Struct, frozen=True):
-    """What a command printed, when it is more than a key."""
+    """What a command prints if it is more than a key."""
 
     secret: str
     id: str = ""
@@ -37,7 +37,7 @@ class KeyCommandOutput(Struct, frozen=True):
 
 
 class CommandSource:
-    """Runs a shell command for the key: at first, when the key expires, after a refusal."""
+    """Runs a shell command to get the key: at first, when it expires, and after a refusal."""
 
     where = "a command"
 
@@ -51,7 +51,7 @@ class CommandSource:
         clock: Clock,
         limit: float = LIMIT_SECONDS,
     ) -> None:
-        # The command itself is no label: people write keys into commands.
+        # Not the command itself: people write keys into commands.
         self.label = label
         self._argv = ("/bin/sh", "-c", command)
         self._environ, self._folder = environ, folder
@@ -112,7 +112,7 @@ def _printed(output: str, label: str) -> KeyCommandOutput:
     try:
         return msgspec.json.decode(text, type=KeyCommandOutput)
     except msgspec.MsgspecError:
-        # What msgspec says may quote what was printed.
+        # msgspec's message may quote the output.
         raise ModelError(
             "auth",
             f"{label} printed an object that is no key",
@@ -121,7 +121,7 @@ def _printed(output: str, label: str) -> KeyCommandOutput:
 
 
 def moment(said: Any, label: str) -> float | None:
-    """Seconds since the epoch, from a number or a date as ISO 8601 writes it."""
+    """Seconds since the epoch, from a number or an ISO 8601 date."""
     if said is None or isinstance(said, int | float):
         return said
     try:
@@ -138,7 +138,7 @@ def moment(said: Any, label: str) -> float | None:
 
 
 async def _begun(starting: "asyncio.Future[asyncio.subprocess.Process]") -> Any:
-    """The process, if it could be started at all."""
+    """The process, or None if it could not be started."""
     await asyncio.wait({starting})
     return None if starting.exception() is not None else starting.result()
 
@@ -146,8 +146,8 @@ async def _begun(starting: "asyncio.Future[asyncio.subprocess.Process]") -> Any:
 async def run_program(
     argv: Sequence[str], environ: Mapping[str, str], folder: Path | None, limit: float, label: str
 ) -> str:
-    """What a program prints. It gets `limit` seconds, and is killed with all that it started when
-    they are over or nobody waits for it any more."""
+    """The output of a program. After `limit` seconds, or if the caller is cancelled, the program is
+    killed together with its children."""
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *argv,
@@ -161,7 +161,7 @@ async def run_program(
     )
     ended = False
     try:
-        # Shielded: a start that is cancelled half-way leaves a process that nobody can end.
+        # Shielded: a start that is cancelled half-way leaves a process that cannot be killed.
         process = await asyncio.shield(starting)
         async with awake(limit):
             stdout, stderr = await process.communicate()
@@ -172,7 +172,7 @@ async def run_program(
         raise ModelError(
             "auth",
             f"{label} printed no key in {limit:g} seconds",
-            "nobody can answer a question that it asks; check it in a terminal",
+            "it cannot ask questions here; run it in a terminal to check",
         ) from None
     finally:
         if not ended and (process := await _begun(starting)) is not None:
@@ -191,7 +191,7 @@ async def run_program(
 
 
 def _complaint(stderr: bytes, output: str) -> str:
-    """The first line of what it complained, without what may be the key."""
+    """The first line of its error output, without what may be the key."""
     lines = stderr[:_MAX_BYTES].decode(errors="replace").strip().splitlines()
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""Secrets that reach a service another way than as its key: in a header, a query, an address."""
+"""Secrets that are not keys: in a service's headers, query or address."""
 
 import re
 from base64 import b64encode
@@ -11,15 +11,14 @@ from hermes_agent.models.catalogue.services import SERVICES
 _SECRET = re.compile(
     r"auth|cookie|key|token|secret|passw|pwd|credential|signature|session", re.IGNORECASE
 )
-"""Names of what nobody else should see."""
+"""Names of headers and parameters that are likely to be secret."""
 _SCHEMED = re.compile(r"(?:bearer|basic|token)\s+(\S+)", re.IGNORECASE)
 
 
 def inline_secrets(
     settings: ModelSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """All that the settings and the environment tell of services and that looks secret, each with
-    the place where it stands."""
+    """What looks secret in the service settings and address variables, with where it was found."""
     for name, said in settings.services.items():
         place = f"models.services.{name}"
         for field, values in (("headers", said.headers), ("query", said.query)):
@@ -38,7 +37,7 @@ def inline_secrets(
 def service_secrets(
     headers: Mapping[str, str], query: Mapping[str, str], url: str
 ) -> Iterator[str]:
-    """The secrets themselves, without what stands before them, as `Bearer`."""
+    """The secrets themselves, without a scheme such as `Bearer`."""
     for name, value in (*headers.items(), *query.items()):
         if _SECRET.search(name):
             schemed = _SCHEMED.fullmatch(value.strip())
@@ -50,7 +49,7 @@ def _in_address(url: str) -> Iterator[str]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return  # no address at all, which is said elsewhere
+        return  # an invalid address is reported elsewhere
     user, password = parts.username or "", parts.password or ""
     # A name without a password is a token.
     yield from {password or user, unquote(password or user)} - {""}

@@ -1,4 +1,4 @@
-"""Keys in the operating system's keyring. This alone loads the library."""
+"""Keys in the operating system's keyring. Only this module imports the library."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ def installed() -> bool:
 
 
 class KeyringSource:
-    """One entry of the keyring, asked for once and again after a refusal."""
+    """One keyring entry, read once and again after a refusal."""
 
     where = "the system's keyring"
 
@@ -68,7 +68,7 @@ def remove(service: str, user: str) -> None:
 
 @contextmanager
 def _opened(failure: Callable[[str, str], HermesError]) -> Iterator[Any]:
-    """The library; what goes wrong with it becomes a `failure`."""
+    """The library, with its errors turned into a `failure`."""
     if not installed():
         raise failure(
             "the system's keyring cannot be used: its library is not installed",
@@ -80,7 +80,7 @@ def _opened(failure: Callable[[str, str], HermesError]) -> Iterator[Any]:
     try:
         yield keyring
     except KeyringError as error:
-        # Not what the backend says: that may quote what it was given.
+        # Not the backend's message: it may quote the secret.
         raise failure(
             f"the system's keyring cannot be used ({type(error).__name__})",
             "unlock it, or keep the key in the `.env` of the home",

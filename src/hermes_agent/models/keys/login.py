@@ -16,10 +16,10 @@ from hermes_agent.core.settings.services import DeviceLogin
 from hermes_agent.models.wires.http import HttpConnection
 
 INTERVAL = 5.0
-"""Seconds between two asks, where the service names none."""
+"""Seconds between two polls, if the service does not say."""
 MAX_INTERVAL = 60.0
 CODE_SECONDS = 900.0
-"""How long a code is good, where the service does not say."""
+"""How long a code is valid, if the service does not say."""
 REQUEST_SECONDS = 30.0
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
@@ -30,18 +30,18 @@ _NOT_YET = (403, 404)
 
 Answer = dict[str, Any]
 Show = Callable[[str, str], None]
-"""Told the code and the address where the user enters it."""
+"""Called with the code and the address where the user enters it."""
 
 
 class Token(Struct, frozen=True):
-    """What a login gave. Never shown."""
+    """The tokens of a login. Never shown."""
 
     access: str
     refresh: str = ""
     expires: float = 0.0
-    """When, in seconds since the epoch; 0 when the service does not say."""
+    """Seconds since the epoch; 0 if the service does not say."""
     account: str = ""
-    """Whose it is, where requests must say so."""
+    """The account, if requests must name it."""
 
     def __repr__(self) -> str:
         return f"Token(expires={self.expires:.0f})"
@@ -53,12 +53,12 @@ class HttpPost(Protocol):
     async def __call__(
         self, url: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        """The status and the body of the answer. Raises `ModelError` when none came."""
+        """Status and body of the answer. Raises `ModelError` if there is none."""
         ...
 
 
 class LoginContext(Struct, frozen=True):
-    """What a login needs of the world."""
+    """What a login needs from outside."""
 
     post: HttpPost
     show: Show
@@ -77,7 +77,7 @@ async def post_by_http(url: str, body: bytes, headers: Mapping[str, str]) -> tup
 
 
 async def log_in(name: str, login: DeviceLogin, context: LoginContext) -> Token:
-    """Show a code and wait until the user has confirmed it. Cancel it to give up."""
+    """Show a code and wait until the user has confirmed it."""
     flow = _log_in_codex if login.flow == "codex" else _log_in_by_device
     return await flow(name, login, context)
 
@@ -106,7 +106,7 @@ async def _log_in_by_device(name: str, login: DeviceLogin, signing: LoginContext
 
 
 async def _log_in_codex(name: str, login: DeviceLogin, signing: LoginContext) -> Token:
-    """The user enters the code at a page of OpenAI's; what comes of it is exchanged for tokens."""
+    """The user enters the code on a page of OpenAI; the resulting grant is exchanged for tokens."""
     parts = urlsplit(login.device_url)
     origin = f"{parts.scheme}://{parts.netloc}"
     body = msgspec.json.encode({"client_id": login.client})
@@ -141,7 +141,7 @@ async def _log_in_codex(name: str, login: DeviceLogin, signing: LoginContext) ->
 
 
 def chatgpt_account(*tokens: str) -> str:
-    """The account that the first of the tokens names; "" where none of them does."""
+    """The account in the first of the tokens that names one, or ""."""
     for token in tokens:
         said = claims(token)
         inner = said.get("https://api.openai.com/auth")
@@ -154,8 +154,8 @@ def chatgpt_account(*tokens: str) -> str:
 async def _confirmed(
     name: str, codes: Answer, ask: Callable[[], Awaitable[Token | float]], signing: LoginContext
 ) -> Token:
-    """Ask again and again until there is a token. `ask` returns it, or by how many seconds the
-    pause has to grow; trouble on the way to the service is no answer."""
+    """Poll until there is a token. `ask` returns it, or by how many seconds to lengthen the pause;
+    transient errors are retried."""
     pause = _number(codes, "interval") or INTERVAL
     deadline = signing.clock() + (_number(codes, "expires_in") or CODE_SECONDS)
     while True:
@@ -175,7 +175,7 @@ async def _confirmed(
 
 
 async def renew(name: str, login: DeviceLogin, token: Token, post: HttpPost, clock: Clock) -> Token:
-    """A new token for an old one, which may be worth nothing afterwards."""
+    """A new token for an old one, which may be invalid afterwards."""
     fields = {"grant_type": "refresh_token", "client_id": login.client}
     headers = dict(_FORM)
     if login.refresh_header:
@@ -209,9 +209,9 @@ def _outcome(name: str, status: int, body: bytes, clock: Clock) -> Token | float
 
 
 def _answered(name: str, status: int, body: bytes, *, refused: bool = False) -> Answer:
-    """The object that a service answered with; `refused`: a 4xx with one is an answer too."""
+    """The JSON object of an answer; with `refused`, a 4xx that has one counts too."""
     if status >= 500 or status in (408, 429):
-        raise ModelError("overload", f"the login of {name} is in trouble ({status})")
+        raise ModelError("overload", f"the login server of {name} failed ({status})")
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -236,8 +236,8 @@ def _token_of(name: str, answer: Answer, clock: Clock) -> Token:
 
 
 def claims(token: str) -> Answer:
-    """What a JSON web token says of itself; nothing when it is none. Nobody trusts it here: the
-    service that made it judges it."""
+    """The claims of a JSON web token, or nothing. They are not verified: only the service that
+    issued the token relies on them."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -254,7 +254,7 @@ def _text(answer: Answer, field: str) -> str:
 
 
 def _number(answer: Answer, field: str) -> float | None:
-    """A number above zero, also where a service writes it as text."""
+    """A positive number, even if it is sent as text."""
     try:
         value = float(answer.get(field) or 0)
     except (TypeError, ValueError):

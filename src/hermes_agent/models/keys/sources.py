@@ -1,4 +1,4 @@
-"""Where the keys of a service come from, in order: what the settings name, or the usual places."""
+"""Finds the keys of a service: the sources that the settings name, or the usual places."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,19 +24,18 @@ def sources(
     learn: Learn,
     clock: Clock,
 ) -> tuple[KeyOrigin, ...]:
-    """The sources that `written` (the settings' `models.keys` of this service) names; where it
-    names none, the first of the usual places that has a key. Runs no command and asks no keyring
-    yet."""
-    world = _World(name, service, environ, home, learn, clock)
+    """The sources that `written` (`models.keys` of this service) names; if it is empty, the first
+    of the usual places that has a key. Runs no command and opens no keyring yet."""
+    finder = _SourceFinder(name, service, environ, home, learn, clock)
     if written:
-        entries = dict.fromkeys(written)  # the same key twice is no pool
-        return tuple(world.named(entry, number) for number, entry in enumerate(entries, 1))
-    found = world.usual()
+        entries = dict.fromkeys(written)  # without duplicates
+        return tuple(finder.named(entry, number) for number, entry in enumerate(entries, 1))
+    found = finder.usual()
     return () if found is None else (found,)
 
 
 class EnvSource:
-    """A variable, as it was when the process started."""
+    """An environment variable, as it was when the process started."""
 
     where = "the environment"
 
@@ -56,14 +55,14 @@ class EnvSource:
         return Credential(checked(self._secret, self.label), label=self.label)
 
     def refused(self) -> None:
-        """Nothing to forget: a variable does not change."""
+        """Nothing to do: a variable does not change."""
 
     def present(self) -> bool:
         return bool(self._secret.strip())
 
 
-class _World:
-    """What is known about one service, for making its sources."""
+class _SourceFinder:
+    """Makes the key sources of one service."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class _World:
             return CommandSource(label, rest, self._environ, self._home, self._learn, self._clock)
         if kind == "login" and not rest:
             return self._login()
-        # What is written there is not shown: it may be the key itself.
+        # The entry is not shown: it may be the key itself.
         raise UsageError(
             f"entry {number} of models.keys.{self._name} names no source of keys",
             "it is one of env:NAME, keyring:NAME, command:… and login",
@@ -99,7 +98,7 @@ class _World:
 
     def usual(self) -> KeyOrigin | None:
         bedrock = self._service.wire == "bedrock"
-        # AWS's other variables are no keys that go out as they are.
+        # AWS's other variables are not bearer tokens.
         for variable in (BEDROCK_TOKEN,) if bedrock else self._service.key_variables:
             if self._environ.get(variable, "").strip():
                 return EnvSource(variable, self._environ, self._learn)
@@ -139,7 +138,7 @@ class _World:
 
 
 def _entry_of(written: str) -> tuple[str, str]:
-    """The service and the user of an entry in the keyring."""
+    """Service and user of a keyring entry."""
     from hermes_agent.models.keys.keyring import SERVICE
 
     service, slash, user = written.partition("/")

@@ -1,4 +1,4 @@
-"""Putting a key where `keys` finds it, and removing it again."""
+"""Stores keys where `keys.sources` finds them, and removes them."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Where = Literal["env-file", "keyring"]
 
 
 def store_key(name: str, service: ModelService, secret: str, where: Where, home: Path) -> str:
-    """Keep the key of a service; returns where it lies now, for people."""
+    """Store the key of a service; returns where, for people."""
     try:
         checked(secret, "your input")
     except ModelError as error:
@@ -25,7 +25,7 @@ def store_key(name: str, service: ModelService, secret: str, where: Where, home:
         from hermes_agent.models.keys.keyring import SERVICE, write
 
         write(SERVICE, name, secret)
-        # Without this nobody asks the keyring, which might ask the user.
+        # Without this marker the keyring, which may prompt the user, is not opened.
         private_folder(marker.parent)
         write_private(marker, b"")
         return f"the system's keyring, as {SERVICE}/{name}"
@@ -38,17 +38,17 @@ def store_key(name: str, service: ModelService, secret: str, where: Where, home:
 
 
 def store_secret(variable: str, secret: str, home: Path) -> str:
-    """Keep a secret under its name in `.env`; returns where it lies now, for people."""
+    """Store a secret in `.env`; returns where, for people."""
     if not secret.isprintable():
-        raise UsageError("a secret is one line of characters that can be seen")
+        raise UsageError("a secret is one line of printable characters")
     file = _env_file(home)
     _write_lines(file, [*_without(_lines(file), (variable,)), f"{variable}={_quoted(secret)}"])
     return f"{variable} in {str(file)!r}"
 
 
 def forget_key(name: str, service: ModelService, home: Path) -> tuple[str, ...]:
-    """Remove what Hermes keeps for a service: its variables in `.env`, its entry in the keyring
-    and its login. Returns what was there, for people."""
+    """Remove the keys of a service: its variables in `.env`, its keyring entry and its login.
+    Returns what was there, for people."""
     gone: list[str] = []
     file = _env_file(home)
     lines = _lines(file)
@@ -84,7 +84,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _without(lines: Sequence[str], variables: Sequence[str]) -> list[str]:
-    """The lines that set none of the variables."""
+    """The lines that do not set any of the variables."""
     sets = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
     return [line for line in lines if not ((m := sets.match(line)) and m[1] in variables)]
 
@@ -99,7 +99,7 @@ def _write_lines(file: Path, lines: Sequence[str]) -> None:
 
 
 def _quoted(secret: str) -> str:
-    """As the reader of `.env` takes it back unchanged."""
+    """Quoted so that reading `.env` returns it unchanged."""
     if not secret.startswith(('"', "'")) and " " not in secret:
         return secret
     return '"' + secret.replace("\\", "\\\\").replace('"', '\\"') + '"'

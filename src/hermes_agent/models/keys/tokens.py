@@ -1,4 +1,4 @@
-"""Tokens of a login, kept in the home for whoever runs next. One process renews at a time."""
+"""Login tokens, stored in the home. Only one process renews a token at a time."""
 
 import asyncio
 import fcntl
@@ -18,7 +18,7 @@ from hermes_agent.models.keys.validation import Learn, checked
 from hermes_agent.models.wires.base import Credential
 
 EARLY_SECONDS = 120.0
-"""A token is renewed so long before it expires: a reply may stream for a while."""
+"""Renew a token this long before it expires: a reply may stream for a while."""
 _LOCK_SECONDS = 90.0
 _LOCK_PAUSE = 0.05
 
@@ -44,7 +44,7 @@ def save_token(home: Path, name: str, token: Token) -> None:
 
 
 def forget_token(home: Path, name: str) -> bool:
-    """Whether there was one."""
+    """Delete the token; returns whether there was one."""
     path = credentials_file(home, name, "json")
     there = path.exists()
     path.unlink(missing_ok=True)
@@ -54,7 +54,7 @@ def forget_token(home: Path, name: str) -> bool:
 
 @asynccontextmanager
 async def renewing(home: Path, name: str) -> AsyncIterator[None]:
-    """Alone among all processes of this home."""
+    """Hold the renewal lock of this home."""
     path = credentials_file(home, name, "lock")
     private_folder(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -62,7 +62,7 @@ async def renewing(home: Path, name: str) -> AsyncIterator[None]:
         await _lock(handle, name)
         yield
     finally:
-        os.close(handle)  # lets the lock go
+        os.close(handle)  # releases the lock
 
 
 async def _lock(handle: int, name: str) -> None:
@@ -97,7 +97,7 @@ class LoginSource:
         self._given = ""
         self._refused = ""
         self._spent = ""
-        """A token that renews no more; asking with it again would only be refused again."""
+        """A refresh token that was refused; using it again is pointless."""
 
     async def credential(self) -> Credential:
         token = self._read()
@@ -105,8 +105,8 @@ class LoginSource:
             if self._renewal is None or self._renewal.done():
                 self._renewal = asyncio.create_task(self._renew())
                 self._renewal.add_done_callback(_seen)
-            # Whoever asked may be cancelled; a renewal may not, since the old token is worth
-            # nothing once the service has given out the new one.
+            # The caller may be cancelled, a renewal may not: once the service has issued the new
+            # token, the old one is invalid.
             token = await asyncio.shield(self._renewal)
         self._given = token.access
         return Credential(checked(token.access, self.label), id=token.account, label=self.label)
@@ -138,7 +138,7 @@ class LoginSource:
 
     async def _renew(self) -> Token:
         async with renewing(self._home, self._name):
-            token = self._read()  # somebody else may have renewed it meanwhile
+            token = self._read()  # another process may have renewed it meanwhile
             return token if self._good(token) else await self._renewed(token)
 
     async def _renewed(self, token: Token) -> Token:
@@ -150,7 +150,7 @@ class LoginSource:
             if not error.passing:
                 self._spent = token.refresh
             elif token.access != self._refused and self._clock() < token.expires:
-                return token  # good for a little longer; the next call tries again
+                return token  # still valid; the next call tries again
             raise
         self._learned(new)
         save_token(self._home, self._name, new)
@@ -158,6 +158,6 @@ class LoginSource:
 
 
 def _seen(renewal: asyncio.Task[Token]) -> None:
-    """Its failure is known, also when nobody waits for it any more."""
+    """Mark an exception as retrieved, even if no caller waits any more."""
     if not renewal.cancelled():
         renewal.exception()

@@ -1,4 +1,4 @@
-"""What every source of keys shares: the seam, the check of a key, and what people are shown."""
+"""What all key sources share: the protocol, the check of a key, and the row for people."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.models.wires.base import Credential
 
 Learn = Callable[[str, str], None]
-"""Told every secret as soon as it is known, with where it came from, so that it is redacted."""
+"""Called with every secret and its origin as soon as it is known, so that it is redacted."""
 
 _KEY = re.compile(r"[!-~]+")
 
@@ -20,24 +20,24 @@ class KeyOrigin(Protocol):
 
     @property
     def label(self) -> str:
-        """What it is called; no two sources of a service share one. Holds no secret."""
+        """Its name, unique within a service. Holds no secret."""
         ...
 
     @property
     def where(self) -> str:
-        """What keeps the key."""
+        """Where the key is stored."""
         ...
 
     async def credential(self) -> Credential:
-        """The key as it is now. Raises `ModelError` when there is none."""
+        """The current key. Raises `ModelError` if there is none."""
         ...
 
     def refused(self) -> None:
-        """The service refused the key: the next ask looks again."""
+        """The service refused the key: read it anew next time."""
         ...
 
     def present(self) -> bool | None:
-        """Whether there is a key; None where that takes a question to somebody else."""
+        """Whether there is a key; None if only asking (a command, the keyring) can tell."""
         ...
 
 
@@ -48,12 +48,12 @@ class SourceRow(Struct, frozen=True):
 
 
 def described(sources: Iterable[KeyOrigin]) -> tuple[SourceRow, ...]:
-    """The sources for people, without any secret. Runs nothing and asks nobody."""
+    """The sources for people, without secrets. Runs no command and opens no keyring."""
     return tuple(SourceRow(s.label, s.present(), s.where) for s in sources)
 
 
 def checked(secret: str, label: str) -> str:
-    """The key, if it can be one: what a header carries as it is."""
+    """The key, if it is valid: printable ASCII that fits into a header."""
     if _KEY.fullmatch(secret):
         return secret
     said = "is empty" if not secret else "has characters that no key has"

@@ -1,4 +1,4 @@
-"""What the responder is told: the fenced JSON at the end of a message."""
+"""The responder's input: the fenced JSON at the end of a message."""
 
 import re
 from typing import Any
@@ -32,7 +32,7 @@ class BriefFacts(Struct, frozen=True):
 
 
 class BriefCandidate(Struct, frozen=True):
-    """A skill that was tried for a service."""
+    """A skill whose signs were checked for a service."""
 
     skill: str
     service: str
@@ -48,12 +48,12 @@ class BriefCandidate(Struct, frozen=True):
 
     @property
     def learned(self) -> bool:
-        """It came out of an earlier incident here."""
+        """Whether it was learned from an earlier incident here."""
         return self.state in ("proven", "candidate")
 
 
 class Signs(Struct, frozen=True):
-    """Which skills are for the case."""
+    """Which skills fit the incident."""
 
     candidates: tuple[BriefCandidate, ...] = ()
     ruled_out: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Brief(Struct, frozen=True):
 
 
 class Aftermath(Struct, frozen=True):
-    """An incident that is over, of which a skill may be written."""
+    """A resolved incident, from which a skill may be written."""
 
     aftermath: bool
     category: str = ""
@@ -86,7 +86,7 @@ _KINDS: tuple[tuple[str, type[Task]], ...] = (("aftermath", Aftermath), ("incide
 
 
 def task_of(text: str) -> Task | None:
-    """The last block of a message that is one of ours."""
+    """The task in the last block of a message that has one."""
     for value in _blocks(text):
         for field, kind in _KINDS:
             if field in value:
@@ -98,7 +98,7 @@ def task_of(text: str) -> Task | None:
 
 
 def signs_in(text: str) -> Signs:
-    """What the runtime says of skills, after it tried them again."""
+    """Which skills fit, after the runtime has checked them again."""
     for value in _blocks(text):
         if "candidates" in value:
             try:
@@ -109,7 +109,7 @@ def signs_in(text: str) -> Signs:
 
 
 def runbook_in(text: str) -> Runbook | None:
-    """The runbook of a skill that was opened, filled in."""
+    """The runbook of an opened skill, with its placeholders filled in."""
     for value in _blocks(text):
         try:
             return msgspec.convert(value, Runbook)

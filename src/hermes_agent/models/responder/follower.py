@@ -1,6 +1,6 @@
-"""Works on an incident by following skills: looks, opens the skill whose signs are there, keeps
-copies, runs its steps, verifies, and resolves. What did not help is taken back and the next skill
-is tried; what no skill covers is handed over with the evidence."""
+"""Works on an incident by following skills: surveys the host, opens the skill whose signs are
+there, backs up files, runs its steps, verifies, and resolves. A skill that did not help is undone
+and the next one tried; what no skill covers is escalated with the evidence."""
 
 import re
 from collections.abc import Generator, Sequence
@@ -23,14 +23,14 @@ from hermes_agent.models.responder.moves import MoveResult, PlannedCall, Respond
 
 ATTEMPTS = 6
 SERVICES = 4
-"""Services that are looked at closely at first."""
+"""How many services are inspected at first."""
 LINES = 40
 CALM_SECONDS = 4
-"""Between two looks at what seems to be well."""
+"""Between two checks of what seems healthy."""
 LATER = (("And in a moment?", ["sleep 3"]),) * 2
-"""What was started anew may take a while to answer."""
+"""A restarted service may take a while to answer."""
 QUOTES, LEAST, MAX_COUNT = 3, 12, 300
-"""Quotes given as evidence, and their characters."""
+"""How many quotes are given as evidence, and their length."""
 COPIES, NEAR = 12, 4
 ROOM = "df -P"
 MEMORY = "grep -E 'MemTotal|MemAvailable' /proc/meminfo"
@@ -55,25 +55,25 @@ class FollowerState(Struct):
     outputs: list[str] = field(default_factory=list)
     tried: list[BriefCandidate] = field(default_factory=list)
     helped: list[BriefCandidate] = field(default_factory=list)
-    """Those after whose steps their own verification held."""
+    """Skills whose own verification held after their steps."""
     refusals: list[str] = field(default_factory=list)
-    """Why an attempt was not the end of it."""
+    """Why attempts did not resolve it."""
     well: bool = False
-    """The checks hold, whatever else is still seen."""
+    """The checks hold, even if a skill still sees its signs."""
 
     def note(self, commands: Sequence[str], results: Sequence[ToolMessage]) -> None:
         self.commands += commands
         self.outputs += [seen(one).output for one in results]
 
     def said(self, what: str) -> str:
-        """Where, or in what, by the word of a step: `locus` or `component`."""
+        """What a step printed as `locus` or `component`."""
         found = [
             value for text in self.outputs for key, value in _SAID.findall(text) if key == what
         ]
         return " ".join(found[-1].split())[:200] if found else ""
 
     def quotes(self, texts: Sequence[str] = ()) -> list[str]:
-        """Lines that systems printed and that tell of trouble, those of `texts` first."""
+        """Output lines that look like errors, those of `texts` first."""
         lines = [line.strip() for text in texts for line in text.splitlines()]
         told = [line.strip() for text in reversed(self.outputs) for line in text.splitlines()]
         lines += [line for line in told if _TROUBLE.search(line)] or told
@@ -99,7 +99,7 @@ def incident(action: str, **given: object) -> PlannedCall:
 
 
 def holds(result: ToolMessage) -> bool:
-    """Whether a verification found all well."""
+    """Whether a verification succeeded."""
     return result.ok and "FAILS" not in result.text and ": holds" in result.text
 
 
@@ -132,7 +132,7 @@ def next_candidate(signs: Signs, record: FollowerState) -> BriefCandidate | None
 def run(
     text: str, commands: Sequence[str], record: FollowerState, more: Sequence[PlannedCall] = ()
 ) -> Steps:
-    """Run commands, and whatever else goes with them."""
+    """Run commands, together with other calls."""
     answer = yield ResponderMove(text, (*(terminal(one) for one in commands), *more))
     record.note(commands, answer.results[: len(commands)])
     return answer.results
@@ -156,11 +156,11 @@ def survey_host(brief: Brief, record: FollowerState) -> Steps:
 
 
 _ASKED = frozenset({"systemd", "supervisord", "runit"})
-"""Init systems whose status can be asked for without running a script of the service."""
+"""Init systems that report a status without running a script of the service."""
 
 
 def calm(brief: Brief) -> Generator[ResponderMove, MoveResult, str]:
-    """Whether all is well, though nobody did anything; what is said then."""
+    """Check whether nothing is wrong; returns the final message then."""
     if brief.check is None or brief.check.ok is False:
         return ""
     looks = (incident("verify"), terminal(f"sleep {CALM_SECONDS}"), incident("verify"))
@@ -178,8 +178,8 @@ def calm(brief: Brief) -> Generator[ResponderMove, MoveResult, str]:
 def attempt(
     brief: Brief, chosen: BriefCandidate, record: FollowerState
 ) -> Generator[ResponderMove, MoveResult, str]:
-    """Open the skill, show its signs, keep copies, run its steps. What is said at the end; empty
-    where it was not the end."""
+    """Open the skill, check its signs, back up files, run its steps. Returns the final message, or
+    "" if the incident is not resolved."""
     opening = PlannedCall("skill", {"name": chosen.skill, "arguments": f"service={chosen.service}"})
     results = yield from run(
         f"The signs of {chosen.skill} are there for {chosen.service}. I look at them again.",
@@ -235,7 +235,7 @@ def _paths(brief: Brief, chosen: BriefCandidate, shown: Sequence[str]) -> list[s
 def _work(
     chosen: BriefCandidate, book: Runbook, record: FollowerState
 ) -> Generator[ResponderMove, MoveResult, str]:
-    """Its steps, one after the other; why it stopped, empty where all went well."""
+    """Run its steps in order; returns why it stopped, or "" if all went well."""
     for number, step in enumerate(book.steps, 1):
         name = step.name or f"step {number}"
         for text, check in _checks_of(step, name):
@@ -258,7 +258,7 @@ def _checks_of(step: RunStep, name: str) -> list[tuple[str, Check | RunStep]]:
 def _settle(
     brief: Brief, chosen: BriefCandidate, book: Runbook, record: FollowerState, shown: Sequence[str]
 ) -> Generator[ResponderMove, MoveResult, str]:
-    """Verify and resolve; where it did not help, take it back."""
+    """Verify and resolve; undo a skill that did not help."""
     commands = [check.run for check in book.verify]
     for text, waiting in (("Did it help?", []), *LATER):
         results = yield from run(text, [*waiting, *commands], record, (incident("verify"),))
@@ -266,7 +266,7 @@ def _settle(
         if holds(results[-1]) and not left:
             return (yield from _resolve(chosen, record, shown))
     if holds(results[-1]):
-        record.well = True  # nobody takes back what made it well
+        record.well = True  # do not undo what made it healthy
         record.refusals.append(f"the checks hold, but {chosen.skill} still sees: {left[0]}")
         return ""
     if book.verify and not left:

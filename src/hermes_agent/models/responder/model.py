@@ -33,7 +33,7 @@ WHAT_IT_IS = (
     "model, and `hermes model list` shows which there are."
 )
 MAX_REPLIES = 60
-"""To one message; whatever happens, it comes to an end."""
+"""The most replies to one message, so that it always ends."""
 
 
 class ResponderModel:
@@ -46,7 +46,7 @@ class ResponderModel:
         return {self.name: self.facts}
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        await asyncio.sleep(0)  # whoever wants to interrupt must get a word in
+        await asyncio.sleep(0)  # so that the stream can be interrupted
         move = _next(request.messages)
         calls = tool_calls(move, request.messages)
         if move.text:
@@ -62,7 +62,7 @@ class ResponderModel:
         )
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 def _next(messages: Sequence[Message]) -> ResponderMove:
@@ -76,7 +76,7 @@ def _next(messages: Sequence[Message]) -> ResponderMove:
 
 
 def _stopped(task: Task, since: Sequence[Message]) -> ResponderMove:
-    """It comes to no end: an incident is handed over, once, and no more is said."""
+    """It did not finish: escalate the incident, once."""
     text = "I have come to no end, and stop here: people must go on."
     last = next((one for one in reversed(since) if isinstance(one, AssistantMessage)), None)
     if not isinstance(task, Brief) or (last is not None and last.text == text):
@@ -87,7 +87,7 @@ def _stopped(task: Task, since: Sequence[Message]) -> ResponderMove:
 
 
 def _task(messages: Sequence[Message]) -> tuple[int, Task | None]:
-    """The last message that gives it something to do."""
+    """The last message with a task, and where it is."""
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
         if isinstance(message, UserMessage) and (task := task_of(message.text)) is not None:

@@ -1,5 +1,5 @@
-"""A conversation as a piece of work: it yields what it says and asks for, and is sent what came of
-it. Whatever was said before is gone through again, so an answer follows from the messages alone."""
+"""A conversation as a generator: it yields messages and calls, and is sent their results. Earlier
+messages are replayed, so that the next answer follows from the messages alone."""
 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes_agent.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 
 PREFIX = "follow-"
-"""How the ids of its calls begin."""
+"""Prefix of its call ids."""
 
 
 class PlannedCall(Struct, frozen=True):
@@ -19,23 +19,23 @@ class PlannedCall(Struct, frozen=True):
 
 
 class ResponderMove(Struct, frozen=True):
-    """Something that is said, with calls or as the end of a turn."""
+    """A message, with calls or as the end of a turn."""
 
     text: str
     calls: tuple[PlannedCall, ...] = ()
 
 
 class MoveResult(Struct, frozen=True):
-    """What came of a move."""
+    """The outcome of a move."""
 
     results: tuple[ToolMessage, ...] = ()
     """One for each call."""
     said: tuple[str, ...] = ()
-    """What somebody said afterwards."""
+    """What users said afterwards."""
 
 
 Work = Generator[ResponderMove, MoveResult, str]
-"""Its value is the last thing that it says."""
+"""Its return value is the final message."""
 
 
 class _Step(Struct):
@@ -45,7 +45,7 @@ class _Step(Struct):
 
 
 def next_move(work: Work, messages: Sequence[Message]) -> ResponderMove:
-    """What comes next, after these messages. Replies of somebody else are passed over."""
+    """The next move after these messages. Replies of other models are skipped."""
     try:
         move = next(work)
         for step in _steps(messages):
@@ -57,7 +57,7 @@ def next_move(work: Work, messages: Sequence[Message]) -> ResponderMove:
 
 
 def tool_calls(move: ResponderMove, messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls of a move, with ids that no call of the conversation has."""
+    """The calls of a move, with unused ids."""
     replies = sum(isinstance(message, AssistantMessage) for message in messages)
     return tuple(
         ToolCall(f"{PREFIX}{replies}-{at}", call.tool, msgspec.json.encode(call.arguments).decode())

@@ -1,6 +1,6 @@
 """The Messages wire format of Anthropic, streaming, with the marks of its prompt cache.
 
-The service is strict about the shape of a conversation. What it would reject is mended here, and
+The service is strict about the shape of a conversation. What it would reject is repaired here,
 always in the same way, so that a longer conversation still begins as the shorter one did."""
 
 import re
@@ -54,15 +54,15 @@ _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class AnthropicProviderState(Struct, frozen=True, omit_defaults=True):
-    """What must go back with a thought: the signature of its text, or all of it in cipher."""
+    """What must be sent back with a thought: the signature of its text, or the encrypted whole."""
 
     signature: str = ""
     data: str = ""
 
 
 def request_body(endpoint: Endpoint, request: Request) -> tuple[bytes, bool]:
-    """The request as it is sent, and whether it says how many tokens to think with. What is fixed
-    comes first and the messages last."""
+    """The request body, and whether it has a thinking budget. What is fixed comes first, the
+    messages last."""
     facts = endpoint.facts
     limit = request.max_output if request.max_output is not None else facts.max_output
     turns = wire_turns(request.messages, endpoint.name, facts)
@@ -81,7 +81,7 @@ def request_body(endpoint: Endpoint, request: Request) -> tuple[bytes, bool]:
 
 
 def _fixed(prompt: Prompt, facts: ModelFacts) -> dict[str, Any]:
-    """Tools and system text, each with a mark: sessions may share the one and not the other."""
+    """Tools and system text, each with a cache mark: sessions may share only the first."""
     fixed: dict[str, Any] = {}
     if prompt.tools and facts.tools:
         fixed["tools"] = [_tool(tool) for tool in prompt.tools]
@@ -103,9 +103,9 @@ def _tool(tool: ToolSpec) -> Block:
 def _thinking(
     effort: Effort | None, facts: ModelFacts, limit: int, turns: Sequence[Block]
 ) -> dict[str, Any]:
-    """`facts.thinking` is `adaptive` for models that decide how much to think and are told an
-    effort, `budget` for those that are told a number of tokens, and empty for those that know the
-    effort alone."""
+    """`facts.thinking` is `adaptive` for models that think as much as an effort level suggests,
+    `budget` for those that take a number of tokens, and empty for those that take only the effort
+    level."""
     if effort is None:
         return {}
     if facts.thinking == "budget":
@@ -116,14 +116,14 @@ def _thinking(
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     told = {"output_config": {"effort": effort}}
     if facts.thinking == "adaptive":
-        # Newer models keep their thoughts to themselves unless asked.
+        # Newer models return no thoughts unless asked.
         return {"thinking": {"type": "adaptive", "display": "summarized"}, **told}
     return told
 
 
 def _thought_through(turns: Sequence[Block]) -> bool:
-    """Whether the answer that the results at the end belong to began with a thought. A model that
-    is to think within a budget refuses to go on with one that did not."""
+    """Whether the answer that the last results belong to began with a thought. With a thinking
+    budget, a model refuses to continue one that did not."""
     for number in range(len(turns) - 1, 1, -2):
         kinds = [block["type"] for block in turns[number]["content"]]
         if "tool_result" not in kinds:
@@ -152,7 +152,7 @@ def _thought(thought: ReasoningBlock) -> Block | None:
 
 
 def wire_turns(messages: Sequence[Message], name: str, facts: ModelFacts) -> list[Block]:
-    """The conversation as turns of the user and of the assistant, the user's first and last."""
+    """The conversation as alternating turns, the user's first and last."""
     turns: list[Block] = []
     heard = _UserTurn((), facts)
     for message in messages:
@@ -173,11 +173,11 @@ def wire_turns(messages: Sequence[Message], name: str, facts: ModelFacts) -> lis
 
 
 def _said(message: AssistantMessage, name: str) -> list[Block]:
-    """Text and calls with the thoughts in their places; empty when there is nothing to say."""
+    """Text and calls with the thoughts in their places; may be empty."""
     own = own_thoughts(message, name)
     thoughts = deque((thought, block) for thought in own if (block := _thought(thought)))
     if len(thoughts) < len(own):
-        thoughts.clear()  # a row of thoughts goes back whole or not at all
+        thoughts.clear()  # thoughts are sent back all or none
     blocks: list[Block] = []
     at = 0
     while thoughts and not thoughts[0][0].calls:
@@ -200,12 +200,12 @@ def _call(call: ToolCall) -> Block:
 
 
 def _wire_id(id: str) -> str:
-    """Calls of other services have ids that this one does not take."""
+    """A valid id: calls of other services may have ids that this one refuses."""
     return id if _PLAIN_ID.fullmatch(id) else f"call_{sha256(id.encode()).hexdigest()[:32]}"
 
 
 class _UserTurn:
-    """All that comes between two answers: the results of the calls first, then the rest."""
+    """Everything between two answers: the results of the calls first, then the rest."""
 
     def __init__(self, calls: Sequence[ToolCall], facts: ModelFacts) -> None:
         self._waiting = dict.fromkeys(call.id for call in calls)
@@ -228,7 +228,7 @@ class _UserTurn:
     def _result(self, message: ToolMessage, files: list[Block]) -> None:
         result: Block = {"type": "tool_result", "tool_use_id": _wire_id(message.call_id)}
         if not message.ok:
-            # A failure is words, and not none; what else there is comes after.
+            # An error result must be text, and not empty; files come after.
             result |= {"content": _texts(message.text) or [_text("(no output)")], "is_error": True}
             self._rest += files
         elif content := [*_texts(message.text), *files]:
@@ -263,16 +263,16 @@ def _text(text: str) -> Block:
 
 
 def _texts(text: str) -> list[Block]:
-    """A block of text; none for blank text, which the service refuses."""
+    """A text block; none for blank text, which the service refuses."""
     return [_text(text)] if text.strip() else []
 
 
 VERSION = "2023-06-01"
 SIGNED_IN = "sk-ant-oat"
-"""How the token of somebody who signed in begins; everything else is a key."""
+"""The prefix of a login token; everything else is a key."""
 SIGNED_IN_BETA = "oauth-2025-04-20"
 INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
-"""Lets models with a budget think between calls too; the others do so unasked."""
+"""Lets models with a budget think between calls; the others always do."""
 
 STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -296,7 +296,7 @@ STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""What an error in the middle of a stream would have had for a status at its beginning."""
+"""The HTTP status of each error type that can come in the middle of a stream."""
 
 
 class _OutputDetails(Struct, frozen=True, gc=False):
@@ -348,7 +348,7 @@ _event = msgspec.json.Decoder(_Event)
 
 
 class _OpenBlock:
-    """A block whose pieces are still arriving, and where in the answer it began."""
+    """An unfinished block, and where in the answer it began."""
 
     __slots__ = ("calls", "chars", "head", "open", "pieces", "signature")
 
@@ -362,7 +362,7 @@ class _OpenBlock:
 
 
 class AnthropicAccumulator(SseAccumulator):
-    """Makes one answer of the events of a stream."""
+    """Assembles one answer from the events of a stream."""
 
     stops = STOPS
 
@@ -373,7 +373,7 @@ class AnthropicAccumulator(SseAccumulator):
         self._input = self._cached = self._written = self._output = self._reasoning = 0
 
     def take(self, data: bytes) -> None:
-        """Kinds of events that nobody knows are passed over."""
+        """Process an event; unknown types are skipped."""
         event = _event.decode(data)
         match event.type:
             case "content_block_delta":
@@ -399,7 +399,7 @@ class AnthropicAccumulator(SseAccumulator):
                 raise self.refused(STATUSES.get(kind, 500) if isinstance(kind, str) else 500, data)
 
     def _count(self, said: _Usage | None) -> None:
-        """Every count is of the whole answer so far; the parts of the input exclude each other."""
+        """Counts are totals so far; the parts of the input do not overlap."""
         if said is None:
             return
         self._input = _newer(said.input_tokens, self._input)
@@ -471,14 +471,14 @@ class AnthropicAccumulator(SseAccumulator):
         return tuple(thoughts)
 
     def spent(self) -> Usage:
-        """As counted; as estimated where the service did not count."""
+        """Counted by the service, or estimated."""
         input = self._input + self._cached + self._written
         if input and self._output and self.finished:
             return Usage(input, self._output, self._cached, self._written, self._reasoning)
         estimate = super().spent()
         return Usage(
             input or estimate.input,
-            # What is counted at the beginning of a stream is only its beginning.
+            # The count at the start of a stream is incomplete.
             max(self._output, estimate.output),
             self._cached,
             self._written,
@@ -488,7 +488,7 @@ class AnthropicAccumulator(SseAccumulator):
     def refused(
         self, status: int, body: bytes, answer: HttpResponse | None = None, **more: Any
     ) -> ModelError:
-        # By this status the service says that the answer itself took too long.
+        # This status means that the answer itself took too long.
         kind: ModelTrouble | None = "timeout" if status == 504 else None
         return super().refused(status, body, answer, kind=kind, **more)
 
@@ -498,7 +498,7 @@ def _newer(said: int | None, known: int) -> int:
 
 
 def _whole_input(head: _Block) -> str:
-    """Arguments that came at once, as from services that do not cut them; empty for none."""
+    """Arguments that came in one piece, as some services send them; empty for none."""
     said = bytes(head.input).decode().strip()
     return said if said not in ("", "{}", "null") else ""
 
@@ -516,7 +516,7 @@ def open_client(endpoint: Endpoint) -> HttpWireClient:
 
 
 def headers_of(credential: Credential, betas: str, *, budgeted: bool) -> dict[str, str]:
-    """Those of one request, beside the `betas` that every request asks for."""
+    """The headers of one request; `betas` are those of every request."""
     wanted = [betas] if betas else []
     headers = {}
     if credential.secret.startswith(SIGNED_IN):

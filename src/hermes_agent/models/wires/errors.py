@@ -1,4 +1,4 @@
-"""What a service means when it refuses a request: one of the kinds of `ModelTrouble`."""
+"""Maps a service's refusal to one of the kinds of `ModelTrouble`."""
 
 import re
 from typing import Any
@@ -46,8 +46,8 @@ _BY_STATUS: dict[int, ModelTrouble] = {
 _PHRASES: dict[ModelTrouble, tuple[str, str]] = {
     "auth": ("refused the key", "check {key} and that it is meant for {url}"),
     "quota": ("has no credit left", "add credit with the service, or choose another model"),
-    "rate_limit": ("is asked too often", "wait a while, or choose another model"),
-    "overload": ("is in trouble", "it is the service's own; try again later"),
+    "rate_limit": ("is rate limited", "wait a while, or choose another model"),
+    "overload": ("is overloaded or down", "the service has a problem; try again later"),
     "timeout": ("took too long", "try again later"),
     "refused": ("refused to answer", "put the request another way"),
     "context_too_long": (
@@ -71,8 +71,8 @@ def refusal(
     kind: ModelTrouble | None = None,
     retry_after: float | None = None,
 ) -> ModelError:
-    """The error for a status and what the service said with it. `codes` are words that came
-    beside the body and tell the kind; `kind` is given where the service has named it."""
+    """The error for a status and the body that came with it. `codes` are error codes from outside
+    the body; `kind` is given if the service has named it."""
     message, more = _said(body)
     kind = kind or _kind(status, f"{codes} {more} {message}")
     phrase, hint = _PHRASES[kind]
@@ -85,7 +85,7 @@ def refusal(
 def _kind(status: int, said: str) -> ModelTrouble:
     if status in (400, 402, 403, 412, 429) and _says(_OUT_OF_CREDIT, said):
         return "quota"
-    # Some services say it with a 500.
+    # Some services send it with a 500.
     if status in (400, 413, 422, 500) and _says(_TOO_LONG, said):
         return "context_too_long"
     if status in (400, 403) and _says(_FILTERED, said):
@@ -100,12 +100,12 @@ def _kind(status: int, said: str) -> ModelTrouble:
 
 
 def _says(pattern: str, said: str) -> bool:
-    """Compiled here, where somebody refuses, and not whenever a wire is opened."""
+    """Compiled on the first refusal, not whenever a wire is opened."""
     return re.search(pattern, said, re.IGNORECASE) is not None
 
 
 def _said(body: bytes) -> tuple[str, str]:
-    """The message and the code words in the body of an error, whatever its shape."""
+    """The message and the error codes in the body of an error, whatever its shape."""
     try:
         content: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -125,7 +125,7 @@ def _codes(error: dict[str, Any]) -> str:
 
 
 def _plain(message: Any) -> str:
-    """A message as one line; some services list what is wrong with each field of a request."""
+    """A message as one line; some services list the errors of each field."""
     if isinstance(message, dict) and "detail" in message:
         message = message["detail"]
     if isinstance(message, list) and all(isinstance(m, dict) and "msg" in m for m in message):

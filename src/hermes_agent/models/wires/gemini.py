@@ -49,22 +49,22 @@ BUDGETS: dict[Effort, int] = {
     "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 32_768, "max": 32_768,
 }  # fmt: skip
 LEAST_BUDGET = 512
-"""Some models refuse to think less, unless they do not think at all."""
+"""The smallest thinking budget that all models accept."""
 
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""What the service wants on a call that it did not make itself."""
+"""The signature to send for a call that the model did not make itself."""
 
 
 Place = Literal["text", "call", "thought"]
 
 
 class GeminiProviderState(Struct, frozen=True, omit_defaults=True):
-    """What must go back with a part: its signature, and which part it was."""
+    """What must be sent back with a part: its signature, and which part it was."""
 
     on: Place
     signature: str
     length: int = 0
-    """Characters of the text that it stood on."""
+    """Characters of the signed text."""
 
 
 def request_body(endpoint: Endpoint, request: Request) -> bytes:
@@ -101,7 +101,7 @@ def _settings(request: Request, facts: ModelFacts) -> dict[str, Any]:
         if effort is not None and facts.thinking == "level":
             thinking["thinkingLevel"] = LEVELS[effort]
         elif effort is not None:
-            # What is thought counts as output: half of it is left for the answer.
+            # Thinking counts as output: half of it is left for the answer.
             most = request.max_output or facts.max_output
             thinking["thinkingBudget"] = max(LEAST_BUDGET, min(BUDGETS[effort], most // 2))
         settings["thinkingConfig"] = thinking
@@ -109,8 +109,8 @@ def _settings(request: Request, facts: ModelFacts) -> dict[str, Any]:
 
 
 def contents(endpoint: Endpoint, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The conversation. Roles take turns, and all results of one reply stand together, alone,
-    straight after it."""
+    """The conversation. Roles alternate, and the results of a reply form one turn right after
+    it."""
     made: list[dict[str, Any]] = []
     for kind, group in groupby(paired(messages), type):
         if kind is AssistantMessage:
@@ -121,7 +121,7 @@ def contents(endpoint: Endpoint, messages: Sequence[Message]) -> list[dict[str, 
             parts = [part for message in group for part in _user_parts(message, endpoint.facts)]
         made.append({"role": "model" if kind is AssistantMessage else "user", "parts": parts})
     if not made or made[0]["role"] == "model":
-        # The service wants a user to begin.
+        # The user must begin.
         made.insert(0, {"role": "user", "parts": [{"text": "Go on."}]})
     return made
 
@@ -145,7 +145,7 @@ def _inline(media: Media) -> dict[str, str]:
 
 
 def _result_parts(messages: Iterable[Message], facts: ModelFacts) -> list[Part]:
-    """The results, then the images that cannot stand within them."""
+    """The results, then the images that they cannot contain."""
     results: list[Part] = []
     beside: list[Part] = []
     for message in messages:
@@ -170,7 +170,7 @@ def _result_parts(messages: Iterable[Message], facts: ModelFacts) -> list[Part]:
 
 
 def _reply_parts(message: Message, endpoint: Endpoint) -> list[Part]:
-    """A reply as it came: each signature on the part that it came with."""
+    """A reply with each signature on its original part."""
     assert isinstance(message, AssistantMessage)
     text, calls = message.text, list(message.calls)
     parts: list[Part] = []
@@ -198,7 +198,7 @@ def _reply_parts(message: Message, endpoint: Endpoint) -> list[Part]:
 
 
 def _marks(thoughts: Sequence[ReasoningBlock]) -> list[tuple[ReasoningBlock, GeminiProviderState]]:
-    """Only what is signed goes back; the rest is for people, or damaged."""
+    """The signed thoughts; others are not sent back."""
     marks = []
     for thought in thoughts:
         with suppress(msgspec.MsgspecError, RecursionError):
@@ -207,7 +207,7 @@ def _marks(thoughts: Sequence[ReasoningBlock]) -> list[tuple[ReasoningBlock, Gem
 
 
 def _all_signed(parts: list[Part]) -> list[Part]:
-    """The service refuses a first call without a signature, as other models leave it."""
+    """The parts with a signature on the first call: the service requires one."""
     first = next((part for part in parts if "functionCall" in part), None)
     if first is not None:
         first.setdefault("thoughtSignature", NO_SIGNATURE)
@@ -232,7 +232,7 @@ STOPS: dict[str, Stop] = {
 BROKEN = frozenset(
     {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"}
 )
-"""The model wrote what nobody can use; on another try it may not."""
+"""The model wrote something unusable; another try may succeed."""
 
 
 class _Call(Struct, frozen=True, gc=False):
@@ -303,7 +303,7 @@ _refusals = msgspec.json.Decoder(_Refusal | tuple[_Refusal, ...])
 
 
 class GeminiAccumulator(SseAccumulator):
-    """Makes one answer of the chunks of a stream."""
+    """Assembles one answer from the chunks of a stream."""
 
     stops = STOPS
 
@@ -371,7 +371,7 @@ class GeminiAccumulator(SseAccumulator):
             )
 
     def feed_all(self, body: bytes) -> None:
-        # Without its streaming, as behind some proxies, the service sends all chunks as one list.
+        # Not streamed, as behind some proxies, all chunks come as one list.
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self.take_all(map(bytes, _list.decode(body)))
         if not self.finished:
@@ -382,7 +382,7 @@ class GeminiAccumulator(SseAccumulator):
         self._close_thought()
 
     def _close_thought(self, signature: str = "") -> None:
-        """End the thought that is open, if there is one."""
+        """End the open thought, if any."""
         self._sign("thought", signature, text="".join(self._thinking))
         self._thinking.clear()
 
@@ -403,8 +403,8 @@ class GeminiAccumulator(SseAccumulator):
     def refused(
         self, status: int, body: bytes, answer: HttpResponse | None = None, **_more: Any
     ) -> ModelError:
-        """What tells most stands in the details: reasons, quotas, how long to wait. A refusal in
-        the middle of a stream says its own status."""
+        """Reason, quota and retry delay are in the details. In the middle of a stream, so is the
+        status."""
         try:
             decoded = _refusals.decode(body)
             first = decoded[0].error if isinstance(decoded, tuple) else decoded.error

@@ -1,4 +1,4 @@
-"""JSON Schema as Gemini takes it: a part of its words, no references, no recursion."""
+"""JSON Schema as Gemini accepts it: a subset without references and recursion."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +7,12 @@ _KEPT = ("description", "type", "minItems", "maxItems", "minimum", "maximum")
 _FORMATS = ("date-time", "date", "time", "int32", "int64", "float", "double")
 _DEEPEST = 24
 _MAX_COUNT = 5_000
-"""Parts of one schema; references to references can make it grow without end."""
+"""The most subschemas; nested references can make a schema explode."""
 
 
 def parameters(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The parameters of a tool; None for a tool that has none. Words that Gemini does not know
-    are left out or put another way, so that its model is told less, and no request fails."""
+    """The parameters of a tool, or None. Unsupported keywords are dropped or rewritten, so that no
+    request fails."""
     taken = _Conversion(schema).of(schema, ())
     return taken if taken.get("properties") else None
 
@@ -74,7 +74,7 @@ class _Conversion:
             taken["items"] = self.of(items, within, depth + 1)
 
     def _target(self, reference: str, within: tuple[str, ...]) -> Mapping[str, Any]:
-        """What a reference points to: nothing outside, and nothing that holds itself."""
+        """The target of a local reference; empty for external and recursive ones."""
         if reference in within or not reference.startswith("#"):
             return {}
         found: Any = self._root
@@ -89,7 +89,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """What both say, the second over the first."""
+    """Both schemas merged; the second wins."""
     merged = {**first, **second}
     if isinstance(first.get("properties"), Mapping) and isinstance(
         second.get("properties"), Mapping
@@ -101,13 +101,13 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """The values that are named: Gemini knows lists of words and of numbers."""
+    """The values of `enum` or `const`: Gemini accepts strings and numbers."""
     said = [schema["const"]] if "const" in schema else _list(schema.get("enum"))
     return [v for v in said if isinstance(v, str | int | float) and not isinstance(v, bool)]
 
 
 def _narrow(taken: dict[str, Any], schema: Mapping[str, Any]) -> None:
-    """Bounds that are not part of the range, by the nearest that are."""
+    """Replace exclusive bounds by the nearest inclusive ones."""
     step = 1 if schema.get("type") == "integer" else 0
     for word, bound, sign in (
         ("exclusiveMinimum", "minimum", 1),

@@ -44,7 +44,7 @@ from hermes_agent.models.wires.streaming import (
 
 
 class MistralProviderState(Struct, frozen=True, omit_defaults=True):
-    """What must go back with a thought."""
+    """What must be sent back with a thought."""
 
     signature: str = ""
 
@@ -83,7 +83,7 @@ def wire_messages(
             case AssistantMessage():
                 made.append(_reply(message, endpoint.name))
     if made and made[-1]["role"] == "assistant":
-        made[-1]["prefix"] = True  # the service goes on from it, and refuses it otherwise
+        made[-1]["prefix"] = True  # the service continues it, and refuses it otherwise
     return made
 
 
@@ -119,14 +119,14 @@ def _reply(message: AssistantMessage, name: str) -> dict[str, Any]:
 
 
 def _said(message: AssistantMessage, name: str) -> str | list[dict[str, Any]]:
-    """The text, with the model's own thoughts where it had them."""
+    """The text, with the model's own thoughts in their places."""
     chunks: list[dict[str, Any]] = []
     said = 0
     for thought in own_thoughts(message, name):
         try:
             mark = msgspec.json.decode(thought.body, type=MistralProviderState)
         except (msgspec.MsgspecError, RecursionError):
-            continue  # changed since: its signature would not fit
+            continue  # changed since: the signature would not match
         if text := message.text[said : thought.chars]:
             chunks.append({"type": "text", "text": text})
             said = thought.chars
@@ -169,7 +169,7 @@ class _Said(Struct, frozen=True, gc=False):
 
 
 class _Content(Struct, frozen=True, gc=False):
-    """A chunk of content; those that are neither text nor thoughts, as references, say nothing."""
+    """A chunk of content: text, a thought, or something else that is ignored."""
 
     type: str = "text"
     text: str | None = None
@@ -207,7 +207,7 @@ _chunk = msgspec.json.Decoder(_Chunk)
 
 
 class MistralAccumulator(SseAccumulator):
-    """Makes one answer of the chunks of a stream."""
+    """Assembles one answer from the chunks of a stream."""
 
     stops = STOPS
 
@@ -243,7 +243,7 @@ class MistralAccumulator(SseAccumulator):
             raise ModelError(
                 "overload",
                 f"{self.name} broke off: it says that an error occurred",
-                "it is the service's own; try again later",
+                "the service has a problem; try again later",
             )
         if choice.finish_reason:
             self.end(choice.finish_reason)
@@ -270,7 +270,7 @@ class MistralAccumulator(SseAccumulator):
         self._close_thought()
 
     def _close_thought(self) -> None:
-        """End the thought that is open, if there is one."""
+        """End the open thought, if any."""
         if self._thinking or self._signature:
             body = msgspec.json.encode(MistralProviderState(self._signature)).decode()
             thought = ReasoningBlock(
@@ -281,8 +281,8 @@ class MistralAccumulator(SseAccumulator):
             self._signature = ""
 
     def _take_call(self, piece: _CallPiece) -> None:
-        """A piece belongs to the call with its id; without one, to the last with its index. The
-        service writes `null` as an id where it has none."""
+        """A piece belongs to the call with its id, or else to the last call with its index. A
+        missing id may be sent as the text `null`."""
         id = "" if piece.id is None or piece.id == "null" else piece.id
         function = piece.function or _Function()
         call = self._by_id.get(id) if id else self._by_index.get(piece.index)
@@ -297,7 +297,7 @@ class MistralAccumulator(SseAccumulator):
 
 
 def _text_of(arguments: Raw) -> str:
-    """A piece of arguments: text by rule, an object now and then."""
+    """A piece of arguments: usually text, sometimes an object."""
     said = bytes(arguments)
     if said.startswith(b'"'):
         return msgspec.json.decode(said, type=str)

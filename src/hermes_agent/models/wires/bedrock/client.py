@@ -17,7 +17,7 @@ from hermes_agent.models.wires.bedrock.stream import BedrockAccumulator
 from hermes_agent.models.wires.streaming import HttpWireClient, bearer, path_of
 
 REGION_HEADER = "x-amz-region"
-"""Names the region where the address does not: a proxy, a private address."""
+"""Names the region if the address does not, as with a proxy."""
 
 _REGION = re.compile(r"\bbedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
@@ -40,7 +40,7 @@ def path_to(endpoint: Endpoint) -> str:
 def headers_of(
     endpoint: Endpoint, path: str, body: bytes, credential: Credential, now: float
 ) -> dict[str, str]:
-    """Signed by a key of AWS's, or with a key of Bedrock's own."""
+    """Signed with AWS credentials, or with a Bedrock API key."""
     headers = {"content-type": "application/json"}
     if not credential.id:
         return headers | bearer(credential)
@@ -75,8 +75,8 @@ def signed_headers(
     now: float,
     method: str = "POST",
 ) -> dict[str, str]:
-    """The headers with those that sign the request. Every one of them is signed, and so is the
-    host, which the client adds. The URL must be the one that is sent, byte for byte."""
+    """The headers with the signature. All of them are signed, and so is the host, which the client
+    adds. The URL must be byte for byte the one that is sent."""
     moment = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     signed = {name.lower(): value for name, value in headers.items()} | {"x-amz-date": moment}
     if credential.session:
@@ -110,7 +110,7 @@ def signed_headers(
 
 
 def _host(url: str) -> str:
-    """As the client names it in its header: in small letters, with the port if it is unusual."""
+    """The host header as the client sends it: lower case, with a non-default port."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if ":" in host:

@@ -8,19 +8,19 @@ MAX_FRAME_BYTES = 24_000_000
 """AWS's own limit, more or less."""
 MAX_HEADER_BYTES = 128 * 1024
 KEPT_HEADERS = 64
-"""How many different headers of a stream are remembered as they were read."""
+"""How many different headers of a stream are cached."""
 
 _PRELUDE = Struct("!III")  # length of the frame, length of its headers, checksum of both
 _CHECKSUM = Struct("!I")
 _FRAME_BYTES = _PRELUDE.size + _CHECKSUM.size
 _SHORT = Struct("!H")
 _FIXED_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Kinds of header values that have one size: true, false, numbers, a moment, an id."""
+"""Sizes of the fixed-size header types: true, false, numbers, timestamp, UUID."""
 _BYTES, _STRING = 6, 7
 
 
 class DamagedFrame(ValueError):
-    """What came is no frame, or not as it was sent."""
+    """An invalid or corrupt frame."""
 
 
 Frame = tuple[dict[str, str], bytes]
@@ -28,7 +28,7 @@ Frame = tuple[dict[str, str], bytes]
 
 
 class FrameReader:
-    """Cuts a stream into its frames and checks each against its checksums."""
+    """Splits a stream into frames and verifies their checksums."""
 
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
@@ -38,7 +38,7 @@ class FrameReader:
         self._known: dict[bytes, dict[str, str]] = {}
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
-        """The frames that are whole now that this piece is here."""
+        """The frames that this chunk completes."""
         if self._waiting:
             self._waiting.append(piece)
             self._size += len(piece)

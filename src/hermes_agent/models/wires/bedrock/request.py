@@ -1,4 +1,4 @@
-"""A request as Bedrock's Converse wants it, mended where Bedrock would reject it."""
+"""Requests for Bedrock's Converse, repaired where it would reject them."""
 
 import hashlib
 import re
@@ -30,7 +30,7 @@ from hermes_agent.models.wires.history_repair import (
 )
 
 GO_ON = "Go on."
-"""Said for the user where Bedrock wants a user's turn and the conversation has none."""
+"""Inserted where Bedrock requires a user turn that the conversation does not have."""
 NO_OUTPUT = "(no output)"
 
 IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
@@ -54,16 +54,16 @@ Block = dict[str, Any]
 
 
 class ThoughtBody(Struct, frozen=True, omit_defaults=True):
-    """What Bedrock wants back of a thought beside its text."""
+    """What must be sent back with the text of a thought."""
 
     signature: str = ""
     redacted: str = ""
-    """Thoughts that nobody may read, in base64."""
+    """A redacted thought, in base64."""
 
 
 def request_body(endpoint: Endpoint, request: Request) -> bytes:
-    """What is fixed comes first and the messages last, so that a longer conversation's body
-    begins as a shorter one's does, apart from the marks of the cache."""
+    """What is fixed comes first and the messages last, so that a longer conversation begins with
+    the bytes of a shorter one, apart from cache marks."""
     tools = request.prompt.tools if endpoint.facts.tools else ()
     messages = Turns(endpoint, bool(tools)).of(request.messages)
     body: dict[str, Any] = {}
@@ -95,10 +95,10 @@ def _tool(tool: ToolSpec) -> Block:
 def _thinking(
     endpoint: Endpoint, effort: Effort, limit: int | None, messages: Sequence[Block]
 ) -> tuple[int | None, Block | None]:
-    """The limit of the reply and the fields that tell this maker's model how hard to think."""
+    """The output limit, and the fields that set how hard this vendor's model thinks."""
     match endpoint.facts.thinking:
         case "adaptive":
-            # Newer models keep their thoughts to themselves unless asked.
+            # Newer models return no thoughts unless asked.
             thinking = {"type": "adaptive", "display": "summarized"}
             return limit, {"thinking": thinking, "output_config": {"effort": effort}}
         case "budget":
@@ -116,17 +116,17 @@ def _thinking(
 
 
 def _thoughtless_calls(messages: Sequence[Block]) -> bool:
-    """Whether results follow calls that begin with no thought of this model, as after another
-    model's: it may not begin to think between a call and its result."""
+    """Whether the last results follow calls without a thought, as of another model: thinking must
+    not begin between a call and its result."""
     if "toolResult" not in messages[-1]["content"][0]:
         return False
     return "reasoningContent" not in messages[-2]["content"][0]
 
 
 def _mark(endpoint: Endpoint, body: dict[str, Any]) -> None:
-    """Cache points after what is fixed and after the last two turns of the user. Claude reads
-    tools before the system text, so that one point covers both. Nova takes none among tools or
-    results; other makers cache by themselves and refuse them."""
+    """Set cache points after what is fixed and after the last two user turns. Claude reads tools
+    before the system text, so one point covers both. Nova accepts none among tools or results;
+    other vendors cache by themselves and refuse them."""
     if all(rates.cached is None for rates in endpoint.facts.rates):
         return
     claude = "anthropic." in endpoint.model or endpoint.facts.thinking in ("adaptive", "budget")
@@ -142,13 +142,13 @@ def _mark(endpoint: Endpoint, body: dict[str, Any]) -> None:
 
 
 class Turns:
-    """Makes turns of messages: the user begins and ends, nobody speaks twice in a row, each call
-    has its result in the next turn, and no text is blank."""
+    """Turns messages into alternating turns: the user begins and ends, each call has its result in
+    the next turn, and no text is blank."""
 
     def __init__(self, endpoint: Endpoint, with_tools: bool) -> None:
         self._name = endpoint.name
         self._facts = endpoint.facts
-        # Without tools Bedrock takes no calls and no results either: they are told as text.
+        # Without tools, Bedrock accepts neither calls nor results: they become text.
         self._with_tools = with_tools
         self._turns: list[Block] = []
         self._document_names: set[str] = set()
@@ -193,7 +193,7 @@ class Turns:
         return blocks
 
     def _said_by_model(self, message: AssistantMessage) -> list[Block]:
-        """Text and calls, each thought in the place where it stood."""
+        """Text and calls, with the thoughts in their places."""
         blocks: list[Block] = []
         chars = calls = 0
 
@@ -209,7 +209,7 @@ class Turns:
                 up_to(thought.chars, thought.calls)
                 blocks.append(block)
         up_to(len(message.text), len(message.calls))
-        # A thought alone is no turn.
+        # A turn cannot consist of thoughts only.
         return blocks if any("reasoningContent" not in block for block in blocks) else []
 
     def _call(self, call: ToolCall) -> Block:
@@ -229,7 +229,7 @@ class Turns:
         return {"text": in_place_of(file)}
 
     def _document(self, name: str) -> str:
-        """A name of letters, digits, spaces and a few signs that no other document has."""
+        """A valid and unique document name."""
         plain = _UNFIT_IN_NAMES.sub(" ", name).strip()[:150] or "document"
         fit, number = plain, 1
         while fit in self._document_names:
@@ -240,13 +240,12 @@ class Turns:
 
 
 def fit_id(id: str) -> str:
-    """The id of a call in letters that Bedrock takes: the same for the same id, always."""
+    """A valid call id; always the same for the same id."""
     return id if _FIT_ID.fullmatch(id) else hashlib.sha256(id.encode()).hexdigest()[:40]
 
 
 def _thought(thought: ReasoningBlock) -> Block | None:
-    """The thought as Bedrock gave it; None where it has no signature, since Bedrock would take
-    it from nobody."""
+    """The thought as Bedrock sent it; None without a signature, since Bedrock would refuse it."""
     try:
         body = msgspec.json.decode(thought.body or "{}", type=ThoughtBody)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""The answer of Bedrock's Converse, put together from the events of its stream."""
+"""Assembles an answer of Bedrock's Converse from the events of its stream."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -24,7 +24,7 @@ STOPS: dict[str, Stop] = {
     "content_filtered": "refused",
 }
 MALFORMED = ("malformed_model_output", "malformed_tool_use")
-"""The model wrote what Bedrock itself could not read."""
+"""The model wrote something that Bedrock could not parse."""
 
 TROUBLES: dict[str, tuple[int, ModelTrouble | None]] = {
     "accessdenied": (403, "auth"),
@@ -46,8 +46,8 @@ TROUBLES: dict[str, tuple[int, ModelTrouble | None]] = {
     "resourcenotfound": (404, "bad_request"),
     "validation": (400, None),
 }
-"""AWS's names of errors, less `Exception`: their status, which is not told inside a stream, and
-what they mean; the words tell where it is None."""
+"""AWS's error names without `Exception`: their status, which a stream does not tell, and their
+kind; None means that the message decides."""
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -115,7 +115,7 @@ class _Error(Struct, frozen=True, gc=False):
 
 
 class UnreadableEvent(ValueError):
-    """An event that cannot be part of an answer."""
+    """An invalid event."""
 
 
 class _OpenThought:
@@ -127,7 +127,7 @@ class _OpenThought:
 
 
 class BedrockAccumulator(streaming.ResponseAccumulator):
-    """Makes one answer of the frames of a stream."""
+    """Assembles one answer from the frames of a stream."""
 
     stops = STOPS
 
@@ -152,7 +152,7 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
                 raise
 
     def finish(self) -> None:
-        """A frame that is not whole is none."""
+        """An incomplete frame is ignored."""
 
     def _take(self, headers: Mapping[str, str], payload: bytes) -> None:
         kind = headers.get(":event-type")
@@ -211,7 +211,7 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
         self._whole.discard(event.content_block_index)
 
     def _failed(self, headers: Mapping[str, str], payload: bytes) -> ModelError:
-        """What Bedrock reports in the middle of a stream."""
+        """An error in the middle of a stream."""
         name = headers.get(":exception-type") or headers.get(":error-code", "")
         status, kind = TROUBLES.get(_plain(name), (500, None))
         said = payload or headers.get(":error-message", "").encode()
@@ -245,7 +245,7 @@ def _decoded(payload: bytes, type: type[_T]) -> _T:
 
 
 def _usage(said: _Tokens) -> Usage:
-    """Bedrock counts what was read from the cache and put into it beside the rest."""
+    """Bedrock counts cached tokens apart from the other input."""
     cached, written = said.cache_read_input_tokens or 0, said.cache_write_input_tokens or 0
     return Usage(said.input_tokens + cached + written, said.output_tokens, cached, written)
 
@@ -258,7 +258,7 @@ def _body(thought: _OpenThought) -> str:
 
 
 def _plain(name: str) -> str:
-    """An error's name however it is dressed: `com.amazon#ThrottlingException:http://…`."""
+    """The bare error name, as from `com.amazon#ThrottlingException:http://…`."""
     return name.partition(":")[0].rpartition("#")[2].removesuffix("Exception").lower()
 
 

@@ -1,4 +1,4 @@
-"""The chat-completions wire format of OpenAI, streaming, spoken by many other services too."""
+"""The chat-completions wire format of OpenAI, streaming, which many other services use too."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -41,13 +41,13 @@ MARK = {"type": "ephemeral"}
 
 
 def request_body(endpoint: Endpoint, request: Request) -> bytes:
-    """The request as it is sent. A longer conversation's body begins with a shorter one's bytes,
-    less its closing brackets: what is fixed comes first, the messages last, nothing after them."""
+    """The request body. A longer conversation begins with the bytes of a shorter one: what is
+    fixed comes first, the messages last, nothing after them."""
     body: dict[str, Any] = {"model": endpoint.model, "stream": True}
     if not endpoint.has("no_stream_options"):
         body["stream_options"] = {"include_usage": True}
     if request.max_output is not None:
-        # OpenAI's newer models refuse the old word for the limit, other services the new one.
+        # OpenAI's newer models refuse the old name of the limit, other services the new one.
         new = endpoint.has("max_completion_tokens")
         body["max_completion_tokens" if new else "max_tokens"] = request.max_output
     if effort := lowered(request.effort, endpoint.facts):
@@ -61,14 +61,14 @@ def request_body(endpoint: Endpoint, request: Request) -> bytes:
         if endpoint.has("one_call"):
             body["parallel_tool_calls"] = False
         if endpoint.has("tool_stream"):
-            body["tool_stream"] = True  # or a long argument is minutes of silence
+            body["tool_stream"] = True  # otherwise a long argument means minutes of silence
         body["tools"] = function_tools(request.prompt.tools)
     body["messages"] = wire_messages(endpoint, request)
     return msgspec.json.encode(body)
 
 
 def wire_messages(endpoint: Endpoint, request: Request) -> list[dict[str, Any]]:
-    # Where the cache wants marks, they stand in parts; and what is in parts once stays so.
+    # Cache marks need content in parts; once in parts, content stays so.
     marked = endpoint.has("cache_control") and "claude" in endpoint.model
     messages: list[dict[str, Any]] = []
     if request.prompt.system:
@@ -91,8 +91,8 @@ def wire_messages(endpoint: Endpoint, request: Request) -> list[dict[str, Any]]:
 
 
 def _bridged(messages: Sequence[dict[str, Any]], endpoint: Endpoint) -> Iterator[dict[str, Any]]:
-    """The messages, with a word of the model's where the user spoke out of turn and that is
-    refused: by Mistral's models after a result, by some services after a message of his own."""
+    """The messages, with an assistant message before a user message that would be refused: after a
+    result by Mistral's models, after another user message by some services."""
     refused = {"tool"} if _is_mistral(endpoint) else set[str]()
     if endpoint.has("alternating"):
         refused = {"tool", "user"}
@@ -142,8 +142,8 @@ def _assistant_message(
         if details := [detail for thought in own for detail in details_of(thought)]:
             sent["reasoning_details"] = details
     elif endpoint.has("reasoning_content") and request.prompt.tools:
-        # Once there are calls, services refuse a reply without it, even one of another model's.
-        # Where there are none they pass over it.
+        # Once there are calls, services refuse any reply without it, even another model's.
+        # Otherwise they ignore it.
         sent["reasoning_content"] = "".join(thought.text for thought in own)
     if message.calls:
         sent["tool_calls"] = [
@@ -171,15 +171,15 @@ def _part(file: Media, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _images_of_results(files: Sequence[Media]) -> dict[str, Any]:
-    """A result holds text only in this format: its images are shown after the results."""
+    """Results are text only in this format: their images come after them."""
     images = [{"type": "image_url", "image_url": {"url": data_url(file)}} for file in files]
     return {"role": "user", "content": [_text("[images among the results above]"), *images]}
 
 
 def _mark(messages: list[dict[str, Any]]) -> None:
-    """Mark where the cache of Anthropic's models ends: after the system text, and after the last
-    two turns that were not the model's own, so that each request finds the mark of the one before
-    it. A mark needs a text."""
+    """Set the cache marks of Anthropic's models: after the system text, and after the last two
+    turns of the user, so that each request finds the mark of the one before. A mark needs a
+    text."""
     ends = [
         message
         for message, after in zip(messages, [*messages[1:], None], strict=True)

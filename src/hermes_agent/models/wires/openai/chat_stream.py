@@ -1,4 +1,4 @@
-"""The answers of the chat-completions format, put together from their chunks."""
+"""Assembles answers of the chat-completions format from their chunks."""
 
 from typing import Any
 
@@ -22,14 +22,14 @@ STOPS: dict[str, Stop] = {
     "content_filter": "refused",
     "sensitive": "refused",
 }
-"""Words that are not here are a normal end."""
+"""Unknown reasons are a normal end."""
 
 FAILED: dict[str, ModelTrouble] = {
     "error": "broken_stream",
     "network_error": "broken_stream",
     "insufficient_system_resource": "overload",
 }
-"""Reasons to stop that are no end of an answer."""
+"""Stop reasons that mean failure."""
 
 
 class _Function(Struct, frozen=True, gc=False):
@@ -86,7 +86,7 @@ _chunk = msgspec.json.Decoder(_Chunk)
 
 
 class ChatAccumulator(SseAccumulator):
-    """Makes one answer of the chunks of a stream, however a service likes to cut them."""
+    """Assembles one answer from the chunks of a stream, however a service splits them."""
 
     stops = STOPS
 
@@ -130,24 +130,24 @@ class ChatAccumulator(SseAccumulator):
                 self._take_call(call)
 
     def done(self) -> None:
-        # Some services mark an end by this alone.
+        # Some services send no other end mark.
         if self.begun and not self.finished:
             self.end("stop")
         super().done()
 
     def finish(self) -> None:
         super().finish()
-        # What was held back, in case it was the beginning of a tag.
+        # Text that was held back as the possible start of a tag.
         tags, self._tags = self._tags, None
         if tags is not None:
             self._said(*tags.end())
 
     def _untagged(self, thought: str, text: str) -> tuple[str, str]:
-        """The reasoning and the text, where the text may hold both."""
+        """Reasoning and text, separated if the text contains both."""
         tags = self._tags
         if tags is None:
             return thought, text
-        if thought:  # a service that tells reasoning apart writes no tags
+        if thought:  # a service with separate reasoning uses no tags
             before, said = tags.end()
             thought, text, self._tags = before + thought, said + text, None
         else:
@@ -165,7 +165,7 @@ class ChatAccumulator(SseAccumulator):
             self.say(text)
 
     def _reasoning(self, piece: _Piece) -> str:
-        """The readable reasoning in a piece, whatever the service calls it."""
+        """The readable reasoning in a chunk, under any of its names."""
         if self._details is not None and piece.reasoning_details:
             self._thinks()
             readable = self._details.take(piece.reasoning_details)
@@ -181,7 +181,7 @@ class ChatAccumulator(SseAccumulator):
             self._thought_at = self.chars, len(self.open_calls)
 
     def thoughts(self) -> tuple[ReasoningBlock, ...]:
-        """The format has room for one in a message."""
+        """At most one: the format has one reasoning field per message."""
         text = self.thinking
         body = self._details.sealed(text) if self._details is not None else ""
         if not text and not body:
@@ -208,7 +208,7 @@ class ChatAccumulator(SseAccumulator):
         reasoning = (more.reasoning_tokens or 0) if more is not None else 0
         output = said.completion_tokens or 0
         if said.total_tokens == said.prompt_tokens + output + reasoning:
-            output += reasoning  # a service that counts it apart
+            output += reasoning  # a service that counts reasoning separately
         self.counted = counted(
             said.prompt_tokens,
             output,
@@ -227,8 +227,8 @@ class ChatAccumulator(SseAccumulator):
             call.arguments.append(text_of(piece.function.arguments))
 
     def _call_of(self, piece: _CallPiece) -> OpenCall:
-        """The call a piece belongs to: by its index; without one, the last. A second id with a
-        name is a new call even under an old index, as services exist that count only to 0."""
+        """The call that a piece belongs to: by its index, or else the last. Another id with a name
+        starts a new call even under a known index: some services always send index 0."""
         named = piece.function is not None and bool(piece.function.name)
         if piece.index is not None:
             call = self._latest.get(piece.index)
@@ -251,7 +251,7 @@ class ChatAccumulator(SseAccumulator):
 
 
 def _dollars(said: _Usage) -> float | None:
-    """What the service says that it cost, with what a key of one's own is charged elsewhere."""
+    """The reported cost, including what the user's own upstream key was charged."""
     cost = _amount(said.cost)
     if cost is None or said.is_byok is not True or said.cost_details is None:
         return cost

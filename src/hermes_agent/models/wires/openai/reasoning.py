@@ -1,5 +1,5 @@
-"""Reasoning as services that speak the chat format send it: between tags, or as a list of details
-that they want back whole."""
+"""Reasoning in the chat format: between tags, or as a list of details that must be sent back
+unchanged."""
 
 from typing import Any
 
@@ -13,8 +13,7 @@ _details = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 class Tags:
-    """Takes the reasoning out of an answer that begins with it between tags, as local servers
-    send it."""
+    """Separates leading `<think>` reasoning from an answer, as local servers send it."""
 
     def __init__(self) -> None:
         self._state = "start"
@@ -22,11 +21,11 @@ class Tags:
 
     @property
     def are_over(self) -> bool:
-        """Whether only text can come from here on."""
+        """Whether only text can follow."""
         return self._state == "text"
 
     def take(self, text: str) -> tuple[str, str]:
-        """The reasoning and the text in the next piece of an answer."""
+        """Reasoning and text in the next chunk of an answer."""
         thought = ""
         if self._state == "start":
             self._held += text
@@ -52,25 +51,25 @@ class Tags:
         return thought, text
 
     def end(self) -> tuple[str, str]:
-        """What was held back."""
+        """The rest: what was held back."""
         held, self._held = self._held, ""
         return (held, "") if self._state == "thinking" else ("", held)
 
 
 def _begun(text: str) -> int:
-    """How many characters at the end may begin the closing tag."""
+    """How many characters at the end may be the start of the closing tag."""
     most = min(len(CLOSE) - 1, len(text))
     return next((size for size in range(most, 0, -1) if CLOSE.startswith(text[-size:])), 0)
 
 
 class Details:
-    """The details of one answer, each put together from its pieces."""
+    """The reasoning details of one answer, assembled from their pieces."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
 
     def take(self, pieces: Any) -> str:
-        """Add what came; the readable part of it."""
+        """Add pieces; returns their readable part."""
         found = pieces if isinstance(pieces, list) else ()
         return "".join([self._add(piece) for piece in found if isinstance(piece, dict)])
 
@@ -82,14 +81,14 @@ class Details:
         if entry is None:
             entry = {}
             self.entries.append(entry)
-        # All that a detail has beside its text is short and flat.
+        # Besides its text, a detail has only short scalar fields.
         entry.update((name, one) for name, one in piece.items() if isinstance(one, str | int))
         if field and text:
             entry[field] = entry.get(field, "") + text
         return text
 
     def _same(self, piece: dict[str, Any]) -> dict[str, Any] | None:
-        """The detail that a piece goes on with. What is encrypted comes whole."""
+        """The detail that a piece continues. Encrypted details come in one piece."""
         if not _field(piece):
             return None
         for entry in reversed(self.entries):
@@ -99,7 +98,7 @@ class Details:
         return None
 
     def sealed(self, text: str) -> str:
-        """The details as JSON, for a thought of this text: they hold lengths in its place."""
+        """The details as JSON, with lengths in place of the text of the thought."""
         if not self.entries:
             return ""
         texts = [str(entry.get(_field(entry), "")) for entry in self.entries]
@@ -113,7 +112,7 @@ class Details:
 
 
 def details_of(thought: ReasoningBlock) -> list[dict[str, Any]]:
-    """The details again, as they came. None where the seal was taken off."""
+    """The original details, or none if they are lost."""
     if not thought.body:
         return []
     try:
@@ -131,7 +130,7 @@ def details_of(thought: ReasoningBlock) -> list[dict[str, Any]]:
 
 
 def _field(detail: dict[str, Any]) -> str:
-    """Where the readable text of a detail is; "" where it has none."""
+    """The field with the readable text of a detail, or ""."""
     kind = detail.get("type")
     return {"reasoning.text": "text", "reasoning.summary": "summary"}.get(
         kind if isinstance(kind, str) else "", ""

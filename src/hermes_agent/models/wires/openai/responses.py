@@ -1,5 +1,5 @@
-"""The Responses wire format of OpenAI, streaming, with nothing stored there; ChatGPT's Codex
-speaks it too."""
+"""The Responses wire format of OpenAI, streaming and without server-side storage; ChatGPT's Codex
+uses it too."""
 
 import re
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ _seal = msgspec.json.Decoder(Seal)
 
 
 class RefusedParameters:
-    """What a service has refused once, so that it does not get it again."""
+    """What a service has refused, so that it is not sent again."""
 
     def __init__(self) -> None:
         self.summaries = True
@@ -52,9 +52,9 @@ class RefusedParameters:
         self._foreign: set[int] = set()
 
     def from_refusal(self, request: Request, said: bytes) -> bool:
-        """Whether another request may do. OpenAI tells summaries of thoughts only to those whom it
-        has verified, has ciphertext of some models only, and reads that of one account alone:
-        after a change of key a conversation goes on without the thoughts it had before."""
+        """Learn from a refusal; returns whether a changed request may succeed. OpenAI gives thought
+        summaries only to verified accounts, encrypts thoughts of some models only, and decrypts
+        those of one account alone: after a change of key, earlier thoughts are left out."""
         before = self.summaries, self.ciphertext, len(self._foreign)
         self.summaries = self.summaries and b"reasoning.summary" not in said
         self.ciphertext = self.ciphertext and not _NO_CIPHERTEXT.search(said)
@@ -73,12 +73,12 @@ NOTHING_LEARNED = RefusedParameters()
 def request_body(
     endpoint: Endpoint, request: Request, learned: RefusedParameters = NOTHING_LEARNED
 ) -> bytes:
-    """The request as it is sent. A longer conversation's body begins with a shorter one's bytes,
-    less its closing brackets: what is fixed comes first, the input last, nothing after it."""
+    """The request body. A longer conversation begins with the bytes of a shorter one: what is
+    fixed comes first, the input last, nothing after it."""
     codex, facts = endpoint.has("codex"), endpoint.facts
     body: dict[str, Any] = {"model": endpoint.model, "stream": True, "store": False}
     if facts.efforts or codex or _always_reasons(endpoint):
-        # Models that do not reason refuse to be asked for it.
+        # Models without reasoning refuse these fields.
         effort = lowered(request.effort, facts)
         reasoning: dict[str, str] = {"effort": effort} if effort else {}
         if learned.summaries:
@@ -111,7 +111,7 @@ def request_body(
 
 
 def _always_reasons(endpoint: Endpoint) -> bool:
-    """Grok reasons though some of its models let nobody say how hard."""
+    """Grok reasons, though some of its models have no effort levels."""
     return "grok" in endpoint.model and "non-reasoning" not in endpoint.model
 
 
@@ -120,7 +120,7 @@ def input_items(
 ) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if request.prompt.system and not endpoint.has("codex"):
-        # Not as `instructions`: other services that speak this format refuse those.
+        # Not as `instructions`, which other services refuse.
         items.append({"type": "message", "role": "system", "content": request.prompt.system})
     for message in paired(request.messages):
         items += _items(message, endpoint, learned)
@@ -153,7 +153,7 @@ def _items(
 def _assistant_items(
     message: AssistantMessage, thoughts: Sequence[ReasoningBlock]
 ) -> list[dict[str, Any]]:
-    """What the model said, thought and called, in the order in which it did."""
+    """Text, thoughts and calls of a reply, in their original order."""
     items: list[dict[str, Any]] = []
     chars, calls, phase = 0, 0, ""
 
@@ -176,7 +176,7 @@ def _assistant_items(
             items.append(_reasoning(thought, seal))
     go_on(len(message.text), len(message.calls))
     while items and items[-1]["type"] == "reasoning":
-        items.pop()  # refused where nothing follows it
+        items.pop()  # refused if nothing follows
     return items
 
 
@@ -227,7 +227,7 @@ def _part(file: Media, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def codex_headers(credential: Credential, request: Request) -> dict[str, str]:
-    """ChatGPT wants to know which account pays; the token says so itself."""
+    """ChatGPT needs the account that pays; the token contains it."""
     from hermes_agent.models.keys.login import chatgpt_account
 
     headers = {"openai-beta": "responses=experimental", "originator": "hermes"}

@@ -1,4 +1,4 @@
-"""The answers of OpenAI's Responses format, put together from their events."""
+"""Assembles answers of OpenAI's Responses format from their events."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ BETWEEN = "\n\n"
 """Between the parts of a thought."""
 
 INCOMPLETE: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "refused"}
-"""Why an answer is not complete; another reason is a limit too."""
+"""Why an answer is incomplete; other reasons count as a limit."""
 
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHTS: dict[str, "Part"] = {
@@ -33,13 +33,13 @@ Part = Literal["summary", "content"]
 
 
 class Seal(Struct, frozen=True, omit_defaults=True):
-    """What is kept beside the text of a thought: of a reasoning item, or, as the format has more
-    to say of them than we do, of the message that begins there."""
+    """What is stored with the text of a thought: of a reasoning item, or the phase of the message
+    that begins there."""
 
     id: str = ""
     encrypted: str = ""
     parts: tuple[tuple[Part, int], ...] = ()
-    """Which parts the thought has, and how long they are."""
+    """The parts of the thought and their lengths."""
     phase: str = ""
     """Set for a message only."""
 
@@ -76,7 +76,7 @@ class _Response(Struct, frozen=True, gc=False):
 
 
 class _Event(_Response, frozen=True, gc=False):
-    """An event; or a whole response, where the service does not stream."""
+    """An event, or a whole response if the service does not stream."""
 
     type: str = ""
     delta: Any = None
@@ -92,7 +92,7 @@ _event = msgspec.json.Decoder(_Event)
 
 
 class _Open:
-    """An item of the answer whose pieces are still arriving."""
+    """An unfinished item of the answer."""
 
     def __init__(self, kind: str, chars: int, calls: int) -> None:
         self.kind = kind
@@ -104,7 +104,7 @@ class _Open:
         self.phase = ""
         self.texts: list[str] = []
         self.parts: list[tuple[Part, int | None]] = []
-        """Kind and number of the part that each of the texts belongs to."""
+        """Kind and number of the part that each text belongs to."""
 
     def know(self, item: _Item) -> None:
         self.id = item.id or self.id
@@ -114,7 +114,7 @@ class _Open:
         self.phase = item.phase or self.phase
 
     def think(self, part: Part, number: int | None, text: str) -> str:
-        """Add to a part; the text as it is shown, with something between two parts."""
+        """Add to a part; returns the text to show, with a separator before a new part."""
         new = bool(self.parts) and self.parts[-1] != (part, number)
         self.parts.append((part, number))
         self.texts.append(text)
@@ -137,14 +137,14 @@ class _Open:
             whole[-1][1].append(text)
         parts = tuple((part, sum(map(len, texts))) for part, texts in whole)
         text = BETWEEN.join("".join(texts) for _, texts in whole)
-        # Nothing is stored there: what is neither encrypted nor told cannot be referred to.
+        # Nothing is stored at the service: without content or ciphertext it cannot be sent back.
         known = self.encrypted or any(part == "content" for part, _ in parts)
         body = _sealed(Seal(self.id, self.encrypted, parts)) if known else ""
         return ReasoningBlock(by, text, body, *self.at) if text or body else None
 
 
 class ResponsesAccumulator(SseAccumulator):
-    """Makes one answer of the events of a stream."""
+    """Assembles one answer from the events of a stream."""
 
     stops = INCOMPLETE
 
@@ -208,7 +208,7 @@ class ResponsesAccumulator(SseAccumulator):
             self.end("completed")
 
     def _done(self, item: _Item, index: int | None) -> None:
-        """An item is whole: what it holds that has not come before."""
+        """An item is complete: add what has not come before."""
         open = self._item(item.type, index)
         open.know(item)
         match item.type:
@@ -237,7 +237,7 @@ class ResponsesAccumulator(SseAccumulator):
             self.say(text)
 
     def _item(self, kind: str, index: int | None) -> _Open:
-        """The item at a place in the output. One without a place is the last of its kind."""
+        """The item at an output index; without an index, the last of its kind."""
         known = self._places.get(index)
         if known is not None and known.kind == kind:
             return known
@@ -305,14 +305,14 @@ STATUSES = {
     "slow_down": 503,
     "vector_store_timeout": 500,
 }
-"""The status that an error would have had, had it come before the stream."""
+"""The HTTP status of each error code that can come in a stream."""
 
 _OF_THE_REQUEST = re.compile(r"invalid_|image_|unsupported_|empty_image|failed_to_download")
 _PAUSE = re.compile(r"try again in (\d+(?:\.\d+)?) ?(ms|s)", re.IGNORECASE)
 
 
 def failed(endpoint: Endpoint, credential: Credential, data: bytes) -> ModelError:
-    """The error that an event or a whole response tells of."""
+    """The error in an event or a whole response."""
     content: Any = msgspec.json.decode(data)
     inner = content.get("response")
     said = content.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
@@ -330,7 +330,7 @@ def failed(endpoint: Endpoint, credential: Credential, data: bytes) -> ModelErro
 
 
 def pause_said(body: bytes) -> float | None:
-    """Seconds to wait, where a refusal tells them in its body only."""
+    """The retry delay, if only the body of a refusal names it."""
     try:
         content: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What OpenAI's two wire formats have in common: headers, media, calls, counting."""
+"""Shared by OpenAI's two wire formats: headers, media, calls, usage."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.streaming import bearer
 
 EMPTY = "(empty)"
-"""Stands for a text that has none: services reject an empty one."""
+"""Placeholder for an empty text, which services reject."""
 
 
 class InputDetails(Struct, frozen=True, gc=False):
@@ -29,7 +29,7 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 def headers_of(endpoint: Endpoint, request: Request, credential: Credential) -> dict[str, str]:
-    """Those of one request."""
+    """The headers of one request."""
     headers = {"x-hermes-session": request.session} if request.session else {}
     if credential.secret and endpoint.has("api_key_header"):
         return headers | {"api-key": credential.secret}
@@ -41,8 +41,8 @@ def data_url(media: Media) -> str:
 
 
 def fitting_arguments(call: ToolCall) -> str:
-    """The arguments byte for byte, if they are an object: many services read them. What the model
-    wrote instead is shown to it inside one."""
+    """The arguments byte for byte if they are an object, since many services parse them; anything
+    else is wrapped into one."""
     try:
         _object.decode(call.arguments)
     except (msgspec.MsgspecError, RecursionError):
@@ -51,14 +51,14 @@ def fitting_arguments(call: ToolCall) -> str:
 
 
 def fitting_id(id: str, most: int) -> str:
-    """The id of a call, or a shorter and plainer one in its place: always the same."""
+    """The call id if it is valid, else a replacement that is always the same."""
     if len(id) <= most and _PLAIN_ID.fullmatch(id):
         return id
     return f"call_{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:32]}"
 
 
 def text_of(arguments: object) -> str:
-    """A piece of arguments: a string by the format, an object from some services."""
+    """A piece of arguments: a string, or an object from some services."""
     if arguments is None:
         return ""
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
@@ -71,7 +71,7 @@ def counted(
     written: int | None = 0,
     reasoning: int | None = 0,
 ) -> Usage:
-    """Usage as a service tells it, less what cannot be."""
+    """The reported usage, with impossible values corrected."""
     whole, said = max(0, input or 0), max(0, output or 0)
     read = min(whole, max(0, cached or 0))
     return Usage(
