@@ -174,6 +174,7 @@ def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(house: House, tmp_pa
         chat.shows("allow? [y/N/s")
         chat.enter("y")
         assert "→ $ echo written" in chat.shows("The file is **written**.")
+        wait_until(lambda: chat.text().rstrip().endswith(">"), "the next prompt")
         chat.press("C-d")
         wait_until(chat.has_ended, "the chat to end")
     finally:
