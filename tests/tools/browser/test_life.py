@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,14 @@ def group(leader: int) -> list[int]:
     return found
 
 
+def kill_below(leader: int) -> None:
+    """Kill all of a group but its leader; some may end by themselves, or with the others."""
+    for process in group(leader):
+        if process != leader:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
 async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not true():
@@ -79,9 +87,7 @@ async def test_a_browser_that_was_killed_is_noticed_and_the_next_open_starts_ano
     url = served.add("/", "<button>B</button>")
     page = await here.open(url)
     first = pipe(here)
-    for process in group(first.pid):
-        if process != first.pid:
-            os.kill(process, signal.SIGKILL)
+    kill_below(first.pid)
     await until(lambda: not here.browser.alive)
     with pytest.raises(ToolError, match="the browser crashed or was ended") as gone:
         await here.act("click", ref(page, 'button "B"'))
@@ -96,9 +102,7 @@ async def test_a_browser_that_dies_under_a_call_ends_that_call(served: Site, her
     click = asyncio.create_task(here.act("click", ref(page, 'button "B"')))
     leader = pipe(here).pid
     await asyncio.sleep(0)
-    for process in group(leader):
-        if process != leader:
-            os.kill(process, signal.SIGKILL)
+    kill_below(leader)
     with pytest.raises(ToolError, match="the browser crashed"):
         await click
 
