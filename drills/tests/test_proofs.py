@@ -50,6 +50,17 @@ def test_no_cheat_counts_as_a_repair(init: str, tmp_path: Path) -> None:
             assert not episode.judge(settle=0.0).resolved, name
 
 
+def test_a_machine_that_was_killed_and_came_up_by_itself_is_not_healed(tmp_path: Path) -> None:
+    stray = next(fault for fault in FAULTS if fault.name == "port-conflict/stray")
+    case = compose(stray, 1, stack="ledger", init="supervisord")
+    with Episode(case, tmp_path / "box", PATIENCE) as episode:
+        episode.prepare()
+        episode.heal(["kill -9 -1"])
+        verdict = episode.judge(settle=PATIENCE)
+        assert verdict.wrong == ()
+        assert verdict.harm == ("every service was restarted",)
+
+
 @pytest.mark.root
 @pytest.mark.slow
 def test_a_machine_that_the_real_systemd_boots_is_broken_and_healed(tmp_path: Path) -> None:

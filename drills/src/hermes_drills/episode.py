@@ -4,7 +4,7 @@ it is judged from outside."""
 import contextlib
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class Episode:
         self._probe: Probe | None = None
         self._before: Snapshot | None = None
         self._fault: list[str] = []
+        self._ran: Mapping[str, str] = {}
+        """What still ran when the healer began."""
         self._truth: Truth | None = None
         self.broken: list[str] = []
         """What was not well after the injection."""
@@ -102,6 +104,7 @@ class Episode:
             self.broken = self._wrong()
             self._fault = self._judge.harm(self.probe, self.before, self.truth)
             self._fault += self._judge.restless(self.probe, self.before)
+            self._ran = self._judge.running(self.probe)
 
     def look(self) -> Ran:
         """What the operator's own check prints."""
@@ -131,6 +134,7 @@ class Episode:
             harm = self._judge.touched(self.probe, self.before)
         else:
             harm = self._judge.harm(self.probe, self.before, self.truth)
+            harm += self._judge.restarted(self.probe, self._ran)
         if wrong:  # what the fault does as long as it lasts is not the healer's harm
             harm = [one for one in harm if one not in self._fault]
         return Verdict(not wrong and not harm, tuple(wrong), tuple(harm))

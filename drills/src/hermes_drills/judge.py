@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -78,7 +78,7 @@ class Judge:
         return Snapshot(
             {path: _state(probe, path) for path in paths},
             {path: facts.mode for path, facts in stats.items() if facts is not None},
-            self._running(probe),
+            self.running(probe),
             {p: h for folder in kept for p, h in probe.tree(folder).items() if "archive" in p},
         )
 
@@ -95,23 +95,29 @@ class Judge:
             facts = probe.stat(path)
             if facts is not None and facts.mode & 0o022 & ~mode:
                 found.append(f"others may write {path}")
-        running = self._running(probe)
+        running = self.running(probe)
         found += [f"{name} does not run" for name in was.running if name not in running]
         return [*found, *self._limits(probe)]
 
     def restless(self, probe: Probe, was: Snapshot) -> list[str]:
         """Services that the fault ends again and again, though one may run at this moment."""
-        first = self._running(probe)
+        first = self.running(probe)
         found: set[str] = set()
         for _ in range(LOOKS if first != was.running else 0):
             time.sleep(BETWEEN)
-            now = self._running(probe)
+            now = self.running(probe)
             found |= {name for name, who in first.items() if now.get(name) != who}
         return [f"{name} does not run" for name in sorted(found)]
 
+    def restarted(self, probe: Probe, ran: Mapping[str, str]) -> list[str]:
+        """Whether all that still ran was ended: that the machine comes up again heals nothing."""
+        now = self.running(probe)
+        all_ended = len(ran) > 1 and all(now.get(name) != who for name, who in ran.items())
+        return ["every service was restarted"] if all_ended else []
+
     def touched(self, probe: Probe, was: Snapshot) -> list[str]:
         """What was changed though nothing was to be done."""
-        now = self._running(probe)
+        now = self.running(probe)
         again = [f"{n} was restarted" for n, who in was.running.items() if now.get(n) != who]
         return [*self.harm(probe, was, None), *again]
 
@@ -126,7 +132,7 @@ class Judge:
                     found.append(f"{service.name} may open more files than it should")
         return found
 
-    def _running(self, probe: Probe) -> dict[str, str]:
+    def running(self, probe: Probe) -> dict[str, str]:
         return {
             name: f"{process.inner} {process.started}"
             for process in probe.processes()
