@@ -90,6 +90,11 @@ class Judge:
             for path, state in was.files.items()
             if path not in own and _state(probe, path) != state
         ]
+        found += [
+            f"{path} was removed"
+            for path in own
+            if was.files.get(path) and probe.stat(path) is None
+        ]
         found += [f"{path} was lost" for path, sha in was.data.items() if probe.sha256(path) != sha]
         for path, mode in was.modes.items():
             facts = probe.stat(path)
