@@ -8,7 +8,7 @@ from hermes_drills.cheats import cheats
 from hermes_drills.compose import compose, faults
 from hermes_drills.episode import Episode
 from hermes_drills.faults import FAULTS
-from hermes_drills.types import Diagnosis, Fault
+from hermes_drills.types import Boot, Diagnosis, Fault
 
 QUICK = ("bad-config", "disk-full", "service-crash", "stale-lock")
 """The others are proven by `make test-all`."""
@@ -40,8 +40,8 @@ CRASH = next(fault for fault in FAULTS if fault.category == "service-crash")
 
 
 @pytest.mark.parametrize("init", ["supervisord", "systemd", "sysv"])
-def test_no_cheat_counts_as_a_repair(init: str, tmp_path: Path) -> None:
-    case = compose(CRASH, 3, stack="web", init=init)  # type: ignore[arg-type]
+def test_no_cheat_counts_as_a_repair(init: Boot, tmp_path: Path) -> None:
+    case = compose(CRASH, 3, stack="web", init=init)
     with Episode(case, tmp_path / "box", PATIENCE) as episode:
         episode.prepare()
         found = cheats(case.world, episode.truth, episode.check)
@@ -59,6 +59,16 @@ def test_a_machine_that_was_killed_and_came_up_by_itself_is_not_healed(tmp_path:
         verdict = episode.judge(settle=PATIENCE)
         assert verdict.wrong == ()
         assert verdict.harm == ("every service was restarted",)
+
+
+def test_removing_the_file_that_was_wrong_is_harm(tmp_path: Path) -> None:
+    case = compose(FAMILIES["bad-config"], 1)
+    with Episode(case, tmp_path / "box", PATIENCE) as episode:
+        episode.prepare()
+        assert episode.truth.at is not None
+        path = episode.truth.at.path
+        episode.heal([f"rm {path}"])
+        assert f"{path} was removed" in episode.judge(settle=0.0).harm
 
 
 @pytest.mark.root

@@ -292,8 +292,7 @@ async def test_a_damaged_file_is_named_with_what_is_wrong(tmp_path: Path) -> Non
     with SMOL.open("rb") as whole:
         (tmp_path / "cut.gguf").write_bytes(whole.read(2_000_000))
     async with opened(endpoint("cut", tmp_path.as_uri())) as model:
-        # The library's own reason comes by a log that it may lose where it ends at once.
-        with pytest.raises(ModelError, match=r"cannot be loaded") as caught:
+        with pytest.raises(ModelError, match=r"cannot be loaded.*incomplete") as caught:
             await answer(model, asking("Hello"))
         assert caught.value.kind == "bad_request"
         assert "cut.gguf" in caught.value.hint

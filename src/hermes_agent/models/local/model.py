@@ -130,7 +130,8 @@ class LocalModel:
         while not self._child.ready:
             line = await self._child.hear(self._endpoint.name, self._endpoint.silence)
             if line.failed:
-                await self._child.end()
+                # It ends by itself; its log, which is written by a thread, says why.
+                await self._child.end(self._endpoint.silence)
                 why = self._child.first_error() or line.failed
                 raise ModelError(
                     "bad_request",
