@@ -188,8 +188,8 @@ class Proposal(Struct, frozen=True):
 
 
 TaskKind = Literal["turn", "review", "summary", "proof", "remember"]
-"""`turn`: find out what to learn from an ended turn. Added in the transaction that ends the turn, so
-that it cannot be lost."""
+"""`turn`: find out what to learn from an ended turn. Added in the transaction that ends the turn,
+so that it cannot be lost."""
 AFTER_TURN = 60.0
 """Seconds until a turn's task is due; the runtime that ran the turn does it at once."""
 TRIALS = "proof"
