@@ -27,10 +27,10 @@ from tests.support.wires import Case, WireUnderTest
 WIRES = {
     "openai_chat": "openai.chat",
     "openai_responses": "openai.responses",
-    "anthropic": "anthropic.stream",
-    "gemini": "gemini.stream",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
     "bedrock": "bedrock.client",
-    "mistral": "mistral.stream",
+    "mistral": "mistral",
 }
 """The wire formats, with the module of each below `models.wires` that opens a client."""
 FIRST = "openai_chat"

@@ -137,7 +137,7 @@ def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House
         (["add", "every 2h", "x", "y"], "unexpected argument", 2),
         (["add"], "", 2),
         (["add", "every 2h", "x", "--zone", "Mars/Base"], "Mars/Base", 2),
-        (["add", "every 2h", "x", "--deliver", "telegram:1"], "no channel 'telegram'", 2),
+        (["add", "every 2h", "x", "--deliver", "telegram:1"], "no channel called 'telegram'", 2),
         (["add", "every 2h", "x", "--timeout", "soon"], "soon", 2),
         (["add", "every 2h", "x", "--dollars", "nan"], "not a number", 2),
         (["show", "nosuch"], "no job 'nosuch'", 1),

@@ -10,6 +10,7 @@ from tests.faults.harness import Nursery
 from tests.faults.storm import storm
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_after_any_storm_the_journal_and_the_files_agree(tmp_path: Path) -> None:
     nursery = Nursery()

@@ -63,7 +63,7 @@ async def test_where_nothing_leads_is_said_to_the_model(tmp_path: Path) -> None:
         told = [one for one in await r.house.journal(session) if isinstance(one, ev.CallFinished)]
         told.sort(key=lambda one: one.call_id)  # they are made side by side
         assert [one.ok for one in told] == [False, False, False]
-        assert "no channel 'pigeon'" in told[0].text
+        assert "no channel called 'pigeon'" in told[0].text
         assert "no home chat" in told[1].text
         assert "nothing to send" in told[2].text
 

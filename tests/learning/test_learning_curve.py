@@ -35,6 +35,7 @@ async def test_tasks_take_fewer_steps_once_a_skill_has_been_learned_and_proven(
     assert not list((tmp_path / "learning" / "home" / "proofs").iterdir())
 
 
+@pytest.mark.slow
 async def test_a_useless_skill_is_never_promoted(tmp_path: Path) -> None:
     async with Family(tmp_path, learns=True, helps=False) as family:
         tasks = [await family.do(number) for number in range(1, 4)]
@@ -67,6 +68,7 @@ async def test_a_harmful_skill_that_a_person_plants_is_taken_back_within_three_u
     assert {use.outcome for use in uses if use.opened} == {"bad"}
 
 
+@pytest.mark.slow
 async def test_a_skill_that_only_makes_the_check_look_right_is_not_proven(tmp_path: Path) -> None:
     async with Family(tmp_path, learns=True, procedure="test() { return 0; }") as family:
         task = await family.do(1)

@@ -3,7 +3,6 @@ Where a floor is asked of both halves, the half that nothing was chosen on has t
 
 import asyncio
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -11,11 +10,6 @@ from hermes_agent.store.store import Store
 from tests.support.retrieval import Report, RetrievalSet, filled, measured
 
 HALVES = ("tuned", "held")
-
-
-class Reports(NamedTuple):
-    words: Report
-    meaning: Report
 
 
 async def report(folder: Path, *, semantic: bool) -> Report:
@@ -29,12 +23,8 @@ async def report(folder: Path, *, semantic: bool) -> Report:
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    folder = tmp_path_factory.mktemp("retrieval")
-    return Reports(
-        asyncio.run(report(folder / "words", semantic=False)),
-        asyncio.run(report(folder / "meaning", semantic=True)),
-    )
+def words(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return asyncio.run(report(tmp_path_factory.mktemp("retrieval"), semantic=False))
 
 
 def share(found: Report, group: str) -> float:
@@ -55,8 +45,8 @@ def test_the_set_is_large_and_names_only_what_is_there() -> None:
     assert len(set(texts)) == len(texts)
 
 
-def test_words_alone_find_what_a_message_is_about(reports: Reports) -> None:
-    found = reports.words
+def test_words_alone_find_what_a_message_is_about(words: Report) -> None:
+    found = words
     print(found.table())
     assert share(found, "plain") >= 0.85
     for half in HALVES:
@@ -69,8 +59,9 @@ def test_words_alone_find_what_a_message_is_about(reports: Reports) -> None:
     assert found.offers <= 2.0
 
 
-def test_meaning_finds_more_paraphrases_and_loses_nothing(reports: Reports) -> None:
-    words, found = reports
+@pytest.mark.slow
+def test_meaning_finds_more_paraphrases_and_loses_nothing(words: Report, tmp_path: Path) -> None:
+    found = asyncio.run(report(tmp_path, semantic=True))
     print(found.table())
     for half in HALVES:
         for kind in ("easy", "typo", "language"):

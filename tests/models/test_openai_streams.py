@@ -393,7 +393,7 @@ async def test_usage_may_come_with_the_last_choice() -> None:
 )
 async def test_what_the_service_says_it_cost_counts(said: dict[str, Any], cost: Any) -> None:
     raw = Raw.events(text_chunk("hi", "stop"), {"choices": [], "usage": {**USAGE, **said}}, DONE)
-    assert (await answer_to(raw, None, "told_cost")).cost == cost
+    assert (await answer_to(raw, None, "reported_cost")).cost == cost
     assert (await answer_to(raw)).cost is None, "not everyone is believed"
 
 

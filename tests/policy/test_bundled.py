@@ -40,10 +40,6 @@ def commands(name: str) -> list[str]:
     return [case["run"] for case in cases(name)]
 
 
-def shortly(value: object) -> str | None:
-    return value[:60] if isinstance(value, str) else None
-
-
 EVASIONS = cases("evasions")
 HARMLESS = commands("harmless")
 DESTRUCTIVE = commands("destructive")
@@ -69,10 +65,9 @@ def test_there_are_enough_cases() -> None:
         assert len(set(runs)) == len(runs)
 
 
-@pytest.mark.parametrize("case", EVASIONS, ids=lambda case: case["run"][:60])
-def test_no_evasion_is_allowed(case: dict[str, Any]) -> None:
-    profiles = case.get("profiles", ASKING)
-    assert [one for one in profiles if judge(one, case["run"]).action == "allow"] == []
+def test_no_evasion_is_allowed() -> None:
+    cases = [(one, case["run"]) for case in EVASIONS for one in case.get("profiles", ASKING)]
+    assert [case for case in cases if judge(*case).action == "allow"] == []
 
 
 @pytest.mark.parametrize("run", LONG.values(), ids=LONG.keys())
@@ -80,23 +75,21 @@ def test_nothing_is_hidden_by_sheer_length(run: str) -> None:
     assert [profile for profile in ASKING if judge(profile, run).action == "allow"] == []
 
 
-@pytest.mark.parametrize("run", REFUSED, ids=shortly)
-def test_the_unforgivable_is_refused_in_every_profile(run: str) -> None:
-    for kind in ("local", "sandbox", "ssh") if run in EVERYWHERE else ("local", "sandbox"):
-        verdicts = [judge(profile, run, kind).action for profile in (*ASKING, "sandbox")]
-        assert (kind, set(verdicts)) == (kind, {"deny"})
+@pytest.mark.parametrize("kind", ["local", "sandbox", "ssh"])
+def test_the_unforgivable_is_refused_in_every_profile(kind: str) -> None:
+    runs = EVERYWHERE if kind == "ssh" else REFUSED
+    cases = [(profile, run, kind) for run in runs for profile in (*ASKING, "sandbox")]
+    assert [case for case in cases if judge(*case).action != "deny"] == []
 
 
-@pytest.mark.parametrize("run", DESTRUCTIVE, ids=shortly)
-def test_nothing_destructive_is_allowed(run: str) -> None:
-    assert judge("careful", run).action != "allow"
-    assert judge("operate", run).action != "allow"
-    assert judge("observe", run).action == "deny"
+def test_nothing_destructive_is_allowed() -> None:
+    for profile in ("careful", "operate"):
+        assert [run for run in DESTRUCTIVE if judge(profile, run).action == "allow"] == []
+    assert [run for run in DESTRUCTIVE if judge("observe", run).action != "deny"] == []
 
 
-@pytest.mark.parametrize("run", HARMLESS, ids=shortly)
-def test_nothing_harmless_is_refused(run: str) -> None:
-    assert judge("careful", run).action != "deny"
+def test_nothing_harmless_is_refused() -> None:
+    assert [run for run in HARMLESS if judge("careful", run).action == "deny"] == []
 
 
 @pytest.mark.parametrize("kind", ["local", "ssh", "kubernetes", "container"])

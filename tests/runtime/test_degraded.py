@@ -166,6 +166,7 @@ def damage(path: Path, where: str) -> None:
             file.write(os.urandom(100 if where == "head" else size - 4096))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("where", ["head", "middle", "empty", "gone"])
 def test_a_damaged_database_is_said_and_never_replaced(
     tmp_path: Path, nursery: Nursery, where: str

@@ -375,7 +375,7 @@ TWICE = {"allOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}
 @pytest.mark.parametrize(
     ("schema", "answer", "trouble"),
     [
-        ({"$ref": "#"}, "1", "no end"),
+        ({"$ref": "#"}, "1", "never ends"),
         ({"type": "array"}, "[" * 5000 + "]" * 5000, "too deep"),
         ({"type": "string"}, f'"{"x" * 200_000}"', "200000 at most"),
         ({"multipleOf": 0}, "3", "zero"),
@@ -394,7 +394,7 @@ async def test_an_answer_that_cannot_be_checked_does_not_fit(
         await h.say(parent, "plan")
         (row,) = rows(await outcome(h, parent))
     assert not row["ok"]
-    assert str(row["trouble"]).startswith("its answer does not match the schema: ")
+    assert str(row["trouble"]).startswith("its answer does not match: ")
     assert trouble in str(row["trouble"])
 
 

@@ -135,7 +135,7 @@ def test_a_session_that_is_deleted_while_its_machine_is_away_says_what_may_be_le
     finally:
         server.start()
     (left,) = told["left"]
-    assert "'far' may be left over" in left
+    assert "'far' may still have files or processes" in left
     assert "cannot be reached" in left
 
 

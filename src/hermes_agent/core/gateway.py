@@ -14,24 +14,24 @@ from hermes_agent.core.messages import Media
 
 
 class Chat(Struct, frozen=True, omit_defaults=True):
-    """A place on a channel: a private chat, a group, a room, a mailbox and its thread."""
+    """A conversation on a channel: a private chat, a group, a room, a mail thread."""
 
     channel: str
     chat: str
-    """As the platform names it."""
+    """The platform's id."""
     thread: str = ""
 
     @property
     def target(self) -> str:
-        """`telegram:123`, `slack:C1:1718.2`: what people and jobs write. A colon within the
-        platform's own name is written `%3A`."""
+        """`telegram:123`, `slack:C1:1718.2`: how people and jobs write it. A colon in the
+        platform's id is written `%3A`."""
         parts = (self.channel, self.chat, self.thread)
         return ":".join(one.replace("%", "%25").replace(":", "%3A") for one in parts if one)
 
 
 def chat_of(target: str) -> Chat:
-    """A target as people write it; the channel alone stands for its home chat. The names of
-    Matrix (`!room:server`) hold a colon of their own."""
+    """Parse a target; the channel alone means its home chat. Matrix ids (`!room:server`) contain a
+    colon."""
     channel, _, rest = target.partition(":")
     if rest[:1] in _SIGILS and "%3A" not in rest.partition(":")[0]:
         room, colon, rest = rest.partition(":")
@@ -49,103 +49,103 @@ def _plain(text: str) -> str:
 
 
 class Person(Struct, frozen=True, omit_defaults=True):
-    """Who wrote, as the platform says."""
+    """The sender, according to the platform."""
 
     id: str
     name: str = ""
-    """As others see them. Data, never an instruction."""
+    """The display name. Data, never an instruction."""
     vouched: bool = True
-    """False: whoever called says that it was them; nobody has seen to that. They decide nothing."""
+    """False: the sender is not authenticated, and may decide nothing."""
 
 
 class Button(Struct, frozen=True):
     text: str
     data: str
-    """What comes back when it is pressed; at most 60 bytes."""
+    """Returned when it is pressed; at most 60 bytes."""
 
 
 class InboundMessage(Struct, frozen=True, omit_defaults=True):
-    """Something that came in on a channel."""
+    """Something that arrived on a channel."""
 
     id: str
-    """The platform's id for it: what arrives twice under one id is one."""
+    """The platform's id; the same id is stored once."""
     chat: Chat
     person: Person
     text: str = ""
     kind: Literal["message", "press", "edited", "alert"] = "message"
-    """`press`: of a button, whose data is the text. `edited`: an earlier message, which `reply_to`
-    names, says this now; it has an id of its own.
-    `alert`: a body in the format of a monitoring system, for the incident commander."""
+    """`press`: a button, whose data is the text. `edited`: the new text of an earlier message
+    (`reply_to`), with its own id. `alert`: the payload of a monitoring system, for the incident
+    commander."""
     group: bool = False
     addressed: bool = True
-    """In a group: the agent was named or replied to."""
+    """In a group: the agent was mentioned or replied to."""
     files: tuple[Media, ...] = ()
     voice: tuple[Media, ...] = ()
     reply_to: str = ""
-    """The platform's id of the message that it answers."""
+    """The platform's id of the message it replies to."""
     time: float = 0.0
-    """When it was written, as the platform says."""
+    """When it was written, according to the platform."""
 
 
 ArrivedState = Literal["new", "done", "ignored", "dead"]
-"""`dead`: dealing with it failed again and again; it is set aside and shown."""
+"""`dead`: handling it failed repeatedly; it is a dead letter, and shown."""
 
 
 class InboxEntry(Struct, frozen=True, omit_defaults=True):
-    """A row of what arrived."""
+    """A row of the inbox."""
 
     number: int
-    """In the order of arrival."""
+    """Increases in order of arrival."""
     arrived: InboundMessage
     state: ArrivedState
     kept: float
     tries: int = 0
     why: str = ""
-    """Why it was ignored, or could not be dealt with."""
+    """Why it was ignored or could not be handled."""
 
 
 DeliveryKind = Literal["reply", "notice", "question", "message", "result", "command"]
 DeliveryState = Literal["waiting", "sending", "sent", "dead", "dropped"]
-"""`dead`: it was given up, and is shown. `dropped`: a person did not want it any more."""
+"""`dead`: given up, and shown. `dropped`: discarded by a person."""
 
 
 class OutboundMessage(Struct, frozen=True, omit_defaults=True):
-    """What is to be sent."""
+    """A message to send."""
 
     chat: Chat
     text: str = ""
     """Markdown, as models write it; the channel renders it."""
     files: tuple[Media, ...] = ()
     buttons: tuple[tuple[Button, ...], ...] = ()
-    """Rows of them."""
+    """Rows of buttons."""
     reply_to: str = ""
     edit: str = ""
-    """The platform's id of a message of ours that this takes the place of."""
+    """The platform's id of our message that this one replaces."""
     kind: DeliveryKind = "message"
 
 
 class OutboxEntry(Struct, frozen=True, omit_defaults=True):
-    """A row of the ledger: one message to one place."""
+    """A row of the outbox: one message to one chat."""
 
     id: int
     key: str
-    """The same for the same message, however often it is asked for."""
+    """The idempotency key."""
     outgoing: OutboundMessage
     state: DeliveryState
     created: float
     attempts: int = 0
     due: float = 0.0
     receipt: str = ""
-    """The platform's id of what was sent."""
+    """The platform's id of the sent message."""
     sent: float | None = None
     error: str = ""
     doubtful: bool = False
-    """An attempt may have arrived though no receipt came, on a channel that cannot tell."""
+    """An attempt may have arrived without a receipt, on a channel that cannot tell."""
     part: int = 0
-    """How many messages of it were sent, where it is too long for one."""
+    """How many of its parts were sent, if it is too long for one message."""
     tried: float | None = None
     unsure: float | None = None
-    """When it was first tried with an outcome that nobody knows."""
+    """When an attempt first had an unknown outcome."""
 
 
 class NewDelivery(Struct, frozen=True, omit_defaults=True):
@@ -154,7 +154,7 @@ class NewDelivery(Struct, frozen=True, omit_defaults=True):
 
 
 Role = Literal["owner", "member", "blocked"]
-"""`owner`: may answer approvals, pair others, and use every command. `member`: may talk."""
+"""`owner`: may approve, pair others and use every command. `member`: may talk."""
 
 
 class Identity(Struct, frozen=True, omit_defaults=True):
@@ -162,20 +162,20 @@ class Identity(Struct, frozen=True, omit_defaults=True):
 
     channel: str
     hash: str
-    """Of the platform's id: what is stored and shown."""
+    """The pseudonym of the platform's id; the id itself is neither stored nor shown."""
     name: str = ""
-    """As the home's owner calls them, which counts as who they are; with `~` before it, only as
-    the platform does."""
+    """The name given by the owner, which identifies them; with a leading `~`, only the platform's
+    display name."""
     role: Role = "member"
     policy: str = ""
-    """The policy profile of sessions they open; empty: the channel's, else that of new sessions."""
+    """The policy profile of their sessions; empty means the channel's, or that of new sessions."""
     since: float = 0.0
     by: str = ""
-    """Who let them in: `code`, `allow-list`, `cli`."""
+    """How they were admitted: `code`, `allow-list`, `cli`."""
 
 
 class Pairing(Struct, frozen=True, omit_defaults=True):
-    """A code that lets its bearer in, once."""
+    """A code that admits one person, once."""
 
     code: str
     channel: str
@@ -183,69 +183,69 @@ class Pairing(Struct, frozen=True, omit_defaults=True):
     expires: float = 0.0
     policy: str = ""
     name: str = ""
-    """What the person is to be called."""
+    """The name to give the person."""
 
 
 class ChatBinding(Struct, frozen=True, omit_defaults=True):
-    """Which session a chat's messages go to, and how far its journal was told there."""
+    """The session of a chat, and how far its journal was published there."""
 
     key: str
-    """Channel, chat, thread and, where each has their own, person, hashed."""
+    """A hash of channel, chat, thread and, if each person has a session, person."""
     session: str
     chat: Chat
     told: int = 0
-    """The last number of the journal whose news are in the ledger."""
+    """The last journal event that is in the outbox."""
     group: bool = False
     busy: Literal["queue", "interrupt", "steer"] = "queue"
     seen: tuple[str, ...] = ()
-    """In a group: the hashes of those we know who have written there."""
+    """In a group: the hashes of known people who have written there."""
 
 
 CHAT_KEY = "chat"
 
 
 def chat_key(channel: str, person: str, number: int) -> str:
-    """The key of a session of a chat: whose it is, and the row that it was opened for."""
+    """The key of a chat's session: the person, and the inbox row it was opened for."""
     return f"{CHAT_KEY}:{channel}:{person}:{number}"
 
 
 def person_of(key: str) -> str | None:
-    """Whose session of a chat this is: a person's, or `group-HASH`; None for any other session."""
+    """The person (or `group-HASH`) in the key of a chat's session; None for other sessions."""
     parts = key.split(":")
     return parts[2] if parts[0] == CHAT_KEY and len(parts) == 4 else None
 
 
 class ChannelHealth(Struct, frozen=True, omit_defaults=True):
-    """What a channel has shown of its being alive."""
+    """The health of a channel."""
 
     channel: str
     proven: float | None = None
     """When a round trip last succeeded."""
     tried: float | None = None
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     error: str = ""
     received: float | None = None
     sent: float | None = None
     restarts: int = 0
-    """Since it last was well."""
+    """Since it was last healthy."""
     announced: bool = False
-    """Its being deaf was told elsewhere."""
+    """Its failure was announced on another channel."""
 
 
 class QueueDepths(Struct, frozen=True, omit_defaults=True):
-    """How much of a channel is not done."""
+    """How many messages of a channel are pending."""
 
     new: int = 0
     dead_letters: int = 0
     waiting: int = 0
     dead: int = 0
     oldest: float | None = None
-    """When the oldest that waits to be sent was written."""
+    """When the oldest unsent message was queued."""
 
 
 class PseudonymHasher:
-    """Names that platforms give to people and places, as hashes that only this home can make."""
+    """Replaces platforms' ids of people and chats by hashes that only this home can compute."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -254,7 +254,7 @@ class PseudonymHasher:
     def open(
         cls, home: Path, random: Callable[[int], bytes] = secrets.token_bytes
     ) -> "PseudonymHasher":
-        """With the key that lies among the home's credentials; the first use makes it."""
+        """Use the key in the home's credentials, created on first use."""
         file = credentials_file(home, "gateway", "key")
         try:
             return cls(file.read_bytes())

@@ -1,5 +1,5 @@
-"""Signals, incidents and what is found out about them. A signal says that something looks wrong; an
-incident is what we do about it."""
+"""Signals, incidents and diagnoses. A signal says that something looks wrong; an incident is the
+response."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from msgspec import Struct
 from hermes_agent.core.skills import Check
 
 Severity = Literal["P0", "P1", "P2", "P3"]
-"""P0: people cannot work. P1: soon they cannot. P2: something is broken that few need. P3: odd."""
+"""P0: people cannot work. P1: soon they cannot. P2: something minor is broken. P3: unusual."""
 
 SignalSource = Literal[
     "check", "alertmanager", "grafana", "pagerduty", "log", "job", "person", "drill"
@@ -18,13 +18,13 @@ SignalSource = Literal[
 IncidentState = Literal[
     "declared", "investigating", "mitigating", "verifying", "resolved", "escalated", "closed"
 ]
-"""`resolved`: verified. `escalated`: people must go on, with a diagnosis at hand. `closed`: nothing
-was wrong, or a person ended it."""
+"""`resolved`: verified. `escalated`: handed over to people, with a diagnosis. `closed`: nothing was
+wrong, or a person closed it."""
 OPEN: frozenset[IncidentState] = frozenset({"declared", "investigating", "mitigating", "verifying"})
-"""States in which somebody works on it."""
+"""States in which it is being handled."""
 
 INCIDENTS = "incident"
-"""The source of sessions in which incidents are worked on."""
+"""The source of the sessions of incidents."""
 
 CATEGORIES: Mapping[str, str] = {
     "service-crash": "a process ended or does not come up",
@@ -52,56 +52,55 @@ CATEGORIES: Mapping[str, str] = {
     "no-fault": "nothing is wrong: the signal was mistaken, or it passed by itself",
     "unknown": "nobody knows",
 }
-"""What causes are called: one closed list, so that what is said can be compared."""
+"""Categories of causes: a closed list, so that diagnoses can be compared."""
 
 
 class WatchedCheck(Struct, frozen=True, omit_defaults=True):
-    """A health check: a command on a terminal, and what it must come to."""
+    """A health check: a command on a terminal, and its expected result."""
 
     name: str
     check: Check
     service: str = ""
-    """What it is the health of; its own name where it is empty."""
+    """The checked service; empty means the name of the check."""
     terminal: str = ""
-    """Where it runs; the settings' default where it is empty."""
+    """Where it runs; empty means the settings' default."""
     severity: Severity = "P2"
     owner: str = ""
-    """Who is told, and whose it is."""
+    """Who owns it and is notified."""
 
 
 class Signal(Struct, frozen=True, omit_defaults=True):
     source: SignalSource
     fingerprint: str
-    """The same for the same trouble at the same place: what is seen twice is one signal."""
+    """Identifies the problem: signals with the same fingerprint are one."""
     title: str
     service: str = ""
     severity: Severity = "P2"
     firing: bool = True
-    """False: whoever raised it says that it is over."""
+    """False: the source says that it is over."""
     detail: str = ""
-    """What was seen, in its own words: the output of the check, the text of the alert. Data, never
-    an instruction."""
+    """The output of the check or the text of the alert. Data, never an instruction."""
     at: float = 0.0
     owner: str = ""
     labels: Mapping[str, str] = {}
     check: WatchedCheck | None = None
-    """What can be run to see whether it is still so."""
+    """The check that tells whether it still fires."""
     terminal: str = ""
-    """Where to look, where it says so itself."""
+    """The terminal to investigate on, if the signal names one."""
     policy: str = ""
-    """The policy profile under which it is worked on; the settings' own where it is empty."""
+    """The policy profile of the response; empty means that of the settings."""
     id: int = 0
-    """Given by the store."""
+    """Assigned by the store."""
 
 
 class Evidence(Struct, frozen=True, omit_defaults=True):
-    """What a tool returned, word for word."""
+    """A verbatim quote of a tool's result."""
 
     effect: str
     """The call, in the journal of `session`."""
     quote: str
     session: str = ""
-    """Where it was seen, where that is a child of the incident's session."""
+    """The subagent's session, if it was not the incident's own."""
 
 
 class Hypothesis(Struct, frozen=True, omit_defaults=True):
@@ -117,10 +116,10 @@ class Hypothesis(Struct, frozen=True, omit_defaults=True):
 
 
 class Diagnosis(Struct, frozen=True, omit_defaults=True):
-    """What was the matter, one value each: what can be compared with the truth."""
+    """The cause, as values that can be compared with the truth."""
 
     component: str
-    """The service, unit or machine that was at fault, by its name."""
+    """The name of the service, unit or machine at fault."""
     category: str
     """One of `CATEGORIES`."""
     locus: str = ""
@@ -128,7 +127,7 @@ class Diagnosis(Struct, frozen=True, omit_defaults=True):
     summary: str = ""
     evidence: tuple[Evidence, ...] = ()
     prevent: tuple[str, ...] = ()
-    """What would keep it from happening again."""
+    """How to prevent it."""
 
 
 EntryKind = Literal[
@@ -142,7 +141,7 @@ NewEntry = tuple[EntryKind, str, Mapping[str, Any]]
 
 
 class TimelineEntry(Struct, frozen=True, omit_defaults=True):
-    """One line of an incident's timeline. It is never changed."""
+    """One line of an incident's timeline. Never changed."""
 
     incident: str
     number: int
@@ -159,7 +158,7 @@ class Incident(Struct, frozen=True, omit_defaults=True):
     severity: Severity
     state: IncidentState
     source: SignalSource
-    """Of the first signal. What a drill raised is practice: the team is not told on channels."""
+    """The source of the first signal. Nobody is notified on channels about drills."""
     fingerprint: str
     service: str = ""
     owner: str = ""
@@ -167,19 +166,19 @@ class Incident(Struct, frozen=True, omit_defaults=True):
     changed: float = 0.0
     ended: float | None = None
     session: str = ""
-    """Where it is worked on; empty until somebody does."""
+    """The session of the response; empty until it starts."""
     terminal: str = ""
     policy: str = ""
     checks: tuple[WatchedCheck, ...] = ()
-    """What must hold again before it counts as resolved."""
+    """What must pass before it counts as resolved."""
     signals: int = 1
-    """How many were raised, repeats counted."""
+    """How many signals were raised, including repeats."""
     related: tuple[str, ...] = ()
-    """Services whose signals were taken to be of the same trouble."""
+    """Services whose signals were attributed to it."""
     hypotheses: tuple[Hypothesis, ...] = ()
     diagnosis: Diagnosis | None = None
     skill: str = ""
-    """The skill by which it was healed, where one was."""
+    """The skill that resolved it, if any."""
 
     @property
     def seconds(self) -> float | None:
@@ -191,86 +190,86 @@ NoticeKind = Literal["declared", "progress", "resolved", "escalated", "closed"]
 
 
 class Notice(Struct, frozen=True, omit_defaults=True):
-    """Something that the team is to hear, on one channel. One row for each incident, kind, number
-    and channel: it is sent once however often the runtime dies."""
+    """A notice for the team on one channel. Unique by incident, kind, number and channel, so it is
+    sent once however often the runtime dies."""
 
     id: int
     incident: str
     kind: NoticeKind
     number: int
-    """The n-th of its kind: progress has many."""
+    """Counts notices of the same kind."""
     channel: str
     text: str
     created: float
     sent: float | None = None
     attempts: int = 0
     due: float = 0.0
-    """When it is to be tried next; `NEVER` once it was given up."""
+    """When to try next; `NEVER` after it was given up."""
     error: str = ""
 
 
 NEVER = 253_402_300_800.0
-"""The year 10,000: when a notice that was given up is tried again."""
+"""The year 10,000."""
 
 NewNotice = tuple[NoticeKind, int, str, str]
-"""Kind, number, channel and text of a notice that is to be kept."""
+"""Kind, number, channel and text of a notice to store."""
 
 
 class CheckState(Struct, frozen=True, omit_defaults=True):
-    """How a check stands: what survives a restart of the runtime."""
+    """The stored state of a check."""
 
     name: str
     ok: bool | None = None
     since: float = 0.0
     last: float = 0.0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     detail: str = ""
     seconds: float = 0.0
     """How long the last run took."""
 
 
 class CheckHourStats(Struct, frozen=True):
-    """What a check came to in one hour: trends are read from these."""
+    """The results of a check in one hour, for trends."""
 
     name: str
     hour: float
-    """When it began."""
+    """Its start."""
     runs: int
     failures: int
     seconds: float
-    """Of all its runs together."""
+    """Of all runs together."""
 
 
 class LogCursor(Struct, frozen=True):
-    """How far a log was read: what survives a restart of the runtime."""
+    """How far a log was read."""
 
     path: str
     file: str
-    """Which file it was: a rotated one is another."""
+    """Identifies the file; differs after rotation."""
     offset: int
 
 
 class MonitoredService(Struct, frozen=True, omit_defaults=True):
-    """A part of the systems that are looked after: what is known of the topology."""
+    """A monitored service: part of the topology."""
 
     name: str
     needs: tuple[str, ...] = ()
-    """Services that it cannot work without."""
+    """Services it depends on."""
     owner: str = ""
     about: str = ""
-    """How it is run, where its configuration and logs are."""
+    """How it runs, and where its configuration and logs are."""
     terminal: str = ""
     learned: bool = False
-    """Found out in an incident, not written down by a person."""
+    """Learned in an incident, not written by a person."""
 
 
 class IngestResult(Struct, frozen=True):
-    """What became of a signal."""
+    """What a signal led to."""
 
     signal: int
     incident: str
-    """Empty where it was over and nothing was open."""
+    """Empty if it was over and nothing was open."""
     new: bool
     """It opened the incident."""
     repeated: bool = False

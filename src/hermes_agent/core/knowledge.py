@@ -12,7 +12,7 @@ Author = Literal["person", "agent", "review", "shipped"]
 
 
 class Note(Struct, frozen=True):
-    """Something worth remembering. No note is deleted: one that is removed stays in the log."""
+    """Something worth remembering. A removed note stays in the log."""
 
     id: int
     view: View
@@ -21,9 +21,9 @@ class Note(Struct, frozen=True):
     updated: float
     by: Author
     source: str
-    """Where it comes from: `cli`, `hand` (the file was edited), or `session ID` and what there."""
+    """Where it comes from: `cli`, `hand` (an edit of the file), or `session ID` and the effect."""
     model: str = ""
-    """The model that wrote it, where one did."""
+    """The model that wrote it, if any."""
     confidence: float = 1.0
     used: int = 0
     """How often it was shown to a model or found by a search."""
@@ -32,8 +32,8 @@ class Note(Struct, frozen=True):
 
 
 class NoteEdit(Struct, frozen=True):
-    """A new note (`id` 0), another text for one, or its removal (`text` None). Setting a text on a
-    removed note brings it back."""
+    """A new note (`id` 0), a new text, or a removal (`text` None). A text restores a removed
+    note."""
 
     text: str | None
     id: int = 0
@@ -42,7 +42,7 @@ class NoteEdit(Struct, frozen=True):
 
 
 class NoteChange(Struct, frozen=True):
-    """One line of the log. Edits that were made together share `batch`."""
+    """One line of the log. Edits made together share a `batch`."""
 
     batch: int
     time: float
@@ -53,14 +53,14 @@ class NoteChange(Struct, frozen=True):
     before: str | None
     after: str | None
     undoes: int = 0
-    """The batch that this takes back."""
+    """The batch that this undoes."""
 
 
 DocKind = Literal["skill", "note", "session", "incident"]
 
 
 class Doc(Struct, frozen=True):
-    """Something that can be recalled whole. Higher `score` fits better."""
+    """A document for recall. A higher `score` is a better match."""
 
     kind: DocKind
     ref: str
@@ -72,7 +72,7 @@ class Doc(Struct, frozen=True):
 
 
 class SkillVersion(Struct, frozen=True):
-    """A skill's folder as it was at a time."""
+    """A version of a skill's folder."""
 
     skill: str
     number: int
@@ -81,13 +81,13 @@ class SkillVersion(Struct, frozen=True):
     by: Author
     model: str = ""
     why: str = ""
-    """What it was made for, with the evidence: sessions and events."""
+    """Why it was made, with the evidence: sessions and events."""
     good: bool = False
-    """It was proven, or given by a person: what can be gone back to."""
+    """Proven, or given by a person: a version to revert to."""
 
 
 class SkillRecord(Struct, frozen=True):
-    """A skill as the store knows it. The text is in the folder, every version of it here too."""
+    """A skill in the store, which has every version; the current text is in the folder."""
 
     name: str
     state: SkillState
@@ -118,8 +118,8 @@ Outcome = Literal["good", "bad", "unknown"]
 
 
 class SkillUse(Struct, frozen=True):
-    """A turn that a skill fitted, and how it went. `opened` False: it was offered or held back and
-    not opened, so that this is how it goes without."""
+    """A turn that a skill matched, and its outcome. `opened` False: the skill was offered or held
+    back but not opened, which shows how it goes without it."""
 
     skill: str
     digest: str
@@ -134,12 +134,12 @@ class SkillUse(Struct, frozen=True):
     dollars: float | None = None
     model: str = ""
     why: str = ""
-    """What made it good or bad."""
+    """The reason for the outcome."""
 
 
 class EvaluationCase(Struct, frozen=True):
-    """A task that a skill can be tried on, in a sandbox: `setup` is a shell script that prepares
-    an empty workspace, `check` one that fails before the task is done and not after."""
+    """A task to evaluate a skill with, in a sandbox: `setup` is a shell script that prepares an
+    empty workspace; `check` is one that fails before the task is done and passes after."""
 
     id: str
     skill: str
@@ -147,13 +147,13 @@ class EvaluationCase(Struct, frozen=True):
     setup: str
     check: str
     held: bool = False
-    """Held out: who writes or improves the skill never sees it."""
+    """Held out: never shown to whoever writes or improves the skill."""
     source: str = ""
-    """The session it was made from; `variation` of one."""
+    """The session it was made from, or `variation`."""
 
 
 class Trial(Struct, frozen=True):
-    """One case played once, with the skill or without."""
+    """One run of a case, with the skill or without it."""
 
     skill: str
     digest: str
@@ -173,13 +173,13 @@ class Trial(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """Something a review would change, waiting for a person's word."""
+    """A change proposed by a review, waiting for a person's decision."""
 
     id: int
     kind: Literal["note", "skill"]
     title: str
     body: dict[str, Any]
-    """What is applied when it is accepted."""
+    """What to apply when it is accepted."""
     evidence: str
     time: float
     model: str = ""
@@ -188,10 +188,10 @@ class Proposal(Struct, frozen=True):
 
 
 TaskKind = Literal["turn", "review", "summary", "proof", "remember"]
-"""`turn`: to see what is to be learned from one that has ended. It is wanted as the turn ends, in
-the same transaction, so that no death comes in between."""
+"""`turn`: find out what to learn from an ended turn. Added in the transaction that ends the turn,
+so that it cannot be lost."""
 AFTER_TURN = 60.0
-"""Seconds until a turn's task falls due; the runtime that worked the turn does it at once."""
+"""Seconds until a turn's task is due; the runtime that ran the turn does it at once."""
 TRIALS = "proof"
 """The source of sessions from which nothing is learned."""
 
@@ -202,7 +202,7 @@ def turn_task(turn: int) -> str:
 
 
 class BackgroundTask(Struct, frozen=True):
-    """Work to be done in the background, once for each key, by whichever runtime comes to it."""
+    """Background work, done once per key by whichever runtime gets to it."""
 
     key: str
     kind: TaskKind

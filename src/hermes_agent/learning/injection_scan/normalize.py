@@ -36,9 +36,12 @@ def _plain(char: str) -> str:
     code = ord(char)
     if char in _HIDDEN or 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF:
         return ""
-    for first in (0x1F130, 0x1F150, 0x1F170, 0x1F1E6):  # letters in squares, circles and flags
-        if first <= code < first + 26:
-            return chr(ord("A") + code - first)
+    if code >= 0x1F130:
+        for first in (0x1F130, 0x1F150, 0x1F170, 0x1F1E6):  # letters in squares, circles and flags
+            if first <= code < first + 26:
+                return chr(ord("A") + code - first)
+    if unicodedata.is_normalized("NFKD", char) and unicodedata.category(char)[0] != "M":
+        return char  # as most are
     parts = unicodedata.normalize("NFKD", char)
     kept = "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Me"))
     plain = "".join(known.get(part, part) for part in unicodedata.normalize("NFC", kept))

@@ -216,7 +216,7 @@ class ChatAccumulator(SseAccumulator):
             details.cache_write_tokens if details is not None else 0,
             reasoning,
         )
-        self._cost = _dollars(said) if self.endpoint.has("told_cost") else None
+        self._cost = _dollars(said) if self.endpoint.has("reported_cost") else None
 
     def _take_call(self, piece: _CallPiece) -> None:
         call = self._call_of(piece)
