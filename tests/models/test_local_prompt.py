@@ -12,6 +12,7 @@ from hermes_agent.core.messages import (
     Prompt,
     ToolCall,
     ToolMessage,
+    ToolSpec,
     UserMessage,
 )
 from hermes_agent.models.local.prompt import (
