@@ -12,6 +12,7 @@ from hermes_agent.core.messages import (
     Prompt,
     ToolCall,
     ToolMessage,
+    ToolSpec,
     UserMessage,
 )
 from hermes_agent.models.local.prompt import (
@@ -85,6 +86,8 @@ def test_a_tiny_model_is_shown_calls_that_it_could_make() -> None:
     assert all(known[call.name].arguments(call.input()) for call in calls)
     assert chat(UserMessage("Go"), tiny=True)[-1] == {"role": "user", "content": "Go"}
     assert examples(()) == []
+    odd = {"type": "object", "properties": {"a": False, "b": True}, "required": ["a", "b"]}
+    assert examples((ToolSpec("odd", "Odd", odd),)) == []
 
 
 def test_what_was_quoted_or_looks_like_a_name_can_be_copied() -> None:

@@ -75,7 +75,8 @@ def examples(tools: Sequence[ToolSpec]) -> list[Message]:
     for tool in tools:
         needed = tool.parameters.get("required", ())
         properties = tool.parameters.get("properties", {})
-        strings = [name for name in needed if properties.get(name, {}).get("type") == "string"]
+        kinds = {name: kind for name, kind in properties.items() if isinstance(kind, dict)}
+        strings = [name for name in needed if kinds.get(name, {}).get("type") == "string"]
         if not 0 < len(needed) == len(strings) <= MAX_STRINGS:
             continue
         arguments = dict(zip(strings, values, strict=False))
