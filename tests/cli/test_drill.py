@@ -109,6 +109,7 @@ def test_a_model_that_cannot_be_had_is_refused_before_anything_is_broken(house: 
     assert house.json("incidents") == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_fault_is_detected_healed_judged_and_kept(house: House) -> None:
     words = ["repeat", *CRASH, "--times", "1", "--seed", "4"]

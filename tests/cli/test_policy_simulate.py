@@ -154,4 +154,4 @@ def test_a_broken_policy_file_denies_everything_and_says_where(house: House) -> 
     assert all("mine.yaml:2" in text for text in refused)
     assert not (house.work / "made.txt").exists()
     done = house.run("doctor")
-    assert "every effect is refused" in done.stdout
+    assert "every effect is denied" in done.stdout

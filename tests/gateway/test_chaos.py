@@ -8,6 +8,7 @@ import pytest
 from tests.gateway.chaos import storm
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_storm_loses_doubles_and_mixes_up_nothing(tmp_path: Path) -> None:
     told = await storm(

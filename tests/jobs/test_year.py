@@ -59,6 +59,7 @@ def truth(expression: str, zone: str, begin: float, end: float) -> list[float]:
     [(LEAP_YEAR, zone) for zone in ZONES]
     + [(ODD_YEAR, zone) for zone in ("Pacific/Apia", "America/St_Johns", "Africa/Cairo")],
 )
+@pytest.mark.sample(3)
 def test_slots_are_those_found_by_looking_at_the_clock_each_minute(
     year: tuple[float, float], zone: str
 ) -> None:

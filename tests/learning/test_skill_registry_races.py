@@ -165,6 +165,7 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, HOMES, 10)])
 async def test_nothing_is_lost_whoever_writes_at_once(in_memory: Path, seeds: range) -> None:
     for seed in seeds:

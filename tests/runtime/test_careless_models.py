@@ -67,7 +67,7 @@ async def answered(folder: Path, case: Case, todo: str) -> tuple[Incident, list[
             return await store.incident(taken.incident), told
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "todo"),
     [

@@ -42,6 +42,7 @@ HANGS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", HANGS)
 async def test_a_program_that_hangs_is_ended(either: Shop, how: str) -> None:
     worked = await either.run(HANGS[how], SOON)
@@ -58,6 +59,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", BOMBS)
 async def test_a_program_that_multiplies_is_contained(either: Shop, how: str) -> None:
     worked = await either.run(BOMBS[how], msgspec.structs.replace(SMALL, processes=16))
@@ -84,6 +86,7 @@ GLUTTONS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", GLUTTONS)
 async def test_a_program_that_fills_the_memory_is_told_so(either: Shop, how: str) -> None:
     worked = await either.run(GLUTTONS[how], SMALL)
@@ -101,6 +104,7 @@ print(asyncio.run(shop.run(sys.argv[3])).limit)
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["with others", "shared"])
 @pytest.mark.parametrize("kind", BOTH)
 async def test_memory_is_watched_where_there_are_no_control_groups(
@@ -201,6 +205,7 @@ DEATHS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", DEATHS)
 async def test_a_program_that_dies_is_told_so(either: Shop, how: str) -> None:
     worked = await either.run(DEATHS[how], SMALL)
@@ -235,6 +240,7 @@ FORGED = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("what", FORGED)
 async def test_nonsense_to_the_runtime_ends_the_program(either: Shop, what: str) -> None:
     worked = await either.run(f"{SEND}\n{FORGED[what]}\ntime.sleep(600)")

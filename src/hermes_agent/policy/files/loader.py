@@ -31,7 +31,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class PolicyFilesInvalid(HermesError):
-    """Invalid policy files; until they are corrected every effect is refused."""
+    """Invalid policy files; until they are corrected every effect is denied."""
 
     def __init__(self, problems: tuple[PolicyProblem, ...]) -> None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
