@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -128,6 +127,8 @@ def _when(job: Job, run: Run) -> str:
 
 def stamp(moment: float, zone: str) -> str:
     """The time on the wall clock of a zone."""
+    from zoneinfo import ZoneInfo  # at the leaf: most runtimes have no jobs
+
     return f"{datetime.fromtimestamp(moment, ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
 
 

@@ -1,6 +1,5 @@
 """Swaps two files or folders atomically, where the file system supports it."""
 
-import ctypes
 import errno
 import functools
 import os
@@ -17,6 +16,8 @@ _SWAP = 2
 
 def exchange(one: Path, other: Path) -> bool:
     """Swap the two; False if the file system cannot, and then nothing has changed."""
+    import ctypes  # at the leaf, here and below: most turns swap nothing
+
     call = _call()
     if call is None:
         return False
@@ -30,6 +31,8 @@ def exchange(one: Path, other: Path) -> bool:
 
 @functools.cache
 def _call() -> Any:
+    import ctypes
+
     library = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
         swap = getattr(library, "renamex_np", None)
