@@ -1,6 +1,7 @@
 """Files that are replaced whole or not at all, some of them private. The only I/O in core: the
 layers above have no other place in common."""
 
+import fcntl
 import os
 import re
 from pathlib import Path
@@ -58,3 +59,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def try_lock(handle: int) -> bool:
+    """Lock an open file; False if another process has."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, HomeLocked
+from hermes_agent.core.files import try_lock
 from hermes_agent.host import paths
 from hermes_agent.host.inspect import alive, is_runtime, out_of_reach
 
@@ -92,7 +93,7 @@ class HomeLock:
     def take(self) -> None:
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         polls = MAX_LOCK_POLLS
-        while not _locked(handle):
+        while not try_lock(handle):
             owner = os.pread(handle, 32, 0).decode().strip()
             if owner.isdigit() and not alive(int(owner)) and polls:
                 polls -= 1
@@ -120,11 +121,3 @@ class HomeLock:
             fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked child may hold the file open
             os.close(self._file)
             self._file = None
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -1,7 +1,6 @@
 """Exclusive access to a folder that several processes change."""
 
 import asyncio
-import fcntl
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.files import private_folder
+from hermes_agent.core.files import private_folder, try_lock
 
 LOCK = ".lock"
 LOCK_SECONDS = 30.0
@@ -55,7 +54,7 @@ class FolderLock:
         handle = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         waited, pause = 0.0, _PAUSE
         try:
-            while not _locked(handle):
+            while not try_lock(handle):
                 if waited >= self._patience:
                     raise HermesError(
                         f"another process has locked the {self._what}", "stop it if it hangs"
@@ -65,14 +64,6 @@ class FolderLock:
             yield
         finally:
             os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class _HasLock(Protocol):

@@ -1,7 +1,6 @@
 """Login tokens, stored in the home. Only one process renews a token at a time."""
 
 import asyncio
-import fcntl
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.files import credentials_file, private_folder, write_private
+from hermes_agent.core.files import credentials_file, private_folder, try_lock, write_private
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.services import DeviceLogin
 from hermes_agent.models.keys.login import Token, over, post_by_http, renew
@@ -68,14 +67,9 @@ async def renewing(home: Path, name: str) -> AsyncIterator[None]:
 async def _lock(handle: int, name: str) -> None:
     try:
         async with asyncio.timeout(_LOCK_SECONDS):
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    # Not in a thread: one that waits for a lock cannot be cancelled.
-                    await asyncio.sleep(_LOCK_PAUSE)
-                else:
-                    return
+            while not try_lock(handle):
+                # Not in a thread: one that waits for a lock cannot be cancelled.
+                await asyncio.sleep(_LOCK_PAUSE)
     except TimeoutError:
         raise ModelError(
             "timeout", f"another process has been renewing the login of {name} for too long"

@@ -3,7 +3,6 @@ bubblewrap does not work, Landlock confines commands less strictly."""
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.files import try_lock
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.terminals.local.files import remove_tree
 from hermes_agent.terminals.sandbox import launch, limits, mounts
@@ -148,7 +148,7 @@ class Sandbox:
         with self._lock() as lock:
             deadline = time.monotonic() + launch.START_SECONDS
             # The sandbox holds the lock as long as it lives, and its maker until then.
-            while not _locked(lock):
+            while not try_lock(lock):
                 if self._is_open():
                     if made.read_bytes() == wanted:
                         return
@@ -180,7 +180,7 @@ class Sandbox:
         self._kill()
         with self._lock() as lock:
             deadline = time.monotonic() + DYING_SECONDS
-            while not _locked(lock) and time.monotonic() < deadline:
+            while not try_lock(lock) and time.monotonic() < deadline:
                 time.sleep(0.005)
             limits.leave(self._folder)
             for name in OWN_FOLDERS:
@@ -241,14 +241,6 @@ class Sandbox:
             yield lock
         finally:
             os.close(lock)
-
-
-def _locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_first(pid: int) -> bool:
