@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from tests.support.patience import PATIENCE
 
@@ -17,13 +17,13 @@ class MovedTime:
     def __call__(self) -> float:
         return self.now
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Counts from the call: time that moves before a task begins to wait has passed for it."""
         if seconds <= 0:
-            await asyncio.sleep(0)
-            return
+            return asyncio.sleep(0)
         waking = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self.now + seconds, next(self._numbers), waking))
-        await waking
+        return waking
 
     @property
     def sleepers(self) -> int:

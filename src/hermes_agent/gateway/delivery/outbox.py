@@ -23,7 +23,7 @@ ATTEMPTS = 20
 FIRST_SECONDS = 1.0
 MAX_SECONDS = 600.0
 MAX_PAUSE_SECONDS = 300.0
-SSTOP_SECONDS = 120.0
+SEND_SECONDS = 120.0
 PARALLEL = 16
 """Chats to send to at the same time."""
 POLL_SECONDS = 5.0
@@ -182,10 +182,10 @@ class Outbox:
 
     async def _send(self, channel: Channel, outgoing: OutboundMessage, key: str) -> str:
         try:
-            async with asyncio.timeout(SSTOP_SECONDS):
+            async with asyncio.timeout(SEND_SECONDS):
                 return await channel.send(outgoing, key)
         except TimeoutError:
-            raise SendError(f"no answer within {SSTOP_SECONDS:g} s", doubtful=True) from None
+            raise SendError(f"no answer within {SEND_SECONDS:g} s", doubtful=True) from None
         except SendError as error:
             if error.again or error.channel or not outgoing.edit:
                 raise
