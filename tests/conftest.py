@@ -1,6 +1,7 @@
 """What every test gets: no environment of the developer's, and a check of what it journalled."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,6 +34,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= {item for item in items if item.get_closest_marker("root")}
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported and collected stays; no collection need look at it again
 
 
 def sampled_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:

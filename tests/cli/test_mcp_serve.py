@@ -102,16 +102,14 @@ def answers(house: House) -> list[str]:
     return [event["by"] for event in events if event["kind"] == "question_answered"]
 
 
-@pytest.mark.parametrize("way", FEW)
-async def test_consent_is_recorded_as_that_of_the_client(careful: House, way: str) -> None:
+async def test_consent_is_recorded_as_that_of_the_client(careful: House) -> None:
     client_info = Implementation(name="An Editor\n(of alice)", version="1")
-    async with connected(careful, way, answer="yes", client_info=client_info) as client:
+    async with connected(careful, answer="yes", client_info=client_info) as client:
         await client.call_tool("ask", {"prompt": "write a file"})
     assert answers(careful) == ["mcp:An-Editor-of-alice"]
 
 
-@pytest.mark.parametrize("way", FEW)
-async def test_a_client_cannot_answer_for_a_person(house: House, way: str) -> None:
+async def test_a_client_cannot_answer_for_a_person(house: House) -> None:
     (house.home / "policies").mkdir(parents=True)
     (house.home / "policies" / "mine.yaml").write_text(ONLY_ALICE)
     house.environ["SUDO_USER"] = "alice"
@@ -121,7 +119,7 @@ async def test_a_client_cannot_answer_for_a_person(house: House, way: str) -> No
         said.append(message)
 
     alice = Implementation(name="alice", version="1")
-    async with connected(house, way, answer="yes", client_info=alice) as client:
+    async with connected(house, "stdio", answer="yes", client_info=alice) as client:
         asking = asyncio.create_task(
             client.call_tool("ask", {"prompt": "write a file"}, progress_callback=step)
         )
@@ -136,9 +134,8 @@ async def test_a_client_cannot_answer_for_a_person(house: House, way: str) -> No
     assert answers(house) == ["alice"]
 
 
-@pytest.mark.parametrize("way", WAYS[:2])
-async def test_a_user_who_declines_has_said_no(careful: House, way: str) -> None:
-    async with connected(careful, way, answer="-") as client:
+async def test_a_user_who_declines_has_said_no(careful: House) -> None:
+    async with connected(careful, answer="-") as client:
         await client.call_tool("ask", {"prompt": "write a file"})
     assert not (careful.work / "made.txt").exists()
     assert questions(careful) == []
@@ -187,9 +184,8 @@ async def test_the_form_shows_the_whole_question_and_offers_no_rule_for_good(
     assert form.requested_schema["properties"]["answer"]["enum"] == ["no", "yes", "session"]
 
 
-@pytest.mark.parametrize("way", WAYS[:2])
-async def test_a_question_of_the_model_is_put_too(shared: House, way: str) -> None:
-    async with connected(shared, way, answer="2") as client:
+async def test_a_question_of_the_model_is_put_too(shared: House) -> None:
+    async with connected(shared, answer="2") as client:
         told = await client.call_tool("ask", {"prompt": "which colour"})
         page = await client.call_tool("session", {"id": data_of(told)["session"]})
     assert data_of(told)["text"] == "A fine colour."
@@ -219,11 +215,10 @@ turns:
 """
 
 
-@pytest.mark.parametrize("way", WAYS[:2])
-async def test_a_childs_question_is_put_too(careful: House, way: str) -> None:
+async def test_a_childs_question_is_put_too(careful: House) -> None:
     careful.script.write_text(DELEGATING)
     seen: list[Any] = []
-    async with connected(careful, way, elicitation_callback=saying("yes", seen)) as client:
+    async with connected(careful, elicitation_callback=saying("yes", seen)) as client:
         told = await client.call_tool("ask", {"prompt": "hand it on"})
     assert data_of(told)["text"] == "It was handed on."
     assert "echo written" in seen[-1].message
@@ -269,7 +264,7 @@ async def test_a_request_that_is_taken_back_interrupts_the_turn(shared: House, w
 
 
 async def test_a_client_that_goes_away_leaves_the_turn_at_work(shared: House) -> None:
-    async with connected(shared) as client:
+    async with connected(shared, "stdio") as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
         session = await at_work(shared)
     with pytest.raises(MCPError):
@@ -294,9 +289,9 @@ async def test_a_server_that_is_stopped_leaves_the_turn_at_work(shared: House) -
     shared.good("interrupt", session)
 
 
-@pytest.mark.parametrize("end", ["kill", "restart"])
+@pytest.mark.parametrize("end", ["kill", pytest.param("restart", marks=pytest.mark.slow)])
 async def test_the_answer_comes_over_a_restart_of_the_runtime(house: House, end: str) -> None:
-    async with connected(house) as client:
+    async with connected(house, "stdio") as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work a little"}))
         await at_work(house)
         if end == "kill":
@@ -315,7 +310,7 @@ async def test_an_answer_counts_when_the_runtime_died_while_it_was_thought_of(
         await asyncio.to_thread(careful.kill_runtime)
         return await saying("yes")(context, params)
 
-    async with connected(careful, elicitation_callback=kill_first) as client:
+    async with connected(careful, "stdio", elicitation_callback=kill_first) as client:
         told = await client.call_tool("ask", {"prompt": "write a file"})
     assert data_of(told)["text"] == "The file is **written**."
     assert (careful.work / "made.txt").read_text() == "written\n"
@@ -493,25 +488,23 @@ async def test_whatever_is_no_request_has_no_way_past_the_token() -> None:
     assert sent == [{"type": "websocket.close"}] * 2
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--http", "0.0.0.0:0"], "no token is set"),
-        (["--http", "0", "--token", "short"], "at least 16"),
-        (["--http", "door"], "not an address: 'door'"),
-        (["--http", "70000"], "not an address: '70000'"),
-        (["--token", "long-enough-to-be-one"], "--token needs --http"),
-        (["--workspace", "/no/such/folder"], "no folder at"),
-    ],
-)
-def test_a_server_that_cannot_be_is_refused_with_a_hint(
-    shared: House, words: list[str], said: str
-) -> None:
-    done = shared.run("mcp", "serve", *words)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "\nhint: " in done.stderr
-    assert done.stdout == ""
+IMPOSSIBLE = {
+    "--http 0.0.0.0:0": "no token is set",
+    "--http 0 --token short": "at least 16",
+    "--http door": "not an address: 'door'",
+    "--http 70000": "not an address: '70000'",
+    "--token long-enough-to-be-one": "--token needs --http",
+    "--workspace /no/such/folder": "no folder at",
+}
+
+
+def test_a_server_that_cannot_be_is_refused_with_a_hint(shared: House) -> None:
+    for words, said in IMPOSSIBLE.items():
+        done = shared.run("mcp", "serve", *words.split())
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "\nhint: " in done.stderr
+        assert done.stdout == ""
 
 
 def test_a_port_that_is_taken_is_said(shared: House) -> None:

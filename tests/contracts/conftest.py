@@ -1,35 +1,42 @@
-"""Which cases of the terminals' contract only `make test-all` runs."""
+"""Which cases of the contracts of terminals and transports only `make test-all` runs."""
 
 import pytest
 
-CONTRACT = "test_terminal.py"
+from tests.support.sampling import sampled
+
+PARAMETER = {"test_terminal.py": "place", "test_transport.py": "way"}
 WHOLE = "local"
-"""The cheapest terminal: it goes through every case."""
-SAMPLED = "far"
-"""The remote agent, on this machine: of a test with many cases, it gets the first."""
+"""The cheapest implementation of each: it goes through every case."""
+SAMPLED, CASES = "far", 12
+"""The remote agent, on this machine: it goes through a sample, another one in each run."""
 SMOKE = {
     "test_a_command_gives_its_output_and_exit_code_apart",
-    "test_a_background_command_is_followed_to_its_end",
     "test_a_new_terminal_on_the_same_place_finds_everything",
     "test_a_secret_is_seen_by_its_command_alone",
     "test_cancelling_stops_the_command_and_leaves_the_shell_usable",
-    "test_files_are_written_whole_and_read_back",
-    "test_lines_are_found_by_regular_expression",
-    "test_paths_and_globs_are_traced_to_where_they_lead",
+    "test_a_program_gets_its_words_as_they_are",
+    "test_megabytes_of_any_bytes_go_both_ways_in_a_call",
+    "test_a_channel_carries_bytes_both_ways_as_they_come",
+    "test_a_cut_way_is_seen_by_whoever_uses_it",
+    "test_the_place_and_what_runs_there_outlive_the_connection",
+    "test_a_place_can_be_destroyed_twice_and_by_somebody_else",
 }
-"""What every other terminal shows. They run the same shell and the same agent; how each is reached
-is tested in test_transport.py."""
+"""What every other implementation shows: they run the same shell and the same agent, and differ in
+how they are reached."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    known: set[str] = set()
+    others: list[pytest.Item] = []
+    remote: list[pytest.Item] = []
     for item in items:
-        if not isinstance(item, pytest.Function) or item.path.name != CONTRACT:
-            continue
         case = getattr(item, "callspec", None)
-        place = case.params.get("place") if case is not None else None
-        if place == SAMPLED and item.originalname not in known:
-            known.add(item.originalname)
-        elif place not in (None, WHOLE) and item.originalname not in SMOKE:
+        if not isinstance(item, pytest.Function) or case is None:
+            continue
+        name = case.params.get(PARAMETER.get(item.path.name, ""), WHOLE)
+        if name != WHOLE and item.originalname not in SMOKE:
+            (remote if name == SAMPLED else others).append(item)
+    kept = set(sampled(remote, CASES, SAMPLED))
+    for item in (*others, *remote):
+        if item not in kept:
             item.add_marker(pytest.mark.slow)

@@ -52,9 +52,9 @@ async def test_a_program_gets_its_words_as_they_are(way: Way) -> None:
     assert done.stdout.decode().split("\0")[:-1] == words
 
 
-@pytest.mark.parametrize("code", [0, 1, 7, 127, 255])
-async def test_the_exit_code_comes_back(way: Way, code: int) -> None:
-    assert (await way.transport.call(["bash", "-c", f"exit {code}"])).code == code
+async def test_the_exit_code_comes_back(way: Way) -> None:
+    for code in (0, 1, 7, 127, 255):
+        assert (await way.transport.call(["bash", "-c", f"exit {code}"])).code == code
 
 
 async def test_a_program_that_is_not_there_has_an_exit_code_that_says_so(way: Way) -> None:

@@ -5,10 +5,16 @@ from collections.abc import Iterator
 
 from tests.support.source import ROOT, FunctionNode, Module, modules
 
-MODULES = modules(ROOT / "tests") + modules(ROOT / "drift" / "tests")
-TESTS = [module for module in MODULES if module.path.name.startswith("test_")]
 CHECKS = ("assert_", "check_", "raises", "fail", "expect_")
 """Calls by these names assert inside."""
+
+
+def sources() -> tuple[Module, ...]:
+    return modules(ROOT / "tests") + modules(ROOT / "drift" / "tests")
+
+
+def modules_of_tests() -> list[Module]:
+    return [module for module in sources() if module.path.name.startswith("test_")]
 
 
 def called(node: ast.AST) -> Iterator[str]:
@@ -30,7 +36,7 @@ def cases(module: Module) -> Iterator[FunctionNode]:
 def test_every_test_asserts_something() -> None:
     silent = [
         f"{module.where}:{function.lineno} {function.name}"
-        for module in TESTS
+        for module in modules_of_tests()
         for function in cases(module)
         if not asserts(function)
     ]
@@ -40,7 +46,7 @@ def test_every_test_asserts_something() -> None:
 def test_every_test_name_is_a_sentence() -> None:
     short = [
         f"{module.where}:{function.lineno} {function.name}"
-        for module in TESTS
+        for module in modules_of_tests()
         for function in cases(module)
         if len(function.name.removeprefix("test_").split("_")) < 3
     ]
@@ -50,7 +56,7 @@ def test_every_test_name_is_a_sentence() -> None:
 def test_no_test_is_skipped_or_expected_to_fail() -> None:
     excused = [
         f"{module.where}:{node.lineno} {ast.unparse(node)}"
-        for module in MODULES
+        for module in sources()
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute)
         and node.attr in {"skip", "skipif", "xfail", "importorskip"}
@@ -62,7 +68,7 @@ def test_no_test_is_skipped_or_expected_to_fail() -> None:
 def test_real_parts_are_used_instead_of_mocks() -> None:
     mocked = [
         f"{module.where}:{node.lineno}"
-        for module in MODULES
+        for module in sources()
         for node in ast.walk(module.tree)
         if (isinstance(node, ast.Import) and any("mock" in alias.name for alias in node.names))
         or (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
+import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext
@@ -23,6 +24,7 @@ from mcp.types import (
     TextContent,
 )
 
+from hermes_agent.cli.mcp.serve.tools import build_server
 from tests.support.cli import PATIENCE, House, wait_until
 from tests.support.daemons import folder_of, lock, locked
 from tests.support.images import program
@@ -90,13 +92,21 @@ async def http_transport(server: Served) -> AsyncIterator[TransportStreams]:
 
 @asynccontextmanager
 async def connected(
-    house: House, way: str = "stdio", answer: str | None = None, **more: Any
+    house: House, way: str = "in process", answer: str | None = None, **more: Any
 ) -> AsyncIterator[Client]:
     """A client; `answer` is what its user says to every question (`-` declines), None: it has no
-    way to ask."""
+    way to ask. Where the transport is not what is tested, the server needs no process."""
     more.setdefault("mode", "legacy" if way.endswith("handshake") else "auto")
     if answer is not None:
         more["elicitation_callback"] = saying(answer)
+    if way == "in process":
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("HERMES_HOME", "HERMES_MODEL", "HERMES_POLICY"):
+                patch.setenv(name, house.environ[name])
+            server = build_server(house.api, str(house.work), leaving=lambda: False)
+            async with Client(server, **more) as client:
+                yield client
+        return
     if way.startswith("stdio"):
         command, *words = COMMAND
         transport: Any = StdioServerParameters(
@@ -105,8 +115,8 @@ async def connected(
         async with Client(transport, **more) as client:
             yield client
         return
-    with served(house) as server:
-        async with Client(http_transport(server), **more) as client:
+    with served(house) as process:
+        async with Client(http_transport(process), **more) as client:
             yield client
 
 
