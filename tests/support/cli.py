@@ -141,11 +141,10 @@ class House:
 
     def end_shells(self) -> None:
         """At once: a keeper that saw its command die would write down how it ended."""
-        for spool in self.home.glob("terminals/*/*"):
-            for file in (*spool.glob("keeper.*"), *spool.glob("spine")):
-                with suppress(ProcessLookupError, FileNotFoundError, ValueError, IndexError):
-                    os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
-            subprocess.run(["bash", str(daemon.SCRIPT), "destroy", str(spool)], capture_output=True)
+        for session in [*self.home.glob("terminals/*")]:
+            with suppress(FileNotFoundError):  # it may be removing those of its checks
+                for spool in [*session.iterdir()]:
+                    _end_shell(spool)
 
     def close(self) -> None:
         with suppress(HermesError):
@@ -160,6 +159,13 @@ class House:
         shutil.rmtree(other_run_folder(str(self.home)), ignore_errors=True)
         if (self.home / "state.db").exists():
             check_prefixes(self.home / "state.db")
+
+
+def _end_shell(spool: Path) -> None:
+    for file in (*spool.glob("keeper.*"), *spool.glob("spine")):
+        with suppress(ProcessLookupError, FileNotFoundError, ValueError, IndexError):
+            os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+    subprocess.run(["bash", str(daemon.SCRIPT), "destroy", str(spool)], capture_output=True)
 
 
 class Pane:

@@ -2,12 +2,8 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
-
-from anthropic import AsyncAnthropic
-from anthropic.types import Message
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from pydantic import TypeAdapter
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, ToolCall, Usage
 from hermes_agent.core.settings.services import ModelService
@@ -40,7 +36,6 @@ FACTS = ModelFacts(
     reads=True,
 )
 USED = Usage(12, 7)
-_PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
 
 
 def endpoint(root: str, facts: ModelFacts = FACTS, **headers: str) -> Endpoint:
@@ -210,6 +205,8 @@ class _Wire(ServerSent):
         )  # fmt: skip
 
     async def ask_sdk(self, root: str, request: Request) -> Heard:
+        from anthropic import AsyncAnthropic  # only where it is asked: to import it takes seconds
+
         client = AsyncAnthropic(api_key=KEY, base_url=root, max_retries=0, timeout=PATIENCE)
         async with (
             client,
@@ -223,7 +220,7 @@ class _Wire(ServerSent):
 
     def validate(self, body: bytes) -> None:
         """The types ignore what they do not know, so nothing may be lost on the way."""
-        assert _whole(_PARAMS.validate_json(body)) == json.loads(body)
+        assert _whole(_params().validate_json(body)) == json.loads(body)
 
     def sent(self, body: bytes) -> Sent:
         content = json.loads(body)
@@ -235,7 +232,16 @@ class _Wire(ServerSent):
         return Sent(content, messages, marks)
 
 
-def heard(message: Message) -> Heard:
+@cache
+def _params() -> Any:
+    from anthropic.types.message_create_params import MessageCreateParamsStreaming
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(MessageCreateParamsStreaming)
+
+
+def heard(message: Any) -> Heard:
+    """A message as the official types have it."""
     said, calls, thoughts = "", [], ""
     for part in message.content:
         if part.type == "text":

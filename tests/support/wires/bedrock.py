@@ -78,10 +78,10 @@ def frame(payload: bytes, headers: Mapping[str, str]) -> bytes:
         text = value.encode()
         lines += bytes((len(name),)) + name.encode() + bytes((_STRING,))
         lines += struct.pack("!H", len(text)) + text
-    return wrap_untrusted(lines, payload)
+    return framed(lines, payload)
 
 
-def wrap_untrusted(headers: bytes, payload: bytes) -> bytes:
+def framed(headers: bytes, payload: bytes) -> bytes:
     """A frame around headers that are bytes already, with both checksums."""
     start = struct.pack("!II", 16 + len(headers) + len(payload), len(headers))
     start += struct.pack("!I", crc32(start))
@@ -275,7 +275,7 @@ class _Wire:
         return json.loads(self._parts(piece)[1])
 
     def packed(self, piece: bytes, content: Any) -> bytes:
-        return wrap_untrusted(self._parts(piece)[0], json.dumps(content).encode())
+        return framed(self._parts(piece)[0], json.dumps(content).encode())
 
     def _parts(self, piece: bytes) -> tuple[bytes, bytes]:
         (headers,) = struct.unpack_from("!I", piece, 4)

@@ -7,8 +7,6 @@ from typing import Any
 
 import httpx
 import msgspec
-from google import genai
-from google.genai import types
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
@@ -194,6 +192,8 @@ class _Wire(ServerSent):
 
     def validate(self, body: bytes) -> None:
         """The SDK's types forbid what they do not know."""
+        from google.genai import types
+
         content = json.loads(body)
         for each in content.pop("contents"):
             types.Content.model_validate(each)
@@ -209,7 +209,10 @@ class _Wire(ServerSent):
         return Sent(content, messages)
 
 
-async def _sdk_stream(root: str, text: str) -> AsyncIterator[types.GenerateContentResponse]:
+async def _sdk_stream(root: str, text: str) -> AsyncIterator[Any]:
+    from google import genai  # only where it is asked: to import it takes seconds
+    from google.genai import types
+
     # With our client: the one that it takes by itself warns of its own making.
     async with httpx.AsyncClient() as http:
         options = types.HttpOptions(

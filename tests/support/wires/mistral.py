@@ -6,13 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from mistralai.client import Mistral as MistralSDK
-from mistralai.client.models import (
-    ChatCompletionStreamRequest,
-    TextChunk,
-    ThinkChunk,
-    UnknownContentChunk,
-)
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
@@ -162,6 +155,8 @@ class _Wire(ServerSent):
         )
 
     async def ask_sdk(self, root: str, request: Request) -> Heard:
+        from mistralai.client import Mistral as MistralSDK  # only where it is asked: it is slow
+
         text, thoughts, finish, usage = "", "", "", Usage()
         calls: list[tuple[str, dict[str, Any]]] = []
         async with MistralSDK(
@@ -185,6 +180,8 @@ class _Wire(ServerSent):
 
     def validate(self, body: bytes) -> None:
         """Its types let unknown chunks pass; none may be among them, and no unknown field."""
+        from mistralai.client.models import ChatCompletionStreamRequest, UnknownContentChunk
+
         content = json.loads(body)
         request = ChatCompletionStreamRequest.model_validate(content)
         assert not set(content) - set(ChatCompletionStreamRequest.model_fields)
@@ -202,6 +199,8 @@ class _Wire(ServerSent):
 def _content(content: Any) -> tuple[str, str]:
     if not isinstance(content, list):
         return content or "", ""
+    from mistralai.client.models import TextChunk, ThinkChunk
+
     text = "".join(each.text for each in content if isinstance(each, TextChunk))
     thoughts = [each.thinking for each in content if isinstance(each, ThinkChunk)]
     return text, "".join(

@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
-
-from openai import AsyncOpenAI
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.settings.services import ModelService
@@ -23,7 +21,13 @@ STOPS: dict[str, Stop] = {
     "length": "length",
     "content_filter": "refused",
 }
-_PARAMS = adapter(CompletionCreateParamsStreaming)
+
+
+@cache
+def _params() -> Any:
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+
+    return adapter(CompletionCreateParamsStreaming)
 
 
 class _Wire(ServerSent):
@@ -111,6 +115,8 @@ class _Wire(ServerSent):
         )
 
     async def ask_sdk(self, root: str, request: Request) -> Heard:
+        from openai import AsyncOpenAI  # only where it is asked: to import it takes a second
+
         client = AsyncOpenAI(api_key=KEY, base_url=f"{root}/v1", max_retries=0, timeout=PATIENCE)
         text, thoughts, finish, usage = "", "", "", Usage()
         calls: dict[int, list[str]] = {}
@@ -141,7 +147,7 @@ class _Wire(ServerSent):
         content = json.loads(body)
         for message in content["messages"]:
             message.pop("reasoning_content", None)  # other services' own
-        _PARAMS.validate_python(content)
+        _params().validate_python(content)
 
     def sent(self, body: bytes) -> Sent:
         content = json.loads(body)

@@ -2,12 +2,9 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import count
 from typing import Any
-
-from openai import AsyncOpenAI
-from openai.types.responses import Response
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.settings.services import ModelService
@@ -18,8 +15,6 @@ from tests.support.openai_server import FAILURES
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 from tests.support.wires.strict_types import adapter
-
-_PARAMS = adapter(ResponseCreateParamsStreaming)
 
 Event = dict[str, Any]
 
@@ -130,6 +125,13 @@ def failing(code: str, message: str) -> Raw:
     return numbered([*_HALF, last])
 
 
+@cache
+def _params() -> Any:
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+    return adapter(ResponseCreateParamsStreaming)
+
+
 class _Wire(ServerSent):
     name = "openai_responses"
     credential = Credential(KEY, label="OPENAI_API_KEY")
@@ -213,8 +215,10 @@ class _Wire(ServerSent):
         )  # fmt: skip
 
     async def ask_sdk(self, root: str, request: Request) -> Heard:
+        from openai import AsyncOpenAI  # only where it is asked: to import it takes a second
+
         client = AsyncOpenAI(api_key=KEY, base_url=f"{root}/v1", max_retries=0, timeout=PATIENCE)
-        last: Response | None = None
+        last: Any = None
         async with client:
             stream = await client.responses.create(
                 model="test", input=request.messages[-1].text, stream=True, store=False
@@ -225,7 +229,7 @@ class _Wire(ServerSent):
         return heard(last) if last is not None else Heard()
 
     def validate(self, body: bytes) -> None:
-        _PARAMS.validate_python(json.loads(body))
+        _params().validate_python(json.loads(body))
 
     def sent(self, body: bytes) -> Sent:
         content = json.loads(body)
@@ -233,7 +237,7 @@ class _Wire(ServerSent):
         return Sent(content, items)
 
 
-def heard(said: Response) -> Heard:
+def heard(said: Any) -> Heard:
     """A response as the official types have it."""
     text, thoughts, calls, refused = "", "", [], False
     for item in said.output:

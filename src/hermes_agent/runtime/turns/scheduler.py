@@ -282,26 +282,27 @@ class TurnScheduler:
         self, id: str, answer: str, by: str, adopt: Adopt, names: Sequence[str] = ()
     ) -> None:
         """`names` are other names under which rules may know the person `by`."""
-        asking = next((one.session for one in await self._store.questions() if one.id == id), "")
-        worker = await self._worker_of(asking)
-        if worker is not None and id in worker.conversation.questions:
-            return await worker.human_input.answer(id, answer, by, adopt, names)
+        while at := {one.id: one.session for one in await self._store.questions()}.get(id):
+            if (worker := await self._worker_of(at)) is None:
+                break
+            if id in worker.conversation.questions:
+                return await worker.human_input.answer(id, answer, by, adopt, names)
+            await asyncio.sleep(0.001)  # journaled; the turn is about to know
         raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
-        parked = await self._store.parked()
-        at = next((one.session for one in parked if one.effect == effect), "")
-        worker = await self._worker_of(at)
-        if worker is None:
-            return await self._decide_without_worker(at, effect, decision, by)
-        if any(call.effect == effect and call.parked for call in worker.conversation.all_calls):
-            return await worker.human_input.decide(effect, decision, by)
+        while at := {one.effect: one.session for one in await self._store.parked()}.get(effect):
+            if (worker := await self._worker_of(at)) is None:
+                return await self._decide_without_worker(at, effect, decision, by)
+            if any(call.effect == effect and call.parked for call in worker.conversation.all_calls):
+                return await worker.human_input.decide(effect, decision, by)
+            await asyncio.sleep(0.001)  # as in `answer`
         raise _no_parked(effect)
 
     async def _decide_without_worker(self, at: str, effect: str, decision: str, by: str) -> None:
         """Journal a decision for a turn that is not running, and resume the turn if it can run
         here; otherwise its program acts on the decision."""
-        turn = await self._store.unfinished_turn(at) if at else None
+        turn = await self._store.unfinished_turn(at)
         if turn is None or at in self._tasks:
             raise _no_parked(effect)
         await self._store.append(turn, ev.ParkDecided(effect, parse_decision(decision), by))

@@ -426,6 +426,8 @@ destroy() {
     found=0
     for file in /proc/[0-9]*; do
       mapfile -d '' lines 2>/dev/null <"$file/environ" || continue
+      # At a glance: a server that writes its title there leaves thousands of empty entries.
+      [[ ${lines[*]} == *"HERMES_SPOOL=$spool"* ]] || continue
       for entry in "${lines[@]}"; do
         [[ $entry == "HERMES_SPOOL=$spool" ]] || continue
         family=("${file##*/}")
