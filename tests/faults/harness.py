@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
 
 """How long a runtime may take for what normally takes a blink."""
 
@@ -66,10 +66,10 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(met: Any, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline, pause = time.monotonic() + PATIENCE, pauses()
     while not met():
         assert time.monotonic() < deadline, f"waited too long: {what}"
-        time.sleep(0.005)
+        time.sleep(next(pause))
 
 
 def script(folder: Path, work: Path, turns: int) -> Path:
@@ -202,7 +202,7 @@ class Case:
 
     def finish(self) -> None:
         """Let it work until nothing is left to do; a parked effect is decided by looking."""
-        deadline = time.monotonic() + PATIENCE
+        deadline, pause = time.monotonic() + PATIENCE, pauses()
         while time.monotonic() < deadline:
             if not self.session:
                 return
@@ -210,7 +210,7 @@ class Case:
                 self._decide(parked)
             if self.state() == "idle" and not self._mail():
                 return
-            time.sleep(0.01)
+            time.sleep(next(pause))
         raise AssertionError(f"it did not finish: {self.api.get('/v1/status')}")
 
     def finish_all(self) -> bool:

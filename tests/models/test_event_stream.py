@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.models.wires.bedrock.event_stream import DamagedFrame, Frame, FrameReader
-from tests.support.wires.bedrock import frame, wrap_untrusted
+from tests.support.wires.bedrock import frame, framed
 
 NAMES = st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=30)
 HEADERS = st.dictionaries(NAMES, st.text(max_size=40), max_size=5)
@@ -53,7 +53,7 @@ def test_headers_of_every_kind_are_passed_over_or_kept() -> None:
             header("moment", 8, b"\0" * 8), header("id", 9, b"\0" * 16),
         )
     )  # fmt: skip
-    data = wrap_untrusted(headers, b"{}")
+    data = framed(headers, b"{}")
     assert set(by_botocore(data)[0][0]) >= {"true", "bytes", "text", "moment", "id"}
     assert read(data) == [({"text": "hi"}, b"{}")]
 
@@ -88,7 +88,7 @@ def test_impossible_lengths_are_refused_before_anything_is_kept(length: int, hea
 )  # fmt: skip
 def test_headers_that_cannot_be_read_are_damage(headers: bytes) -> None:
     with pytest.raises(DamagedFrame):
-        read(wrap_untrusted(headers, b"{}"))
+        read(framed(headers, b"{}"))
 
 
 @settings(max_examples=200, deadline=None)

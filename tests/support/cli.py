@@ -18,7 +18,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.host.inspect import lock_owner
 from hermes_agent.host.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
 from tests.support.prompt_prefix import check_prefixes
 
 SCRIPT = """
@@ -51,10 +51,10 @@ STOP_SECONDS = 20.0
 
 def wait_until(met: Callable[[], Any], what: str) -> Any:
     """What `met` returns once that is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline, pause = time.monotonic() + PATIENCE, pauses()
     while not (found := met()):
         assert time.monotonic() < deadline, f"waited too long: {what}"
-        time.sleep(0.05)
+        time.sleep(next(pause))
     return found
 
 

@@ -5,7 +5,7 @@ import heapq
 import itertools
 from collections.abc import Awaitable, Callable
 
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
 
 
 class MovedTime:
@@ -49,7 +49,7 @@ async def settled() -> None:
 
 async def until(met: Callable[[], object], what: str = "it") -> None:
     """Wait for something that happens in real time."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline, pause = asyncio.get_running_loop().time() + PATIENCE, pauses()
     while not met():
         assert asyncio.get_running_loop().time() < deadline, f"waited too long for {what}"
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(next(pause))

@@ -55,11 +55,12 @@ def _read(name: str, type_: type[T]) -> list[T]:
 
 
 class RetrievalSet:
-    def __init__(self) -> None:
+    def __init__(self, every: int = 1) -> None:
+        """All of it, or every so-many-th message."""
         self.skills = _read("skills", Skill)
         self.sessions = _read("sessions", Past)
-        self.queries = _read("queries", Query)
-        self.nothing = _read("nothing", Nothing)
+        self.queries = _read("queries", Query)[::every]
+        self.nothing = _read("nothing", Nothing)[::every]
 
 
 class Found(Struct, frozen=True):

@@ -12,7 +12,7 @@ from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Settings, UseSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
 
 
 class House:
@@ -56,9 +56,10 @@ class House:
 
 
 async def until(met: Callable[[], Any]) -> None:
+    pause = pauses()
     async with asyncio.timeout(PATIENCE):
         while not await met():
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(next(pause))
 
 
 def script(folder: Path, name: str, *replies: dict[str, Any], **facts: Any) -> str:

@@ -16,6 +16,7 @@ from hermes_agent.terminals.remote.terminal import RemoteTerminal
 from hermes_agent.terminals.shell.daemon import ShellDaemon, scrubbed
 from hermes_agent.terminals.shell.spool import Spool
 from hermes_agent.terminals.transport import Transport
+from tests.support.patience import pauses
 from tests.support.transports import SubprocessTransport
 
 DEFAULTS = TerminalSettings()
@@ -126,11 +127,11 @@ class Shell:
 
 async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait for something that is bound to come; the test's own time limit is the only one."""
-    while True:
+    for pause in pauses():
         answer = true()
         if answer if isinstance(answer, bool) else await answer:
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)
 
 
 def lives(pid: int) -> bool:
