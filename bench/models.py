@@ -34,7 +34,8 @@ WIRES = {
 }
 """The wire formats, with the module of each below `models.wires` that opens a client."""
 FIRST = "openai_chat"
-SIZES = {1: scaled(300, 3), 500: scaled(30, 2), scaled(5_000, 1_000): scaled(8, 2)}
+MANY = scaled(500, 20)
+SIZES = {1: scaled(300, 1), MANY: scaled(30, 1), scaled(5_000, 60): scaled(8, 1)}
 """Pieces of an answer, and how often it is read; one piece shows what a request costs."""
 PACKED = 50
 """Events in one chunk, as many proxies send them."""
@@ -199,13 +200,13 @@ def _many(name: str, root: str) -> Figure:
         return AT_ONCE / (time.perf_counter() - began)
 
     async def best() -> tuple[float, float]:
-        async with _Asking(name, f"{root}/{name}-500") as (ask_plain, ask_ours):
+        async with _Asking(name, f"{root}/{name}-{MANY}") as (ask_plain, ask_ours):
             rates = [(await rate(ask_plain), await rate(ask_ours)) for _ in range(3)]
         return max(plain for plain, _ in rates), max(ours for _, ours in rates)
 
     plain, ours = asyncio.run(best())
     return Figure(
-        f"{name}: {AT_ONCE} streams of 500 pieces at once",
+        f"{name}: {AT_ONCE} streams of {MANY} pieces at once",
         ours, "answers/s", plain, "answers/s with httpx",
     )  # fmt: skip
 
@@ -214,7 +215,7 @@ def _many(name: str, root: str) -> Figure:
 
 
 async def _call(name: str, root: str, times: int) -> None:
-    async with _Asking(name, f"{root}/{name}-500") as (_, ask_ours):
+    async with _Asking(name, f"{root}/{name}-{MANY}") as (_, ask_ours):
         for _round in range(times):
             await ask_ours()
 
@@ -227,7 +228,7 @@ def _over_tls(folder: Path) -> Iterator[Figure]:
         calls = [
             Calls(
                 f"hermes_agent.models.wires.{WIRES[name]}",
-                _wire(name).endpoint(f"https://localhost:{port}/{name}-500"),
+                _wire(name).endpoint(f"https://localhost:{port}/{name}-{MANY}"),
                 _wire(name).credential,
                 CALLS if name == FIRST else 1,
             )

@@ -109,7 +109,7 @@ async def measure(store: Store, corpus: Corpus, floor: float) -> list[Figure]:
 
 async def quality(folder: Path) -> list[Figure]:
     rows: list[Figure] = []
-    data = RetrievalSet(every=scaled(1, 20))
+    data = RetrievalSet(every=scaled(1, 7))
     ways = (("words", False), ("meaning too", True))
     for name, semantic in ways[: scaled(2, 1)]:
         store = await Store.open(folder / name)

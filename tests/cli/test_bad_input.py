@@ -49,13 +49,13 @@ WRONG: list[tuple[tuple[str | bytes, ...], str]] = [
 ]
 
 
-def test_wrong_usage_exits_with_two(house: House) -> None:
+def test_wrong_usage_exits_with_two(shared: House) -> None:
     for words, names in WRONG:
-        assert_refused(house, 2, names, *words)
+        assert_refused(shared, 2, names, *words)
 
 
-def test_the_nearest_command_is_suggested(house: House) -> None:
-    assert "hermes sessions" in house.run("sesions").stderr
+def test_the_nearest_command_is_suggested(shared: House) -> None:
+    assert "hermes sessions" in shared.run("sesions").stderr
 
 
 @pytest.mark.parametrize("runtime", [(), ("--no-runtime",)])
@@ -65,14 +65,14 @@ def test_an_unknown_model_is_named(house: House, runtime: tuple[str, ...]) -> No
     assert_refused(house, 2, "no model", "ask", "hi", *runtime, HERMES_MODEL="")
 
 
-def test_an_unknown_policy_is_named(house: House) -> None:
-    assert_refused(house, 2, "'lax'", "ask", "hi", "--policy", "lax")
+def test_an_unknown_policy_is_named(shared: House) -> None:
+    assert_refused(shared, 2, "'lax'", "ask", "hi", "--policy", "lax")
 
 
-def test_an_unknown_session_is_named(house: House) -> None:
-    assert_refused(house, 1, "'nowhere'", "ask", "hi", "--session", "nowhere")
-    assert_refused(house, 1, "'nowhere'", "chat", "--session", "nowhere")
-    assert_refused(house, 1, "'nowhere'", "interrupt", "nowhere")
+def test_an_unknown_session_is_named(shared: House) -> None:
+    assert_refused(shared, 1, "'nowhere'", "ask", "hi", "--session", "nowhere")
+    assert_refused(shared, 1, "'nowhere'", "chat", "--session", "nowhere")
+    assert_refused(shared, 1, "'nowhere'", "interrupt", "nowhere")
 
 
 def test_settings_that_cannot_be_read_stop_the_runtime_with_a_reason(house: House) -> None:
@@ -105,15 +105,15 @@ def test_a_name_with_a_slash_is_no_session(house: House) -> None:
     assert_refused(house, 1, "''", "approvals", "answer", "", "yes")
 
 
-def test_words_without_quotes_are_told_about_quotes(house: House) -> None:
-    done = house.run("ask", "list", "files")
+def test_words_without_quotes_are_told_about_quotes(shared: House) -> None:
+    done = shared.run("ask", "list", "files")
     assert done.returncode == 2
     assert "quote the question" in done.stderr
 
 
-def test_half_a_model_is_completed_by_an_example(house: House) -> None:
+def test_half_a_model_is_completed_by_an_example(shared: House) -> None:
     for model, example in (("scripted/", "scripted/demo"), ("openai/", "openai/gpt-")):
-        assert example in house.run("ask", "hi", "--model", model).stderr
+        assert example in shared.run("ask", "hi", "--model", model).stderr
 
 
 def test_a_home_with_odd_bytes_is_refused(house: House) -> None:
@@ -122,9 +122,9 @@ def test_a_home_with_odd_bytes_is_refused(house: House) -> None:
         assert_refused(house, 2, "not UTF-8", *words, HERMES_HOME="/tmp/\udcff")
 
 
-def test_with_json_trouble_is_a_document_too(house: House) -> None:
+def test_with_json_trouble_is_a_document_too(shared: House) -> None:
     for words, code in ((["ask", "hi", "--session", "nowhere"], 1), (["ask"], 2)):
-        done = house.run(*words, "--json")
+        done = shared.run(*words, "--json")
         assert done.returncode == code
         assert json.loads(done.stdout)["error"] in done.stderr
         assert json.loads(done.stdout)["hint"] in done.stderr

@@ -47,34 +47,34 @@ def test_new_opens_another_session_and_resume_goes_back(house: House) -> None:
     assert turns == {"first": 2, "": 1}
 
 
-def test_an_unknown_slash_command_names_the_nearest(house: House) -> None:
-    done = house.run("chat", input="/serch x\n/name\n/parked nonsense\n/export\n/resume\n")
+def test_an_unknown_slash_command_names_the_nearest(shared: House) -> None:
+    done = shared.run("chat", input="/serch x\n/name\n/parked nonsense\n/export\n/resume\n")
     assert done.returncode == 1
     assert "no command called /serch" in done.stderr
     assert "did you mean /search?" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_what_needs_consent_is_refused_where_nobody_can_answer(house: House) -> None:
-    done = house.run("chat", "--policy", "careful", input="write a file\n")
+def test_what_needs_consent_is_refused_where_nobody_can_answer(shared: House) -> None:
+    done = shared.run("chat", "--policy", "careful", input="write a file\n")
     assert "refused" in done.stderr
-    assert not (house.work / "made.txt").exists()
+    assert not (shared.work / "made.txt").exists()
 
 
-def test_a_failed_turn_shows_in_the_exit_code_and_the_next_goes_on(house: House) -> None:
-    house.script.write_text("turns: [{when: nope, replies: []}, {replies: [{say: Yes.}]}]")
-    done = house.run("chat", input="nope\n/new\nfine\n")
+def test_a_failed_turn_shows_in_the_exit_code_and_the_next_goes_on(shared: House) -> None:
+    shared.script.write_text("turns: [{when: nope, replies: []}, {replies: [{say: Yes.}]}]")
+    done = shared.run("chat", input="nope\n/new\nfine\n")
     assert done.returncode == 1
     assert "only 0 replies" in done.stderr
     assert "Yes." in done.stdout
 
 
-def test_a_name_that_is_taken_is_refused_before_anything_is_said(house: House) -> None:
-    id = house.ask("hello", "--name", "talk")
-    done = house.run("chat", "--name", "talk", input="hello\n")
+def test_a_name_that_is_taken_is_refused_before_anything_is_said(shared: House) -> None:
+    id = shared.ask("hello", "--name", "talk")
+    done = shared.run("chat", "--name", "talk", input="hello\n")
     assert done.returncode == 2
     assert f"taken by session {id}" in done.stderr
-    renamed = house.run("chat", input="/name talk\n/name other\n")
+    renamed = shared.run("chat", input="/name talk\n/name other\n")
     assert f"taken by session {id}" in renamed.stderr
     assert "'other'" in renamed.stdout
 
@@ -99,9 +99,9 @@ def test_a_session_deleted_under_a_chat_is_told_with_the_way_on(house: House) ->
     assert "goes on" not in told
 
 
-def test_bytes_that_are_no_text_do_not_end_the_chat(house: House) -> None:
+def test_bytes_that_are_no_text_do_not_end_the_chat(shared: House) -> None:
     command = [sys.executable, "-m", "hermes_agent", "chat"]
     done = subprocess.run(
-        command, cwd=house.work, env=house.environ, input=b"caf\xe9\n", capture_output=True
+        command, cwd=shared.work, env=shared.environ, input=b"caf\xe9\n", capture_output=True
     )
     assert done.returncode == 0, done.stderr

@@ -76,12 +76,12 @@ def test_files_go_with_the_next_message_only(at_home: House, server: OpenAIServe
     assert "dot.png" not in without
 
 
-def test_ask_sends_a_file_and_an_effort(house: House) -> None:
-    (house.work / "dot.png").write_bytes(PIXEL)
-    told = house.json("ask", "what is it?", "--file", "dot.png", "--effort", "high")
-    session = house.api.get(f"/v1/sessions/{told['session']}")
+def test_ask_sends_a_file_and_an_effort(shared: House) -> None:
+    (shared.work / "dot.png").write_bytes(PIXEL)
+    told = shared.json("ask", "what is it?", "--file", "dot.png", "--effort", "high")
+    session = shared.api.get(f"/v1/sessions/{told['session']}")
     assert session["effort"] == "high"
-    journal = house.api.get(f"/v1/sessions/{told['session']}/journal")
+    journal = shared.api.get(f"/v1/sessions/{told['session']}/journal")
     (taken,) = [one["event"] for one in journal if one["event"]["kind"] == "message_taken"]
     assert [(file["name"], file["type"]) for file in taken["files"]] == [("dot.png", "image/png")]
 

@@ -60,7 +60,7 @@ def test_tools_are_a_line_each_and_consent_is_asked_for(house: House, open_chat:
     assert (house.work / "made.txt").read_text() == "written\n"
 
 
-def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open) -> None:
+def test_control_c_stops_the_agent_and_then_leaves(shared: House, open_chat: Open) -> None:
     chat = open_chat()
     talk(chat)
     chat.enter("work long")

@@ -32,6 +32,7 @@ def running(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_machine_is_broken_and_healed_and_the_second_time_is_quicker(tmp_path: Path) -> None:
     done = play(tmp_path, ANTHROPIC_API_KEY="sk-none")

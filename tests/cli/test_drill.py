@@ -130,6 +130,7 @@ def test_a_fault_is_detected_healed_judged_and_kept(house: House) -> None:
     assert "service-crash" in house.good("drill", "score", "--markdown")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_where_nothing_is_wrong_nothing_is_done(house: House) -> None:
     done = drilled(house, "run", "--no-fault", "--seed", "2", "--no-learning", "--quiet")

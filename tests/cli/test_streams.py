@@ -21,35 +21,35 @@ def shell(house: House, line: str, **environ: str) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("words", ["--help", "--version", "config --help", "config"])
-def test_a_reader_that_has_gone_is_nothing_to_talk_about(house: House, words: str) -> None:
-    done = shell(house, f"hermes {words} | true")
+def test_a_reader_that_has_gone_is_nothing_to_talk_about(shared: House, words: str) -> None:
+    done = shell(shared, f"hermes {words} | true")
     assert done.returncode in (0, 141)
     assert done.stderr == ""
 
 
 @pytest.mark.parametrize("words", ["--help", "--version", "config --help", "config"])
-def test_a_full_device_is_one_line(house: House, words: str) -> None:
-    done = shell(house, f"hermes {words} >/dev/full")
+def test_a_full_device_is_one_line(shared: House, words: str) -> None:
+    done = shell(shared, f"hermes {words} >/dev/full")
     assert done.returncode == 1
     assert done.stderr == "cannot write the output: No space left on device\n"
 
 
-def test_closed_streams_are_done_without(house: House) -> None:
+def test_closed_streams_are_done_without(shared: House) -> None:
     for line in ("hermes --version <&-", "hermes --version >&-", "hermes config >&- 2>&- <&-"):
-        assert (shell(house, line).returncode, line) == (0, line)
-    empty = shell(house, "hermes ask - <&-")
+        assert (shell(shared, line).returncode, line) == (0, line)
+    empty = shell(shared, "hermes ask - <&-")
     assert empty.returncode == 2
     assert "the message is empty" in empty.stderr
 
 
-def test_letters_that_cannot_be_shown_are_numbers(house: House) -> None:
-    house.script.write_text("turns: [{replies: [{say: Grüße}]}]")
-    done = shell(house, "hermes ask hi", PYTHONIOENCODING="ascii")
+def test_letters_that_cannot_be_shown_are_numbers(shared: House) -> None:
+    shared.script.write_text("turns: [{replies: [{say: Grüße}]}]")
+    done = shell(shared, "hermes ask hi", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stdout) == (0, "Gr\\xfc\\xdfe\n")
 
 
-def test_standard_input_that_is_no_text_is_refused(house: House) -> None:
-    done = shell(house, r"printf 'caf\xe9' | hermes ask -")
+def test_standard_input_that_is_no_text_is_refused(shared: House) -> None:
+    done = shell(shared, r"printf 'caf\xe9' | hermes ask -")
     assert done.returncode == 2
     assert "standard input is not UTF-8" in done.stderr
 

@@ -102,18 +102,18 @@ def test_a_job_is_paused_resumed_run_and_removed(house: House) -> None:
     assert len(house.json("task", "history", "job-1")) == 2
 
 
-def test_what_a_job_leans_on_and_is_not_there_is_said(house: House) -> None:
-    add(house, "--every", "1d", "first", "--name", "one")
-    add(house, "--every", "1d", "second", "--name", "two", "--after", "one")
-    done = house.run("task", "edit", "one", "--after", "two")
+def test_what_a_job_leans_on_and_is_not_there_is_said(shared: House) -> None:
+    add(shared, "--every", "1d", "first", "--name", "one")
+    add(shared, "--every", "1d", "second", "--name", "two", "--after", "one")
+    done = shared.run("task", "edit", "one", "--after", "two")
     assert (done.returncode, "one would come after itself" in done.stderr) == (2, True)
-    assert "warning: two runs after it" in house.good("task", "remove", "one", "--yes")
-    assert "it comes after 'one': one was removed" in house.good("task", "show", "two")
-    shown = house.good("task", "edit", "two", "third", "--after", "", "--deliver", "origin")
+    assert "warning: two runs after it" in shared.good("task", "remove", "one", "--yes")
+    assert "it comes after 'one': one was removed" in shared.good("task", "show", "two")
+    shown = shared.good("task", "edit", "two", "third", "--after", "", "--deliver", "origin")
     assert "`origin` leads nowhere" in shown
     assert "third" in shown
-    assert "next" not in house.json("task", "list", "--removed")[1]["meaning"]
-    assert "a model is asked 86,400 times a day" in house.good("task", "add", "--every", "1s", "x")
+    assert "next" not in shared.json("task", "list", "--removed")[1]["meaning"]
+    assert "a model is asked 86,400 times a day" in shared.good("task", "add", "--every", "1s", "x")
 
 
 def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House) -> None:

@@ -145,6 +145,7 @@ def learning(one: Case) -> None:
     (one.work / "wanted").write_text("9001\n")
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("phase", "number"),

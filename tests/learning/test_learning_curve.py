@@ -10,6 +10,7 @@ from tests.support.learning_curve import DESCRIPTION, SKILL, Family, skill_text
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.slow
 async def test_tasks_take_fewer_steps_once_a_skill_has_been_learned_and_proven(
     tmp_path: Path,
 ) -> None:

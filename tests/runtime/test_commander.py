@@ -5,6 +5,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
@@ -504,6 +505,7 @@ async def test_what_others_write_on_their_alerts_does_not_turn_learning_off(tmp_
         assert (await h.session()).model.startswith("scripted/")
 
 
+@pytest.mark.slow
 async def test_drills_prove_a_skill_that_helps(tmp_path: Path) -> None:
     followed = [
         {"calls": [call("skill", name="service-crash-web", arguments="service=web")]},

@@ -195,6 +195,7 @@ async def test_the_budgets_of_sessions_are_not_those_of_trials(tmp_path: Path) -
 # the whole proof
 
 
+@pytest.mark.slow
 async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was(
     tmp_path: Path,
 ) -> None:

@@ -22,6 +22,7 @@ async def drilled(h: Response, number: int, **told: Any) -> dict[str, Any]:
     return await h.post(f"/v1/incidents/{id}/outcome", outcome)
 
 
+@pytest.mark.slow
 async def test_a_runbook_proves_itself_in_drills_and_then_heals_alone(tmp_path: Path) -> None:
     async with response(tmp_path) as h:
         await h.save_skill(NAME, "candidate", RUNBOOK)

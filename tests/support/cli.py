@@ -18,6 +18,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.host.inspect import lock_owner
 from hermes_agent.host.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
+from tests.support.forked_cli import can_fork, forked
 from tests.support.patience import PATIENCE, pauses
 from tests.support.prompt_prefix import check_prefixes
 
@@ -94,11 +95,13 @@ class House:
         self, *words: str | bytes, input: str = "", **environ: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end. A variable set to nothing is taken away."""
-        given = {**self.environ, **environ}
+        given = {name: value for name, value in {**self.environ, **environ}.items() if value}
+        if can_fork(given) and all(isinstance(word, str) for word in words):
+            return forked([str(word) for word in words], self.work, given, input, PATIENCE)
         return subprocess.run(
             [sys.executable, "-m", "hermes_agent", *words],
             cwd=self.work,
-            env={name: value for name, value in given.items() if value},
+            env=given,
             input=input,
             capture_output=True,
             text=True,

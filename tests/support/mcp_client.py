@@ -100,6 +100,7 @@ async def connected(
     if answer is not None:
         more["elicitation_callback"] = saying(answer)
     if way == "in process":
+        await asyncio.to_thread(house.good, "up")  # a runtime is nobody's child here
         with pytest.MonkeyPatch.context() as patch:
             for name in ("HERMES_HOME", "HERMES_MODEL", "HERMES_POLICY"):
                 patch.setenv(name, house.environ[name])

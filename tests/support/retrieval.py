@@ -56,7 +56,7 @@ def _read(name: str, type_: type[T]) -> list[T]:
 
 class RetrievalSet:
     def __init__(self, every: int = 1) -> None:
-        """All of it, or every so-many-th message."""
+        """All of it, or some of its messages."""
         self.skills = _read("skills", Skill)
         self.sessions = _read("sessions", Past)
         self.queries = _read("queries", Query)[::every]
