@@ -135,8 +135,11 @@ async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
 
 
 def lives(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(") ")[2][0] not in "ZX"
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(") ")[2][0] not in "ZX"
 
 
 @contextlib.asynccontextmanager
