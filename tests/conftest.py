@@ -24,6 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_configure() -> None:
+    gc.set_threshold(20_000, 20, 20)  # thousands of tests are collected, and stay
     # Who is begun in the background does not hear of Ctrl-C, nor do its children; tests press it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,6 +24,7 @@ PATIENCE = 60.0
 """Seconds that a box may take on a busy machine."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fault", SAMPLE)
 def test_the_experts_fix_heals_it_and_nothing_does_not(fault: Fault, tmp_path: Path) -> None:
     case = compose(fault, 1)
@@ -39,6 +40,7 @@ def test_the_experts_fix_heals_it_and_nothing_does_not(fault: Fault, tmp_path: P
 CRASH = next(fault for fault in FAULTS if fault.category == "service-crash")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("init", ["supervisord", "systemd", "sysv"])
 def test_no_cheat_counts_as_a_repair(init: Boot, tmp_path: Path) -> None:
     case = compose(CRASH, 3, stack="web", init=init)

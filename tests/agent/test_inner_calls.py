@@ -614,7 +614,9 @@ async def test_a_program_that_takes_another_way_may_still_look(tmp_path: Path) -
     assert finished[effect].ok
 
 
-@pytest.mark.parametrize("lines", [["x" * 1_100_000], ["x" * 900_000] * 20])
+@pytest.mark.parametrize(
+    "lines", [["x" * 1_100_000], pytest.param(["x" * 900_000] * 20, marks=pytest.mark.slow)]
+)
 async def test_arguments_of_a_program_are_bounded(tmp_path: Path, lines: list[str]) -> None:
     ran: list[str] = []
     plan = [[act(line)] for line in lines]

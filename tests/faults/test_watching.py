@@ -72,6 +72,7 @@ def until(one: Case, met: Callable[[Case], bool], what: str) -> None:
         wait_until(lambda: met(one), what)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("write", "number"),
     [

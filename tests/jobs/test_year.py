@@ -130,6 +130,7 @@ async def test_a_year_with_kills_jumps_of_the_clock_downtime_and_changes(tmp_pat
     assert await lived(tmp_path, 7, LEAP_YEAR, zones, 4) > 10_000
 
 
+@pytest.mark.slow
 async def test_a_year_in_which_a_day_is_missing(tmp_path: Path) -> None:
     zones = ("Pacific/Apia", "America/St_Johns")
     assert await lived(tmp_path, 11, ODD_YEAR, zones, 1) > 10_000
