@@ -9,8 +9,10 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from hermes_agent.cli.client.follower import TurnFollower, send
@@ -53,6 +55,44 @@ async def test_one_key_sent_twice_at_once_opens_one_session(tmp_path: Path) -> N
     assert sorted(new) == [False] * 4 + [True]
     assert len(sessions) == 1
     assert (tmp_path / "paid").read_text() == "paid\n"
+
+
+async def test_a_question_that_is_listed_can_be_answered_before_its_turn_knows_of_it(
+    tmp_path: Path,
+) -> None:
+    question = {"tool": "ask_user", "with": {"question": "Which colour?"}}
+    model = script(tmp_path, {"calls": [question]}, {"say": "ok"})
+    listed, go_on = threading.Event(), threading.Event()
+
+    def hold_the_question(when: str, _names: tuple[str, ...]) -> None:
+        """The write is done, and the turn not yet told."""
+        if when == "after" and not go_on.is_set():
+            with closing(apsw.Connection(str(tmp_path / "home" / "state.db"))) as database:
+                if database.execute("select 1 from questions").fetchone():
+                    listed.set()
+                    go_on.wait(PATIENCE)
+
+    environ = {"HERMES_MODEL": model, "HERMES_POLICY": "sandbox"}
+    runtime = Runtime(tmp_path / "home", environ, store_hook=hold_the_question)
+    await runtime.start()
+    try:
+        store = runtime.context.store
+        session = await runtime.sessions.open_session(workspace=str(tmp_path))
+        await runtime.sessions.submit(session, SessionMessage("k1", "go", "test", True))
+        assert await asyncio.to_thread(listed.wait, PATIENCE)
+        (asked,) = await store.questions()
+        answering = asyncio.create_task(runtime.sessions.answer(asked.id, "blue", "test"))
+        for _ in range(20):
+            await store.questions()
+        assert not answering.done()
+        go_on.set()
+        await answering
+        await runtime.sessions.wait_idle(session.id)
+        events = [one.event for one in await store.events(session.id)]
+    finally:
+        go_on.set()
+        await runtime.stop()
+    assert [one.answer for one in events if isinstance(one, ev.QuestionAnswered)] == ["blue"]
 
 
 @pytest.mark.parametrize("write", [2, 3, 4, 5, 6])
