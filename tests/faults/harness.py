@@ -18,6 +18,7 @@ from msgspec import Struct
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from tests.support.patience import PATIENCE, pauses
+from tests.support.terminals import lives
 
 """How long a runtime may take for what normally takes a blink."""
 
@@ -55,14 +56,6 @@ class Nursery:
         self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def wait_until(met: Any, what: str) -> None:
@@ -155,11 +148,11 @@ class Case:
     def start(self, phase: str = "never", number: int = 0) -> None:
         """Start a runtime and wait until it answers, or has died as told."""
         self.pid = self.nursery.start(self.home, phase, number)
-        wait_until(lambda: self.api.is_up() or not is_alive(self.pid), "the runtime to start")
+        wait_until(lambda: self.api.is_up() or not lives(self.pid), "the runtime to start")
 
     @property
     def died(self) -> bool:
-        return not is_alive(self.pid)
+        return not lives(self.pid)
 
     def has_died(self) -> bool:
         """Its connection broke, so it is about to be gone if it is not yet."""
@@ -167,7 +160,7 @@ class Case:
         return True
 
     def kill(self) -> None:
-        if self.pid and is_alive(self.pid):
+        if self.pid and lives(self.pid):
             with suppress(ProcessLookupError):  # it was about to die by itself
                 os.kill(self.pid, signal.SIGKILL)
         wait_until(lambda: self.died, "the runtime to die")

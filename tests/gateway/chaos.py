@@ -20,6 +20,7 @@ from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError
 from tests.gateway.fork_server import CHANNELS, FORGETFUL
 from tests.support.loop_platform import LoopPlatform
+from tests.support.terminals import lives
 
 TOKEN = re.compile(r"<\w+-\d+-\d+>")
 ECHO = {"turns": [{"when": "", "replies": [{"echo": True}]}]}
@@ -73,11 +74,11 @@ class Chaos:
     async def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         self.kills += 1
-        while _is_alive(self.pid):
+        while lives(self.pid):
             await asyncio.sleep(0.005)
 
     def close(self) -> None:
-        if self.pid and _is_alive(self.pid):
+        if self.pid and lives(self.pid):
             os.kill(self.pid, signal.SIGKILL)
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
@@ -162,14 +163,6 @@ def _difference(said: list[str], answers: list[str]) -> dict[str, Any]:
             (a, b) for a, b in zip(said, answers, strict=False) if a != b
         ][:5],
     }  # fmt: skip
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
 
 
 async def storm(

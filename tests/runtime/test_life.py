@@ -23,9 +23,10 @@ from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.store.store import Store
-from tests.faults.harness import Case, end_keepers, is_alive, wait_until
+from tests.faults.harness import Case, end_keepers, wait_until
 from tests.support.cli import Pane
 from tests.support.patience import PATIENCE
+from tests.support.terminals import lives
 
 UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
 """A command that ends when there is a file."""
@@ -90,7 +91,7 @@ def test_a_stopped_runtime_takes_its_turn_up_again(one: Case) -> None:
     assert one.send("m1")
     wait_until(lambda: any((one.home / "terminals").rglob("*.s")), "the command to begin")
     one.api.post("/v1/stop")
-    wait_until(lambda: not is_alive(one.pid), "the runtime to stop")
+    wait_until(lambda: not lives(one.pid), "the runtime to stop")
     one.start()
     (one.work / "go").touch()
     one.finish()
@@ -161,7 +162,7 @@ def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> Non
     (home / "config.yaml").write_text("runtime: {idle_seconds: 0.5}\nmodel: scripted/demo\n")
     up = hermes(home, "up", "--json")
     pid = json.loads(up.stdout)["pid"]
-    wait_until(lambda: not is_alive(pid), "the runtime to fall asleep")
+    wait_until(lambda: not lives(pid), "the runtime to fall asleep")
     answer = hermes(home, "ask", "--json", "hello")
     assert json.loads(answer.stdout).get("reason") == "done", answer.stdout + answer.stderr
     hermes(home, "down")

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from hermes_agent.runtime.backup import restore_backup, write_backup
-from tests.faults.harness import Case, Nursery, end_keepers, is_alive, wait_until
+from tests.faults.harness import Case, Nursery, end_keepers, wait_until
 from tests.faults.sites import ssh
 from tests.support.sshd import Sshd
+from tests.support.terminals import lives
 
 SECRET = "lent-for-one-command-4711"
 POLICY = """
@@ -102,7 +103,7 @@ def test_an_interrupt_that_outlives_the_runtime_stops_the_far_command(
     finally:
         server.start()
     sleeper = int((far.work / "pid").read_text())
-    assert is_alive(sleeper)
+    assert lives(sleeper)
     far.start()
     wait_until(lambda: far.state() == "idle", "the turn to end")
     (result,) = results(far)
@@ -149,7 +150,7 @@ def test_a_session_that_is_deleted_leaves_nothing_on_its_machine(far: Case, serv
     folder = spool(server, far)
     assert far.api.delete(f"/v1/sessions/{far.session}")["left"] == []
     assert not folder.exists()
-    assert not is_alive(sleeper)
+    assert not lives(sleeper)
 
 
 def test_a_command_that_is_picked_up_after_a_death_leaves_no_secret_behind(

@@ -1,5 +1,6 @@
 """The command line, forked from a process that has imported it: a command costs a hundredth of a
-second instead of a tenth. Everything else is as when a person runs it.
+second instead of a tenth. What it imports and how the interpreter starts and ends are not seen;
+tests of those, of terminals and of the documentation's examples start real processes.
 
 Run as `python -m tests.support.forked_cli SOCKET`; ends with its standard input."""
 
@@ -28,7 +29,7 @@ AT_START = ("PYTHON", "LC_", "LANG")
 
 
 class ForkServer:
-    """Of this process; it ends with it."""
+    """One for this process, with which it ends."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="hermes-fork-")
@@ -81,7 +82,7 @@ _starting = threading.Lock()
 
 
 @cache
-def _server(_pid: int) -> ForkServer:
+def _server() -> ForkServer:
     return ForkServer()
 
 
@@ -89,7 +90,7 @@ def forked(
     words: list[str], cwd: Path, environ: dict[str, str], input: str, limit: float
 ) -> subprocess.CompletedProcess[str]:
     with _starting:
-        server = _server(os.getpid())
+        server = _server()
     return server.run(words, cwd, environ, input, limit)
 
 

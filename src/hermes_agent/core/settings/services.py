@@ -23,7 +23,7 @@ Quirk = Literal[
     "tool_stream",            # streams the arguments of calls only when asked to
     "alternating",            # refuses two messages of the user in a row
     "codex",                  # ChatGPT's Responses: instructions, an account, no limit of tokens
-    "reported_cost",              # reports the cost with each answer
+    "reported_cost",          # reports the cost with each answer
 ]  # fmt: skip
 """How a service deviates from its wire format."""
 
