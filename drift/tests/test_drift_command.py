@@ -10,15 +10,15 @@ import pytest
 from hermes_drift.commands.drift import SCOPES, completed
 from hermes_drift.commands.show import audit_text, finding_text, list_text
 from hermes_drift.values import SCOPES as REAL_SCOPES
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.drift_repositories import declare
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
 
 
 @pytest.fixture(scope="module")
-def drifting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Path, Path]]:
-    """A house, a repository and the folder that it is for."""
+def drifting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hermes, Path, Path]]:
+    """A Hermes home, a repository and the folder that it is for."""
     folder = tmp_path_factory.mktemp("drifting")
     live = folder / "live"
     live.mkdir()
@@ -26,41 +26,41 @@ def drifting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, 
     (live / "app.conf").chmod(0o666)
     drift = {"files": [{"declared": "etc", "live": str(live)}]}
     repository = declare(folder / "repository", drift, {"etc/app.conf": "workers = 4\n"})
-    made = House(folder / "house")
+    made = Hermes(folder / "hermes")
     yield made, repository, live
     made.close()
 
 
-def test_drift_is_told_and_taught(drifting: tuple[House, Path, Path]) -> None:
-    house, repository, live = drifting
-    done = house.run("drift", str(repository))
+def test_drift_is_told_and_taught(drifting: tuple[Hermes, Path, Path]) -> None:
+    hermes, repository, live = drifting
+    done = hermes.run("drift", str(repository))
     assert (done.returncode, done.stderr) == (1, "")
     assert "files  1        2         0         1             1" in done.stdout
     assert "drift-1.1  DANGEROUS" in done.stdout
     assert f"revert: chmod 0664 {live}/app.conf" in done.stdout
-    assert "-workers = 4\n+workers = 8\n" in house.good("drift", "show", "drift-1.2")
-    refused = house.run("drift", "accept", "1.2")
+    assert "-workers = 4\n+workers = 8\n" in hermes.good("drift", "show", "drift-1.2")
+    refused = hermes.run("drift", "accept", "1.2")
     assert (refused.returncode, "say why it is fine" in refused.stderr) == (2, True)
-    said = house.good("drift", "accept", "1.2", "--why", "it is meant", "--by", "ann")
+    said = hermes.good("drift", "accept", "1.2", "--why", "it is meant", "--by", "ann")
     like = re.sub(r"\d{2,}", "*", f"{live}/app.conf")
     assert re.sub(r"\d{2,}", "*", said).startswith(f"accepted: files {like}: content\n")
     (live / "app.conf").chmod(0o644)
-    again = house.run("drift", "run", str(repository), "--json")
+    again = hermes.run("drift", "run", str(repository), "--json")
     (found,) = json.loads(again.stdout)["scopes"][0]["findings"]
     assert (again.returncode, found["weight"]) == (0, "harmless")
     assert "accepted by ann: it is meant (drift-1.2)" in found["history"][0]
-    assert house.good("drift", "reject", "drift-2.1", "--why", "no more").startswith("rejected")
-    assert house.run("drift", "run", str(repository)).returncode == 1
-    assert [row["id"] for row in house.json("drift", "list")] == ["drift-3", "drift-2", "drift-1"]
-    assert house.json("drift", "show", "3")["id"] == "drift-3"
+    assert hermes.good("drift", "reject", "drift-2.1", "--why", "no more").startswith("rejected")
+    assert hermes.run("drift", "run", str(repository)).returncode == 1
+    assert [row["id"] for row in hermes.json("drift", "list")] == ["drift-3", "drift-2", "drift-1"]
+    assert hermes.json("drift", "show", "3")["id"] == "drift-3"
 
 
-def test_what_is_dangerous_raises_a_signal(drifting: tuple[House, Path, Path]) -> None:
-    house, repository, live = drifting
+def test_what_is_dangerous_raises_a_signal(drifting: tuple[Hermes, Path, Path]) -> None:
+    hermes, repository, live = drifting
     (live / "app.conf").chmod(0o4666)
-    done = house.run("drift", str(repository), "--signal")
+    done = hermes.run("drift", str(repository), "--signal")
     assert "raised a signal: " in done.stdout
-    titles = [one["title"] for one in house.api.get("/v1/incidents")]
+    titles = [one["title"] for one in hermes.api.get("/v1/incidents")]
     assert any(f"dangerous drift: {live}/app.conf (mode)" in title for title in titles)
 
 
@@ -77,7 +77,7 @@ def test_what_is_dangerous_raises_a_signal(drifting: tuple[House, Path, Path]) -
     ],
 )
 def test_what_cannot_be_done_is_said(
-    drifting: tuple[House, Path, Path], words: list[str], code: int, said: str
+    drifting: tuple[Hermes, Path, Path], words: list[str], code: int, said: str
 ) -> None:
     done = drifting[0].run(*words)
     assert (done.returncode, done.stdout) == (code, "")

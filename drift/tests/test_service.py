@@ -10,7 +10,7 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_drift.service import Drift, summary
 from tests.support.drift_repositories import declare, git
-from tests.support.runtime_fixture import house
+from tests.support.runtime_fixture import open_runtime
 from tests.support.sshd import shared
 
 CONF = "listen = 80\n"
@@ -27,7 +27,7 @@ def world(tmp_path: Path, **more: Any) -> tuple[Path, Path]:
 
 async def test_an_audit_is_kept_and_the_next_one_refers_to_it(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         first = await drift.run(str(repository))
         assert (first.id, first.findings, first.troubles, first.well) == ("drift-1", (), (), True)
@@ -53,7 +53,7 @@ async def test_an_audit_is_kept_and_the_next_one_refers_to_it(tmp_path: Path) ->
 async def test_what_was_accepted_and_rejected_is_remembered(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
     (live / "app.conf").write_text("listen = 81\n")
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         await drift.run(str(repository))
         await drift.decide("drift-1.1", "accepted", "a trial until May", "ann")
@@ -77,7 +77,7 @@ async def test_what_may_hold_secrets_is_compared_by_its_sum_and_not_read(tmp_pat
     repository, live = world(tmp_path)
     declare(repository, {"files": [{"declared": "etc", "live": str(live)}]}, {"etc/.env": "A=1\n"})
     (live / ".env").write_text("A=2\n")
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         (found,) = (
             await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
                 str(repository)
@@ -95,7 +95,7 @@ async def test_output_that_is_long_is_read_whole(tmp_path: Path) -> None:
     for path in files:
         (live / path.removeprefix("etc/")).write_text("1\n")
     (live / "folder" / f"0200-{'x' * 60}.conf").write_text("2\n")
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
             str(repository)
         )
@@ -103,15 +103,15 @@ async def test_output_that_is_long_is_read_whole(tmp_path: Path) -> None:
 
 
 async def test_every_command_passes_the_gate(tmp_path: Path) -> None:
-    """A rule of the house's own stops it, and it is said what was not checked."""
+    """A rule of its own stops it, and it is said what was not checked."""
     repository, _ = world(tmp_path)
-    rules = tmp_path / "house" / "home" / "policies"
+    rules = tmp_path / "fixture" / "home" / "policies"
     rules.mkdir(parents=True)
     (rules / "mine.yaml").write_text(
         "version: 1\nname: mine\nrules:\n"
         "  - {id: no-find, match: {program: find}, then: deny, reason: nobody looks here}\n"
     )
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
             str(repository)
         )
@@ -124,7 +124,7 @@ async def test_other_terminals_are_looked_at(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
     entry = {"declared": "etc", "live": str(live), "terminal": "sandbox"}
     declare(repository, {"files": [entry]}, {})
-    async with house(tmp_path / "house", terminals={"sandbox": SandboxPlace()}) as made:
+    async with open_runtime(tmp_path / "fixture", terminals={"sandbox": SandboxPlace()}) as made:
         (found,) = (
             await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
                 str(repository)
@@ -144,7 +144,7 @@ async def test_a_machine_far_away_is_looked_at(tmp_path: Path) -> None:
     server.own(there / "app.conf")
     entry = {"declared": "etc", "live": str(there)}
     repository = declare(tmp_path / "r", {"files": [entry]}, {"etc/app.conf": CONF})
-    async with house(tmp_path / "house", terminals={"web-1": server.place()}) as made:
+    async with open_runtime(tmp_path / "fixture", terminals={"web-1": server.place()}) as made:
         audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
             str(repository), terminal="web-1"
         )
@@ -159,7 +159,7 @@ async def test_scopes_are_chosen(tmp_path: Path) -> None:
     declare(repository, {"files": [{"declared": "etc", "live": str(live)}],
                          "packages": [{"declared": "packages.txt"}]},
             {"packages.txt": "bash\n"})  # fmt: skip
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         audit = await drift.run(str(repository), ["packages"])
         assert [(one.scope, one.checked) for one in audit.scopes] == [("packages", 1)]
@@ -174,7 +174,7 @@ async def test_another_commit_can_be_what_counts(tmp_path: Path) -> None:
     first = git(repository, "rev-parse", "HEAD")
     (repository / "etc" / "app.conf").write_text("listen = 90\n")
     git(repository, "commit", "-q", "-a", "-m", "Ninety")
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         drift = Drift(made.runtime.context, made.runtime.shells, made.runtime.learning)
         audit = await drift.run(str(repository))
         assert summary(audit)["look"] == 1
@@ -187,7 +187,7 @@ async def test_another_commit_can_be_what_counts(tmp_path: Path) -> None:
 async def test_a_skill_that_fits_is_named(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
     (live / "app.conf").chmod(0o666)
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         (found,) = (
             await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
                 str(repository)
@@ -206,7 +206,7 @@ async def test_hooks_and_filters_of_a_repository_are_not_run(tmp_path: Path) -> 
             {".gitattributes": "* diff=x\n"})  # fmt: skip
     mark.unlink(missing_ok=True)
     (live / "app.conf").write_text("other\n")
-    async with house(tmp_path / "house") as made:
+    async with open_runtime(tmp_path / "fixture") as made:
         audit = await Drift(made.runtime.context, made.runtime.shells, made.runtime.learning).run(
             str(repository)
         )

@@ -4,11 +4,11 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.agent.tools.execute_code import execute_code
 from hermes_agent.core import events as ev
@@ -20,7 +20,7 @@ from hermes_agent.core.tools import Permit, Tool, ToolServices
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
-from tests.faults.harness import Case, Nursery, wait_until
+from tests.faults.harness import Case, ForkServer, wait_until
 from tests.support.calls import Caller, caller
 from tests.support.turns import Bench, bench
 
@@ -162,15 +162,15 @@ async def test_eight_commands_at_once_take_one_step_of_the_model(tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def one(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
-    made = Case(tmp_path, nursery, 1)
+def one(tmp_path: Path, fork_server: ForkServer) -> Iterator[Case]:
+    made = Case(tmp_path, fork_server, 1)
     yield made
     made.close()
 

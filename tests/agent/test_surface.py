@@ -1,11 +1,11 @@
 """What every tool has: one shape of failure, advice, prerequisites, results in two halves."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.cli.decide.policy import effect_of
 from hermes_agent.core import events as ev

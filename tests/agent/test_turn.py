@@ -261,7 +261,7 @@ async def test_a_model_that_fails_for_good_fails_the_turn_and_the_session_goes_o
 async def test_a_command_whose_shell_goes_away_is_parked_not_guessed(
     tmp_path: Path, decision: str, runs: int
 ) -> None:
-    """The command ends its own shell and the keeper that would have told how it ended."""
+    """The command ends its own shell and the daemon that would have told how it ended."""
     end_all = "for p in $PPID $$; do kill -9 $p; done; sleep 60"
     command = f"echo once >> ran; (( $(wc -l < ran) > 1 )) || {{ {end_all}; }}"
     model = ScriptedModel(calls(ToolCall.of("1", "terminal", command=command)), Reply("I see"))

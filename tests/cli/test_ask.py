@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.cli.client.follower import restarting
-from tests.support.cli import PATIENCE, House, Pane, wait_until
+from tests.support.cli import PATIENCE, Hermes, Pane, wait_until
 
 
-def open_ask(house: House, *words: str) -> Pane:
-    return Pane(house.work, [sys.executable, "-m", "hermes_agent", "ask", *words], house.environ)
+def open_ask(hermes: Hermes, *words: str) -> Pane:
+    return Pane(hermes.work, [sys.executable, "-m", "hermes_agent", "ask", *words], hermes.environ)
 
 
-def start_ask(house: House, *words: str) -> subprocess.Popen[str]:
+def start_ask(hermes: Hermes, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "hermes_agent", "ask", *words],
-        cwd=house.work,
-        env=house.environ,
+        cwd=hermes.work,
+        env=hermes.environ,
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -36,7 +36,7 @@ def holds_socket(pid: int) -> bool:
         return False
 
 
-def test_control_c_stops_the_turn_and_keeps_what_was_done(shared: House) -> None:
+def test_control_c_stops_the_turn_and_keeps_what_was_done(shared: Hermes) -> None:
     pane = open_ask(shared, "work long", "--name", "talk")
     try:
         pane.shows("$ echo begun")
@@ -51,13 +51,13 @@ def test_control_c_stops_the_turn_and_keeps_what_was_done(shared: House) -> None
     assert shared.json("sessions", "show", "talk")["state"] == "idle"
 
 
-def test_an_answer_stands_alone_on_standard_output(shared: House) -> None:
+def test_an_answer_stands_alone_on_standard_output(shared: Hermes) -> None:
     done = shared.run("ask", "write a file")
     assert done.stdout == "The file is **written**.\n"
     assert "→ $ echo written" in done.stderr
 
 
-def test_a_question_that_is_answered_elsewhere_is_dropped(shared: House) -> None:
+def test_a_question_that_is_answered_elsewhere_is_dropped(shared: Hermes) -> None:
     pane = open_ask(shared, "write a file", "--policy", "careful")
     try:
         pane.shows("allow? [y/N/s")
@@ -71,24 +71,24 @@ def test_a_question_that_is_answered_elsewhere_is_dropped(shared: House) -> None
     assert (shared.work / "made.txt").read_text() == "written\n"
 
 
-def test_an_answer_outlives_the_runtime_that_asked(house: House) -> None:
-    pane = open_ask(house, "write a file", "--policy", "careful")
+def test_an_answer_outlives_the_runtime_that_asked(hermes: Hermes) -> None:
+    pane = open_ask(hermes, "write a file", "--policy", "careful")
     try:
         pane.shows("allow? [y/N/s")
-        house.kill_runtime()
+        hermes.kill_runtime()
         pane.enter("y")
         pane.shows("The file is **written**.")
     finally:
         pane.close()
-    assert (house.work / "made.txt").read_text() == "written\n"
+    assert (hermes.work / "made.txt").read_text() == "written\n"
 
 
 @pytest.mark.parametrize("where", [(), ("--no-runtime",)])
 def test_a_question_that_nobody_answers_is_dropped_in_time(
-    house: House, where: tuple[str, ...]
+    hermes: Hermes, where: tuple[str, ...]
 ) -> None:
-    house.good("config", "set", "approvals.timeout_seconds", "1")
-    pane = open_ask(house, "write a file", "--policy", "careful", *where)
+    hermes.good("config", "set", "approvals.timeout_seconds", "1")
+    pane = open_ask(hermes, "write a file", "--policy", "careful", *where)
     try:
         pane.shows("allow? [y/N/s")
         pane.shows("nobody answered in time")
@@ -96,22 +96,22 @@ def test_a_question_that_nobody_answers_is_dropped_in_time(
         wait_until(pane.has_ended, "the command to end")
     finally:
         pane.close()
-    assert not (house.work / "made.txt").exists()
+    assert not (hermes.work / "made.txt").exists()
 
 
-def test_consent_is_asked_for_without_a_runtime_too(house: House) -> None:
-    pane = open_ask(house, "write a file", "--policy", "careful", "--no-runtime")
+def test_consent_is_asked_for_without_a_runtime_too(hermes: Hermes) -> None:
+    pane = open_ask(hermes, "write a file", "--policy", "careful", "--no-runtime")
     try:
         pane.shows("allow? [y/N/s")
         pane.enter("y")
         pane.shows("The file is **written**.")
     finally:
         pane.close()
-    assert (house.work / "made.txt").read_text() == "written\n"
+    assert (hermes.work / "made.txt").read_text() == "written\n"
 
 
-def test_control_c_stops_the_turn_without_a_runtime_too(house: House) -> None:
-    pane = open_ask(house, "work long", "--no-runtime")
+def test_control_c_stops_the_turn_without_a_runtime_too(hermes: Hermes) -> None:
+    pane = open_ask(hermes, "work long", "--no-runtime")
     try:
         pane.shows("$ echo begun")
         pane.press("C-c")
@@ -119,14 +119,14 @@ def test_control_c_stops_the_turn_without_a_runtime_too(house: House) -> None:
         wait_until(pane.has_ended, "the command to end")
     finally:
         pane.close()
-    assert house.json("sessions")[0]["state"] == "idle"
+    assert hermes.json("sessions")[0]["state"] == "idle"
 
 
-def test_control_c_while_the_message_is_on_its_way_stops_its_turn(house: House) -> None:
-    house.good("up")
-    runtime = int(house.api.get("/v1/status")["pid"])
+def test_control_c_while_the_message_is_on_its_way_stops_its_turn(hermes: Hermes) -> None:
+    hermes.good("up")
+    runtime = int(hermes.api.get("/v1/status")["pid"])
     os.kill(runtime, signal.SIGSTOP)
-    asking = start_ask(house, "work long")
+    asking = start_ask(hermes, "work long")
     try:
         wait_until(lambda: holds_socket(asking.pid), "the message to be on its way")
         asking.send_signal(signal.SIGINT)
@@ -134,12 +134,12 @@ def test_control_c_while_the_message_is_on_its_way_stops_its_turn(house: House) 
         os.kill(runtime, signal.SIGCONT)
     _, told = asking.communicate(timeout=PATIENCE)
     assert "interrupted; session " in told
-    (session,) = house.json("sessions")
+    (session,) = hermes.json("sessions")
     assert session["id"] in told
     assert session["state"] == "idle"
 
 
-def test_a_message_to_a_session_at_work_is_said_to_be_queued(shared: House) -> None:
+def test_a_message_to_a_session_at_work_is_said_to_be_queued(shared: Hermes) -> None:
     session = shared.send("work long")
     shared.wait_for_command(session)
     asking = start_ask(shared, "hello", "--session", session)
@@ -150,54 +150,54 @@ def test_a_message_to_a_session_at_work_is_said_to_be_queued(shared: House) -> N
     assert shared.json("sessions", "show", session)["turns"] == 2
 
 
-def test_a_runtime_that_is_stopped_is_left_so_by_an_open_ask(house: House) -> None:
-    asking = start_ask(house, "work long", "--name", "talk")
-    wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
-    session = house.api.get("/v1/sessions/talk")["id"]
-    house.wait_for_command(session)
-    house.good("down")
+def test_a_runtime_that_is_stopped_is_left_so_by_an_open_ask(hermes: Hermes) -> None:
+    asking = start_ask(hermes, "work long", "--name", "talk")
+    wait_until(lambda: hermes.api.is_up() and hermes.api.get("/v1/sessions"), "the session")
+    session = hermes.api.get("/v1/sessions/talk")["id"]
+    hermes.wait_for_command(session)
+    hermes.good("down")
     _, told = asking.communicate(timeout=PATIENCE)
     assert asking.returncode == 1
     assert "the runtime was stopped; the turn continues" in told
     assert "hermes up" in told
     assert session in told
-    assert house.json("status")["state"] == "stopped"
+    assert hermes.json("status")["state"] == "stopped"
 
 
-def test_a_failed_turn_has_no_answer_and_is_told_once(house: House) -> None:
-    house.script.write_text(
+def test_a_failed_turn_has_no_answer_and_is_told_once(hermes: Hermes) -> None:
+    hermes.script.write_text(
         "turns: [{replies: [{say: Half of it., calls: "
         "[{tool: terminal, with: {command: 'true'}}]}]}]"
     )
     for more in (("--no-runtime",), (), ("--quiet",)):
-        done = house.run("ask", "go", *more)
+        done = hermes.run("ask", "go", *more)
         assert done.returncode == 1
         assert done.stdout == ""
         assert done.stderr.count("is used up") == 1
 
 
-def test_a_budget_that_is_used_up_names_its_setting(house: House) -> None:
-    house.good("config", "set", "loop.max_steps", "1")
-    done = house.run("ask", "write a file")
+def test_a_budget_that_is_used_up_names_its_setting(hermes: Hermes) -> None:
+    hermes.good("config", "set", "loop.max_steps", "1")
+    done = hermes.run("ask", "write a file")
     assert done.returncode == 1
     assert "hermes config set loop.max_steps" in done.stderr
 
 
-def test_a_script_is_found_from_where_the_command_is_given(shared: House) -> None:
+def test_a_script_is_found_from_where_the_command_is_given(shared: Hermes) -> None:
     (shared.work / "mine.yaml").write_text("turns: [{replies: [{say: Mine.}]}]")
     assert shared.good("ask", "hi", "--model", "scripted/./mine.yaml") == "Mine.\n"
     assert shared.good("ask", "hi", HERMES_MODEL="scripted/mine.yaml") == "Mine.\n"
 
 
-def test_a_restart_that_takes_long_is_waited_for(house: House) -> None:
-    asking = start_ask(house, "work a little", "--name", "talk")
-    wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
-    house.wait_for_command(house.api.get("/v1/sessions/talk")["id"])
-    with restarting(str(house.home)):
-        house.good("down")
+def test_a_restart_that_takes_long_is_waited_for(hermes: Hermes) -> None:
+    asking = start_ask(hermes, "work a little", "--name", "talk")
+    wait_until(lambda: hermes.api.is_up() and hermes.api.get("/v1/sessions"), "the session")
+    hermes.wait_for_command(hermes.api.get("/v1/sessions/talk")["id"])
+    with restarting(str(hermes.home)):
+        hermes.good("down")
         with pytest.raises(subprocess.TimeoutExpired):
             asking.wait(5)  # longer than for one that was only stopped
-        house.good("up")
+        hermes.good("up")
     said, told = asking.communicate(timeout=PATIENCE)
     assert said.strip() == "A little work was done.", told
-    assert (house.work / "little.txt").read_text() == "once\n"
+    assert (hermes.work / "little.txt").read_text() == "once\n"

@@ -12,7 +12,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.runtime.backup import check_backup, restore_backup
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 
 def write_archive(path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
@@ -27,33 +27,33 @@ def contents(archive: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
         return [(member, opened.extractfile(member).read()) for member in opened]
 
 
-def aside(house: House) -> list[Path]:
-    return sorted(house.home.parent.glob("home.before-restore-*"))
+def aside(hermes: Hermes) -> list[Path]:
+    return sorted(hermes.home.parent.glob("home.before-restore-*"))
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A backup of a home with a conversation, settings and a document; its runtime was up."""
-    house = House(tmp_path_factory.mktemp("saved") / "house")
-    house.ask("please write a file", "--name", "papers")
-    (house.home / "SOUL.md").write_text("You are kind.")
-    house.good("config", "set", "loop.max_steps", "9")
-    archive = house.home.parent / "kept.tar.gz"
-    told = house.json("backup", str(archive))
+    hermes = Hermes(tmp_path_factory.mktemp("saved") / "hermes")
+    hermes.ask("please write a file", "--name", "papers")
+    (hermes.home / "SOUL.md").write_text("You are kind.")
+    hermes.good("config", "set", "loop.max_steps", "9")
+    archive = hermes.home.parent / "kept.tar.gz"
+    told = hermes.json("backup", str(archive))
     assert told["file"] == str(archive)
     yield archive
-    house.close()
+    hermes.close()
 
 
 @pytest.fixture
-def other(house: House) -> House:
+def other(hermes: Hermes) -> Hermes:
     """A home that has gone another way."""
-    house.home.mkdir(mode=0o700)
-    (house.home / "SOUL.md").write_text("You are changed.")
-    return house
+    hermes.home.mkdir(mode=0o700)
+    (hermes.home / "SOUL.md").write_text("You are changed.")
+    return hermes
 
 
-def test_a_home_comes_back_whole_and_what_was_there_is_kept(other: House, saved: Path) -> None:
+def test_a_home_comes_back_whole_and_what_was_there_is_kept(other: Hermes, saved: Path) -> None:
     told = other.json("restore", str(saved), "--yes")
     assert other.json("sessions", "show", "papers")["messages"][-1]["text"].startswith("The file")
     assert (other.home / "SOUL.md").read_text() == "You are kind."
@@ -63,7 +63,7 @@ def test_a_home_comes_back_whole_and_what_was_there_is_kept(other: House, saved:
     assert other.json("doctor")[-1]["name"] == "not yet"
 
 
-def test_a_backup_of_a_stopped_home_needs_no_runtime(other: House) -> None:
+def test_a_backup_of_a_stopped_home_needs_no_runtime(other: Hermes) -> None:
     other.ask("hello")
     other.good("down")
     told = other.good("backup")
@@ -81,13 +81,13 @@ def test_logs_locks_and_shells_are_left_out(saved: Path) -> None:
     assert tops & {"run", "logs", "terminals", "backups", "state.db-wal"} == set()
 
 
-def test_a_home_that_is_not_there_is_made(house: House, saved: Path) -> None:
-    house.good("restore", str(saved))
-    assert (house.home / "SOUL.md").read_text() == "You are kind."
-    assert aside(house) == []
+def test_a_home_that_is_not_there_is_made(hermes: Hermes, saved: Path) -> None:
+    hermes.good("restore", str(saved))
+    assert (hermes.home / "SOUL.md").read_text() == "You are kind."
+    assert aside(hermes) == []
 
 
-def test_older_backups_stay_where_they_are_and_out_of_the_next(other: House, saved: Path) -> None:
+def test_older_backups_stay_where_they_are_and_out_of_the_next(other: Hermes, saved: Path) -> None:
     other.good("backup")
     (first,) = (other.home / "backups").iterdir()
     other.good("restore", str(saved), "--yes")
@@ -98,7 +98,7 @@ def test_older_backups_stay_where_they_are_and_out_of_the_next(other: House, sav
     assert not any(first.name in info.name for info, _ in contents(second))
 
 
-def test_a_home_in_use_is_not_restored(other: House, saved: Path) -> None:
+def test_a_home_in_use_is_not_restored(other: Hermes, saved: Path) -> None:
     other.good("up")
     done = other.run("restore", str(saved), "--yes")
     assert done.returncode == 1
@@ -107,24 +107,24 @@ def test_a_home_in_use_is_not_restored(other: House, saved: Path) -> None:
     assert (other.home / "SOUL.md").read_text() == "You are changed."
 
 
-def test_a_restore_asks_first(other: House, saved: Path) -> None:
+def test_a_restore_asks_first(other: Hermes, saved: Path) -> None:
     done = other.run("restore", str(saved))
     assert done.returncode == 2
     assert "--yes" in done.stderr
     assert aside(other) == []
 
 
-def assert_damaged(house: House, archive: Path) -> None:
-    before = sorted(path.name for path in house.home.parent.iterdir())
+def assert_damaged(hermes: Hermes, archive: Path) -> None:
+    before = sorted(path.name for path in hermes.home.parent.iterdir())
     with pytest.raises(HermesError, match="is damaged"):
-        restore_backup(archive, house.home, datetime.now().astimezone())
+        restore_backup(archive, hermes.home, datetime.now().astimezone())
     with pytest.raises(HermesError, match="is damaged"):
         check_backup(archive)
-    assert sorted(path.name for path in house.home.parent.iterdir()) == before
-    assert (house.home / "SOUL.md").read_text() == "You are changed."
+    assert sorted(path.name for path in hermes.home.parent.iterdir()) == before
+    assert (hermes.home / "SOUL.md").read_text() == "You are changed."
 
 
-def test_a_damaged_archive_is_one_line_and_a_hint(other: House) -> None:
+def test_a_damaged_archive_is_one_line_and_a_hint(other: Hermes) -> None:
     damaged = other.home.parent / "damaged.tar.gz"
     damaged.write_bytes(b"no archive at all")
     for words in (("--yes",), ("--check",)):
@@ -134,7 +134,7 @@ def test_a_damaged_archive_is_one_line_and_a_hint(other: House) -> None:
         assert done.stderr.splitlines()[1].startswith("hint: ")
 
 
-def test_a_damaged_archive_changes_nothing(other: House, saved: Path) -> None:
+def test_a_damaged_archive_changes_nothing(other: Hermes, saved: Path) -> None:
     whole = saved.read_bytes()
     damaged = other.home.with_name("damaged.tar.gz")
     flipped = bytearray(whole)
@@ -144,7 +144,7 @@ def test_a_damaged_archive_changes_nothing(other: House, saved: Path) -> None:
         assert_damaged(other, damaged)
 
 
-def test_an_archive_that_was_tampered_with_changes_nothing(other: House, saved: Path) -> None:
+def test_an_archive_that_was_tampered_with_changes_nothing(other: Hermes, saved: Path) -> None:
     members = contents(saved)
     wrong = other.home.with_name("wrong.tar.gz")
     changed = [(i, b + b"!" if i.name == "home/SOUL.md" else b) for i, b in members]
@@ -158,7 +158,7 @@ def test_an_archive_that_was_tampered_with_changes_nothing(other: House, saved: 
     assert not (other.home.parent.parent / "escaped").exists()
 
 
-def test_a_link_in_an_archive_is_refused(other: House, saved: Path) -> None:
+def test_a_link_in_an_archive_is_refused(other: Hermes, saved: Path) -> None:
     link = tarfile.TarInfo("home/link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
     wrong = other.home.with_name("wrong.tar.gz")
@@ -166,7 +166,7 @@ def test_a_link_in_an_archive_is_refused(other: House, saved: Path) -> None:
     assert_damaged(other, wrong)
 
 
-def test_a_damaged_database_in_a_true_archive_is_refused(other: House, saved: Path) -> None:
+def test_a_damaged_database_in_a_true_archive_is_refused(other: Hermes, saved: Path) -> None:
     members = contents(saved)
     database = bytearray({i.name: b for i, b in members}["home/state.db"])
     database[4096:40960] = bytes(36864)
@@ -179,7 +179,7 @@ def test_a_damaged_database_in_a_true_archive_is_refused(other: House, saved: Pa
     assert_damaged(other, wrong)
 
 
-def test_a_backup_is_not_written_over_another_file(other: House, saved: Path) -> None:
+def test_a_backup_is_not_written_over_another_file(other: Hermes, saved: Path) -> None:
     before = saved.read_bytes()
     done = other.run("backup", str(saved))
     assert done.returncode == 1
@@ -187,14 +187,14 @@ def test_a_backup_is_not_written_over_another_file(other: House, saved: Path) ->
     assert saved.read_bytes() == before
 
 
-def test_a_backup_that_is_not_there_is_one_line(house: House) -> None:
-    done = house.run("restore", "nothing.tar.gz", "--check")
+def test_a_backup_that_is_not_there_is_one_line(hermes: Hermes) -> None:
+    done = hermes.run("restore", "nothing.tar.gz", "--check")
     assert done.returncode == 1
     assert "no backup at" in done.stderr
-    assert house.run("backup").returncode == 1
+    assert hermes.run("backup").returncode == 1
 
 
-def test_a_folder_for_a_backup_is_not_made_silently(other: House, tmp_path: Path) -> None:
+def test_a_folder_for_a_backup_is_not_made_silently(other: Hermes, tmp_path: Path) -> None:
     done = other.run("backup", str(tmp_path / "nope" / "x.tar.gz"))
     assert done.returncode == 1
     assert f"no folder at {tmp_path / 'nope'}" in done.stderr

@@ -3,51 +3,51 @@
 import subprocess
 import sys
 
-from tests.support.cli import PATIENCE, House, wait_until
+from tests.support.cli import PATIENCE, Hermes, wait_until
 
 
-def test_each_line_is_a_turn_of_one_session(house: House) -> None:
-    done = house.run("chat", "--name", "talk", input="hello\n\nplease write a file\n")
+def test_each_line_is_a_turn_of_one_session(hermes: Hermes) -> None:
+    done = hermes.run("chat", "--name", "talk", input="hello\n\nplease write a file\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("Good day") < done.stdout.index("The file is **written**.")
-    (session,) = house.json("sessions")
+    (session,) = hermes.json("sessions")
     assert (session["name"], session["turns"]) == ("talk", 2)
     assert session["id"] in done.stderr
 
 
-def test_a_chat_goes_on_with_a_session_by_name_or_with_the_newest(house: House) -> None:
-    house.ask("hello", "--name", "talk")
-    house.good("chat", "--session", "talk", input="hello again\n")
-    house.good("chat", "--continue", input="and again\n")
-    house.good("sessions", "resume", "talk", input="once more\n")
-    assert house.json("sessions", "show", "talk")["turns"] == 4
+def test_a_chat_goes_on_with_a_session_by_name_or_with_the_newest(hermes: Hermes) -> None:
+    hermes.ask("hello", "--name", "talk")
+    hermes.good("chat", "--session", "talk", input="hello again\n")
+    hermes.good("chat", "--continue", input="and again\n")
+    hermes.good("sessions", "resume", "talk", input="once more\n")
+    assert hermes.json("sessions", "show", "talk")["turns"] == 4
 
 
-def test_a_backslash_goes_on_in_the_next_line(house: House) -> None:
-    house.good("chat", "--name", "talk", input="one\\\ntwo\n")
-    (said, _) = house.json("sessions", "show", "talk")["messages"]
+def test_a_backslash_goes_on_in_the_next_line(hermes: Hermes) -> None:
+    hermes.good("chat", "--name", "talk", input="one\\\ntwo\n")
+    (said, _) = hermes.json("sessions", "show", "talk")["messages"]
     assert said["text"] == "one\ntwo"
 
 
-def test_slash_commands_work_in_a_pipe(house: House) -> None:
+def test_slash_commands_work_in_a_pipe(hermes: Hermes) -> None:
     lines = ["hello", "/name trip", "/cost", "/status", "/search hello", "/parked", "/approvals"]
-    shown = house.good("chat", input="\n".join([*lines, "/sessions", "/help", "/export", ""]))
+    shown = hermes.good("chat", input="\n".join([*lines, "/sessions", "/help", "/export", ""]))
     for words in ("'trip'", "tokens in", "running", "«hello»", "nothing is parked",
                   "no open questions", "/resume ID", "wrote "):  # fmt: skip
         assert words in shown
-    (page,) = house.work.glob("hermes-*.md")
+    (page,) = hermes.work.glob("hermes-*.md")
     assert page.read_text().startswith("# trip\n")
 
 
-def test_new_opens_another_session_and_resume_goes_back(house: House) -> None:
-    house.good(
+def test_new_opens_another_session_and_resume_goes_back(hermes: Hermes) -> None:
+    hermes.good(
         "chat", "--name", "first", input="hello\n/new\nhello\n/resume first\nhello\n/quit\nno\n"
     )
-    turns = {row["name"]: row["turns"] for row in house.json("sessions")}
+    turns = {row["name"]: row["turns"] for row in hermes.json("sessions")}
     assert turns == {"first": 2, "": 1}
 
 
-def test_an_unknown_slash_command_names_the_nearest(shared: House) -> None:
+def test_an_unknown_slash_command_names_the_nearest(shared: Hermes) -> None:
     done = shared.run("chat", input="/serch x\n/name\n/parked nonsense\n/export\n/resume\n")
     assert done.returncode == 1
     assert "no command called /serch" in done.stderr
@@ -55,13 +55,13 @@ def test_an_unknown_slash_command_names_the_nearest(shared: House) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_what_needs_consent_is_refused_where_nobody_can_answer(shared: House) -> None:
+def test_what_needs_consent_is_refused_where_nobody_can_answer(shared: Hermes) -> None:
     done = shared.run("chat", "--policy", "careful", input="write a file\n")
     assert "refused" in done.stderr
     assert not (shared.work / "made.txt").exists()
 
 
-def test_a_failed_turn_shows_in_the_exit_code_and_the_next_goes_on(shared: House) -> None:
+def test_a_failed_turn_shows_in_the_exit_code_and_the_next_goes_on(shared: Hermes) -> None:
     shared.script.write_text("turns: [{when: nope, replies: []}, {replies: [{say: Yes.}]}]")
     done = shared.run("chat", input="nope\n/new\nfine\n")
     assert done.returncode == 1
@@ -69,7 +69,7 @@ def test_a_failed_turn_shows_in_the_exit_code_and_the_next_goes_on(shared: House
     assert "Yes." in done.stdout
 
 
-def test_a_name_that_is_taken_is_refused_before_anything_is_said(shared: House) -> None:
+def test_a_name_that_is_taken_is_refused_before_anything_is_said(shared: Hermes) -> None:
     id = shared.ask("hello", "--name", "talk")
     done = shared.run("chat", "--name", "talk", input="hello\n")
     assert done.returncode == 2
@@ -79,10 +79,10 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_said(shared: House) 
     assert "'other'" in renamed.stdout
 
 
-def test_a_session_deleted_under_a_chat_is_told_with_the_way_on(house: House) -> None:
+def test_a_session_deleted_under_a_chat_is_told_with_the_way_on(hermes: Hermes) -> None:
     command = [sys.executable, "-m", "hermes_agent", "chat"]
     with subprocess.Popen(
-        command, cwd=house.work, env=house.environ, text=True, stdin=subprocess.PIPE,
+        command, cwd=hermes.work, env=hermes.environ, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as chat:  # fmt: skip
         assert chat.stdin is not None
@@ -90,16 +90,16 @@ def test_a_session_deleted_under_a_chat_is_told_with_the_way_on(house: House) ->
         chat.stdin.flush()
         assert chat.stdout is not None
         assert "Good day" in chat.stdout.readline()
-        (session,) = house.json("sessions")
-        wait_until(lambda: house.json("sessions")[0]["state"] == "idle", "the end of the turn")
-        house.good("sessions", "delete", session["id"], "--yes")
+        (session,) = hermes.json("sessions")
+        wait_until(lambda: hermes.json("sessions")[0]["state"] == "idle", "the end of the turn")
+        hermes.good("sessions", "delete", session["id"], "--yes")
         _, told = chat.communicate("again\n/cost\n", timeout=PATIENCE)
     assert chat.returncode == 1
     assert told.count("was deleted\nhint: /new") == 2
     assert "goes on" not in told
 
 
-def test_bytes_that_are_no_text_do_not_end_the_chat(shared: House) -> None:
+def test_bytes_that_are_no_text_do_not_end_the_chat(shared: Hermes) -> None:
     command = [sys.executable, "-m", "hermes_agent", "chat"]
     done = subprocess.run(
         command, cwd=shared.work, env=shared.environ, input=b"caf\xe9\n", capture_output=True

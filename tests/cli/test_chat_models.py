@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.cli.talk.chat.view import ChatView
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.model_service import ANSWER, served
 from tests.support.openai_server import OpenAIServer
 
@@ -25,12 +25,12 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def at_home(house: House, server: OpenAIServer) -> House:
-    served(house, server)
-    return house
+def at_home(hermes: Hermes, server: OpenAIServer) -> Hermes:
+    served(hermes, server)
+    return hermes
 
 
-def test_a_chat_names_its_model_and_switches_it(at_home: House) -> None:
+def test_a_chat_names_its_model_and_switches_it(at_home: Hermes) -> None:
     lines = ["/model", "/model mine/z high", "/model", "hello", "/model mine/x", "/model low",
              "/model mine/x anyway", "/model"]  # fmt: skip
     done = at_home.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
@@ -47,7 +47,7 @@ def test_a_chat_names_its_model_and_switches_it(at_home: House) -> None:
     assert shown[8].startswith("mine/x, reasoning effort low;")
 
 
-def test_a_model_that_cannot_be_is_refused_in_a_chat(at_home: House) -> None:
+def test_a_model_that_cannot_be_is_refused_in_a_chat(at_home: Hermes) -> None:
     lines = ["/model gpt-5", "/model nobody/x", "/model one two", "hello", "/model gpt-5"]
     done = at_home.run("chat", input="\n".join([*lines, ""]))
     assert done.returncode == 1
@@ -57,7 +57,7 @@ def test_a_model_that_cannot_be_is_refused_in_a_chat(at_home: House) -> None:
     assert "Good day." in done.stdout
 
 
-def test_files_go_with_the_next_message_only(at_home: House, server: OpenAIServer) -> None:
+def test_files_go_with_the_next_message_only(at_home: Hermes, server: OpenAIServer) -> None:
     (at_home.work / "dot.png").write_bytes(PIXEL)
     (at_home.work / "notes.txt").write_text("words")
     lines = ["/file dot.png", "/file", "hello", "/file", "/file dot.png", "/file none", "again",
@@ -76,7 +76,7 @@ def test_files_go_with_the_next_message_only(at_home: House, server: OpenAIServe
     assert "dot.png" not in without
 
 
-def test_ask_sends_a_file_and_an_effort(shared: House) -> None:
+def test_ask_sends_a_file_and_an_effort(shared: Hermes) -> None:
     (shared.work / "dot.png").write_bytes(PIXEL)
     told = shared.json("ask", "what is it?", "--file", "dot.png", "--effort", "high")
     session = shared.api.get(f"/v1/sessions/{told['session']}")
@@ -97,7 +97,7 @@ def test_ask_sends_a_file_and_an_effort(shared: House) -> None:
     ],
 )
 def test_a_file_or_an_effort_that_cannot_be_is_refused(
-    lived_in: House, words: list[str], told: str
+    lived_in: Hermes, words: list[str], told: str
 ) -> None:
     (lived_in.work / "notes.txt").write_text("words")
     done = lived_in.run("ask", "look", *words)
@@ -105,15 +105,15 @@ def test_a_file_or_an_effort_that_cannot_be_is_refused(
     assert told in done.stderr
 
 
-def test_a_large_file_is_refused_before_it_is_sent(house: House, tmp_path: Path) -> None:
+def test_a_large_file_is_refused_before_it_is_sent(hermes: Hermes, tmp_path: Path) -> None:
     large = tmp_path / "large.png"
     with large.open("wb") as file:
         file.write(PIXEL)
         file.truncate(20_000_001)
-    done = house.run("ask", "look", "--file", str(large))
+    done = hermes.run("ask", "look", "--file", str(large))
     assert done.returncode == 2
     assert "larger than 20 MB" in done.stderr
-    assert not house.home.exists()
+    assert not hermes.home.exists()
 
 
 def test_thoughts_are_one_quiet_line_that_goes_when_the_answer_comes() -> None:

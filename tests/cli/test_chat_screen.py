@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import House, Pane, wait_until
+from tests.support.cli import Hermes, Pane, wait_until
 
 Open = Callable[..., Pane]
 
 
 @pytest.fixture
-def open_chat(house: House) -> Iterator[Open]:
+def open_chat(hermes: Hermes) -> Iterator[Open]:
     """Start `hermes chat` in a terminal and wait for its prompt."""
     with ExitStack() as opened:
 
         def start(*words: str, **environ: str) -> Pane:
             command = [sys.executable, "-m", "hermes_agent", "chat", *words]
-            pane = Pane(house.work, command, {**house.environ, **environ})
+            pane = Pane(hermes.work, command, {**hermes.environ, **environ})
             opened.callback(pane.close)
             pane.shows("idle")
             return pane
@@ -34,8 +34,8 @@ def talk(chat: Pane) -> None:
     chat.shows("Good day to you.")
 
 
-def test_a_conversation_is_streamed_and_rendered_once(house: House, open_chat: Open) -> None:
-    house.script.write_text(
+def test_a_conversation_is_streamed_and_rendered_once(hermes: Hermes, open_chat: Open) -> None:
+    hermes.script.write_text(
         'delay: 0.02\nturns: [{replies: [{say: "First **bold** words.\\n\\n- one\\n- two\\n\\n'
         '```\\ncode\\n```\\nThe last words."}]}]'
     )
@@ -49,18 +49,18 @@ def test_a_conversation_is_streamed_and_rendered_once(house: House, open_chat: O
     assert "```" not in shown
 
 
-def test_tools_are_a_line_each_and_consent_is_asked_for(house: House, open_chat: Open) -> None:
+def test_tools_are_a_line_each_and_consent_is_asked_for(hermes: Hermes, open_chat: Open) -> None:
     chat = open_chat("--policy", "careful")
     chat.enter("write a file")
     chat.shows("allow? [y/N/s")
-    assert not (house.work / "made.txt").exists()
+    assert not (hermes.work / "made.txt").exists()
     chat.enter("y")
     shown = chat.shows("The file is written.")
     assert "✓ $ echo written" in shown
-    assert (house.work / "made.txt").read_text() == "written\n"
+    assert (hermes.work / "made.txt").read_text() == "written\n"
 
 
-def test_control_c_stops_the_agent_and_then_leaves(shared: House, open_chat: Open) -> None:
+def test_control_c_stops_the_agent_and_then_leaves(shared: Hermes, open_chat: Open) -> None:
     chat = open_chat()
     talk(chat)
     chat.enter("work long")
@@ -78,8 +78,8 @@ def test_control_c_stops_the_agent_and_then_leaves(shared: House, open_chat: Ope
     assert "continues" in chat.text()
 
 
-def test_a_long_turn_survives_the_death_of_the_runtime(house: House, open_chat: Open) -> None:
-    house.script.write_text(
+def test_a_long_turn_survives_the_death_of_the_runtime(hermes: Hermes, open_chat: Open) -> None:
+    hermes.script.write_text(
         "turns: [{when: hello, replies: [{say: Good day to you.}]}, "
         "{replies: [{calls: [{tool: terminal, with: {command: "
         "'echo begun; while [ ! -e go ]; do sleep 0.1; done; echo ran >> runs'}}]}, "
@@ -89,25 +89,25 @@ def test_a_long_turn_survives_the_death_of_the_runtime(house: House, open_chat: 
     talk(chat)
     chat.enter("begin")
     chat.shows("│ begun")
-    house.kill_runtime()
+    hermes.kill_runtime()
     chat.shows("it is running again")
     chat.shows("continues where it stopped")
-    (house.work / "go").touch()
+    (hermes.work / "go").touch()
     chat.shows("It ran to its end.")
-    assert (house.work / "runs").read_text() == "ran\n"
+    assert (hermes.work / "runs").read_text() == "ran\n"
     chat.enter("/quit")
     wait_until(chat.has_ended, "the chat to end")
 
 
 def test_a_runtime_that_was_stopped_stays_so_until_something_is_said(
-    house: House, open_chat: Open
+    hermes: Hermes, open_chat: Open
 ) -> None:
     chat = open_chat()
     chat.enter("hello")
     chat.shows("Good day to you.")
-    house.good("down")
+    hermes.good("down")
     chat.shows("your next message starts it again")
-    assert house.json("status")["state"] == "stopped"
+    assert hermes.json("status")["state"] == "stopped"
     chat.enter("hello again")
     chat.shows("Good day to you.", 2)
 
@@ -122,26 +122,26 @@ def test_help_and_unknown_commands_and_tab(open_chat: Open) -> None:
     assert "Ctrl-C stops the agent" in shown
 
 
-def test_several_lines_are_one_message(house: House, open_chat: Open) -> None:
+def test_several_lines_are_one_message(hermes: Hermes, open_chat: Open) -> None:
     chat = open_chat("--name", "talk")
     chat.type("one")
     chat.press("M-Enter")
     chat.enter("two\\")
     chat.enter("three")
     chat.shows("Good day to you.")
-    (said, _) = house.json("sessions", "show", "talk")["messages"]
+    (said, _) = hermes.json("sessions", "show", "talk")["messages"]
     assert said["text"] == "one\ntwo\nthree"
 
 
-def test_what_was_typed_is_remembered_in_the_home(house: House, open_chat: Open) -> None:
+def test_what_was_typed_is_remembered_in_the_home(hermes: Hermes, open_chat: Open) -> None:
     chat = open_chat()
     chat.enter("hello for later")
     chat.shows("Good day to you.")
     chat.press("C-d")
     wait_until(chat.has_ended, "the chat to end")
-    assert "hello for later" in (house.home / "history").read_text()
+    assert "hello for later" in (hermes.home / "history").read_text()
     chat.close()
-    again = Pane(house.work, [sys.executable, "-m", "hermes_agent", "chat"], house.environ)
+    again = Pane(hermes.work, [sys.executable, "-m", "hermes_agent", "chat"], hermes.environ)
     try:
         again.shows("idle")
 
@@ -155,9 +155,9 @@ def test_what_was_typed_is_remembered_in_the_home(house: House, open_chat: Open)
 
 
 def test_an_old_session_is_taken_up_with_its_end_on_the_screen(
-    house: House, open_chat: Open
+    hermes: Hermes, open_chat: Open
 ) -> None:
-    house.ask("please write a file", "--name", "papers")
+    hermes.ask("please write a file", "--name", "papers")
     chat = open_chat("--session", "papers")
     shown = chat.shows("The file is **written**.")
     assert "please write a file" in shown
@@ -165,9 +165,9 @@ def test_an_old_session_is_taken_up_with_its_end_on_the_screen(
     chat.shows("Good day to you.")
 
 
-def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(house: House, tmp_path: Path) -> None:
+def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(hermes: Hermes, tmp_path: Path) -> None:
     command = ["env", "TERM=dumb", sys.executable, "-m", "hermes_agent", "chat"]
-    chat = Pane(tmp_path, command, {**house.environ, "HERMES_POLICY": "careful"})
+    chat = Pane(tmp_path, command, {**hermes.environ, "HERMES_POLICY": "careful"})
     try:
         chat.shows(">")
         chat.enter("write a file")
@@ -182,14 +182,14 @@ def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(house: House, tmp_pa
 
 
 def test_without_the_extra_the_chat_is_plain_and_says_how_to_get_the_other(
-    house: House, tmp_path: Path
+    hermes: Hermes, tmp_path: Path
 ) -> None:
     absent = tmp_path / "absent" / "prompt_toolkit"
     absent.mkdir(parents=True)
     (absent / "__init__.py").write_text(
         "raise ModuleNotFoundError('no prompt_toolkit', name='prompt_toolkit')"
     )
-    environ = {**house.environ, "PYTHONPATH": str(absent.parent)}
+    environ = {**hermes.environ, "PYTHONPATH": str(absent.parent)}
     chat = Pane(tmp_path, [sys.executable, "-m", "hermes_agent", "chat"], environ)
     try:
         chat.shows("pip install prompt-toolkit rich")

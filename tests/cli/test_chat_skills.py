@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.learning_fixture import skill_text
 
 SCRIPT = """
@@ -23,8 +23,8 @@ GREET = skill_text(
 
 
 @pytest.fixture(scope="module")
-def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    made = House(tmp_path_factory.mktemp("chat") / "house", SCRIPT)
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
+    made = Hermes(tmp_path_factory.mktemp("chat") / "hermes", SCRIPT)
     folder: Path = made.home / "skills" / "greet-host"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(GREET)
@@ -32,7 +32,7 @@ def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.close()
 
 
-def test_a_skill_is_opened_by_its_name_in_a_chat(skilled: House) -> None:
+def test_a_skill_is_opened_by_its_name_in_a_chat(skilled: Hermes) -> None:
     done = skilled.run("chat", "--name", "greeting", input="/greet-host web1\nand then?\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["It was greeted.", "Good day to you."]
@@ -40,7 +40,7 @@ def test_a_skill_is_opened_by_its_name_in_a_chat(skilled: House) -> None:
     assert said["text"] == "/greet-host web1"
 
 
-def test_wrong_arguments_of_a_skill_are_told_and_the_chat_goes_on(skilled: House) -> None:
+def test_wrong_arguments_of_a_skill_are_told_and_the_chat_goes_on(skilled: Hermes) -> None:
     before = len(skilled.json("sessions"))
     done = skilled.run("chat", "--name", "wrong", input="/greet-host\n/greet-host a b\nhello\n")
     assert done.returncode == 1
@@ -52,14 +52,14 @@ def test_wrong_arguments_of_a_skill_are_told_and_the_chat_goes_on(skilled: House
     assert skilled.json("sessions", "show", "wrong")["turns"] == 1
 
 
-def test_a_command_of_the_chat_goes_before_a_skill_of_the_same_name(skilled: House) -> None:
+def test_a_command_of_the_chat_goes_before_a_skill_of_the_same_name(skilled: Hermes) -> None:
     folder = skilled.home / "skills" / "help"
     folder.mkdir()
     (folder / "SKILL.md").write_text(skill_text("help"))
     assert "/resume ID" in skilled.good("chat", input="/help\n")
 
 
-def test_a_skill_is_opened_by_its_name_in_a_question(skilled: House) -> None:
+def test_a_skill_is_opened_by_its_name_in_a_question(skilled: Hermes) -> None:
     assert skilled.good("ask", "/greet-host web2", "--quiet").strip() == "It was greeted."
     before = len(skilled.json("sessions"))
     done = skilled.run("ask", "/greet-host")

@@ -4,58 +4,58 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 
-def write_config(house: House, text: str) -> Path:
-    house.home.mkdir(mode=0o700, exist_ok=True)
-    config = house.home / "config.yaml"
+def write_config(hermes: Hermes, text: str) -> Path:
+    hermes.home.mkdir(mode=0o700, exist_ok=True)
+    config = hermes.home / "config.yaml"
     config.write_text(text)
     return config
 
 
-def test_every_setting_is_listed_and_changes_are_marked(house: House) -> None:
-    house.good("config", "set", "loop.max_steps", "7")
-    rows = {row["name"]: row for row in house.json("config")}
+def test_every_setting_is_listed_and_changes_are_marked(hermes: Hermes) -> None:
+    hermes.good("config", "set", "loop.max_steps", "7")
+    rows = {row["name"]: row for row in hermes.json("config")}
     assert rows["loop.max_steps"] == {"name": "loop.max_steps", "value": 7, "changed": True}
     assert not rows["loop.keep_last"]["changed"]
-    line = next(x for x in house.good("config").splitlines() if "loop.max_steps" in x)
+    line = next(x for x in hermes.good("config").splitlines() if "loop.max_steps" in x)
     assert line.split() == ["*", "loop.max_steps", "7"]
 
 
-def test_one_setting_or_a_group_is_printed(house: House) -> None:
-    assert house.good("config", "get", "loop.max_steps") == "50\n"
-    assert house.json("config", "get", "policy") == {"name": "policy", "value": "sandbox"}
-    assert "budgets.day_dollars: null" in house.good("config", "get", "budgets")
+def test_one_setting_or_a_group_is_printed(hermes: Hermes) -> None:
+    assert hermes.good("config", "get", "loop.max_steps") == "50\n"
+    assert hermes.json("config", "get", "policy") == {"name": "policy", "value": "sandbox"}
+    assert "budgets.day_dollars: null" in hermes.good("config", "get", "budgets")
 
 
-def test_a_change_keeps_comments_and_order(house: House) -> None:
-    house.home.mkdir(mode=0o700)
-    config = house.home / "config.yaml"
+def test_a_change_keeps_comments_and_order(hermes: Hermes) -> None:
+    hermes.home.mkdir(mode=0o700)
+    config = hermes.home / "config.yaml"
     config.write_text("# mine\nruntime:\n  idle_seconds: 60  # a minute\npolicy: careful\n")
-    house.good("config", "set", "runtime.idle_seconds", "90")
+    hermes.good("config", "set", "runtime.idle_seconds", "90")
     text = config.read_text()
     assert text == "# mine\nruntime:\n  idle_seconds: 90  # a minute\npolicy: careful\n"
-    assert house.good("config", "path").strip() == str(config)
+    assert hermes.good("config", "path").strip() == str(config)
 
 
-def test_a_running_runtime_wants_a_restart_and_a_stopped_one_does_not(house: House) -> None:
-    assert "restart" not in house.good("config", "set", "loop.max_steps", "8")
-    house.good("up")
-    assert "hermes restart" in house.good("config", "set", "loop.max_steps", "9")
-    assert house.json("config", "set", "loop.max_steps", "10")["restart"] is True
+def test_a_running_runtime_wants_a_restart_and_a_stopped_one_does_not(hermes: Hermes) -> None:
+    assert "restart" not in hermes.good("config", "set", "loop.max_steps", "8")
+    hermes.good("up")
+    assert "hermes restart" in hermes.good("config", "set", "loop.max_steps", "9")
+    assert hermes.json("config", "set", "loop.max_steps", "10")["restart"] is True
 
 
-def test_a_model_that_cannot_be_used_is_set_with_a_word_of_warning(house: House) -> None:
-    told = house.good("config", "set", "model", "openai/some-model")
+def test_a_model_that_cannot_be_used_is_set_with_a_word_of_warning(hermes: Hermes) -> None:
+    told = hermes.good("config", "set", "model", "openai/some-model")
     assert "OPENAI_API_KEY" in told
     assert "hint:" in told
 
 
-def test_the_file_is_checked(house: House) -> None:
-    assert "the defaults apply" in house.good("config", "check")
-    write_config(house, "policy: sandbx\n")
-    done = house.run("config", "check", HERMES_POLICY="")
+def test_the_file_is_checked(hermes: Hermes) -> None:
+    assert "the defaults apply" in hermes.good("config", "check")
+    write_config(hermes, "policy: sandbx\n")
+    done = hermes.run("config", "check", HERMES_POLICY="")
     assert done.returncode == 1
     assert "'sandbx'" in done.stderr
 
@@ -69,62 +69,62 @@ def test_the_file_is_checked(house: House) -> None:
     ],
 )
 def test_a_wrong_name_or_value_is_named_with_a_hint(
-    house: House, words: tuple[str, ...], code: int
+    hermes: Hermes, words: tuple[str, ...], code: int
 ) -> None:
-    done = house.run("config", *words)
+    done = hermes.run("config", *words)
     assert done.returncode == code
     assert "loop.max_step" in done.stderr.splitlines()[0]
     assert done.stderr.splitlines()[1].startswith("hint: ")
-    assert not (house.home / "config.yaml").exists()
+    assert not (hermes.home / "config.yaml").exists()
 
 
 @pytest.mark.parametrize(("name", "value"), [("model", "nope/foo"), ("policy", "nope")])
-def test_what_cannot_be_used_at_all_is_not_saved(house: House, name: str, value: str) -> None:
-    done = house.run("config", "set", name, value)
+def test_what_cannot_be_used_at_all_is_not_saved(hermes: Hermes, name: str, value: str) -> None:
+    done = hermes.run("config", "set", name, value)
     assert done.returncode == 2
     assert "'nope'" in done.stderr
-    assert not (house.home / "config.yaml").exists()
+    assert not (hermes.home / "config.yaml").exists()
 
 
-def test_a_value_that_is_not_yaml_is_wrong_usage(house: House) -> None:
-    done = house.run("config", "set", "model", "[a")
+def test_a_value_that_is_not_yaml_is_wrong_usage(hermes: Hermes) -> None:
+    done = hermes.run("config", "set", "model", "[a")
     assert done.returncode == 2
     assert "model: cannot parse '[a'" in done.stderr
     assert "hint: " in done.stderr
 
 
-def test_a_name_that_looks_like_a_date_is_a_name(house: House) -> None:
-    write_config(house, "model: 2026-99-99\n")
-    assert house.good("config", "get", "model", HERMES_MODEL="") == "2026-99-99\n"
-    done = house.run("config", "set", "loop.max_steps", "3")
+def test_a_name_that_looks_like_a_date_is_a_name(hermes: Hermes) -> None:
+    write_config(hermes, "model: 2026-99-99\n")
+    assert hermes.good("config", "get", "model", HERMES_MODEL="") == "2026-99-99\n"
+    done = hermes.run("config", "set", "loop.max_steps", "3")
     assert done.returncode == 1
     assert "config.yaml" in done.stderr
 
 
-def test_a_group_with_nothing_in_it_has_its_defaults(house: House) -> None:
-    write_config(house, "loop:\n  # max_steps: 9\nmodels:\n  prices:\n")
-    assert house.good("config", "get", "loop.max_steps") == "50\n"
+def test_a_group_with_nothing_in_it_has_its_defaults(hermes: Hermes) -> None:
+    write_config(hermes, "loop:\n  # max_steps: 9\nmodels:\n  prices:\n")
+    assert hermes.good("config", "get", "loop.max_steps") == "50\n"
 
 
-def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(house: House) -> None:
-    config = write_config(house, "loop:\n  max_steps: many\n")
+def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(hermes: Hermes) -> None:
+    config = write_config(hermes, "loop:\n  max_steps: many\n")
     for words in (("config",), ("config", "get", "policy"), ("config", "set", "policy", "careful")):
-        done = house.run(*words)
+        done = hermes.run(*words)
         assert done.returncode == 1
         assert "loop.max_steps: " in done.stderr.splitlines()[0]
         assert f"in {config}" in done.stderr.splitlines()[1]
-    house.good("config", "set", "loop.max_steps", "7")
-    assert house.good("config", "get", "loop.max_steps") == "7\n"
+    hermes.good("config", "set", "loop.max_steps", "7")
+    assert hermes.good("config", "get", "loop.max_steps") == "7\n"
 
 
-def test_a_price_is_set_under_a_name_with_dots(house: House) -> None:
-    lacking = house.run("config", "set", "models.prices.openai/gpt-5.5.input", "3")
+def test_a_price_is_set_under_a_name_with_dots(hermes: Hermes) -> None:
+    lacking = hermes.run("config", "set", "models.prices.openai/gpt-5.5.input", "3")
     assert lacking.returncode == 2
     assert "set all of it" in lacking.stderr
     name = "models.prices.openai/gpt-5.5"
-    house.good("config", "set", name, "{input: 3, output: 12}")
-    house.good("config", "set", f"{name}.input", "4")
-    house.good("config", "set", 'models.prices."openai/gpt-5.5".output', "13")
-    price = house.json("config", "get", name)["value"]
+    hermes.good("config", "set", name, "{input: 3, output: 12}")
+    hermes.good("config", "set", f"{name}.input", "4")
+    hermes.good("config", "set", 'models.prices."openai/gpt-5.5".output', "13")
+    price = hermes.json("config", "get", name)["value"]
     assert (price["input"], price["output"]) == (4.0, 13.0)
-    assert house.run("config", "get", "models.prices.openai/other").returncode == 2
+    assert hermes.run("config", "get", "models.prices.openai/other").returncode == 2

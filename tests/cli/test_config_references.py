@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.test_config import write_config
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 CHANNELS = "channels:\n  telegram: {home: '7'}\n  slack: {}\n"
 
@@ -27,34 +27,34 @@ CHANNELS = "channels:\n  telegram: {home: '7'}\n  slack: {}\n"
     ],
 )
 def test_a_setting_that_names_what_is_not_there_is_refused(
-    house: House, name: str, value: str, said: str, hint: str
+    hermes: Hermes, name: str, value: str, said: str, hint: str
 ) -> None:
-    config = write_config(house, CHANNELS)
-    done = house.run("config", "set", name, value)
+    config = write_config(hermes, CHANNELS)
+    done = hermes.run("config", "set", name, value)
     assert done.returncode == 2
     assert said in done.stderr
     assert hint in done.stderr.partition("hint:")[2]
     assert config.read_text() == CHANNELS
 
 
-def test_what_is_there_is_taken(house: House) -> None:
-    write_config(house, CHANNELS)
+def test_what_is_there_is_taken(hermes: Hermes) -> None:
+    write_config(hermes, CHANNELS)
     for name, value in {
         "channels.telegram.policy": "observe",
         "jobs.zone": "Europe/Berlin",
         "jobs.alert": "[telegram, 'slack:C1', all]",
     }.items():
-        house.good("config", "set", name, value)
-    assert "is valid" in house.good("config", "check")
+        hermes.good("config", "set", name, value)
+    assert "is valid" in hermes.good("config", "check")
 
 
-def test_doctor_and_check_name_what_the_file_names_and_is_not_there(house: House) -> None:
+def test_doctor_and_check_name_what_the_file_names_and_is_not_there(hermes: Hermes) -> None:
     write_config(
-        house, f"{CHANNELS}jobs: {{zone: Mars, alert: [nowhere]}}\nruntime: {{idle_seconds: 5}}\n"
+        hermes, f"{CHANNELS}jobs: {{zone: Mars, alert: [nowhere]}}\nruntime: {{idle_seconds: 5}}\n"
     )
-    told = json.loads(house.run("doctor", "--json").stdout)
+    told = json.loads(hermes.run("doctor", "--json").stdout)
     found = {row["what"]: row["hint"] for row in told if row["name"] == "config"}
     assert [what.partition(":")[0] for what in found] == ["jobs.zone", "jobs.alert"]
     assert all(found.values())
-    assert "jobs.zone" in house.run("config", "check").stderr
-    house.good("config", "set", "runtime.idle_seconds", "6")  # what is wrong elsewhere is let be
+    assert "jobs.zone" in hermes.run("config", "check").stderr
+    hermes.good("config", "set", "runtime.idle_seconds", "6")  # what is wrong elsewhere is let be

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.model_service import ANSWER, COST, served
 from tests.support.openai_server import OpenAIServer
 
@@ -16,22 +16,22 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def at_home(house: House, server: OpenAIServer) -> House:
-    served(house, server)
-    return house
+def at_home(hermes: Hermes, server: OpenAIServer) -> Hermes:
+    served(hermes, server)
+    return hermes
 
 
 @pytest.fixture(scope="module")
-def spent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A house in which two calls were made for a price, and one for an unknown one."""
-    house = House(tmp_path_factory.mktemp("spent") / "house")
+def spent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
+    """A Hermes home in which two calls were made for a price, and one for an unknown one."""
+    hermes = Hermes(tmp_path_factory.mktemp("spent") / "hermes")
     with OpenAIServer([ANSWER] * 9) as server:
-        served(house, server)
-        house.ask("hello", "--name", "talk")
-        house.good("ask", "again", "--session", "talk")
-        house.ask("hello", "--model", "mine/unpriced")
-        yield house
-    house.close()
+        served(hermes, server)
+        hermes.ask("hello", "--name", "talk")
+        hermes.good("ask", "again", "--session", "talk")
+        hermes.ask("hello", "--model", "mine/unpriced")
+        yield hermes
+    hermes.close()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def spent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         ("day", 1),
     ],
 )
-def test_costs_are_summed_by_each_name(spent: House, by: str, names: int | dict[str, int]) -> None:
+def test_costs_are_summed_by_each_name(spent: Hermes, by: str, names: int | dict[str, int]) -> None:
     told = spent.json("cost", "--by", by)
     calls = {row["name"]: row["calls"] for row in told["costs"]}
     assert names in (calls, len(calls))
@@ -55,7 +55,7 @@ def test_costs_are_summed_by_each_name(spent: House, by: str, names: int | dict[
     assert "75 %" in spent.good("cost", "--by", by)
 
 
-def test_a_call_of_unknown_price_counts_as_such(spent: House) -> None:
+def test_a_call_of_unknown_price_counts_as_such(spent: Hermes) -> None:
     lines = spent.good("cost", "--by", "model").splitlines()
     (unpriced,) = [line for line in lines if line.startswith("mine/unpriced")]
     assert unpriced.split()[6:] == ["-", "1", "call", "of", "unknown", "price"]
@@ -64,7 +64,7 @@ def test_a_call_of_unknown_price_counts_as_such(spent: House) -> None:
     assert "1 call of unknown price" in total
 
 
-def test_one_session_is_found_by_its_name_and_shows_its_hit_rate(spent: House) -> None:
+def test_one_session_is_found_by_its_name_and_shows_its_hit_rate(spent: Hermes) -> None:
     told = spent.json("cost", "--session", "talk", "--by", "model")
     assert [(row["name"], row["calls"]) for row in told["costs"]] == [("mine/x", 2)]
     rows = spent.json("cost", "--by", "session")["costs"]
@@ -76,7 +76,7 @@ def test_one_session_is_found_by_its_name_and_shows_its_hit_rate(spent: House) -
     assert "$0.0018, 4,000 tokens in (75 % from the cache), 250 out" in said
 
 
-def test_times_and_names_that_cannot_be_are_refused(spent: House) -> None:
+def test_times_and_names_that_cannot_be_are_refused(spent: Hermes) -> None:
     assert spent.run("cost", "--since", "yesterday").returncode == 2
     assert spent.run("cost", "--by", "colour").returncode == 2
     done = spent.run("cost", "--session", "nobody")
@@ -86,7 +86,7 @@ def test_times_and_names_that_cannot_be_are_refused(spent: House) -> None:
     )
 
 
-def test_a_budget_stands_beside_what_was_spent_today(at_home: House) -> None:
+def test_a_budget_stands_beside_what_was_spent_today(at_home: Hermes) -> None:
     assert "budgets.day_dollars" in at_home.good("cost")
     assert at_home.json("status")["day_dollars"] is None
     at_home.good("config", "set", "budgets.day_dollars", "5")
@@ -97,7 +97,7 @@ def test_a_budget_stands_beside_what_was_spent_today(at_home: House) -> None:
     assert (status["day_dollars"], status["today"]) == (5.0, pytest.approx(COST))
 
 
-def test_a_raised_budget_holds_for_the_next_message_without_a_restart(at_home: House) -> None:
+def test_a_raised_budget_holds_for_the_next_message_without_a_restart(at_home: Hermes) -> None:
     at_home.ask("hello", "--name", "talk")
     at_home.good("config", "set", "budgets.session_tokens", "2200")
     stopped = at_home.run("ask", "again", "--session", "talk")
@@ -107,30 +107,30 @@ def test_a_raised_budget_holds_for_the_next_message_without_a_restart(at_home: H
     assert at_home.good("ask", "again", "--session", "talk") == "Good day.\n"
 
 
-def test_status_says_which_models_are_left_alone(house: House, server: OpenAIServer) -> None:
-    served(house, server, circuit_failures=1, circuit_seconds=3600)
-    house.good("up")
-    assert "trouble" not in house.good("status")
+def test_status_says_which_models_are_left_alone(hermes: Hermes, server: OpenAIServer) -> None:
+    served(hermes, server, circuit_failures=1, circuit_seconds=3600)
+    hermes.good("up")
+    assert "trouble" not in hermes.good("status")
     server.fail_next("500")
-    assert house.run("ask", "hello").returncode == 1
-    assert "problem    mine/x is paused for " in house.good("status")
-    (model,) = house.json("status")["models"]
+    assert hermes.run("ask", "hello").returncode == 1
+    assert "problem    mine/x is paused for " in hermes.good("status")
+    (model,) = hermes.json("status")["models"]
     assert (model["model"], model["circuit"]) == ("mine/x", "open")
 
 
-def test_status_says_which_keys_rest(house: House, server: OpenAIServer) -> None:
+def test_status_says_which_keys_rest(hermes: Hermes, server: OpenAIServer) -> None:
     keys = {"mine": ["env:ONE_KEY", "env:TWO_KEY"]}
-    house.environ |= {"ONE_KEY": "sk-the-first-key", "TWO_KEY": "sk-the-second-key"}
-    served(house, server, keys=keys, service={"needs_key": True})
+    hermes.environ |= {"ONE_KEY": "sk-the-first-key", "TWO_KEY": "sk-the-second-key"}
+    served(hermes, server, keys=keys, service={"needs_key": True})
     server.fail_next("429", retry_after=300)
-    done = house.run("ask", "hello")
+    done = hermes.run("ask", "hello")
     assert (done.returncode, done.stdout) == (0, "Good day.\n")
-    assert "ONE_KEY is paused for " in house.good("status")
-    (resting,) = house.json("status")["models"][0]["resting"]
+    assert "ONE_KEY is paused for " in hermes.good("status")
+    (resting,) = hermes.json("status")["models"][0]["resting"]
     assert (resting["label"], resting["kind"]) == ("ONE_KEY", "rate_limit")
 
 
-def test_status_says_when_the_settings_were_broken_since(at_home: House) -> None:
+def test_status_says_when_the_settings_were_broken_since(at_home: Hermes) -> None:
     at_home.good("up")
     (at_home.home / "config.yaml").write_text("model: [")
     status = at_home.json("status")

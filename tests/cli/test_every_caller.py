@@ -9,7 +9,7 @@ import pytest
 
 from hermes_agent import Agent, Tool
 from hermes_agent.runtime.tools.builtin import load_tools
-from tests.support.cli import House, wait_until
+from tests.support.cli import Hermes, wait_until
 from tests.support.policies import file_of
 
 NOTHING = file_of("- {id: nothing, match: {tool: '*'}, then: deny, reason: not today}")
@@ -44,45 +44,45 @@ JUDGED = {"use_tool": "terminal", "browser_act": ""}
 have worked before."""
 
 
-def ask(house: House) -> None:
-    house.good("ask", "go")
+def ask(hermes: Hermes) -> None:
+    hermes.good("ask", "go")
 
 
-def ask_in_process(house: House) -> None:
-    house.good("ask", "go", "--no-runtime")
+def ask_in_process(hermes: Hermes) -> None:
+    hermes.good("ask", "go", "--no-runtime")
 
 
-def chat(house: House) -> None:
-    house.good("chat", input="go\n")
+def chat(hermes: Hermes) -> None:
+    hermes.good("chat", input="go\n")
 
 
-def api(house: House) -> None:
-    house.send("go", interactive=True)
-    wait_until(lambda: house.json("sessions", "list")[0]["state"] == "idle", "the end")
+def api(hermes: Hermes) -> None:
+    hermes.send("go", interactive=True)
+    wait_until(lambda: hermes.json("sessions", "list")[0]["state"] == "idle", "the end")
 
 
-def _agent(house: House) -> tuple[Agent, Path]:
+def _agent(hermes: Hermes) -> tuple[Agent, Path]:
     """A program with a tool of its own beside the built-in ones."""
-    made = house.work / "by-own-tool"
+    made = hermes.work / "by-own-tool"
 
     def own(text: str) -> str:
         made.write_text(text)
         return "done"
 
-    agent = Agent(model=house.environ["HERMES_MODEL"], home=house.home, workspace=house.work)
+    agent = Agent(model=hermes.environ["HERMES_MODEL"], home=hermes.home, workspace=hermes.work)
     agent.register_tool(Tool("own", own, "Own."))
     return agent, made
 
 
-def library(house: House) -> None:
-    agent, made = _agent(house)
+def library(hermes: Hermes) -> None:
+    agent, made = _agent(hermes)
     with agent:
         agent.run("go")
     assert not made.exists()
 
 
-def library_streaming(house: House) -> None:
-    agent, made = _agent(house)
+def library_streaming(hermes: Hermes) -> None:
+    agent, made = _agent(hermes)
 
     async def all_of_it() -> None:
         async for _ in agent.stream("go"):
@@ -93,29 +93,29 @@ def library_streaming(house: House) -> None:
     assert not made.exists()
 
 
-CALLERS: tuple[Callable[[House], None], ...] = (
+CALLERS: tuple[Callable[[Hermes], None], ...] = (
     ask, ask_in_process, chat, api, library, library_streaming,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("caller", CALLERS, ids=lambda caller: caller.__name__)
 def test_nothing_runs_that_the_gate_denies(
-    house: House, caller: Callable[[House], None], monkeypatch: pytest.MonkeyPatch
+    hermes: Hermes, caller: Callable[[Hermes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(house.work)
+    monkeypatch.chdir(hermes.work)
     assert {tool.name for tool in load_tools(("all",))} == set(INPUTS)
     calls = {**INPUTS, **({"own": {"text": "x"}} if caller.__name__.startswith("library") else {})}
     replies = [{"calls": [{"tool": tool, "with": given}]} for tool, given in calls.items()]
-    house.script.write_text(json.dumps({"turns": [{"replies": [*replies, {"say": "I see"}]}]}))
-    (house.work / "seen").write_text("a")
-    (house.home / "policies").mkdir(parents=True)
-    (house.home / "policies" / "mine.yaml").write_text(NOTHING)
-    caller(house)
-    entries = house.json("audit", "--limit", "1000")
+    hermes.script.write_text(json.dumps({"turns": [{"replies": [*replies, {"say": "I see"}]}]}))
+    (hermes.work / "seen").write_text("a")
+    (hermes.home / "policies").mkdir(parents=True)
+    (hermes.home / "policies" / "mine.yaml").write_text(NOTHING)
+    caller(hermes)
+    entries = hermes.json("audit", "--limit", "1000")
     judged = [entry for entry in entries if entry["kind"] == "call_judged"]
     meant = [JUDGED.get(tool, tool) for tool in calls]
     assert [entry["tool"] for entry in judged] == [tool for tool in meant if tool]
     assert {(entry["action"], entry["rule"]) for entry in judged} == {("deny", "mine/nothing")}
     assert not [entry for entry in entries if entry["kind"] == "call_intended"]
-    assert (house.work / "seen").read_text() == "a"
-    assert not (house.work / "made").exists()
+    assert (hermes.work / "seen").read_text() == "a"
+    assert not (hermes.work / "made").exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.patience import PATIENCE
 from tests.support.platforms.telegram import TOKEN, TelegramPlatform
 
@@ -29,11 +29,11 @@ async def until_said(cli: "Cli", words: str, *command: str) -> None:
 class Cli:
     """Commands beside the platform, which lives in this process."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, hermes: Hermes) -> None:
+        self._hermes = hermes
 
     async def run(self, *words: str, input: str = "") -> tuple[int, str, str]:
-        done = await asyncio.to_thread(self._house.run, *words, input=input)
+        done = await asyncio.to_thread(self._hermes.run, *words, input=input)
         return done.returncode, done.stdout, done.stderr
 
     async def good(self, *words: str, input: str = "") -> str:
@@ -54,9 +54,9 @@ async def telegram(tmp_path: Path) -> AsyncIterator[TelegramPlatform]:
 
 
 async def test_a_channel_is_set_up_tried_and_talked_on(
-    house: House, telegram: TelegramPlatform
+    hermes: Hermes, telegram: TelegramPlatform
 ) -> None:
-    cli = Cli(house)
+    cli = Cli(hermes)
     listed = await cli.json("gateway", "setup")
     assert "telegram" in {row["name"] for row in listed}
     home = telegram.chat().chat
@@ -65,8 +65,8 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
         "--home", home, input=f"{TOKEN}\n",
     )  # fmt: skip
     assert "proven just now" in out
-    assert TOKEN not in (house.home / "config.yaml").read_text()
-    assert f"TELEGRAM_TOKEN={TOKEN}" in (house.home / ".env").read_text()
+    assert TOKEN not in (hermes.home / "config.yaml").read_text()
+    assert f"TELEGRAM_TOKEN={TOKEN}" in (hermes.home / ".env").read_text()
     assert "last proven" in await cli.good("gateway", "status")
 
     await telegram.say("let me in")
@@ -83,7 +83,7 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     (session,) = await cli.json("sessions", "list")
     assert session["source"] == "telegram"
 
-    file = house.work / "report.txt"
+    file = hermes.work / "report.txt"
     file.write_text("all is well")
     rows = await cli.json("send", "telegram", "The", "backup", "--file", str(file), "--wait")
     assert [row["state"] for row in rows] == ["sent"]
@@ -106,9 +106,9 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
 
 
 async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
-    house: House, telegram: TelegramPlatform
+    hermes: Hermes, telegram: TelegramPlatform
 ) -> None:
-    cli = Cli(house)
+    cli = Cli(hermes)
     setup = ("gateway", "setup", "telegram", "--set", f"address={telegram.settings()['address']}")
     code, out, _ = await cli.run(*setup, input="110201543:MISTYPED\n")
     assert code == 1
@@ -122,19 +122,21 @@ async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
     assert code == 0, out + err
     assert "proven just now" in out
     assert "token: replaced" in err
-    kept = (house.home / ".env").read_text()
+    kept = (hermes.home / ".env").read_text()
     assert kept == f"TELEGRAM_TOKEN={TOKEN}\n"
     await cli.good(*setup)
-    assert (house.home / ".env").read_text() == kept
-    done = await asyncio.to_thread(house.run, *setup, input="110201543:OTHER\n", TELEGRAM_TOKEN="1")
+    assert (hermes.home / ".env").read_text() == kept
+    done = await asyncio.to_thread(
+        hermes.run, *setup, input="110201543:OTHER\n", TELEGRAM_TOKEN="1"
+    )
     assert done.returncode == 2
     assert "TELEGRAM_TOKEN is set in the environment" in done.stderr
 
 
 async def test_the_chat_of_the_first_owner_becomes_the_home(
-    house: House, telegram: TelegramPlatform
+    hermes: Hermes, telegram: TelegramPlatform
 ) -> None:
-    cli = Cli(house)
+    cli = Cli(hermes)
     address = f"address={telegram.settings()['address']}"
     out = await cli.good("gateway", "setup", "telegram", "--set", address, input=f"{TOKEN}\n")
     assert "your chat becomes its home" in out
@@ -157,8 +159,8 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     assert "home" not in await cli.good("gateway", "pair", "telegram", "--role", "owner")
 
 
-async def test_what_cannot_be_is_said_with_a_way_out(house: House) -> None:
-    cli = Cli(house)
+async def test_what_cannot_be_is_said_with_a_way_out(hermes: Hermes) -> None:
+    cli = Cli(hermes)
     for words, said in (
         (("gateway", "setup", "pigeon"), "no channel called 'pigeon'"),
         (("gateway", "setup", "telegram", "--set", "colour=blue"), "no field 'colour'"),

@@ -8,52 +8,52 @@ import time
 import httpx
 import pytest
 
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.mcp_servers import Door, guarded, odd
 from tests.support.patience import PATIENCE
 
 
 @pytest.fixture
-def program(house: House) -> tuple[str, ...]:
-    return odd("good", house.home.parent / "notes")
+def program(hermes: Hermes) -> tuple[str, ...]:
+    return odd("good", hermes.home.parent / "notes")
 
 
-def config(house: House) -> str:
-    return (house.home / "config.yaml").read_text()
+def config(hermes: Hermes) -> str:
+    return (hermes.home / "config.yaml").read_text()
 
 
 def test_a_program_is_added_tried_listed_and_removed(
-    house: House, program: tuple[str, ...]
+    hermes: Hermes, program: tuple[str, ...]
 ) -> None:
-    said = house.good("mcp", "add", "odd", "--env", "LEVEL=high", "--", *program)
+    said = hermes.good("mcp", "add", "odd", "--env", "LEVEL=high", "--", *program)
     assert said == "added odd\n`hermes mcp test odd` connects to it\n"
-    assert "LEVEL: high" in config(house)
-    assert "never connected" in house.good("mcp", "list")
-    assert re.match(r"odd: odd 1, 1 tools; ready in \d", house.good("mcp", "test", "odd"))
-    assert "odd__plain" in house.good("mcp", "tools", "odd")
-    (row,) = house.json("mcp", "list")
+    assert "LEVEL: high" in config(hermes)
+    assert "never connected" in hermes.good("mcp", "list")
+    assert re.match(r"odd: odd 1, 1 tools; ready in \d", hermes.good("mcp", "test", "odd"))
+    assert "odd__plain" in hermes.good("mcp", "tools", "odd")
+    (row,) = hermes.json("mcp", "list")
     assert (row["name"], row["kind"], row["tools"], row["enabled"]) == ("odd", "local", 1, True)
-    assert house.json("mcp", "remove", "odd") == {"name": "odd", "removed": True}
-    assert house.json("mcp", "list") == []
-    assert "odd" not in config(house)
-    assert list((house.home / "mcp").iterdir()) == []
+    assert hermes.json("mcp", "remove", "odd") == {"name": "odd", "removed": True}
+    assert hermes.json("mcp", "list") == []
+    assert "odd" not in config(hermes)
+    assert list((hermes.home / "mcp").iterdir()) == []
 
 
-def test_a_server_elsewhere_is_added_with_its_headers(house: House) -> None:
+def test_a_server_elsewhere_is_added_with_its_headers(hermes: Hermes) -> None:
     words = ("--url", "https://example.org/mcp", "--header", "Authorization: Bearer secret:KEY")
-    added = house.json("mcp", "add", "far", *words)
+    added = hermes.json("mcp", "add", "far", *words)
     assert added["headers"] == {"Authorization": "Bearer secret:KEY"}
-    assert "remote" in house.good("mcp")
+    assert "remote" in hermes.good("mcp")
 
 
 def test_comments_and_other_servers_stay_when_one_goes(
-    house: House, program: tuple[str, ...]
+    hermes: Hermes, program: tuple[str, ...]
 ) -> None:
-    house.home.mkdir()
-    (house.home / "config.yaml").write_text("# mine\nmcp:\n  a: {url: http://a}   # kept\n")
-    house.good("mcp", "add", "odd", "--", *program)
-    house.good("mcp", "remove", "odd")
-    assert config(house) == "# mine\nmcp:\n  a: {url: http://a}   # kept\n"
+    hermes.home.mkdir()
+    (hermes.home / "config.yaml").write_text("# mine\nmcp:\n  a: {url: http://a}   # kept\n")
+    hermes.good("mcp", "add", "odd", "--", *program)
+    hermes.good("mcp", "remove", "odd")
+    assert config(hermes) == "# mine\nmcp:\n  a: {url: http://a}   # kept\n"
 
 
 @pytest.mark.parametrize(
@@ -71,30 +71,30 @@ def test_comments_and_other_servers_stay_when_one_goes(
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
-    house: House, words: tuple[str, ...], said: str
+    hermes: Hermes, words: tuple[str, ...], said: str
 ) -> None:
-    house.home.mkdir()
-    (house.home / "config.yaml").write_text("mcp: {there: {command: ['true']}}\n")
-    done = house.run("mcp", *words)
+    hermes.home.mkdir()
+    (hermes.home / "config.yaml").write_text("mcp: {there: {command: ['true']}}\n")
+    done = hermes.run("mcp", *words)
     assert done.returncode == 2
     assert done.stderr.startswith(said)
 
 
 @pytest.mark.parametrize("action", ["tools", "test", "login", "logout", "remove"])
-def test_a_server_that_is_not_there_is_named(house: House, action: str) -> None:
-    done = house.run("mcp", action, "nobody")
+def test_a_server_that_is_not_there_is_named(hermes: Hermes, action: str) -> None:
+    done = hermes.run("mcp", action, "nobody")
     assert done.returncode == 1
     assert done.stderr == "no server called 'nobody'\nhint: configured: none\n"
 
 
-def test_one_logs_in_and_out(house: House) -> None:
+def test_one_logs_in_and_out(hermes: Hermes) -> None:
     with guarded(Door(time.time)) as url:
-        house.good("mcp", "add", "kept", "--url", url)
-        done = house.run("mcp", "test", "kept")
+        hermes.good("mcp", "add", "kept", "--url", url)
+        done = hermes.run("mcp", "test", "kept")
         assert done.stderr == "kept wants a login\nhint: `hermes mcp login kept`\n"
         login = subprocess.Popen(
             [sys.executable, "-m", "hermes_agent", "mcp", "login", "kept", "--json"],
-            env=house.environ,
+            env=hermes.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -116,20 +116,20 @@ def test_one_logs_in_and_out(house: House) -> None:
             if stream is not None:
                 stream.close()
         assert json.loads(said) == {"name": "kept", "tools": 1}
-        assert "oauth: true" in config(house)
-        assert "kept__whisper" in house.good("mcp", "tools", "kept")
-        assert house.json("mcp", "logout", "kept")["logged_out"] is True
-        assert house.run("mcp", "test", "kept").returncode == 1
-        assert house.json("mcp", "logout", "kept")["logged_out"] is False
+        assert "oauth: true" in config(hermes)
+        assert "kept__whisper" in hermes.good("mcp", "tools", "kept")
+        assert hermes.json("mcp", "logout", "kept")["logged_out"] is True
+        assert hermes.run("mcp", "test", "kept").returncode == 1
+        assert hermes.json("mcp", "logout", "kept")["logged_out"] is False
 
 
-def test_listing_loads_nothing_of_the_sdk(house: House) -> None:
-    house.good("mcp", "add", "far", "--url", "https://example.org/mcp")
+def test_listing_loads_nothing_of_the_sdk(hermes: Hermes) -> None:
+    hermes.good("mcp", "add", "far", "--url", "https://example.org/mcp")
     program = (
         "import sys\nfrom hermes_agent.cli.main import main\nmain(['mcp', 'list'])\n"
         "print([name for name in ('mcp', 'pydantic', 'anyio', 'httpx2') if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], env=house.environ, capture_output=True, text=True
+        [sys.executable, "-c", program], env=hermes.environ, capture_output=True, text=True
     )
     assert done.stdout.splitlines()[-1] == "[]", done.stderr

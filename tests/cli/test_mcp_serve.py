@@ -15,7 +15,7 @@ from hermes_agent.cli.client.follower import TurnFollower
 from hermes_agent.cli.mcp.serve.server import TokenOnly
 from hermes_agent.cli.mcp.serve.text import answer_of
 from hermes_agent.cli.mcp.serve.turn import LiveEvents
-from tests.support.cli import PATIENCE, House
+from tests.support.cli import PATIENCE, Hermes
 from tests.support.mcp_client import (
     COMMAND,
     WAYS,
@@ -39,37 +39,37 @@ FEW = [
 
 
 @pytest.fixture
-def careful(shared: House) -> House:
+def careful(shared: Hermes) -> Hermes:
     """Where writing a file needs approval."""
     shared.environ["HERMES_POLICY"] = "careful"
     return shared
 
 
-def the_session(house: House) -> dict[str, Any]:
-    (row,) = house.sessions()
+def the_session(hermes: Hermes) -> dict[str, Any]:
+    (row,) = hermes.sessions()
     return row
 
 
-async def at_work(house: House) -> str:
+async def at_work(hermes: Hermes) -> str:
     """The session whose long command has begun."""
-    await eventually(lambda: house.api.is_up() and house.sessions(), "the session")
-    session = str(the_session(house)["id"])
-    await asyncio.to_thread(house.wait_for_command, session)
+    await eventually(lambda: hermes.api.is_up() and hermes.sessions(), "the session")
+    session = str(the_session(hermes)["id"])
+    await asyncio.to_thread(hermes.wait_for_command, session)
     return session
 
 
-def questions(house: House) -> list[dict[str, Any]]:
-    ours = {row["id"] for row in house.sessions()}
-    return [row for row in house.api.get("/v1/questions") if row["session"] in ours]
+def questions(hermes: Hermes) -> list[dict[str, Any]]:
+    ours = {row["id"] for row in hermes.sessions()}
+    return [row for row in hermes.api.get("/v1/questions") if row["session"] in ours]
 
 
-async def idle(house: House) -> None:
-    await eventually(lambda: the_session(house)["state"] == "idle", "the turn to end")
+async def idle(hermes: Hermes) -> None:
+    await eventually(lambda: the_session(hermes)["state"] == "idle", "the turn to end")
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_work_is_answered_with_consent_asked_for_and_each_step_told(
-    careful: House, way: str
+    careful: Hermes, way: str
 ) -> None:
     steps: list[tuple[float, str | None]] = []
 
@@ -95,46 +95,46 @@ async def test_work_is_answered_with_consent_asked_for_and_each_step_told(
 ONLY_ALICE = file_of("- {id: ours, match: {tool: terminal}, then: {ask: {by: [alice]}}}")
 
 
-def answers(house: House) -> list[str]:
+def answers(hermes: Hermes) -> list[str]:
     """Who has answered, as it is recorded."""
-    path = f"/v1/sessions/{the_session(house)['id']}/journal"
-    events = [one["event"] for one in house.api.get(path)]
+    path = f"/v1/sessions/{the_session(hermes)['id']}/journal"
+    events = [one["event"] for one in hermes.api.get(path)]
     return [event["by"] for event in events if event["kind"] == "question_answered"]
 
 
-async def test_consent_is_recorded_as_that_of_the_client(careful: House) -> None:
+async def test_consent_is_recorded_as_that_of_the_client(careful: Hermes) -> None:
     client_info = Implementation(name="An Editor\n(of alice)", version="1")
     async with connected(careful, answer="yes", client_info=client_info) as client:
         await client.call_tool("ask", {"prompt": "write a file"})
     assert answers(careful) == ["mcp:An-Editor-of-alice"]
 
 
-async def test_a_client_cannot_answer_for_a_person(house: House) -> None:
-    (house.home / "policies").mkdir(parents=True)
-    (house.home / "policies" / "mine.yaml").write_text(ONLY_ALICE)
-    house.environ["SUDO_USER"] = "alice"
+async def test_a_client_cannot_answer_for_a_person(hermes: Hermes) -> None:
+    (hermes.home / "policies").mkdir(parents=True)
+    (hermes.home / "policies" / "mine.yaml").write_text(ONLY_ALICE)
+    hermes.environ["SUDO_USER"] = "alice"
     said: list[str | None] = []
 
     async def step(progress: float, total: float | None, message: str | None) -> None:
         said.append(message)
 
     alice = Implementation(name="alice", version="1")
-    async with connected(house, "stdio", answer="yes", client_info=alice) as client:
+    async with connected(hermes, "stdio", answer="yes", client_info=alice) as client:
         asking = asyncio.create_task(
             client.call_tool("ask", {"prompt": "write a file"}, progress_callback=step)
         )
         await eventually(
             lambda: any("'mcp:alice' may not answer" in (line or "") for line in said), "a refusal"
         )
-        (question,) = house.api.get("/v1/questions")
-        assert not (house.work / "made.txt").exists()
-        await asyncio.to_thread(house.good, "approvals", "answer", question["id"], "yes")
+        (question,) = hermes.api.get("/v1/questions")
+        assert not (hermes.work / "made.txt").exists()
+        await asyncio.to_thread(hermes.good, "approvals", "answer", question["id"], "yes")
         told = await asking
     assert data_of(told)["text"] == "The file is **written**."
-    assert answers(house) == ["alice"]
+    assert answers(hermes) == ["alice"]
 
 
-async def test_a_user_who_declines_has_said_no(careful: House) -> None:
+async def test_a_user_who_declines_has_said_no(careful: Hermes) -> None:
     async with connected(careful, answer="-") as client:
         await client.call_tool("ask", {"prompt": "write a file"})
     assert not (careful.work / "made.txt").exists()
@@ -156,7 +156,7 @@ def test_whatever_is_not_a_clear_yes_is_a_no(purpose: str) -> None:
     assert meant("decline", {"answer": "yes"}) == meant("cancel", {"answer": "yes"}) == "no"
 
 
-async def test_a_client_that_cannot_ask_is_told_what_was_refused(careful: House) -> None:
+async def test_a_client_that_cannot_ask_is_told_what_was_refused(careful: Hermes) -> None:
     async with connected(careful) as client:
         told = await client.call_tool("ask", {"prompt": "write a file"})
     assert not (careful.work / "made.txt").exists()
@@ -167,7 +167,7 @@ async def test_a_client_that_cannot_ask_is_told_what_was_refused(careful: House)
 
 
 async def test_the_form_shows_the_whole_question_and_offers_no_rule_for_good(
-    careful: House,
+    careful: Hermes,
 ) -> None:
     seen: list[Any] = []
     ask = saying("session", seen)
@@ -184,7 +184,7 @@ async def test_the_form_shows_the_whole_question_and_offers_no_rule_for_good(
     assert form.requested_schema["properties"]["answer"]["enum"] == ["no", "yes", "session"]
 
 
-async def test_a_question_of_the_model_is_put_too(shared: House) -> None:
+async def test_a_question_of_the_model_is_put_too(shared: Hermes) -> None:
     async with connected(shared, answer="2") as client:
         told = await client.call_tool("ask", {"prompt": "which colour"})
         page = await client.call_tool("session", {"id": data_of(told)["session"]})
@@ -192,7 +192,7 @@ async def test_a_question_of_the_model_is_put_too(shared: House) -> None:
     assert data_of(page)["messages"][1]["text"] == "blue"
 
 
-async def test_a_question_that_is_answered_elsewhere_is_taken_back(careful: House) -> None:
+async def test_a_question_that_is_answered_elsewhere_is_taken_back(careful: Hermes) -> None:
     async with connected(careful, WAYS[1], elicitation_callback=never) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "write a file"}))
         await eventually(careful.api.is_up, "the runtime")
@@ -215,7 +215,7 @@ turns:
 """
 
 
-async def test_a_childs_question_is_put_too(careful: House) -> None:
+async def test_a_childs_question_is_put_too(careful: Hermes) -> None:
     careful.script.write_text(DELEGATING)
     seen: list[Any] = []
     async with connected(careful, elicitation_callback=saying("yes", seen)) as client:
@@ -225,7 +225,7 @@ async def test_a_childs_question_is_put_too(careful: House) -> None:
     assert (careful.work / "made.txt").read_text() == "written\n"
 
 
-async def test_children_are_not_listed(shared: House) -> None:
+async def test_children_are_not_listed(shared: Hermes) -> None:
     shared.script.write_text(DELEGATING)
     async with connected(shared) as client:
         told = await client.call_tool("ask", {"prompt": "hand it on"})
@@ -239,7 +239,7 @@ async def test_children_are_not_listed(shared: House) -> None:
 
 
 async def test_a_turn_that_nobody_waits_for_any_more_is_no_longer_listened_to(
-    shared: House,
+    shared: Hermes,
 ) -> None:
     session = await asyncio.to_thread(shared.send, "which colour", interactive=True)
     live = LiveEvents(TurnFollower(shared.api, session, "another", 0))
@@ -252,7 +252,7 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_no_longer_listened_to(
 
 
 @pytest.mark.parametrize("way", FEW)
-async def test_a_request_that_is_taken_back_interrupts_the_turn(shared: House, way: str) -> None:
+async def test_a_request_that_is_taken_back_interrupts_the_turn(shared: Hermes, way: str) -> None:
     async with connected(shared, way) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
         session = await at_work(shared)
@@ -263,7 +263,7 @@ async def test_a_request_that_is_taken_back_interrupts_the_turn(shared: House, w
     assert data_of(told)["state"] == "interrupted"
 
 
-async def test_a_client_that_goes_away_leaves_the_turn_at_work(shared: House) -> None:
+async def test_a_client_that_goes_away_leaves_the_turn_at_work(shared: Hermes) -> None:
     async with connected(shared, "stdio") as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
         session = await at_work(shared)
@@ -275,7 +275,7 @@ async def test_a_client_that_goes_away_leaves_the_turn_at_work(shared: House) ->
     shared.good("interrupt", session)
 
 
-async def test_a_server_that_is_stopped_leaves_the_turn_at_work(shared: House) -> None:
+async def test_a_server_that_is_stopped_leaves_the_turn_at_work(shared: Hermes) -> None:
     with served(shared) as server:
         async with Client(http_transport(server)) as client:
             asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
@@ -290,21 +290,21 @@ async def test_a_server_that_is_stopped_leaves_the_turn_at_work(shared: House) -
 
 
 @pytest.mark.parametrize("end", ["kill", pytest.param("restart", marks=pytest.mark.slow)])
-async def test_the_answer_comes_over_a_restart_of_the_runtime(house: House, end: str) -> None:
-    async with connected(house, "stdio") as client:
+async def test_the_answer_comes_over_a_restart_of_the_runtime(hermes: Hermes, end: str) -> None:
+    async with connected(hermes, "stdio") as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work a little"}))
-        await at_work(house)
+        await at_work(hermes)
         if end == "kill":
-            await asyncio.to_thread(house.kill_runtime)
+            await asyncio.to_thread(hermes.kill_runtime)
         else:
-            await asyncio.to_thread(house.good, "restart")
+            await asyncio.to_thread(hermes.good, "restart")
         told = await asking
     assert data_of(told)["text"] == "A little work was done."
-    assert (house.work / "little.txt").read_text() == "once\n"
+    assert (hermes.work / "little.txt").read_text() == "once\n"
 
 
 async def test_an_answer_counts_when_the_runtime_died_while_it_was_thought_of(
-    careful: House,
+    careful: Hermes,
 ) -> None:
     async def kill_first(context: Any, params: Any) -> Any:
         await asyncio.to_thread(careful.kill_runtime)
@@ -328,7 +328,7 @@ turns:
 """
 
 
-async def test_taking_one_request_back_leaves_the_others(shared: House) -> None:
+async def test_taking_one_request_back_leaves_the_others(shared: Hermes) -> None:
     shared.script.write_text(HELD)
     with served(shared) as server:
         async with Client(http_transport(server)) as one, Client(http_transport(server)) as other:
@@ -349,7 +349,7 @@ async def test_taking_one_request_back_leaves_the_others(shared: House) -> None:
     assert data_of(told)["text"] == "The work was done."
 
 
-async def test_work_goes_on_without_being_waited_for(shared: House) -> None:
+async def test_work_goes_on_without_being_waited_for(shared: Hermes) -> None:
     async with connected(shared) as client:
         sent = await client.call_tool("ask", {"prompt": "write a file", "wait": False})
         session = data_of(sent)["session"]
@@ -359,7 +359,7 @@ async def test_work_goes_on_without_being_waited_for(shared: House) -> None:
     assert data_of(told)["text"] == "The file is **written**."
 
 
-async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: House) -> None:
+async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: Hermes) -> None:
     async with connected(lived_in) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         found = await client.call_tool("search", {"query": "zebra", "since": "1h"})
@@ -382,7 +382,7 @@ async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: Hous
     assert {row["name"] for row in data_of(cost)["costs"]} == {row["id"] for row in rows}
 
 
-async def test_skills_are_listed_and_read(lived_in: House) -> None:
+async def test_skills_are_listed_and_read(lived_in: Hermes) -> None:
     async with connected(lived_in) as client:
         rows = data_of(await client.call_tool("skills", {}))["skills"]
         page = await client.call_tool("skills", {"name": "disk-full"})
@@ -393,7 +393,7 @@ async def test_skills_are_listed_and_read(lived_in: House) -> None:
     assert "no skill" in text_of(missing)
 
 
-async def test_sessions_are_resources(lived_in: House) -> None:
+async def test_sessions_are_resources(lived_in: Hermes) -> None:
     async with connected(lived_in) as client:
         (listed,) = (await client.list_resources()).resources
         (template,) = (await client.list_resource_templates()).resource_templates
@@ -423,7 +423,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
-async def test_what_is_wrong_is_said_with_a_way_out(lived_in: House) -> None:
+async def test_what_is_wrong_is_said_with_a_way_out(lived_in: Hermes) -> None:
     async with connected(lived_in) as client:
         for tool, given, words in WRONG:
             told = await client.call_tool(tool, given)
@@ -433,7 +433,7 @@ async def test_what_is_wrong_is_said_with_a_way_out(lived_in: House) -> None:
             assert data_of(told)["hint"]
 
 
-async def test_a_turn_that_fails_says_why(shared: House) -> None:
+async def test_a_turn_that_fails_says_why(shared: Hermes) -> None:
     shared.script.write_text(
         "turns: [{replies: [{say: Half., calls: [{tool: terminal, with: {command: 'true'}}]}]}]"
     )
@@ -446,9 +446,9 @@ async def test_a_turn_that_fails_says_why(shared: House) -> None:
     assert data_of(told)["session"] in text_of(told)
 
 
-async def test_only_the_token_opens_the_door(house: House) -> None:
+async def test_only_the_token_opens_the_door(hermes: Hermes) -> None:
     own = "a-token-of-my-own-choosing"
-    with served(house, HERMES_MCP_TOKEN=own) as server:
+    with served(hermes, HERMES_MCP_TOKEN=own) as server:
         async with httpx2.AsyncClient(timeout=PATIENCE) as plain:
             for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": own}):
                 answer = await plain.post(server.url, headers=headers, json={})
@@ -462,7 +462,7 @@ async def test_only_the_token_opens_the_door(house: House) -> None:
         server.process.terminate()
         assert server.process.stderr is not None
         assert own not in server.process.stderr.read()
-    assert not house.home.exists() or not (house.home / "state.db").exists()
+    assert not hermes.home.exists() or not (hermes.home / "state.db").exists()
 
 
 async def test_whatever_is_no_request_has_no_way_past_the_token() -> None:
@@ -498,7 +498,7 @@ IMPOSSIBLE = {
 }
 
 
-def test_a_server_that_cannot_be_is_refused_with_a_hint(shared: House) -> None:
+def test_a_server_that_cannot_be_is_refused_with_a_hint(shared: Hermes) -> None:
     for words, said in IMPOSSIBLE.items():
         done = shared.run("mcp", "serve", *words.split())
         assert done.returncode == 2
@@ -507,7 +507,7 @@ def test_a_server_that_cannot_be_is_refused_with_a_hint(shared: House) -> None:
         assert done.stdout == ""
 
 
-def test_a_port_that_is_taken_is_said(shared: House) -> None:
+def test_a_port_that_is_taken_is_said(shared: Hermes) -> None:
     with served(shared) as server:
         port = server.url.split(":")[2].split("/")[0]
         done = shared.run("mcp", "serve", "--http", port)
@@ -515,7 +515,7 @@ def test_a_port_that_is_taken_is_said(shared: House) -> None:
     assert "cannot listen at 127.0.0.1" in done.stderr
 
 
-def test_the_root_of_the_machine_is_no_workspace_by_default(shared: House) -> None:
+def test_the_root_of_the_machine_is_no_workspace_by_default(shared: Hermes) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(
         COMMAND, cwd="/", env=shared.environ, stdin=pipe, stdout=pipe, text=True
@@ -555,15 +555,15 @@ BY_HAND: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_inspector_lists_calls_and_reads(house: House) -> None:
+def test_the_inspector_lists_calls_and_reads(hermes: Hermes) -> None:
     program = inspector()
 
     def inspect(*words: str) -> Any:
         command = [program, "--cli", *COMMAND, *words]
         done = subprocess.run(
             command,
-            cwd=house.work,
-            env=house.environ,
+            cwd=hermes.work,
+            env=hermes.environ,
             capture_output=True,
             text=True,
             timeout=PATIENCE,

@@ -8,7 +8,7 @@ import pytest
 from hermes_agent.cli.arguments import EFFORT_LEVELS
 from hermes_agent.core.messages import EFFORTS
 from tests.models.test_refresh import models_dev
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.model_service import ANSWER, COST, served
 from tests.support.openai_server import OpenAIServer
 
@@ -20,10 +20,10 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def at_home(house: House, server: OpenAIServer) -> House:
-    """A house where `mine/x` answers."""
-    served(house, server)
-    return house
+def at_home(hermes: Hermes, server: OpenAIServer) -> Hermes:
+    """A Hermes home where `mine/x` answers."""
+    served(hermes, server)
+    return hermes
 
 
 def test_the_steps_of_effort_are_those_of_the_core() -> None:
@@ -33,20 +33,20 @@ def test_the_steps_of_effort_are_those_of_the_core() -> None:
 HEAVY = {"asyncio", "ssl", "logging", "subprocess", "urllib.request", "httpx", "yaml"}
 
 
-def imported(house: House, *words: str) -> set[str]:
-    told = house.run(*words, PYTHONPROFILEIMPORTTIME="1").stderr
+def imported(hermes: Hermes, *words: str) -> set[str]:
+    told = hermes.run(*words, PYTHONPROFILEIMPORTTIME="1").stderr
     return {line.rpartition("|")[2].strip() for line in told.splitlines() if "|" in line}
 
 
 @pytest.mark.parametrize("words", [["model"], ["model", "list"], ["model", "show", "gpt-5"]])
 def test_a_look_at_the_models_imports_nothing_that_calls_them(
-    house: House, words: list[str]
+    hermes: Hermes, words: list[str]
 ) -> None:
-    house.environ |= {"HERMES_MODEL": "openai/gpt-5", "OPENAI_API_KEY": "sk-for-the-look"}
-    assert imported(house, *words) & HEAVY == set()
+    hermes.environ |= {"HERMES_MODEL": "openai/gpt-5", "OPENAI_API_KEY": "sk-for-the-look"}
+    assert imported(hermes, *words) & HEAVY == set()
 
 
-def test_costs_and_status_import_next_to_nothing(at_home: House) -> None:
+def test_costs_and_status_import_next_to_nothing(at_home: Hermes) -> None:
     at_home.good("up")
     for command in ("cost", "status"):
         assert (
@@ -58,14 +58,14 @@ def test_costs_and_status_import_next_to_nothing(at_home: House) -> None:
 # what answers
 
 
-def test_an_empty_home_is_told_how_to_choose_and_nothing_is_made(house: House) -> None:
-    shown = house.good("model", HERMES_MODEL="")
+def test_an_empty_home_is_told_how_to_choose_and_nothing_is_made(hermes: Hermes) -> None:
+    shown = hermes.good("model", HERMES_MODEL="")
     assert "none: `hermes model NAME`" in shown
-    assert not house.home.exists()
-    assert house.run("model", "test", HERMES_MODEL="").returncode == 2
+    assert not hermes.home.exists()
+    assert hermes.run("model", "test", HERMES_MODEL="").returncode == 2
 
 
-def test_every_use_is_shown_with_what_stands_in_for_it(at_home: House) -> None:
+def test_every_use_is_shown_with_what_stands_in_for_it(at_home: Hermes) -> None:
     at_home.good("model", "use", "cheap", "mine/y", "mine/x")
     shown = at_home.good("model")
     assert "mine/x" in shown
@@ -78,16 +78,16 @@ def test_every_use_is_shown_with_what_stands_in_for_it(at_home: House) -> None:
     assert max(len(line) for line in shown.splitlines()) <= 100
 
 
-def test_a_model_of_the_environment_is_said_to_go_first(at_home: House) -> None:
+def test_a_model_of_the_environment_is_said_to_go_first(at_home: Hermes) -> None:
     shown = at_home.good("model", HERMES_MODEL="scripted/demo")
     assert "main        scripted/demo" in shown
     assert "HERMES_MODEL is set" in shown
 
 
-def test_a_setting_that_names_no_model_is_shown_and_not_fatal(house: House) -> None:
-    house.home.mkdir()
-    (house.home / "config.yaml").write_text("model: nobody-has-this\n")
-    shown = house.good("model", HERMES_MODEL="")
+def test_a_setting_that_names_no_model_is_shown_and_not_fatal(hermes: Hermes) -> None:
+    hermes.home.mkdir()
+    (hermes.home / "config.yaml").write_text("model: nobody-has-this\n")
+    shown = hermes.good("model", HERMES_MODEL="")
     assert "nobody-has-this !" in shown
     assert "no model is called 'nobody-has-this'" in shown
 
@@ -95,7 +95,7 @@ def test_a_setting_that_names_no_model_is_shown_and_not_fatal(house: House) -> N
 # choosing
 
 
-def test_the_chosen_model_answers_in_new_sessions_of_a_runtime_that_is_up(at_home: House) -> None:
+def test_the_chosen_model_answers_in_new_sessions_of_a_runtime_that_is_up(at_home: Hermes) -> None:
     at_home.good("up")
     assert at_home.good("model", "mine/z") == "new sessions use mine/z\n"
     assert at_home.json("status")["model"] == "mine/z"
@@ -103,22 +103,22 @@ def test_the_chosen_model_answers_in_new_sessions_of_a_runtime_that_is_up(at_hom
     assert at_home.json("sessions", "show", "talk")["model"] == "mine/z"
 
 
-def test_a_model_without_a_key_is_refused_with_the_way_out_unless_told_yes(house: House) -> None:
-    done = house.run("model", "gpt-5", HERMES_MODEL="")
+def test_a_model_without_a_key_is_refused_with_the_way_out_unless_told_yes(hermes: Hermes) -> None:
+    done = hermes.run("model", "gpt-5", HERMES_MODEL="")
     assert done.returncode == 1
     assert "OPENAI_API_KEY is not set" in done.stderr
     assert "`hermes model key openai`" in done.stderr
     assert "--yes" in done.stderr
-    assert not house.home.exists()
-    chosen = house.good("model", "gpt-5", "--yes", HERMES_MODEL="")
+    assert not hermes.home.exists()
+    chosen = hermes.good("model", "gpt-5", "--yes", HERMES_MODEL="")
     assert "new sessions use openai/gpt-5" in chosen
     assert "OPENAI_API_KEY is not set" in chosen
-    assert "openai/gpt-5 !" in house.good("model", HERMES_MODEL="")
-    told = json.loads(house.good("model", "gpt-5", "--yes", "--json", HERMES_MODEL=""))
+    assert "openai/gpt-5 !" in hermes.good("model", HERMES_MODEL="")
+    told = json.loads(hermes.good("model", "gpt-5", "--yes", "--json", HERMES_MODEL=""))
     assert (told["model"], told["trouble"][:6]) == ("openai/gpt-5", "openai")
 
 
-def test_effort_is_chosen_with_a_model_or_alone(at_home: House) -> None:
+def test_effort_is_chosen_with_a_model_or_alone(at_home: Hermes) -> None:
     at_home.good("model", "mine/z", "--effort", "high")
     assert at_home.json("model")["reasoning_effort"] == "high"
     assert "low" in at_home.good("model", "--effort", "low")
@@ -129,7 +129,7 @@ def test_effort_is_chosen_with_a_model_or_alone(at_home: House) -> None:
     assert at_home.json("model")["models"][0]["model"] == "mine/z"
 
 
-def test_uses_are_lists_in_order_and_none_is_the_default(at_home: House) -> None:
+def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> None:
     assert at_home.good("model", "use", "fallbacks", "mine/b", "mine/c", "mine/b") == (
         "fallbacks: mine/b, mine/c\n"
     )
@@ -170,7 +170,7 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: House) -> None
     ],
 )
 def test_what_is_not_understood_is_refused_with_a_hint(
-    lived_in: House, words: list[str], told: str
+    lived_in: Hermes, words: list[str], told: str
 ) -> None:
     done = lived_in.run("model", *words, HERMES_MODEL="")
     assert done.returncode == 2, done.stdout + done.stderr
@@ -182,7 +182,7 @@ def test_what_is_not_understood_is_refused_with_a_hint(
 # sessions
 
 
-def test_a_warm_cache_is_not_thrown_away_unasked(at_home: House) -> None:
+def test_a_warm_cache_is_not_thrown_away_unasked(at_home: Hermes) -> None:
     at_home.ask("hello", "--name", "talk")
     assert at_home.good("model", "--session", "talk").endswith("uses mine/x\n")
     done = at_home.run("model", "mine/z", "--session", "talk")
@@ -201,21 +201,21 @@ def test_a_warm_cache_is_not_thrown_away_unasked(at_home: House) -> None:
 # the catalogue
 
 
-def test_the_catalogue_is_searched_by_words(house: House) -> None:
-    shown = house.good("model", "list", "opus", "4.5", "--service", "anthropic")
+def test_the_catalogue_is_searched_by_words(hermes: Hermes) -> None:
+    shown = hermes.good("model", "list", "opus", "4.5", "--service", "anthropic")
     assert "anthropic/claude-opus-4-5" in shown
     assert "thinks" in shown
-    assert shown == house.good("model", "list", "--search", "opus 4.5", "--service", "anthropic")
-    rows = house.json("model", "list", "opus", "--limit", "2")
+    assert shown == hermes.good("model", "list", "--search", "opus 4.5", "--service", "anthropic")
+    rows = hermes.json("model", "list", "opus", "--limit", "2")
     assert len(rows) == 2
     assert rows[0]["context"] >= 100_000
-    assert "--limit 8" in house.good("model", "list", "opus", "--limit", "2")
-    assert house.json("model", "list", "no such thing") == []
-    assert "did you mean 'claude'?" in house.good("model", "list", "clade")
-    assert not house.home.exists()
+    assert "--limit 8" in hermes.good("model", "list", "opus", "--limit", "2")
+    assert hermes.json("model", "list", "no such thing") == []
+    assert "did you mean 'claude'?" in hermes.good("model", "list", "clade")
+    assert not hermes.home.exists()
 
 
-def test_one_model_is_shown_with_its_prices_and_what_it_lacks(at_home: House) -> None:
+def test_one_model_is_shown_with_its_prices_and_what_it_lacks(at_home: Hermes) -> None:
     shown = at_home.good("model", "show", "gpt-5")
     assert "$1.25 in, $10 out" in shown
     assert "no: openai needs a key" in shown
@@ -227,7 +227,7 @@ def test_one_model_is_shown_with_its_prices_and_what_it_lacks(at_home: House) ->
 
 
 def test_a_refreshed_catalogue_is_listed_and_a_runtime_that_is_up_goes_by_it(
-    at_home: House, server: OpenAIServer
+    at_home: Hermes, server: OpenAIServer
 ) -> None:
     at_home.environ["OPENAI_BASE_URL"] = server.url
     (before,) = at_home.json("model", "test", "openai/plain-1")
@@ -243,7 +243,7 @@ def test_a_refreshed_catalogue_is_listed_and_a_runtime_that_is_up_goes_by_it(
 # a try
 
 
-def test_a_round_trip_tells_its_time_and_price(at_home: House, server: OpenAIServer) -> None:
+def test_a_round_trip_tells_its_time_and_price(at_home: Hermes, server: OpenAIServer) -> None:
     shown = at_home.good("model", "test")
     assert shown.startswith("mine/x: 'Good day.', first token after ")
     assert "2000 tokens in, 125 out, $0.0009" in shown
@@ -257,7 +257,7 @@ def test_a_round_trip_tells_its_time_and_price(at_home: House, server: OpenAISer
 
 
 def test_a_failing_trial_names_its_kind_and_the_others_are_tried(
-    at_home: House, server: OpenAIServer
+    at_home: Hermes, server: OpenAIServer
 ) -> None:
     server.fail_next("401")
     done = at_home.run("model", "test", "mine/x", "gpt-5", "mine/x")
@@ -274,7 +274,7 @@ def test_a_failing_trial_names_its_kind_and_the_others_are_tried(
 
 
 def test_a_wrong_name_among_several_is_said_before_any_is_tried(
-    at_home: House, server: OpenAIServer
+    at_home: Hermes, server: OpenAIServer
 ) -> None:
     assert at_home.run("model", "test", "mine/x", "clade").returncode == 2
     assert server.requests == []

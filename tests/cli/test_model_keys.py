@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.support.cli import PATIENCE, House, Pane, wait_until
+from tests.support.cli import PATIENCE, Hermes, Pane, wait_until
 from tests.support.model_service import ANSWER, served
 from tests.support.oauth_server import OAuthServer
 from tests.support.openai_server import OpenAIServer
@@ -25,17 +25,17 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def keyed(house: House, server: OpenAIServer) -> House:
-    """A house whose service wants a key."""
-    served(house, server, service={"needs_key": True, "key_variables": ["MINE_KEY"]})
-    return house
+def keyed(hermes: Hermes, server: OpenAIServer) -> Hermes:
+    """A Hermes home whose service wants a key."""
+    served(hermes, server, service={"needs_key": True, "key_variables": ["MINE_KEY"]})
+    return hermes
 
 
 def sent_key(server: OpenAIServer) -> str:
     return server.requests[-1].headers["authorization"]
 
 
-def test_a_key_from_a_pipe_is_kept_where_nobody_else_reads_it(keyed: House) -> None:
+def test_a_key_from_a_pipe_is_kept_where_nobody_else_reads_it(keyed: Hermes) -> None:
     done = keyed.run("model", "key", "mine", input=f"{KEY}\n")
     assert done.returncode == 0
     assert "MINE_KEY in " in done.stdout
@@ -48,7 +48,7 @@ def test_a_key_from_a_pipe_is_kept_where_nobody_else_reads_it(keyed: House) -> N
     assert file.read_text() == "MINE_KEY=sk-other-key\n"
 
 
-def test_a_key_that_is_typed_is_not_shown(keyed: House) -> None:
+def test_a_key_that_is_typed_is_not_shown(keyed: Hermes) -> None:
     command = [sys.executable, "-m", "hermes_agent", "model", "key", "mine"]
     pane = Pane(keyed.work, command, keyed.environ)
     try:
@@ -62,7 +62,7 @@ def test_a_key_that_is_typed_is_not_shown(keyed: House) -> None:
 
 
 def test_a_runtime_that_is_up_uses_a_new_key_without_a_restart(
-    keyed: House, server: OpenAIServer
+    keyed: Hermes, server: OpenAIServer
 ) -> None:
     keyed.good("up")
     refused = keyed.run("ask", "hello")
@@ -84,7 +84,7 @@ def test_a_runtime_that_is_up_uses_a_new_key_without_a_restart(
     ],
 )
 def test_what_is_no_key_is_refused_and_not_repeated(
-    keyed: House, words: list[str], typed: str, told: str
+    keyed: Hermes, words: list[str], typed: str, told: str
 ) -> None:
     done = keyed.run("model", "key", *words, input=typed)
     assert done.returncode == 2
@@ -93,7 +93,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(
     assert not (keyed.home / ".env").exists()
 
 
-def test_a_key_that_something_else_goes_before_says_so(keyed: House) -> None:
+def test_a_key_that_something_else_goes_before_says_so(keyed: Hermes) -> None:
     done = keyed.good("model", "key", "mine", input=f"{KEY}\n", MINE_KEY="sk-of-the-environment")
     assert "! MINE_KEY is set in this environment and overrides it" in done
     settings = json.loads((keyed.home / "config.yaml").read_text())
@@ -102,12 +102,12 @@ def test_a_key_that_something_else_goes_before_says_so(keyed: House) -> None:
     assert "! OTHER is used before it" in keyed.good("model", "key", "mine", input=f"{KEY}\n")
 
 
-def test_forgetting_a_key_that_is_not_there_is_no_failure(keyed: House) -> None:
+def test_forgetting_a_key_that_is_not_there_is_no_failure(keyed: Hermes) -> None:
     assert keyed.good("model", "key", "mine", "--remove") == "no key is stored for mine\n"
     assert keyed.json("model", "key", "mine", "--remove") == {"service": "mine", "forgotten": []}
 
 
-def test_services_are_listed_with_the_key_they_have_or_lack(keyed: House) -> None:
+def test_services_are_listed_with_the_key_they_have_or_lack(keyed: Hermes) -> None:
     shown = keyed.good("model", "services", XAI_API_KEY="k" * 20)
     rows = {line.split()[0]: line for line in shown.splitlines()}
     assert rows["mine"].endswith("no: MINE_KEY")
@@ -131,14 +131,14 @@ def oauth() -> Iterator[OAuthServer]:
 
 
 @pytest.fixture
-def signing_in(house: House, server: OpenAIServer, oauth: OAuthServer) -> House:
+def signing_in(hermes: Hermes, server: OpenAIServer, oauth: OAuthServer) -> Hermes:
     login = msgspec.to_builtins(oauth.login())
-    served(house, server, service={"needs_key": True, "login": login})
-    return house
+    served(hermes, server, service={"needs_key": True, "login": login})
+    return hermes
 
 
 def test_signing_in_shows_a_code_and_its_token_is_used(
-    signing_in: House, server: OpenAIServer
+    signing_in: Hermes, server: OpenAIServer
 ) -> None:
     signing_in.good("up")
     assert "run `hermes model login mine`" in signing_in.run("ask", "hello").stderr
@@ -154,7 +154,7 @@ def test_signing_in_shows_a_code_and_its_token_is_used(
     assert signing_in.run("model", "test").returncode == 1
 
 
-def test_control_c_gives_a_sign_in_up(signing_in: House, oauth: OAuthServer) -> None:
+def test_control_c_gives_a_sign_in_up(signing_in: Hermes, oauth: OAuthServer) -> None:
     oauth.approve_at = None
     command = [sys.executable, "-m", "hermes_agent", "model", "login", "mine"]
     with subprocess.Popen(

@@ -5,75 +5,75 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.policies import file_of
 
 NO_RM = file_of("- {id: no-rm, match: {program: rm}, then: deny, reason: rm is not used here}")
 
 
-def write(house: House, name: str, text: str) -> Path:
-    folder = house.home / "policies"
+def write(hermes: Hermes, name: str, text: str) -> Path:
+    folder = hermes.home / "policies"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.yaml"
     path.write_text(text)
     return path
 
 
-def test_the_rules_in_force_are_listed_with_the_users_first(house: House) -> None:
-    path = write(house, "mine", NO_RM)
-    told = house.good("policy", "list", "--profile", "careful")
+def test_the_rules_in_force_are_listed_with_the_users_first(hermes: Hermes) -> None:
+    path = write(hermes, "mine", NO_RM)
+    told = hermes.good("policy", "list", "--profile", "careful")
     assert str(path) in told
     assert told.index("mine/no-rm") < told.index("careful/")
-    listed = house.json("policy", "list", "--profile", "careful")
+    listed = hermes.json("policy", "list", "--profile", "careful")
     assert listed["profile"] == "careful"
     assert listed["rules"][0]["rule"] == "mine/no-rm"
     assert listed["files"][0]["rules"] == 1
     assert {"careful", "observe", "operate", "sandbox"} <= listed["profiles"].keys()
 
 
-def test_the_profile_of_the_settings_is_listed_unless_another_is_named(house: House) -> None:
-    assert house.json("policy")["profile"] == "sandbox"
-    assert house.json("policy", "list", "--profile", "observe")["profile"] == "observe"
-    done = house.run("policy", "list", "--profile", "obsrve")
+def test_the_profile_of_the_settings_is_listed_unless_another_is_named(hermes: Hermes) -> None:
+    assert hermes.json("policy")["profile"] == "sandbox"
+    assert hermes.json("policy", "list", "--profile", "observe")["profile"] == "observe"
+    done = hermes.run("policy", "list", "--profile", "obsrve")
     assert done.returncode == 2
     assert "observe" in done.stderr
 
 
-def test_all_that_is_wrong_is_told_with_its_place(house: House) -> None:
-    one = write(house, "one", file_of("- {id: a, match: {progam: rm}, then: deny}"))
-    two = write(house, "two", "version: 1\nrules: [\n")
-    done = house.run("policy", "check")
+def test_all_that_is_wrong_is_told_with_its_place(hermes: Hermes) -> None:
+    one = write(hermes, "one", file_of("- {id: a, match: {progam: rm}, then: deny}"))
+    two = write(hermes, "two", "version: 1\nrules: [\n")
+    done = hermes.run("policy", "check")
     assert done.returncode == 1
     assert f"{one}:3:21: match has no key 'progam'\n  hint: did you mean 'program'?" in done.stdout
     assert f"{two}:3:1: this is not YAML" in done.stdout
-    told = json.loads(house.run("policy", "check", "--json").stdout)
+    told = json.loads(hermes.run("policy", "check", "--json").stdout)
     assert [(row["path"], row["line"]) for row in told["problems"]] == [
         (str(one), 3),
         (str(two), 3),
     ]
 
 
-def test_a_file_that_is_not_in_force_can_be_checked(house: House, tmp_path: Path) -> None:
+def test_a_file_that_is_not_in_force_can_be_checked(hermes: Hermes, tmp_path: Path) -> None:
     draft = tmp_path / "draft.yaml"
     draft.write_text(NO_RM)
-    assert "checked: 1, all valid" in house.good("policy", "check", str(draft))
-    assert house.run("policy", "check", str(tmp_path / "none.yaml")).returncode == 1
+    assert "checked: 1, all valid" in hermes.good("policy", "check", str(draft))
+    assert hermes.run("policy", "check", str(tmp_path / "none.yaml")).returncode == 1
 
 
 def test_a_failing_test_is_shown_with_what_was_expected_and_what_came(
-    house: House, tmp_path: Path
+    hermes: Hermes, tmp_path: Path
 ) -> None:
     draft = tmp_path / "draft.yaml"
     draft.write_text(
         f"{NO_RM}tests:\n  - {{run: rm a, expect: ask}}\n  - {{run: ls, expect: allow}}\n"
     )
-    done = house.run("policy", "test", str(draft))
+    done = hermes.run("policy", "test", str(draft))
     assert done.returncode == 1
     assert (
         f"{draft}:5: rm a\n  expected ask\n  got deny by draft/no-rm: rm is not used" in done.stdout
     )
     assert "tests: 2, failed: 1" in done.stdout
-    told = json.loads(house.run("policy", "test", str(draft), "--json").stdout)
+    told = json.loads(hermes.run("policy", "test", str(draft), "--json").stdout)
     assert [row["passed"] for row in told["tests"]] == [False, True]
 
 
@@ -88,30 +88,30 @@ def test_a_failing_test_is_shown_with_what_was_expected_and_what_came(
         (["--tool", "somebodys_tool"], "allow"),
     ],
 )
-def test_a_verdict_is_explained(house: House, words: list[str], verdict: str) -> None:
-    told = house.json("policy", "explain", *words, "--profile", "careful")
+def test_a_verdict_is_explained(hermes: Hermes, words: list[str], verdict: str) -> None:
+    told = hermes.json("policy", "explain", *words, "--profile", "careful")
     assert told["verdict"] == verdict
     assert told["acts"][0]["kind"] == "call"
-    assert house.good("policy", "explain", *words, "--profile", "careful").startswith(verdict)
+    assert hermes.good("policy", "explain", *words, "--profile", "careful").startswith(verdict)
 
 
 def test_an_explanation_names_the_acts_the_rules_and_a_rule_that_would_allow_it(
-    house: House,
+    hermes: Hermes,
 ) -> None:
-    write(house, "mine", file_of("- {id: hmm, match: {program: rm}, then: ask, reason: really}"))
-    told = house.good("policy", "explain", "rm x", "--profile", "careful")
+    write(hermes, "mine", file_of("- {id: hmm, match: {program: rm}, then: ask, reason: really}"))
+    told = hermes.good("policy", "explain", "rm x", "--profile", "careful")
     assert "program: rm x" in told
     assert "> ask     mine/hmm" in told
     assert "    ask     careful/deleting" in told
     assert "a rule that would allow it:" in told
 
 
-def test_a_broken_file_is_the_explanation(house: House) -> None:
-    path = write(house, "mine", "version: 1\nrules: 3\n")
-    told = house.json("policy", "explain", "ls")
+def test_a_broken_file_is_the_explanation(hermes: Hermes) -> None:
+    path = write(hermes, "mine", "version: 1\nrules: 3\n")
+    told = hermes.json("policy", "explain", "ls")
     assert told["verdict"] == "deny"
     assert f"{path}:2:8" in told["reason"]
-    done = house.run("policy", "list")
+    done = hermes.run("policy", "list")
     assert done.returncode == 1
     assert f"{path}:2:8" in done.stderr
 
@@ -126,8 +126,8 @@ def test_a_broken_file_is_the_explanation(house: House) -> None:
         ["  "],
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(house: House, words: list[str]) -> None:
-    done = house.run("policy", "explain", *words)
+def test_a_question_that_makes_no_sense_is_refused(hermes: Hermes, words: list[str]) -> None:
+    done = hermes.run("policy", "explain", *words)
     assert done.returncode == 2
     assert "hint:" in done.stderr
 
@@ -142,43 +142,43 @@ def test_a_question_that_makes_no_sense_is_refused(house: House, words: list[str
     ],
 )
 def test_a_name_that_there_is_not_is_refused_with_the_list(
-    house: House, words: list[str], told: str
+    hermes: Hermes, words: list[str], told: str
 ) -> None:
-    done = house.run("policy", "explain", *words)
+    done = hermes.run("policy", "explain", *words)
     assert done.returncode == 2
     assert told in done.stderr
 
 
-def test_the_kind_of_a_terminal_is_looked_up(house: House) -> None:
-    write(house, "mine", file_of("- {id: no, match: {place: sandbox}, then: deny}"))
-    assert house.json("policy", "explain", "ls", "--terminal", "sandbox")["verdict"] == "deny"
-    assert house.json("policy", "explain", "ls", "--terminal", "local")["verdict"] == "allow"
+def test_the_kind_of_a_terminal_is_looked_up(hermes: Hermes) -> None:
+    write(hermes, "mine", file_of("- {id: no, match: {place: sandbox}, then: deny}"))
+    assert hermes.json("policy", "explain", "ls", "--terminal", "sandbox")["verdict"] == "deny"
+    assert hermes.json("policy", "explain", "ls", "--terminal", "local")["verdict"] == "allow"
 
 
-def test_secrets_that_would_be_given_are_named(house: House) -> None:
-    write(house, "mine", file_of("- {id: x, match: {program: ls}, then: allow, secrets: TOKEN}"))
-    assert "it would be given: TOKEN" in house.good("policy", "explain", "ls")
+def test_secrets_that_would_be_given_are_named(hermes: Hermes) -> None:
+    write(hermes, "mine", file_of("- {id: x, match: {program: ls}, then: allow, secrets: TOKEN}"))
+    assert "it would be given: TOKEN" in hermes.good("policy", "explain", "ls")
 
 
 def test_a_file_that_does_not_go_with_the_others_is_neither_in_order_nor_added(
-    house: House, tmp_path: Path
+    hermes: Hermes, tmp_path: Path
 ) -> None:
     draft = tmp_path / "draft.yaml"
     draft.write_text("version: 1\nprofile: mine\nextends: carefull\n")
     for action in ("check", "test", "add"):
-        done = house.run("policy", action, str(draft))
+        done = hermes.run("policy", action, str(draft))
         assert done.returncode == 1
         assert f"{draft}:3:10: it extends 'carefull'" in done.stdout + done.stderr
         assert "did you mean 'careful'?" in done.stdout + done.stderr
     taken = tmp_path / "always.yaml"
     taken.write_text(NO_RM)
-    assert "Hermes has one" in house.run("policy", "add", str(taken)).stderr
-    assert not (house.home / "policies").exists()
+    assert "Hermes has one" in hermes.run("policy", "add", str(taken)).stderr
+    assert not (hermes.home / "policies").exists()
 
 
-def test_a_file_whose_name_is_none_of_a_policy_is_not_added(house: House, tmp_path: Path) -> None:
+def test_a_file_whose_name_is_none_of_a_policy_is_not_added(hermes: Hermes, tmp_path: Path) -> None:
     draft = tmp_path / "draft.txt"
     draft.write_text(NO_RM)
-    done = house.run("policy", "add", str(draft))
+    done = hermes.run("policy", "add", str(draft))
     assert done.returncode == 2
     assert "NAME.yaml" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_agent.cli.decide.proposals import proposal_text
 from hermes_agent.store.store import Store
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 ESCAPES = "\x1b[2J\u202e"
 
@@ -51,9 +51,9 @@ async def _propose(home: Path, titles: tuple[str, ...]) -> None:
 
 
 @pytest.fixture(scope="module")
-def proposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A house with open proposals, for tests that each decide one of their own."""
-    made = House(tmp_path_factory.mktemp("proposed") / "house")
+def proposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
+    """A Hermes home with open proposals, for tests that each decide one of their own."""
+    made = Hermes(tmp_path_factory.mktemp("proposed") / "hermes")
     folder = made.home / "skills" / "feed-cats"
     (folder / "references").mkdir(parents=True)
     (folder / "SKILL.md").write_text(SKILL)
@@ -65,12 +65,12 @@ def proposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.close()
 
 
-def id_of(house: House, title: str) -> str:
-    (found,) = (row for row in house.json("proposals") if row["title"] == title)
+def id_of(hermes: Hermes, title: str) -> str:
+    (found,) = (row for row in hermes.json("proposals") if row["title"] == title)
     return str(found["id"])
 
 
-def test_open_proposals_are_listed_and_shown_with_their_evidence(proposed: House) -> None:
+def test_open_proposals_are_listed_and_shown_with_their_evidence(proposed: Hermes) -> None:
     assert "leave me" in proposed.good("proposals")
     shown = proposed.good("proposals", "show", id_of(proposed, "leave me"))
     for words in ("session ab, event 7", "text: the staging host is called lemur", "x/y"):
@@ -78,7 +78,7 @@ def test_open_proposals_are_listed_and_shown_with_their_evidence(proposed: House
     assert proposed.json("proposals", "show", id_of(proposed, "leave me"))["body"] == BODY
 
 
-def test_an_improvement_of_a_skill_is_shown_as_what_differs(proposed: House) -> None:
+def test_an_improvement_of_a_skill_is_shown_as_what_differs(proposed: Hermes) -> None:
     shown = proposed.good("proposals", "show", id_of(proposed, "improve it")).splitlines()
     for line in (
         "    why: they like it",
@@ -97,13 +97,13 @@ def test_an_improvement_of_a_skill_is_shown_as_what_differs(proposed: House) -> 
     assert "# Feed cats" in whole["body"]["files"]["SKILL.md"]
 
 
-def test_an_improvement_of_an_earlier_version_is_told_to_be_one(proposed: House) -> None:
+def test_an_improvement_of_an_earlier_version_is_told_to_be_one(proposed: Hermes) -> None:
     id = id_of(proposed, "too late")
     assert "made for an earlier version" in proposed.good("proposals", "show", id)
     assert proposed.run("proposals", "accept", id).returncode != 0
 
 
-def test_what_is_accepted_is_applied_once(proposed: House) -> None:
+def test_what_is_accepted_is_applied_once(proposed: Hermes) -> None:
     id = id_of(proposed, "accept me")
     assert "accepted" in proposed.good("proposals", "accept", id)
     assert "called lemur" in proposed.good("memory")
@@ -116,13 +116,13 @@ def test_what_is_accepted_is_applied_once(proposed: House) -> None:
     ] == [id]
 
 
-def test_what_is_rejected_is_gone_from_the_list(proposed: House) -> None:
+def test_what_is_rejected_is_gone_from_the_list(proposed: Hermes) -> None:
     id = id_of(proposed, "reject me")
     assert proposed.json("proposals", "reject", id)["state"] == "rejected"
     assert "reject me" not in proposed.good("proposals")
 
 
-def test_an_unknown_proposal_is_said_with_a_way_out(proposed: House) -> None:
+def test_an_unknown_proposal_is_said_with_a_way_out(proposed: Hermes) -> None:
     for action in ("show", "accept", "reject"):
         done = proposed.run("proposals", action, "99999")
         assert done.returncode == 1

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_agent.cli.work.search import KINDS, found_text
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    made = House(tmp_path_factory.mktemp("known") / "house")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
+    made = Hermes(tmp_path_factory.mktemp("known") / "hermes")
     made.ask("is the wombat cluster healthy today?")
     made.good("memory", "add", "the wombat cluster is in Oslo")
     made.good("skills", "new", "wombat-care", "--description",
@@ -19,7 +19,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.close()
 
 
-def test_sessions_messages_skills_and_notes_are_found_together(known: House) -> None:
+def test_sessions_messages_skills_and_notes_are_found_together(known: Hermes) -> None:
     kinds = {row["kind"] for row in known.json("search", "wombat cluster")}
     assert {"session", "message", "skill", "note"} <= kinds
     shown = known.good("search", "wombat", "cluster")
@@ -28,25 +28,25 @@ def test_sessions_messages_skills_and_notes_are_found_together(known: House) -> 
 
 
 @pytest.mark.parametrize("where", ["sessions", "messages", "skills", "notes"])
-def test_a_search_is_narrowed_to_one_kind(known: House, where: str) -> None:
+def test_a_search_is_narrowed_to_one_kind(known: Hermes, where: str) -> None:
     rows = known.json("search", "wombat", "--in", where)
     assert {row["kind"] for row in rows} == {KINDS[where]}
     assert len(known.json("search", "wombat", "--in", where, "--limit", "1")) == 1
 
 
 @pytest.mark.parametrize("where", ["sessions", "messages", "skills", "notes"])
-def test_the_hint_shows_more_of_what_was_found(known: House, where: str) -> None:
+def test_the_hint_shows_more_of_what_was_found(known: Hermes, where: str) -> None:
     hint = known.good("search", "wombat", "--in", where).splitlines()[-1]
     command = hint.split("`")[1].split()
     assert "wombat" in known.good(*command[1:])
 
 
-def test_nothing_found_is_said(known: House) -> None:
+def test_nothing_found_is_said(known: Hermes) -> None:
     assert known.good("search", "xylophone", "--in", "incidents").strip() == "nothing found"
     assert known.json("search", "xylophone", "--in", "incidents") == []
 
 
-def test_an_empty_search_is_refused(known: House) -> None:
+def test_an_empty_search_is_refused(known: Hermes) -> None:
     done = known.run("search", " ")
     assert done.returncode == 2
     assert "hint: " in done.stderr

@@ -8,10 +8,10 @@ import pytest
 
 from hermes_agent.cli.output.formatting import moment
 from hermes_agent.core.errors import UsageError
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 
-def test_alone_it_lists_the_sessions_newest_first(lived_in: House) -> None:
+def test_alone_it_lists_the_sessions_newest_first(lived_in: Hermes) -> None:
     rows = lived_in.json("sessions")
     assert [row["name"] or row["title"] for row in rows][:2] == ["good morning, zebra", "papers"]
     assert lived_in.json("sessions", "list", "--limit", "1") == rows[:1]
@@ -20,12 +20,12 @@ def test_alone_it_lists_the_sessions_newest_first(lived_in: House) -> None:
     assert rows[0]["id"] in shown
 
 
-def test_a_home_without_sessions_says_how_to_open_one(house: House) -> None:
-    assert "hermes chat" in house.good("sessions")
-    assert house.json("sessions", "list") == []
+def test_a_home_without_sessions_says_how_to_open_one(hermes: Hermes) -> None:
+    assert "hermes chat" in hermes.good("sessions")
+    assert hermes.json("sessions", "list") == []
 
 
-def test_a_session_is_shown_as_a_conversation(lived_in: House) -> None:
+def test_a_session_is_shown_as_a_conversation(lived_in: Hermes) -> None:
     shown = lived_in.good("sessions", "show", "papers")
     order = [
         shown.index(words)
@@ -39,7 +39,7 @@ def test_a_session_is_shown_as_a_conversation(lived_in: House) -> None:
     ]  # fmt: skip
 
 
-def test_what_was_said_is_found_with_its_neighbours(lived_in: House) -> None:
+def test_what_was_said_is_found_with_its_neighbours(lived_in: Hermes) -> None:
     (found,) = lived_in.json("sessions", "search", "zebra")
     assert "«zebra»" in found["snippet"]
     (near,) = lived_in.json("sessions", "search", "zebra", "--around", "1")
@@ -47,7 +47,7 @@ def test_what_was_said_is_found_with_its_neighbours(lived_in: House) -> None:
     assert "«zebra»" in lived_in.good("sessions", "search", "zebra", "--since", "1h")
 
 
-def test_a_search_is_narrowed_by_session_role_and_tool(lived_in: House) -> None:
+def test_a_search_is_narrowed_by_session_role_and_tool(lived_in: Hermes) -> None:
     assert lived_in.json("sessions", "search", "zebra", "--session", "papers") == []
     assert lived_in.json("sessions", "search", "zebra", "--role", "assistant") == []
     (found,) = lived_in.json("sessions", "search", "shown", "--tool", "terminal")
@@ -63,7 +63,7 @@ def test_since_takes_spans_and_dates() -> None:
 
 
 def test_the_trajectory_of_a_session_is_written_in_both_forms(
-    lived_in: House, tmp_path: Path
+    lived_in: Hermes, tmp_path: Path
 ) -> None:
     (line,) = lived_in.good("sessions", "export", "papers").splitlines()
     turn = json.loads(line)
@@ -78,7 +78,7 @@ def test_the_trajectory_of_a_session_is_written_in_both_forms(
     ]  # fmt: skip
 
 
-def test_a_session_is_exported_for_people_and_as_its_journal(lived_in: House) -> None:
+def test_a_session_is_exported_for_people_and_as_its_journal(lived_in: Hermes) -> None:
     page = lived_in.good("sessions", "export", "papers", "--format", "markdown")
     assert page.startswith("# papers\n")
     assert "The file is **written**." in page
@@ -86,43 +86,43 @@ def test_a_session_is_exported_for_people_and_as_its_journal(lived_in: House) ->
     assert [json.loads(one)["number"] for one in journal] == list(range(1, len(journal) + 1))
 
 
-def test_every_session_is_exported_at_once(lived_in: House) -> None:
+def test_every_session_is_exported_at_once(lived_in: Hermes) -> None:
     lines = lived_in.good("sessions", "export", "--all").splitlines()
     assert len({json.loads(line)["session"] for line in lines}) == len(lived_in.json("sessions"))
 
 
-def test_an_export_names_one_session_or_all(lived_in: House) -> None:
+def test_an_export_names_one_session_or_all(lived_in: Hermes) -> None:
     for words in (["export"], ["export", "papers", "--all"]):
         done = lived_in.run("sessions", *words)
         assert done.returncode == 2
         assert "hint:" in done.stderr
 
 
-def test_an_export_that_cannot_be_written_is_one_line(lived_in: House) -> None:
+def test_an_export_that_cannot_be_written_is_one_line(lived_in: Hermes) -> None:
     done = lived_in.run("sessions", "export", "papers", "--out", "/no/such/folder/file")
     assert done.returncode == 1
     assert done.stderr.startswith("cannot write /no/such/folder/file")
 
 
-def test_a_session_is_renamed_and_found_by_its_name(house: House) -> None:
-    id = house.ask("hello")
-    assert house.json("sessions", "rename", id[:5], "trip")["name"] == "trip"
-    assert house.json("sessions", "show", "trip")["id"] == id
+def test_a_session_is_renamed_and_found_by_its_name(hermes: Hermes) -> None:
+    id = hermes.ask("hello")
+    assert hermes.json("sessions", "rename", id[:5], "trip")["name"] == "trip"
+    assert hermes.json("sessions", "show", "trip")["id"] == id
 
 
-def test_a_session_is_deleted_only_when_somebody_says_so(house: House) -> None:
-    id = house.ask("hello")
-    unasked = house.run("sessions", "delete", id)
+def test_a_session_is_deleted_only_when_somebody_says_so(hermes: Hermes) -> None:
+    id = hermes.ask("hello")
+    unasked = hermes.run("sessions", "delete", id)
     assert unasked.returncode == 2
     assert "--yes" in unasked.stderr
-    assert house.json("sessions", "delete", id, "--yes") == {"deleted": id, "left": []}
-    gone = house.run("sessions", "show", id)
+    assert hermes.json("sessions", "delete", id, "--yes") == {"deleted": id, "left": []}
+    gone = hermes.run("sessions", "show", id)
     assert gone.returncode == 1
-    assert house.json("sessions", "search", "hello") == []
+    assert hermes.json("sessions", "search", "hello") == []
 
 
 @pytest.mark.parametrize("action", ["show", "resume", "export", "delete"])
-def test_an_unknown_session_is_one_line_and_a_hint(lived_in: House, action: str) -> None:
+def test_an_unknown_session_is_one_line_and_a_hint(lived_in: Hermes, action: str) -> None:
     done = lived_in.run("sessions", action, "nowhere")
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "no session 'nowhere'"

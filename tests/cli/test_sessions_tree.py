@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 SCRIPT = """
 price: {input: 1.0, output: 2.0}
@@ -23,35 +23,35 @@ turns:
 
 
 @pytest.fixture
-def family(house: House) -> tuple[House, str]:
+def family(hermes: Hermes) -> tuple[Hermes, str]:
     """A session with two children, the first of which has one of its own; and one without."""
-    house.script.write_text(SCRIPT)
-    house.ask("alone")
-    return house, house.ask("divide it")
+    hermes.script.write_text(SCRIPT)
+    hermes.ask("alone")
+    return hermes, hermes.ask("divide it")
 
 
 def titles(row: dict[str, Any]) -> list[Any]:
     return [row["title"], *(titles(child) for child in row["children"])]
 
 
-def test_children_stand_below_whom_they_work_for(family: tuple[House, str]) -> None:
-    house, parent = family
-    newest, alone = house.json("sessions", "tree")
+def test_children_stand_below_whom_they_work_for(family: tuple[Hermes, str]) -> None:
+    hermes, parent = family
+    newest, alone = hermes.json("sessions", "tree")
     assert newest["id"] == parent
     assert titles(alone) == ["alone"]
     assert titles(newest)[0] == "divide it"
     below = {words[0]: words[1:] for words in titles(newest)[1:]}
     assert below == {"first part": [["a detail"]], "second part": []}
-    shown = house.good("sessions", "tree").splitlines()
+    shown = hermes.good("sessions", "tree").splitlines()
     assert shown[0].split() == ["session", "state", "age", "cost", "with", "children", "name"]
     assert len(shown) == 6
     assert {line[0] for line in shown[2:5]} <= set("├└│ ")
     assert shown[5].endswith("alone")
 
 
-def test_what_children_cost_is_added_up(family: tuple[House, str]) -> None:
-    house, parent = family
-    (one,) = house.json("sessions", "tree", parent)
+def test_what_children_cost_is_added_up(family: tuple[Hermes, str]) -> None:
+    hermes, parent = family
+    (one,) = hermes.json("sessions", "tree", parent)
     assert one["cost"] > 0
 
     def own(row: dict[str, Any]) -> float:
@@ -59,15 +59,15 @@ def test_what_children_cost_is_added_up(family: tuple[House, str]) -> None:
 
     assert one["total"] == pytest.approx(own(one))
     assert one["total"] > one["cost"]
-    by_session = house.json("cost", "--by", "session")["costs"]
-    alone = house.json("sessions", "tree")[1]
+    by_session = hermes.json("cost", "--by", "session")["costs"]
+    alone = hermes.json("sessions", "tree")[1]
     spent = sum(row["cost"] for row in by_session)
     assert one["total"] + alone["total"] == pytest.approx(spent)
 
 
-def test_a_named_session_is_shown_with_its_own_children(family: tuple[House, str]) -> None:
-    house, parent = family
-    (whole,) = house.json("sessions", "tree", parent)
-    assert whole == house.json("sessions", "tree", "--limit", "1")[0]
+def test_a_named_session_is_shown_with_its_own_children(family: tuple[Hermes, str]) -> None:
+    hermes, parent = family
+    (whole,) = hermes.json("sessions", "tree", parent)
+    assert whole == hermes.json("sessions", "tree", "--limit", "1")[0]
     first = next(child for child in whole["children"] if child["title"] == "first part")
-    assert house.json("sessions", "tree", first["id"][:6]) == [first]
+    assert hermes.json("sessions", "tree", first["id"][:6]) == [first]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.cli.work.skills import can_draw, skill_text, skills_text
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
 
@@ -34,16 +34,16 @@ description: Count the {name} things. Use it when somebody wants them counted.
 
 
 @pytest.fixture(scope="module")
-def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A house for tests that each use a skill of their own."""
-    made = House(tmp_path_factory.mktemp("skilled") / "house")
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
+    """A Hermes home for tests that each use a skill of their own."""
+    made = Hermes(tmp_path_factory.mktemp("skilled") / "hermes")
     yield made
     made.close()
 
 
-def lay(house: House, name: str, **files: str) -> Path:
+def lay(hermes: Hermes, name: str, **files: str) -> Path:
     """A skill as somebody lays it down by hand."""
-    folder = house.home / "skills" / name
+    folder = hermes.home / "skills" / name
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(TEXT.format(name=name))
     for file, text in files.items():
@@ -51,11 +51,11 @@ def lay(house: House, name: str, **files: str) -> Path:
     return folder
 
 
-def rows(house: House, *words: str) -> dict[str, Any]:
-    return {row["name"]: row for row in house.json("skills", "list", *words)}
+def rows(hermes: Hermes, *words: str) -> dict[str, Any]:
+    return {row["name"]: row for row in hermes.json("skills", "list", *words)}
 
 
-def test_bundled_skills_are_listed_and_shown(skilled: House) -> None:
+def test_bundled_skills_are_listed_and_shown(skilled: Hermes) -> None:
     listed = rows(skilled)
     assert {"disk-full", "service-crash", "write-a-skill"} <= set(listed)
     assert listed["disk-full"]["by"] == "shipped"
@@ -66,7 +66,7 @@ def test_bundled_skills_are_listed_and_shown(skilled: House) -> None:
     assert skilled.json("skills", "show", "disk-full")["runbook"]
 
 
-def test_a_skill_laid_down_by_hand_is_used_from_then_on(skilled: House) -> None:
+def test_a_skill_laid_down_by_hand_is_used_from_then_on(skilled: Hermes) -> None:
     folder = lay(skilled, "by-hand", **{"runbook.yaml": "steps:\n  - run: 'true'\n"})
     row = rows(skilled)["by-hand"]
     assert (row["state"], row["by"], row["version"], row["runbook"]) == ("given", "person", 1, True)
@@ -79,7 +79,7 @@ def test_a_skill_laid_down_by_hand_is_used_from_then_on(skilled: House) -> None:
     assert "it has: " in missing.stderr
 
 
-def test_versions_are_compared_and_brought_back(skilled: House) -> None:
+def test_versions_are_compared_and_brought_back(skilled: Hermes) -> None:
     main = lay(skilled, "changing") / "SKILL.md"
     assert rows(skilled)["changing"]["version"] == 1
     main.write_text(main.read_text().replace("Count them.", "Count them twice."))
@@ -97,7 +97,7 @@ def test_versions_are_compared_and_brought_back(skilled: House) -> None:
     assert len(skilled.json("skills", "log", "changing")) >= 3
 
 
-def test_a_skill_is_put_away_and_brought_back(skilled: House) -> None:
+def test_a_skill_is_put_away_and_brought_back(skilled: Hermes) -> None:
     lay(skilled, "rarely")
     assert rows(skilled)["rarely"]["state"] == "given"
     assert "is retired" in skilled.good("skills", "retire", "rarely", "--why", "nobody counts")
@@ -113,7 +113,7 @@ def test_a_skill_is_put_away_and_brought_back(skilled: House) -> None:
 @pytest.mark.parametrize(
     "action", ["show", "log", "diff", "retire", "restore", "run", "prove", "edit", "check"]
 )
-def test_a_skill_that_is_not_there_is_said_with_a_way_out(skilled: House, action: str) -> None:
+def test_a_skill_that_is_not_there_is_said_with_a_way_out(skilled: Hermes, action: str) -> None:
     done = skilled.run("skills", action, "no-such-skill", EDITOR="true")
     assert done.returncode in (1, 2)
     assert "no-such-skill" in done.stderr
@@ -121,14 +121,14 @@ def test_a_skill_that_is_not_there_is_said_with_a_way_out(skilled: House, action
 
 
 @pytest.mark.parametrize("name", ["röntgen", "a b", "../disk-full", "report", "check", " "])
-def test_a_name_that_no_skill_has_is_said_so(skilled: House, name: str) -> None:
+def test_a_name_that_no_skill_has_is_said_so(skilled: Hermes, name: str) -> None:
     done = skilled.run("skills", "show", name)
     assert done.returncode in (1, 2)
     assert "hint: " in done.stderr
     assert "broke" not in done.stderr
 
 
-def test_two_versions_are_compared_or_none(skilled: House) -> None:
+def test_two_versions_are_compared_or_none(skilled: Hermes) -> None:
     done = skilled.run("skills", "diff", "disk-full", "1")
     assert done.returncode == 2
     assert "two versions or none" in done.stderr
@@ -137,7 +137,7 @@ def test_two_versions_are_compared_or_none(skilled: House) -> None:
 # measured
 
 
-def test_the_report_is_a_table_and_an_image(skilled: House) -> None:
+def test_the_report_is_a_table_and_an_image(skilled: Hermes) -> None:
     lay(skilled, "measured")
     skilled.good("skills")
     image = skilled.work / "lift.svg"
@@ -148,7 +148,7 @@ def test_the_report_is_a_table_and_an_image(skilled: House) -> None:
     assert isinstance(skilled.json("skills", "report"), list)
 
 
-def test_an_image_needs_a_name_and_a_place(skilled: House) -> None:
+def test_an_image_needs_a_name_and_a_place(skilled: Hermes) -> None:
     wrong = skilled.run("skills", "report", "--image", "lift.png")
     assert wrong.returncode == 2
     assert "FILE.svg" in wrong.stderr

@@ -9,15 +9,15 @@ import skills_ref
 
 from hermes_agent.cli.work.skills import template
 from hermes_agent.learning.skills.file import problems
-from tests.support.cli import House, Pane
+from tests.support.cli import Hermes, Pane
 
 ABOUT = 'Feed the "cats": twice. Use it when a cat is hungry.'
 
 
 @pytest.fixture(scope="module")
-def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A house for tests that each write a skill of their own."""
-    made = House(tmp_path_factory.mktemp("written") / "house")
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
+    """A Hermes home for tests that each write a skill of their own."""
+    made = Hermes(tmp_path_factory.mktemp("written") / "hermes")
     yield made
     made.close()
 
@@ -35,7 +35,7 @@ def test_the_template_is_a_skill_that_others_read_too(tmp_path: Path) -> None:
     assert skills_ref.read_properties(folder).description == ABOUT
 
 
-def test_without_a_terminal_a_skill_is_written_from_its_description(skilled: House) -> None:
+def test_without_a_terminal_a_skill_is_written_from_its_description(skilled: Hermes) -> None:
     said = skilled.good("skills", "new", "feed-cats", "--description", ABOUT)
     assert "feed-cats is given, version 1" in said
     path = skilled.home / "skills" / "feed-cats" / "SKILL.md"
@@ -46,21 +46,21 @@ def test_without_a_terminal_a_skill_is_written_from_its_description(skilled: Hou
     assert "hermes skills edit feed-cats" in again.stderr
 
 
-def test_without_a_terminal_a_description_is_needed(skilled: House) -> None:
+def test_without_a_terminal_a_description_is_needed(skilled: Hermes) -> None:
     done = skilled.run("skills", "new", "nameless")
     assert done.returncode == 2
     assert "--description" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["Upper", "with space", "../up", "-dash", "a--b"])
-def test_a_name_that_no_skill_may_have_is_refused(skilled: House, name: str) -> None:
+def test_a_name_that_no_skill_may_have_is_refused(skilled: Hermes, name: str) -> None:
     done = skilled.run("skills", "new", "--description", ABOUT, "--", name)
     assert done.returncode in (1, 2)
     assert "hint: " in done.stderr
     assert "broke" not in done.stderr
 
 
-def test_a_skill_is_changed_in_the_editor(skilled: House) -> None:
+def test_a_skill_is_changed_in_the_editor(skilled: Hermes) -> None:
     skilled.good("skills", "new", "feed-dogs", "--description", "Feed dogs. Use it when one barks.")
     said = skilled.good("skills", "edit", "feed-dogs", EDITOR="sed -i s/barks/whines/")
     assert "feed-dogs is given, version 2" in said
@@ -70,7 +70,7 @@ def test_a_skill_is_changed_in_the_editor(skilled: House) -> None:
     assert len(skilled.json("skills", "show", "feed-dogs")["versions"]) == 2
 
 
-def test_other_files_of_a_skill_are_kept_and_changed_too(skilled: House) -> None:
+def test_other_files_of_a_skill_are_kept_and_changed_too(skilled: Hermes) -> None:
     skilled.good("skills", "new", "feed-fish", "--description", "Feed fish. Use it on Sundays.")
     folder = skilled.home / "skills" / "feed-fish"
     (folder / "references").mkdir()
@@ -92,7 +92,7 @@ def test_other_files_of_a_skill_are_kept_and_changed_too(skilled: House) -> None
     assert "it has: " in done.stderr
 
 
-def test_a_skill_with_a_file_that_is_no_text_is_changed_all_the_same(skilled: House) -> None:
+def test_a_skill_with_a_file_that_is_no_text_is_changed_all_the_same(skilled: Hermes) -> None:
     skilled.good("skills", "new", "feed-rats", "--description", "Feed rats. Use it at night.")
     picture = skilled.home / "skills" / "feed-rats" / "assets" / "rat.png"
     picture.parent.mkdir()
@@ -106,7 +106,7 @@ def test_a_skill_with_a_file_that_is_no_text_is_changed_all_the_same(skilled: Ho
     assert "cannot read assets/rat.png" in done.stderr
 
 
-def test_line_ends_stay_as_they_are(skilled: House) -> None:
+def test_line_ends_stay_as_they_are(skilled: Hermes) -> None:
     skilled.good("skills", "new", "feed-owls", "--description", "Feed owls. Use it at night.")
     path = skilled.home / "skills" / "feed-owls" / "SKILL.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -119,7 +119,7 @@ def test_line_ends_stay_as_they_are(skilled: House) -> None:
 
 @pytest.mark.parametrize("file", ["SKILL.md", "references/food.md"])
 def test_what_was_changed_meanwhile_is_not_overwritten(
-    skilled: House, tmp_path: Path, file: str
+    skilled: Hermes, tmp_path: Path, file: str
 ) -> None:
     name = f"feed-{'frogs' if file == 'SKILL.md' else 'toads'}"
     skilled.good("skills", "new", name, "--description", "Feed them. Use it at noon.")
@@ -140,7 +140,7 @@ def test_what_was_changed_meanwhile_is_not_overwritten(
     draft.parent.rmdir()
 
 
-def test_a_change_that_breaks_a_skill_is_refused_and_the_text_is_kept(skilled: House) -> None:
+def test_a_change_that_breaks_a_skill_is_refused_and_the_text_is_kept(skilled: Hermes) -> None:
     skilled.good("skills", "new", "feed-birds", "--description", "Feed birds. Use it in winter.")
     path = skilled.home / "skills" / "feed-birds" / "SKILL.md"
     before = path.read_text()
@@ -154,7 +154,7 @@ def test_a_change_that_breaks_a_skill_is_refused_and_the_text_is_kept(skilled: H
     draft.parent.rmdir()
 
 
-def test_a_bundled_skill_is_changed_as_a_copy_in_the_home(skilled: House) -> None:
+def test_a_bundled_skill_is_changed_as_a_copy_in_the_home(skilled: Hermes) -> None:
     skilled.good("skills", "edit", "disk-full", EDITOR="sed -i s/losing/harming/")
     mine = skilled.home / "skills" / "disk-full"
     assert "without harming data" in (mine / "SKILL.md").read_text()
@@ -163,7 +163,7 @@ def test_a_bundled_skill_is_changed_as_a_copy_in_the_home(skilled: House) -> Non
 
 
 def test_on_a_terminal_the_editor_opens_and_a_broken_text_is_edited_again(
-    skilled: House, tmp_path: Path
+    skilled: Hermes, tmp_path: Path
 ) -> None:
     editor = tmp_path / "editor"
     editor.write_text(
@@ -189,22 +189,22 @@ def test_on_a_terminal_the_editor_opens_and_a_broken_text_is_edited_again(
 # checking
 
 
-def test_a_folder_is_checked_without_a_runtime(house: House, tmp_path: Path) -> None:
+def test_a_folder_is_checked_without_a_runtime(hermes: Hermes, tmp_path: Path) -> None:
     folder = tmp_path / "fed-well"
     folder.mkdir()
     (folder / "SKILL.md").write_text(template("fed-well", ABOUT))
-    assert "has no problems" in house.good("skills", "check", str(folder))
+    assert "has no problems" in hermes.good("skills", "check", str(folder))
     (folder / "SKILL.md").write_text("---\nname: other\n---\n")
-    done = house.run("skills", "check", str(folder))
+    done = hermes.run("skills", "check", str(folder))
     assert done.returncode == 1
     assert "error: " in done.stdout
-    assert not house.api.is_up()
-    missing = house.run("skills", "check", "./no-such-folder")
+    assert not hermes.api.is_up()
+    missing = hermes.run("skills", "check", "./no-such-folder")
     assert missing.returncode == 2
     assert "hint: " in missing.stderr
 
 
-def test_a_skill_is_checked_by_its_name(skilled: House) -> None:
+def test_a_skill_is_checked_by_its_name(skilled: Hermes) -> None:
     skilled.good("skills", "new", "feed-goats", "--description", ABOUT)
     assert skilled.json("skills", "check", "feed-goats") == {
         "name": "feed-goats", "ok": True, "problems": [],

@@ -13,7 +13,7 @@ import pytest
 from hermes_agent.cli.output.events import Printer
 from hermes_agent.cli.work.skills import run_code
 from hermes_agent.core.errors import HermesError
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 TEXT = """\
 ---
@@ -60,8 +60,8 @@ steps:
 
 
 @pytest.fixture(scope="module")
-def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    made = House(tmp_path_factory.mktemp("run") / "house", SCRIPT)
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
+    made = Hermes(tmp_path_factory.mktemp("run") / "hermes", SCRIPT)
     books = {"write-word": WRITES, "not-for-this": NOT_FOR_THIS, "goes-wrong": GOES_WRONG}
     for name, runbook in books.items():
         folder = made.home / "skills" / name
@@ -72,7 +72,7 @@ def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.close()
 
 
-def test_a_runbook_is_worked_through_without_a_model(skilled: House) -> None:
+def test_a_runbook_is_worked_through_without_a_model(skilled: Hermes) -> None:
     done = skilled.run("skills", "run", "write-word", "word=two words; $(touch evil)", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
@@ -82,7 +82,7 @@ def test_a_runbook_is_worked_through_without_a_model(skilled: House) -> None:
     assert not (skilled.work / "evil").exists()
 
 
-def test_a_runbook_that_is_for_another_case_does_nothing(skilled: House) -> None:
+def test_a_runbook_that_is_for_another_case_does_nothing(skilled: Hermes) -> None:
     done = skilled.run("skills", "run", "not-for-this", "x", "--quiet")
     assert (done.returncode, done.stderr) == (3, "")
     assert "not for this case" in done.stdout
@@ -104,7 +104,7 @@ def _refuses_options_between() -> bool:
 STRICT = _refuses_options_between()
 
 
-def test_options_go_before_the_arguments(skilled: House) -> None:
+def test_options_go_before_the_arguments(skilled: Hermes) -> None:
     good = skilled.good("skills", "run", "--workspace", str(skilled.home), "goes-wrong", "x")
     assert "The model is awake." in good
     done = skilled.run("skills", "run", "goes-wrong", "--quiet", "x")

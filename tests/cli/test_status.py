@@ -7,41 +7,41 @@ from typing import Any
 import pytest
 
 from hermes_agent.cli.run.status import KEYS, parked_run, status_lines
-from tests.support.cli import House
+from tests.support.cli import Hermes
 
 
-def test_a_home_without_a_runtime_is_stopped_and_stays_so(house: House) -> None:
-    status = house.json("status")
+def test_a_home_without_a_runtime_is_stopped_and_stays_so(hermes: Hermes) -> None:
+    status = hermes.json("status")
     assert (status["state"], status["pid"]) == ("stopped", None)
-    assert "hermes up" in house.good("status")
-    assert not house.home.exists()
+    assert "hermes up" in hermes.good("status")
+    assert not hermes.home.exists()
 
 
-def test_a_running_runtime_says_what_it_does(house: House) -> None:
-    house.good("up")
-    status = house.json("status")
+def test_a_running_runtime_says_what_it_does(hermes: Hermes) -> None:
+    hermes.good("up")
+    status = hermes.json("status")
     assert status["state"] == "running"
-    assert status["pid"] == int((house.home / "run" / "lock").read_text())
-    assert status["model"] == house.environ["HERMES_MODEL"]
-    shown = house.good("status")
+    assert status["pid"] == int((hermes.home / "run" / "lock").read_text())
+    assert status["model"] == hermes.environ["HERMES_MODEL"]
+    shown = hermes.good("status")
     assert "running" in shown
-    assert str(house.home) in shown
+    assert str(hermes.home) in shown
 
 
-def test_jobs_that_nobody_runs_are_told(house: House) -> None:
-    house.good("task", "add", "--every", "1d", "look around")
-    house.kill_runtime()
-    shown = house.good("status")
+def test_jobs_that_nobody_runs_are_told(hermes: Hermes) -> None:
+    hermes.good("task", "add", "--every", "1d", "look around")
+    hermes.kill_runtime()
+    shown = hermes.good("status")
     assert "it was killed" in shown
     assert "1 active; next in 23 h" in shown
-    assert "the runtime is stopped" in house.good("doctor")
-    status = house.json("status")
+    assert "the runtime is stopped" in hermes.good("doctor")
+    status = hermes.json("status")
     assert (status["state"], status["jobs"]["active"]) == ("stopped", 1)
     late = {**status, "jobs": {"active": 1, "paused": 0, "next": status["jobs"]["next"] - 90_000}}
     assert any("1 active, missed since" in line for line in status_lines(late))
-    house.good("up")
-    assert "1 active job will be missed" in house.good("down")
-    assert "killed" not in house.good("status")
+    hermes.good("up")
+    assert "1 active job will be missed" in hermes.good("down")
+    assert "killed" not in hermes.good("status")
 
 
 def test_a_parked_run_is_told_with_the_command_that_takes_the_decision() -> None:
@@ -50,28 +50,28 @@ def test_a_parked_run_is_told_with_the_command_that_takes_the_decision() -> None
     assert parked_run({**run, "session": "abc"}).endswith("decision: `hermes parked`")
 
 
-def assert_degraded(house: House, reason: str) -> None:
-    done = house.run("status", "--json")
+def assert_degraded(hermes: Hermes, reason: str) -> None:
+    done = hermes.run("status", "--json")
     status = json.loads(done.stdout)
     assert done.returncode == 1
     assert status["state"] == "degraded"
     assert reason in status["reason"]
     assert status["hint"]
-    shown = house.run("status").stdout
+    shown = hermes.run("status").stdout
     assert reason in shown
     assert "hint:" in shown
 
 
-def make_database(house: House) -> Path:
-    house.ask("hello")
-    house.good("down")
-    return house.home / "state.db"
+def make_database(hermes: Hermes) -> Path:
+    hermes.ask("hello")
+    hermes.good("down")
+    return hermes.home / "state.db"
 
 
-def test_a_database_that_is_gone_is_told_without_starting_anything(house: House) -> None:
-    make_database(house).unlink()
-    assert_degraded(house, "missing")
-    assert not (house.home / "state.db").exists()
+def test_a_database_that_is_gone_is_told_without_starting_anything(hermes: Hermes) -> None:
+    make_database(hermes).unlink()
+    assert_degraded(hermes, "missing")
+    assert not (hermes.home / "state.db").exists()
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_a_database_that_is_gone_is_told_without_starting_anything(house: House)
     ],
 )
 def test_a_home_that_cannot_be_is_told_by_status_and_doctor(
-    house: House, home: str, reason: str
+    hermes: Hermes, home: str, reason: str
 ) -> None:
-    folder = house.script.parent
+    folder = hermes.script.parent
     (folder / "link").symlink_to("nowhere")
     place = str(folder / home)
-    status = house.run("status", "--json", HERMES_HOME=place)
+    status = hermes.run("status", "--json", HERMES_HOME=place)
     assert status.returncode == 1
     assert reason in json.loads(status.stdout)["reason"]
-    doctor = house.run("doctor", "--json", HERMES_HOME=place)
+    doctor = hermes.run("doctor", "--json", HERMES_HOME=place)
     assert doctor.returncode == 1
     (found,) = [one for one in json.loads(doctor.stdout) if one["state"] == "fail"]
     assert reason in found["what"]
-    begun = house.run("up", HERMES_HOME=place)
+    begun = hermes.run("up", HERMES_HOME=place)
     assert begun.returncode == 1
     assert "the home" in begun.stderr
     assert "broke" not in begun.stderr

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import House, wait_until
+from tests.support.cli import Hermes, wait_until
 
 WORDS = ("--cron", "0 */6 * * *", "Check the diff of main, send to Telegram")
 
 
-def add(house: House, *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = house.json("task", "add", *words)
+def add(hermes: Hermes, *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = hermes.json("task", "add", *words)
     return found
 
 
-def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(house: House) -> None:
-    shown = house.good("task", "add", *WORDS, "--zone", "Europe/Berlin")
+def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(hermes: Hermes) -> None:
+    shown = hermes.good("task", "add", *WORDS, "--zone", "Europe/Berlin")
     assert "job-1 is active" in shown
     assert "Check the diff of main, send to Telegram" in shown
     assert "Europe/Berlin" in shown
@@ -24,12 +24,12 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(house: House) -
         "results    kept here: `hermes task history` shows them; `hermes task edit job-1" in shown
     )
     assert "hermes watch install" in shown
-    (row,) = house.json("task", "list")
+    (row,) = hermes.json("task", "list")
     assert (row["id"], row["state"]) == ("job-1", "active")
     assert row["schedule"]["cron"] == "0 */6 * * *"
     assert row["spec"] == {"prompt": "Check the diff of main, send to Telegram"}
     assert row["next"] > row["created"]
-    assert "0 */6 * * *" in house.good("task", "list")
+    assert "0 */6 * * *" in hermes.good("task", "list")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,9 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(house: House) -
         (["30m", "x"], "once"),
     ],
 )
-def test_a_time_is_written_as_people_write_it(lived_in: House, words: list[str], kind: str) -> None:
+def test_a_time_is_written_as_people_write_it(
+    lived_in: Hermes, words: list[str], kind: str
+) -> None:
     row = add(lived_in, *words)
     assert row["schedule"]["kind"] == kind
     assert row["spec"]["prompt"] == "x"
@@ -51,14 +53,14 @@ def test_a_time_is_written_as_people_write_it(lived_in: House, words: list[str],
     lived_in.good("task", "remove", row["id"], "--yes")
 
 
-def test_every_field_of_a_job_has_an_option_and_can_be_changed(house: House) -> None:
-    add(house, "--every", "1d", "before", "--name", "first")
+def test_every_field_of_a_job_has_an_option_and_can_be_changed(hermes: Hermes) -> None:
+    add(hermes, "--every", "1d", "before", "--name", "first")
     row = add(
-        house, "--every", "1d", "go", "--name", "all", "--deliver", "local", "--on-failure",
+        hermes, "--every", "1d", "go", "--name", "all", "--deliver", "local", "--on-failure",
         "local",
         "--quiet", "--script", "echo x", "--after", "first", "--skill", "disk-full", "--model",
-        house.environ["HERMES_MODEL"], "--terminal", "local", "--policy", "operate", "--workspace",
-        str(house.work), "--dollars", "0.5", "--tokens", "1000", "--timeout", "15m", "--overlap",
+        hermes.environ["HERMES_MODEL"], "--terminal", "local", "--policy", "operate", "--workspace",
+        str(hermes.work), "--dollars", "0.5", "--tokens", "1000", "--timeout", "15m", "--overlap",
         "skip", "--catch-up", "all", "--grace", "60", "--keep-session", "--incident", "P1",
     )  # fmt: skip
     from hermes_agent.core.jobs import JobSpec
@@ -66,7 +68,7 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(house: House) -> 
     missing = set(JobSpec.__struct_fields__) - set(row["spec"]) - {"script_only"}
     assert missing == set()
     assert (row["spec"]["timeout"], row["spec"]["grace"]) == (900.0, 60.0)
-    row = house.json(
+    row = hermes.json(
         "task", "edit", "all", "--prompt", "other", "--no-quiet", "--after", "", "--timeout", "1h",
         "--when", "every 3h", "--name", "some", "--dollars", "none", "--tokens", "none",
         "--incident", "none",
@@ -78,31 +80,31 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(house: House) -> 
     assert (row["schedule"]["seconds"], row["version"]) == (10_800.0, 2)
 
 
-def test_a_job_is_paused_resumed_run_and_removed(house: House) -> None:
-    add(house, "--every", "1d", "good day", "--name", "greeting")
-    assert house.json("task", "pause", "greeting")["state"] == "paused"
-    assert "paused" in house.good("task", "list")
-    assert "next" not in house.good("task", "show", "greeting")
-    assert house.json("task", "resume", "greeting")["state"] == "active"
-    assert house.good("task", "run", "greeting", "--follow").strip() == "Good day to you."
-    run = house.json("task", "run", "greeting", "--follow")
+def test_a_job_is_paused_resumed_run_and_removed(hermes: Hermes) -> None:
+    add(hermes, "--every", "1d", "good day", "--name", "greeting")
+    assert hermes.json("task", "pause", "greeting")["state"] == "paused"
+    assert "paused" in hermes.good("task", "list")
+    assert "next" not in hermes.good("task", "show", "greeting")
+    assert hermes.json("task", "resume", "greeting")["state"] == "active"
+    assert hermes.good("task", "run", "greeting", "--follow").strip() == "Good day to you."
+    run = hermes.json("task", "run", "greeting", "--follow")
     assert (run["state"], run["output"]) == ("done", "Good day to you.")
-    rows = house.json("task", "history", "greeting")
+    rows = hermes.json("task", "history", "greeting")
     assert [row["state"] for row in rows] == ["done", "done"]
-    assert "(by hand)" in house.good("task", "history")
-    assert "Good day to you." in house.good("task", "show", "greeting")
-    assert "jobs       1 active" in house.good("status")
-    assert house.json("task", "check") == []
-    assert house.good("task", "check") == "every slot has its run\n"
-    asked = house.run("task", "remove", "greeting")
+    assert "(by hand)" in hermes.good("task", "history")
+    assert "Good day to you." in hermes.good("task", "show", "greeting")
+    assert "jobs       1 active" in hermes.good("status")
+    assert hermes.json("task", "check") == []
+    assert hermes.good("task", "check") == "every slot has its run\n"
+    asked = hermes.run("task", "remove", "greeting")
     assert (asked.returncode, "--yes" in asked.stderr) == (2, True)
-    assert "still shows its runs" in house.good("task", "remove", "greeting", "--yes")
-    assert house.json("task", "list") == []
-    assert [row["id"] for row in house.json("task", "list", "--removed")] == ["job-1"]
-    assert len(house.json("task", "history", "job-1")) == 2
+    assert "still shows its runs" in hermes.good("task", "remove", "greeting", "--yes")
+    assert hermes.json("task", "list") == []
+    assert [row["id"] for row in hermes.json("task", "list", "--removed")] == ["job-1"]
+    assert len(hermes.json("task", "history", "job-1")) == 2
 
 
-def test_what_a_job_leans_on_and_is_not_there_is_said(shared: House) -> None:
+def test_what_a_job_leans_on_and_is_not_there_is_said(shared: Hermes) -> None:
     add(shared, "--every", "1d", "first", "--name", "one")
     add(shared, "--every", "1d", "second", "--name", "two", "--after", "one")
     done = shared.run("task", "edit", "one", "--after", "two")
@@ -116,13 +118,13 @@ def test_what_a_job_leans_on_and_is_not_there_is_said(shared: House) -> None:
     assert "a model is asked 86,400 times a day" in shared.good("task", "add", "--every", "1s", "x")
 
 
-def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House) -> None:
-    add(house, "--every", "1d", "--script", "echo seen; exit 3", "--script-only", "--name", "bad")
-    done = house.run("task", "run", "bad", "--follow")
+def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(hermes: Hermes) -> None:
+    add(hermes, "--every", "1d", "--script", "echo seen; exit 3", "--script-only", "--name", "bad")
+    done = hermes.run("task", "run", "bad", "--follow")
     assert done.returncode == 1
     assert "exit code 3" in done.stderr
-    wait_until(lambda: "failing: bad" in house.good("status"), "the status says so")
-    doctor = json.loads(house.run("doctor", "--json").stdout)
+    wait_until(lambda: "failing: bad" in hermes.good("status"), "the status says so")
+    doctor = json.loads(hermes.run("doctor", "--json").stdout)
     found = [one["what"] for one in doctor if one["name"] == "jobs"]
     assert "the job bad fails" in found
     assert "1 jobs, but nothing starts Hermes after a reboot" in found
@@ -147,7 +149,7 @@ def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House
     ],
 )
 def test_what_cannot_be_is_said_with_a_way_out(
-    lived_in: House, words: list[str], said: str, code: int
+    lived_in: Hermes, words: list[str], said: str, code: int
 ) -> None:
     done = lived_in.run("task", *words)
     assert (done.returncode, said in done.stderr, "hint:" in done.stderr) == (code, True, True)

@@ -11,50 +11,50 @@ from typing import IO
 import pytest
 
 from hermes_agent.cli.watch.watch import WatchFeed, unit_text
-from tests.support.cli import House, wait_until
+from tests.support.cli import Hermes, wait_until
 from tests.support.patience import PATIENCE
 
 
-def add(house: House, name: str, run: str, *words: str) -> None:
-    house.good("watch", "add", name, "--run", run, *words)
+def add(hermes: Hermes, name: str, run: str, *words: str) -> None:
+    hermes.good("watch", "add", name, "--run", run, *words)
 
 
-def incident(house: House, id: str = "inc-1") -> dict[str, object]:
+def incident(hermes: Hermes, id: str = "inc-1") -> dict[str, object]:
     def there() -> object:
-        return [one for one in house.json("incidents", "list") if one["id"] == id]
+        return [one for one in hermes.json("incidents", "list") if one["id"] == id]
 
     found = wait_until(there, f"{id} is declared")
     return dict(found[0])
 
 
-def test_a_check_is_written_listed_and_run(house: House) -> None:
-    assert "nothing is watched" in house.good("watch", "list")
-    up = house.work / "up"
+def test_a_check_is_written_listed_and_run(hermes: Hermes) -> None:
+    assert "nothing is watched" in hermes.good("watch", "list")
+    up = hermes.work / "up"
     up.touch()
-    add(house, "web", f"test -f {up}", "--service", "shop", "--severity", "P1", "--every", "3600")
-    text = (house.home / "checks" / "web.yaml").read_text()
+    add(hermes, "web", f"test -f {up}", "--service", "shop", "--severity", "P1", "--every", "3600")
+    text = (hermes.home / "checks" / "web.yaml").read_text()
     assert text == (f"name: web\nrun: test -f {up}\nservice: shop\nevery: 3600\nseverity: P1\n")
-    assert "passes" in house.good("watch", "run", "web")
-    (row,) = house.json("watch", "list")
+    assert "passes" in hermes.good("watch", "run", "web")
+    (row,) = hermes.json("watch", "list")
     assert (row["kind"], row["name"], row["severity"]) == ("check", "web", "P1")
     assert row["state"]["ok"] is True
     up.unlink()
-    failed = house.run("watch", "run", "web", "--json")
+    failed = hermes.run("watch", "run", "web", "--json")
     assert (failed.returncode, json.loads(failed.stdout)["ok"]) == (1, False)
-    assert "FAILING for" in house.good("watch", "list")
-    assert "failing: web" in house.good("status")
+    assert "FAILING for" in hermes.good("watch", "list")
+    assert "failing: web" in hermes.good("status")
 
 
-def test_what_a_check_printed_shows_no_secret_and_drives_no_terminal(house: House) -> None:
+def test_what_a_check_printed_shows_no_secret_and_drives_no_terminal(hermes: Hermes) -> None:
     secret = "a-quiet-place-by-the-sea"
-    house.home.mkdir(mode=0o700)
-    (house.home / ".env").write_text(f"ALERT_TOKEN={secret}\n")
-    (house.home / ".env").chmod(0o600)
-    printed = house.work / "printed"
+    hermes.home.mkdir(mode=0o700)
+    (hermes.home / ".env").write_text(f"ALERT_TOKEN={secret}\n")
+    (hermes.home / ".env").chmod(0o600)
+    printed = hermes.work / "printed"
     printed.write_text(f"token {secret} \x1b[2Jred\n")
-    add(house, "web", f"cat {printed}", "--output", "READY", "--every", "3600")
+    add(hermes, "web", f"cat {printed}", "--output", "READY", "--every", "3600")
     for words in ((), ("--json",)):
-        said = house.run("watch", "run", "web", *words).stdout
+        said = hermes.run("watch", "run", "web", *words).stdout
         assert "red" in said
         assert secret not in said
         assert "\x1b" not in said
@@ -74,98 +74,98 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
-def test_a_check_that_makes_no_sense_is_not_written(house: House) -> None:
+def test_a_check_that_makes_no_sense_is_not_written(hermes: Hermes) -> None:
     for words, said in WRONG:
-        done = house.run("watch", "add", *words)
+        done = hermes.run("watch", "add", *words)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
-    assert not (house.home / "checks").exists() or not list((house.home / "checks").iterdir())
+    assert not (hermes.home / "checks").exists() or not list((hermes.home / "checks").iterdir())
 
 
-def test_a_check_is_never_overwritten(house: House) -> None:
-    add(house, "web", "true")
-    done = house.run("watch", "add", "web", "--run", "false")
+def test_a_check_is_never_overwritten(hermes: Hermes) -> None:
+    add(hermes, "web", "true")
+    done = hermes.run("watch", "add", "web", "--run", "false")
     assert (done.returncode, "a check exists in" in done.stderr) == (2, True)
-    assert "run: 'true'" in (house.home / "checks" / "web.yaml").read_text()
+    assert "run: 'true'" in (hermes.home / "checks" / "web.yaml").read_text()
 
 
-def test_a_check_that_cannot_be_written_leaves_nothing_behind(house: House) -> None:
+def test_a_check_that_cannot_be_written_leaves_nothing_behind(hermes: Hermes) -> None:
     command = f"ulimit -f 0; {sys.executable} -m hermes_agent watch add web --run true"
     done = subprocess.run(
-        ["bash", "-c", command], env=house.environ, cwd=house.work, capture_output=True, text=True
+        ["bash", "-c", command], env=hermes.environ, cwd=hermes.work, capture_output=True, text=True
     )
     assert done.returncode == 1
     assert "web.yaml: File too large" in done.stderr
-    assert list((house.home / "checks").iterdir()) == []
-    add(house, "web", "true")
+    assert list((hermes.home / "checks").iterdir()) == []
+    add(hermes, "web", "true")
 
 
-def test_what_is_wrong_with_a_file_is_said_everywhere(house: House) -> None:
-    add(house, "web", "true")
-    (house.home / "checks" / "bad.yaml").write_text("name: bad\nrum: x\n")
-    listed = house.run("watch", "list")
+def test_what_is_wrong_with_a_file_is_said_everywhere(hermes: Hermes) -> None:
+    add(hermes, "web", "true")
+    (hermes.home / "checks" / "bad.yaml").write_text("name: bad\nrum: x\n")
+    listed = hermes.run("watch", "list")
     assert listed.returncode == 1
     assert "checks/bad.yaml:2:1: a check has no key 'rum'" in listed.stdout
     assert "did you mean 'run'?" in listed.stdout
     assert "web" in listed.stdout
-    rows = json.loads(house.run("watch", "list", "--json").stdout)
+    rows = json.loads(hermes.run("watch", "list", "--json").stdout)
     assert [row["kind"] for row in rows] == ["check", "problem", "problem"]
     status = wait_until(
-        lambda: "checks/bad.yaml:2:1" in (said := house.good("status")) and said, "it is watched"
+        lambda: "checks/bad.yaml:2:1" in (said := hermes.good("status")) and said, "it is watched"
     )
     assert "checks     1; failing: none" in status
-    doctor = house.run("doctor").stdout
+    doctor = hermes.run("doctor").stdout
     assert "checks/bad.yaml:2:1" in doctor
     assert "1 checks and 0 log patterns" in doctor
 
 
-def test_what_leads_nowhere_and_a_broken_topology_are_said_everywhere(house: House) -> None:
-    house.home.mkdir(mode=0o700)
-    (house.home / "topology.yaml").write_text("servces: {}\n")
-    (house.home / "checks").mkdir()
-    (house.home / "checks" / "gone.yaml").symlink_to("/nowhere/gone.yaml")
-    listed = house.run("watch", "list")
+def test_what_leads_nowhere_and_a_broken_topology_are_said_everywhere(hermes: Hermes) -> None:
+    hermes.home.mkdir(mode=0o700)
+    (hermes.home / "topology.yaml").write_text("servces: {}\n")
+    (hermes.home / "checks").mkdir()
+    (hermes.home / "checks" / "gone.yaml").symlink_to("/nowhere/gone.yaml")
+    listed = hermes.run("watch", "list")
     assert listed.returncode == 1
-    for said in (listed.stdout, house.good("status"), house.run("doctor").stdout):
+    for said in (listed.stdout, hermes.good("status"), hermes.run("doctor").stdout):
         assert "checks/gone.yaml:1:1: cannot be read: the link leads nowhere" in said
         assert "topology.yaml:1:1: a topology has no key 'servces'" in said
-    rows = json.loads(house.run("watch", "list", "--json").stdout)
+    rows = json.loads(hermes.run("watch", "list", "--json").stdout)
     assert [row["path"] for row in rows] == ["checks/gone.yaml", "topology.yaml"]
-    (house.home / "checks" / "gone.yaml").unlink()
-    (house.home / "topology.yaml").write_text("services: {}\n")
-    assert "nothing is watched" in house.good("watch", "list")
-    assert "topology" not in house.good("status")
+    (hermes.home / "checks" / "gone.yaml").unlink()
+    (hermes.home / "topology.yaml").write_text("services: {}\n")
+    assert "nothing is watched" in hermes.good("watch", "list")
+    assert "topology" not in hermes.good("status")
 
 
-def test_incidents_are_declared_shown_closed_and_reported(house: House) -> None:
-    assert house.json("incidents") == []
-    assert house.good("incidents").strip() == "no incidents"
-    declared = house.json("incidents", "declare", "the shop is slow", "--service", "shop")
+def test_incidents_are_declared_shown_closed_and_reported(hermes: Hermes) -> None:
+    assert hermes.json("incidents") == []
+    assert hermes.good("incidents").strip() == "no incidents"
+    declared = hermes.json("incidents", "declare", "the shop is slow", "--service", "shop")
     assert (declared["id"], declared["state"]) == ("inc-1", "declared")
-    shown = house.good("incidents", "show", "1")
+    shown = hermes.good("incidents", "show", "1")
     assert "inc-1 the shop is slow" in shown
     assert "declared   P2 the shop is slow" in shown
-    assert house.json("incidents", "show", "inc-1")["timeline"][0]["kind"] == "declared"
-    assert "shop" in house.good("incidents", "list")
-    second = house.json("incidents", "declare", "another thing")
-    closed = house.json("incidents", "close", second["id"], "--why", "planned work")
+    assert hermes.json("incidents", "show", "inc-1")["timeline"][0]["kind"] == "declared"
+    assert "shop" in hermes.good("incidents", "list")
+    second = hermes.json("incidents", "declare", "another thing")
+    closed = hermes.json("incidents", "close", second["id"], "--why", "planned work")
     assert closed["state"] == "closed"
-    assert "planned work" in house.good("incidents", "show", second["id"])
+    assert "planned work" in hermes.good("incidents", "show", second["id"])
     for id in ("inc-77", "x", "", "a/b"):
-        assert house.run("incidents", "show", id).returncode == 1
-    assert house.run("incidents", "close", "inc-1").returncode == 2
+        assert hermes.run("incidents", "show", id).returncode == 1
+    assert hermes.run("incidents", "close", "inc-1").returncode == 2
 
 
-def test_what_was_handed_over_to_people_is_not_forgotten(house: House) -> None:
-    (house.home / "checks").mkdir(parents=True)
-    (house.home / "checks" / "web.yaml").write_text(
+def test_what_was_handed_over_to_people_is_not_forgotten(hermes: Hermes) -> None:
+    (hermes.home / "checks").mkdir(parents=True)
+    (hermes.home / "checks" / "web.yaml").write_text(
         "{name: web, run: test -f /gone, every: 1, after: 1, terminal: nowhere}"
     )
-    house.good("up")
-    wait_until(lambda: incident(house)["state"] == "escalated", "it is handed over")
-    assert house.json("status")["watch"]["escalated"] == ["inc-1"]
-    assert "escalated  inc-1: needs people" in house.good("status")
-    house.good("incidents", "close", "inc-1", "--why", "there is no such machine")
-    assert "inc-1" not in house.json("status")["watch"]["escalated"]
+    hermes.good("up")
+    wait_until(lambda: incident(hermes)["state"] == "escalated", "it is handed over")
+    assert hermes.json("status")["watch"]["escalated"] == ["inc-1"]
+    assert "escalated  inc-1: needs people" in hermes.good("status")
+    hermes.good("incidents", "close", "inc-1", "--why", "there is no such machine")
+    assert "inc-1" not in hermes.json("status")["watch"]["escalated"]
 
 
 def read_until(stream: IO[str], *words: str) -> str:
@@ -179,31 +179,31 @@ def read_until(stream: IO[str], *words: str) -> str:
 
 
 def test_what_happened_before_the_first_look_is_shown(
-    house: House, capsys: pytest.CaptureFixture[str]
+    hermes: Hermes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    up = house.work / "up"
+    up = hermes.work / "up"
     up.touch()
-    add(house, "web", f"test -f {up}", "--every", "3600")
-    house.good("watch", "run", "web")
-    began, shown = time.time(), house.api.get("/v1/checks")["checks"]
+    add(hermes, "web", f"test -f {up}", "--every", "3600")
+    hermes.good("watch", "run", "web")
+    began, shown = time.time(), hermes.api.get("/v1/checks")["checks"]
     up.unlink()
-    assert house.run("watch", "run", "web").returncode == 1
-    id = house.json("incidents", "declare", "the shop is slow")["id"]
-    house.good("incidents", "close", id, "--why", "it is not")
-    showing = WatchFeed(house.api, began, shown)
+    assert hermes.run("watch", "run", "web").returncode == 1
+    id = hermes.json("incidents", "declare", "the shop is slow")["id"]
+    hermes.good("incidents", "close", id, "--why", "it is not")
+    showing = WatchFeed(hermes.api, began, shown)
     showing.poll()
     said = capsys.readouterr().out
     assert "web fails" in said
     assert "the shop is slow" in said
 
 
-def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> None:
-    up = house.work / "up"
+def test_watching_shows_what_happens_and_leaves_the_runtime_up(hermes: Hermes) -> None:
+    up = hermes.work / "up"
     up.touch()
-    add(house, "web", f"test -f {up}", "--every", "1", "--after", "1", "--service", "shop")
+    add(hermes, "web", f"test -f {up}", "--every", "1", "--after", "1", "--service", "shop")
     watching = subprocess.Popen(
         [sys.executable, "-m", "hermes_agent", "watch"],
-        env=house.environ, cwd=house.work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=hermes.environ, cwd=hermes.work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,
     )  # fmt: skip
     try:
@@ -219,20 +219,20 @@ def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> 
     assert watching.returncode == 0
     assert "keeps watching" in rest
     assert "web  " in said
-    assert house.json("status")["state"] == "running"
-    assert incident(house)["service"] == "shop"
+    assert hermes.json("status")["state"] == "running"
+    assert incident(hermes)["service"] == "shop"
 
 
-def test_a_unit_keeps_the_runtime_up(house: House, tmp_path: Path) -> None:
+def test_a_unit_keeps_the_runtime_up(hermes: Hermes, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    told = house.good("watch", "install", XDG_CONFIG_HOME=str(config))
+    told = hermes.good("watch", "install", XDG_CONFIG_HOME=str(config))
     unit = (config / "systemd" / "user" / "hermes.service").read_text()
-    assert f'Environment="HERMES_HOME={house.home}"' in unit
+    assert f'Environment="HERMES_HOME={hermes.home}"' in unit
     assert f'ExecStart="{sys.executable}" -m hermes_agent serve' in unit
     assert "Restart=always" in unit
     assert str(config) in told
     assert "systemctl --user enable --now hermes.service" in told or "is not running here" in told
-    assert house.good("watch", "install", "--print") == unit
+    assert hermes.good("watch", "install", "--print") == unit
     odd = unit_text("/a b/python", '/home/50% "x"')
     assert 'ExecStart="/a b/python" -m' in odd
     assert 'Environment="HERMES_HOME=/home/50%% \\"x\\""' in odd

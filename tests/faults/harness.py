@@ -25,8 +25,8 @@ from tests.support.terminals import lives
 Event = dict[str, Any]
 
 
-class Nursery:
-    """Hands out runtimes."""
+class ForkServer:
+    """Forks runtimes from a process that has imported them."""
 
     def __init__(self) -> None:
         environment = {
@@ -127,7 +127,7 @@ class Case:
     """One home, a session on it, and what was acknowledged."""
 
     def __init__(
-        self, folder: Path, nursery: Nursery, turns: int, site: Site | None = None
+        self, folder: Path, fork_server: ForkServer, turns: int, site: Site | None = None
     ) -> None:
         self.folder = folder
         self.site = site or Site()
@@ -139,7 +139,7 @@ class Case:
         (self.home / "config.yaml").write_text(self.site.config)
         self.script = script(folder, self.work, turns)
         self.api = RuntimeClient(str(self.home))
-        self.nursery = nursery
+        self.fork_server = fork_server
         self.pid = 0
         self.session = ""
         self.acknowledged: list[str] = []
@@ -147,7 +147,7 @@ class Case:
 
     def start(self, phase: str = "never", number: int = 0) -> None:
         """Start a runtime and wait until it answers, or has died as told."""
-        self.pid = self.nursery.start(self.home, phase, number)
+        self.pid = self.fork_server.start(self.home, phase, number)
         wait_until(lambda: self.api.is_up() or not lives(self.pid), "the runtime to start")
 
     @property
@@ -287,10 +287,10 @@ class Case:
                 self.start()
             wait_until(self._deleted, "the session to be deleted")
         self.kill()
-        end_keepers(self.home)
+        end_daemons(self.home)
 
 
-def end_keepers(home: Path) -> None:
+def end_daemons(home: Path) -> None:
     """End the shells of a home."""
     mark = str(home).encode()
     for entry in Path("/proc").iterdir():
@@ -305,9 +305,9 @@ def end_keepers(home: Path) -> None:
 
 @contextmanager
 def case(
-    folder: Path, nursery: Nursery, turns: int = 3, site: Site | None = None
+    folder: Path, fork_server: ForkServer, turns: int = 3, site: Site | None = None
 ) -> Iterator[Case]:
-    one = Case(folder, nursery, turns, site)
+    one = Case(folder, fork_server, turns, site)
     try:
         yield one
     finally:

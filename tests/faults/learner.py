@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from tests.faults.harness import Nursery
+from tests.faults.harness import ForkServer
 
 ANY = "any"
 
@@ -29,7 +29,7 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Learners(Nursery):
+class Learners(ForkServer):
     """Each runtime is a process of its own, for its settings may name models and tools."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults.harness import Case, Nursery, Site, case
+from tests.faults.harness import Case, ForkServer, Site, case
 from tests.faults.sites import SITES
 from tests.faults.storm import storm
 
@@ -23,7 +23,7 @@ TURNS = 12
 
 def soak(
     folder: Path,
-    nursery: Nursery,
+    fork_server: ForkServer,
     chance: random.Random,
     kills: int,
     site: Callable[[], Site] = Site,
@@ -32,7 +32,7 @@ def soak(
     done = rounds = 0
     while done < kills:
         rounds += 1
-        with case(folder / f"round-{rounds}", nursery, TURNS, site()) as one:
+        with case(folder / f"round-{rounds}", fork_server, TURNS, site()) as one:
             done += one_round(one, chance)
     return done
 
@@ -62,17 +62,19 @@ def main() -> int:
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
     print(f"seed {seed}", flush=True)
-    chance, nursery, done, began = random.Random(seed), Nursery(), 0, time.monotonic()
+    chance, fork_server, done, began = random.Random(seed), ForkServer(), 0, time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="hermes-soak-"))
     try:
         while done < options.kills:
             site = chance.choice(list(SITES.values()))
-            done += soak(folder / str(done), nursery, chance, min(50, options.kills - done), site)
-            storm(folder / f"storm-{done}", nursery, chance)
+            done += soak(
+                folder / str(done), fork_server, chance, min(50, options.kills - done), site
+            )
+            storm(folder / f"storm-{done}", fork_server, chance)
             rate = done / (time.monotonic() - began)
             print(f"{done} kills, nothing lost, nothing twice ({rate:.1f}/s)", flush=True)
     finally:
-        nursery.close()
+        fork_server.close()
     shutil.rmtree(folder, ignore_errors=True)
     return 0
 

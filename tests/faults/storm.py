@@ -1,5 +1,5 @@
 """Everything at once: messages, steering, consent, interrupts, and deaths of the runtime, its
-shells and their keepers, in random order. Afterwards the journal and the files must agree."""
+shells and their daemons, in random order. Afterwards the journal and the files must agree."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
-from tests.faults.harness import PATIENCE, Case, Nursery
+from tests.faults.harness import PATIENCE, Case, ForkServer
 
 TURNS = 5
 STEPS = 50
@@ -48,8 +48,8 @@ def script(work: Path) -> dict[str, Any]:
 class Storm(Case):
     """A home on which things go wrong, and what the user was told meanwhile."""
 
-    def __init__(self, folder: Path, nursery: Nursery, chance: random.Random) -> None:
-        super().__init__(folder, nursery, 1)
+    def __init__(self, folder: Path, fork_server: ForkServer, chance: random.Random) -> None:
+        super().__init__(folder, fork_server, 1)
         self.script.write_text(json.dumps(script(self.work)))
         self.chance = chance
         self.policy = chance.choice(["careful", "sandbox"])
@@ -120,7 +120,7 @@ class Storm(Case):
 
     def kill_shell(self) -> bool:
         spool = self.home / "terminals" / self.session / "local"
-        notes = [*spool.glob("keeper.*"), spool / "spine"] if self.session else []
+        notes = [*spool.glob("daemon.*"), spool / "spine"] if self.session else []
         for note in self.chance.sample(notes, self.chance.randint(0, len(notes))):
             try:
                 pid = int(note.read_text().split()[0])
@@ -198,9 +198,9 @@ class Storm(Case):
                 assert ran <= max(0, others), f"{line} was said not to have run"
 
 
-def storm(folder: Path, nursery: Nursery, chance: random.Random) -> Counter[str]:
+def storm(folder: Path, fork_server: ForkServer, chance: random.Random) -> Counter[str]:
     """One storm and what it did; raises when the journal and the files do not agree."""
-    one = Storm(folder, nursery, chance)
+    one = Storm(folder, fork_server, chance)
     try:
         one.rage()
         one.calm()

@@ -11,7 +11,7 @@ import pytest
 
 from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
-from tests.faults.harness import Case, Event, Nursery, case, wait_until
+from tests.faults.harness import Case, Event, ForkServer, case, wait_until
 from tests.support.subagents import call, delegated, say, shell
 
 CHILDREN = 8
@@ -24,8 +24,8 @@ SURE = 40
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
@@ -125,10 +125,10 @@ def check(one: Case) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_parent_with_eight_children_is_killed_and_all_finish_once(
-    tmp_path: Path, nursery: Nursery, seed: int
+    tmp_path: Path, fork_server: ForkServer, seed: int
 ) -> None:
     chance = random.Random(500 + seed)
-    with case(tmp_path, nursery) as one:
+    with case(tmp_path, fork_server) as one:
         busy_children(one)
         number = chance.randrange(5, WRITES)
         begin(one, chance.choice(("before", "after")), number)
@@ -141,10 +141,10 @@ def test_a_parent_with_eight_children_is_killed_and_all_finish_once(
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_family_that_is_killed_twice_still_finishes_once(
-    tmp_path: Path, nursery: Nursery, seed: int
+    tmp_path: Path, fork_server: ForkServer, seed: int
 ) -> None:
     chance = random.Random(700 + seed)
-    with case(tmp_path, nursery) as one:
+    with case(tmp_path, fork_server) as one:
         busy_children(one)
         begin(one, "after", chance.randrange(15, SURE))
         assert one.died
@@ -157,11 +157,11 @@ def test_a_family_that_is_killed_twice_still_finishes_once(
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_family_that_is_killed_between_its_effects_finishes_once(
-    tmp_path: Path, nursery: Nursery, seed: int
+    tmp_path: Path, fork_server: ForkServer, seed: int
 ) -> None:
     """From outside, as soon as so many lines are there: commands are under way then."""
     chance = random.Random(900 + seed)
-    with case(tmp_path, nursery) as one:
+    with case(tmp_path, fork_server) as one:
         busy_children(one)
         one.start()
         assert send(one)
@@ -191,11 +191,11 @@ def interrupted(one: Case) -> bool:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_family_that_is_killed_while_it_is_interrupted_ends_interrupted(
-    tmp_path: Path, nursery: Nursery, seed: int
+    tmp_path: Path, fork_server: ForkServer, seed: int
 ) -> None:
     """Before, while or after the children are told, as it falls out."""
     chance = random.Random(1100 + seed)
-    with case(tmp_path, nursery) as one:
+    with case(tmp_path, fork_server) as one:
         line = "echo {name} >> effects.log; until [ -e go ]; do sleep 0.05; done"
         work = {name: [shell(line.format(name=name)), say("never")] for name in NAMES}
         write(one, [delegated(*NAMES), say("never")], work)

@@ -13,7 +13,7 @@ import pytest
 
 from hermes_agent.cli.client.api import RuntimeGone
 from hermes_agent.core.errors import HermesError
-from tests.faults.harness import Case, Nursery, wait_until
+from tests.faults.harness import Case, ForkServer, wait_until
 from tests.faults.learner import Learners
 
 pytestmark = pytest.mark.timeout(600)
@@ -23,15 +23,15 @@ WRITES = 25
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def one(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
-    made = Case(tmp_path, nursery, 1)
+def one(tmp_path: Path, fork_server: ForkServer) -> Iterator[Case]:
+    made = Case(tmp_path, fork_server, 1)
     _prepare(made)
     yield made
     made.close()

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Case, Nursery, case
+from tests.faults.harness import Case, ForkServer, case
 from tests.support.sampling import sampled
 
 MESSAGES = ("one", "two")
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
@@ -34,11 +34,11 @@ WRITES = 44
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_a_kill_at_any_journal_write_loses_nothing_and_repeats_nothing(
-    tmp_path: Path, nursery: Nursery, phase: str
+    tmp_path: Path, fork_server: ForkServer, phase: str
 ) -> None:
     deaths = 0
     for number in sampled(range(1, WRITES + 1), 6, phase):
-        with case(tmp_path / f"{phase}-{number}", nursery) as one:
+        with case(tmp_path / f"{phase}-{number}", fork_server) as one:
             if kill_at(one, phase, number):
                 deaths += 1
                 one.start()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Nursery
+from tests.faults.harness import ForkServer
 from tests.faults.sites import SITES
 from tests.faults.soak import soak
 from tests.support.sampling import SEED
@@ -18,9 +18,9 @@ KILLS = {"local": 20, "sandbox": 8, "ssh": 8} if SEED else {"local": 200, "sandb
 def test_kills_at_random_instants_lose_nothing_and_repeat_nothing(
     tmp_path: Path, site: str
 ) -> None:
-    nursery = Nursery()
+    fork_server = ForkServer()
     try:
-        kills = soak(tmp_path, nursery, random.Random(SEED or 7), KILLS[site], SITES[site])
+        kills = soak(tmp_path, fork_server, random.Random(SEED or 7), KILLS[site], SITES[site])
     finally:
-        nursery.close()
+        fork_server.close()
     assert kills >= KILLS[site]

@@ -35,7 +35,7 @@ async def test_where_nobody_of_a_group_may_answer_the_owners_are_asked_at_home(
         assert not any(one.buttons for one in r.pad.sent.values())
         (session,) = await r.runtime.context.store.sessions()
         answers = [
-            one for one in await r.house.journal(session) if isinstance(one, ev.QuestionAnswered)
+            one for one in await r.fixture.journal(session) if isinstance(one, ev.QuestionAnswered)
         ]
         assert len(answers) == 1
 

@@ -230,7 +230,7 @@ async def test_consent_is_given_by_words_where_there_are_no_buttons(tmp_path: Pa
         await r.hears("It is made")  # what the script says next
         (session,) = await r.runtime.context.store.sessions()
         answers = [
-            one for one in await r.house.journal(session) if isinstance(one, ev.QuestionAnswered)
+            one for one in await r.fixture.journal(session) if isinstance(one, ev.QuestionAnswered)
         ]
         assert [one.answer for one in answers] == ["no"]
         await r.rest()
@@ -333,7 +333,7 @@ async def test_a_question_of_the_agents_is_answered_by_a_message(tmp_path: Path)
         await r.press("big")
         await r.hears("Thanks")
         (session,) = await r.runtime.context.store.sessions()
-        events = await r.house.journal(session)
+        events = await r.fixture.journal(session)
         assert [one.answer for one in events if isinstance(one, ev.QuestionAnswered)] == [
             "blue",
             "big",
@@ -359,7 +359,7 @@ async def test_a_message_beside_the_answer_is_not_taken_for_it_when_handled_agai
         assert (await r.router.handle(replace(kept, tries=1))).state == "done"
 
         async def taken() -> bool:
-            journal = await r.house.journal(session)
+            journal = await r.fixture.journal(session)
             return any(isinstance(e, ev.MessageTaken) and e.text == "and green" for e in journal)
 
         await until(taken)

@@ -19,7 +19,7 @@ def model(folder: Path, *turns: dict[str, Any]) -> str:
 
 async def taken(r: Room) -> list[str]:
     (session,) = await r.runtime.context.store.sessions()
-    events = await r.house.journal(session)
+    events = await r.fixture.journal(session)
     return [one.text for one in events if isinstance(one, ev.MessageTaken)]
 
 

@@ -252,7 +252,7 @@ async def test_new_and_resume_change_the_session_of_a_chat(tmp_path: Path) -> No
         await r.say(f"/resume {first.id}")
         await r.say("three")
         await r.rest()
-        told = await r.house.journal(first)
+        told = await r.fixture.journal(first)
         assert [one.text for one in told if isinstance(one, ev.MessageTaken)] == ["one", "three"]
         assert len(r.pad.every) == before + 2
 
@@ -280,7 +280,7 @@ async def test_whoever_opens_a_skill_in_a_group_is_named(tmp_path: Path) -> None
         assert (await r.say(forged, "bob", chat="g", group=True)).state == "done"
         await r.rest()
         (session,) = await r.runtime.context.store.sessions()
-        journal = await r.house.journal(session)
+        journal = await r.fixture.journal(session)
         (told,) = [one for one in journal if isinstance(one, ev.MessageTaken)]
         assert [one.skill for one in told.skills] == ["disk-full"]
         assert f'bob ({bob.hash[:6]}): /disk-full "/srv' in told.text.splitlines()
@@ -310,7 +310,7 @@ async def busy(tmp_path: Path, how: str) -> tuple[list[str], list[str], list[str
         await r.say("second")
         await r.let_go()
         await r.rest()
-        events = await r.house.journal(session)
+        events = await r.fixture.journal(session)
     kinds = []
     for one in events:
         match one:

@@ -32,7 +32,7 @@ async def test_a_file_that_was_made_is_sent_here(tmp_path: Path) -> None:
         assert sent.chat.chat == "with-ada"
         (session,) = await r.runtime.context.store.sessions()
         finished = [
-            one for one in await r.house.journal(session) if isinstance(one, ev.CallFinished)
+            one for one in await r.fixture.journal(session) if isinstance(one, ev.CallFinished)
         ]
         assert "no file at 'none.csv'" in finished[-1].text
 
@@ -47,7 +47,7 @@ async def test_other_chats_ask_first_and_are_named_to_the_rules(tmp_path: Path) 
         await r.hears("psst", "other")
         await r.hears("Sent", "with-ada")
         (session,) = await r.runtime.context.store.sessions()
-        judged = [one for one in await r.house.journal(session) if isinstance(one, ev.CallJudged)]
+        judged = [one for one in await r.fixture.journal(session) if isinstance(one, ev.CallJudged)]
         assert judged[0].facts.actor.source == "pad"
 
 
@@ -60,7 +60,7 @@ async def test_where_nothing_leads_is_said_to_the_model(tmp_path: Path) -> None:
         await r.say("go")
         await r.hears("Sent")
         (session,) = await r.runtime.context.store.sessions()
-        told = [one for one in await r.house.journal(session) if isinstance(one, ev.CallFinished)]
+        told = [one for one in await r.fixture.journal(session) if isinstance(one, ev.CallFinished)]
         told.sort(key=lambda one: one.call_id)  # they are made side by side
         assert [one.ok for one in told] == [False, False, False]
         assert "no channel called 'pigeon'" in told[0].text
@@ -70,8 +70,8 @@ async def test_where_nothing_leads_is_said_to_the_model(tmp_path: Path) -> None:
 
 async def test_a_session_of_no_chat_has_no_here(tmp_path: Path) -> None:
     async with room(tmp_path, sending(tmp_path, {"text": "x"})) as r:
-        session = await r.house.open(r.runtime.context.settings.model)
-        events = await r.house.say(session, "go")
+        session = await r.fixture.open(r.runtime.context.settings.model)
+        events = await r.fixture.say(session, "go")
         (told,) = [one for one in events if isinstance(one, ev.CallFinished)]
         assert "has no chat" in told.text
         assert not r.pad.every

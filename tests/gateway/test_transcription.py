@@ -38,7 +38,7 @@ async def test_a_service_hears_and_where_it_fails_this_machine_does(tmp_path: Pa
             await r.say("", voice=[said])
             await r.rest()
             (session,) = await r.runtime.context.store.sessions()
-            events = await r.house.journal(session)
+            events = await r.fixture.journal(session)
         assert [one.path for one in server.requests] == ["/v1/audio/transcriptions"] * 2
     first, second = [one.text for one in events if isinstance(one, ev.MessageTaken)]
     assert first.endswith("\nOrder seven lamps")
@@ -55,7 +55,7 @@ async def test_what_is_said_in_a_memo_reaches_the_agent(tmp_path: Path) -> None:
         await r.say("", voice=[rubbish])
         await r.rest()
         (session,) = await r.runtime.context.store.sessions()
-        events = await r.house.journal(session)
+        events = await r.fixture.journal(session)
     first, second = [one.text for one in events if isinstance(one, ev.MessageTaken)]
     assert "server" in first.lower()
     assert "working" in first.lower()

@@ -16,7 +16,7 @@ from hermes_agent.gateway.channels.webhook.channel import MAX_UNKNOWN, make
 from tests.support.patience import PATIENCE
 from tests.support.platforms.webhook import ALERT_TOKEN, TOKEN
 from tests.support.platforms.world import World, world
-from tests.support.runtime_fixture import house
+from tests.support.runtime_fixture import open_runtime
 
 BODY = json.dumps({"sender": "cron", "data": {"body": "hello"}, "id": "1"}).encode()
 
@@ -90,7 +90,7 @@ async def test_a_short_token_is_no_token(tmp_path: Path) -> None:
 
 async def test_nobody_decides_by_webhook(tmp_path: Path) -> None:
     channels = {"webhook": {"owners": ["ann"], "allow": ["bob"]}}
-    async with house(tmp_path, channels=channels) as made:
+    async with open_runtime(tmp_path, channels=channels) as made:
         people = IdentityResolver(made.runtime.context, PseudonymHasher.open(tmp_path))
         chat = Chat("webhook", "x")
         for person, role in (

@@ -12,7 +12,7 @@ from hermes_agent.learning.service import Learning
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 from hermes_agent.learning.tools import skill
 from hermes_agent.models.scripted import ScriptedModel
-from tests.support.learning_fixture import pupil, skill_text
+from tests.support.learning_fixture import open_learning, skill_text
 from tests.support.subagents import answers, call, say, shell
 from tests.support.turns import bench
 
@@ -26,7 +26,7 @@ def reading(file: str) -> dict[str, Any]:
 @pytest.mark.parametrize("file", ["SKILL.md", "./skill.md"])
 async def test_whoever_reads_the_text_of_a_skill_has_opened_it(tmp_path: Path, file: str) -> None:
     model = answers(tmp_path, go=[reading(file), shell("touch made"), say("done")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("only-ls", ONLY_LS)
         session = await h.open(model)
         await h.say(session, "go")
@@ -40,7 +40,7 @@ async def test_whoever_reads_the_text_of_a_skill_has_opened_it(tmp_path: Path, f
 
 async def test_another_file_is_read_without_opening_the_skill(tmp_path: Path) -> None:
     model = answers(tmp_path, go=[reading("more.md"), shell("touch made"), say("done")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("only-ls", ONLY_LS, more_md="More of it.")
         session = await h.open(model)
         await h.say(session, "go")
@@ -66,7 +66,7 @@ async def test_what_is_shown_of_a_skill_is_what_was_written_down(tmp_path: Path)
     opening = Reply("", (ToolCall.of("c1", "skill", name="a"),))
     model = ScriptedModel(opening, Reply("done"))
     (tmp_path / "desk").mkdir()
-    async with pupil(tmp_path) as h, bench(tmp_path / "desk", model, tools=[skill]) as b:
+    async with open_learning(tmp_path) as h, bench(tmp_path / "desk", model, tools=[skill]) as b:
         await h.skill("a", skill_text("a", body="The first way."))
         first = await h.runtime.context.store.knowledge.skill("a")
         second = skill_text("a", body="The second way.")

@@ -22,7 +22,7 @@ SETTINGS = ModelSettings()
 MINE = ServiceSettings(url="http://127.0.0.1:9/v1", needs_key=False)
 
 
-def house(
+def registry(
     tmp_path: Path, settings: ModelSettings = SETTINGS, time: Time | None = None, **environ: str
 ) -> ModelRegistry:
     time = time or Time()
@@ -44,7 +44,7 @@ def test_every_wire_format_of_a_service_has_its_module() -> None:
 @pytest.mark.parametrize("names", [(), ("",)])
 def test_an_empty_name_says_how_to_configure_one(tmp_path: Path, names: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="no model is configured") as raised:
-        house(tmp_path).open(names)
+        registry(tmp_path).open(names)
     for way in ("HERMES_MODEL=service/name", "hermes config set model", "scripted/demo"):
         assert way in raised.value.hint
 
@@ -58,17 +58,17 @@ def test_a_name_that_cannot_be_right_is_refused_where_it_stands_first(
 ) -> None:
     for names in ((name,), (name, "scripted/demo")):
         with pytest.raises(UsageError) as raised:
-            house(tmp_path).open(names)
+            registry(tmp_path).open(names)
         assert raised.value.hint
     with pytest.raises(UsageError):
-        house(tmp_path).check(name)
+        registry(tmp_path).check(name)
 
 
 @pytest.mark.parametrize("name", ["", *WRONG])
 async def test_a_wrong_name_further_on_is_left_out_and_told_once(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    models = house(tmp_path, ModelSettings(fallbacks=(name, "ollama/x")))
+    models = registry(tmp_path, ModelSettings(fallbacks=(name, "ollama/x")))
     for _ in range(2):
         model = models.open(["scripted/demo", name, "ollama/x"])
     assert list(model.ways) == ["scripted/demo", "ollama/x"]
@@ -79,22 +79,24 @@ async def test_a_wrong_name_further_on_is_left_out_and_told_once(
 
 def test_a_wrong_address_of_a_fallback_does_not_stop_the_main_model(tmp_path: Path) -> None:
     broken = ModelSettings(services={"mine": ServiceSettings(url="nowhere", needs_key=False)})
-    assert list(house(tmp_path, broken).open(["scripted/demo", "mine/x"]).ways) == ["scripted/demo"]
+    assert list(registry(tmp_path, broken).open(["scripted/demo", "mine/x"]).ways) == [
+        "scripted/demo"
+    ]
 
 
 def test_the_settings_know_better_than_the_catalogue(tmp_path: Path) -> None:
     name = "openai/org/model:free"
     settings = ModelSettings(context_tokens={name: 5}, prices={name: Price(1.0, 2.0, 0.5)})
-    model = house(tmp_path, settings, OPENAI_API_KEY="k").open([name])
+    model = registry(tmp_path, settings, OPENAI_API_KEY="k").open([name])
     assert model.name == name
     assert model.facts == ModelFacts(context=5, rates=(Rates(1.0, 2.0, 0.5),))
-    known = house(tmp_path).facts("anthropic/claude-opus-4-5")
+    known = registry(tmp_path).facts("anthropic/claude-opus-4-5")
     assert known.priced
-    assert house(tmp_path).facts("openai/nobody-knows-this") == ModelFacts()
+    assert registry(tmp_path).facts("openai/nobody-knows-this") == ModelFacts()
 
 
 def test_a_missing_key_is_said_before_anything_is_sent(tmp_path: Path) -> None:
-    for look in (house(tmp_path).check, lambda name: house(tmp_path).open([name])):
+    for look in (registry(tmp_path).check, lambda name: registry(tmp_path).open([name])):
         with pytest.raises(ModelError, match="OPENAI_API_KEY is not set") as raised:
             look("openai/x")
         assert raised.value.kind == "auth"
@@ -104,29 +106,29 @@ def test_a_missing_key_is_said_before_anything_is_sent(tmp_path: Path) -> None:
 
 def test_a_missing_key_names_every_variable_and_the_login(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="GEMINI_API_KEY or GOOGLE_API_KEY is not set"):
-        house(tmp_path).check("gemini/x")
+        registry(tmp_path).check("gemini/x")
     with pytest.raises(ModelError) as raised:
-        house(tmp_path).check("codex/x")
+        registry(tmp_path).check("codex/x")
     assert "hermes model login codex" in raised.value.hint
 
 
 def test_a_source_that_is_named_and_has_nothing_is_said(tmp_path: Path) -> None:
     settings = ModelSettings(keys={"openai": ("env:MY_KEY",)})
     with pytest.raises(ModelError, match="openai has no key: nothing at MY_KEY"):
-        house(tmp_path, settings, OPENAI_API_KEY="k").check("openai/x")
-    house(tmp_path, settings, MY_KEY="k").check("openai/x")
+        registry(tmp_path, settings, OPENAI_API_KEY="k").check("openai/x")
+    registry(tmp_path, settings, MY_KEY="k").check("openai/x")
 
 
 def test_a_service_of_ones_own_needs_no_key(tmp_path: Path) -> None:
     environ = {"OPENAI_BASE_URL": "http://localhost:1/v1"}
     for name in ("openai/x", "ollama/x"):
-        models = house(tmp_path, **environ)
+        models = registry(tmp_path, **environ)
         models.check(name)
         assert models.open([name]).name == name
 
 
 async def test_a_fallback_without_a_key_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    models = house(tmp_path)
+    models = registry(tmp_path)
     assert (await answer(models.open(["scripted/demo", "openai/x"]))).model == "scripted/demo"
     model = models.open(["openai/x", "scripted/demo"])
     assert model.name == "openai/x"
@@ -140,7 +142,7 @@ async def test_every_bundled_script_opens_by_its_name_and_answers(tmp_path: Path
     names = [path.stem for path in BUNDLED.glob("*.yaml")]
     assert "demo" in names
     for name in names:
-        model = house(tmp_path).open([f"scripted/{name}"])
+        model = registry(tmp_path).open([f"scripted/{name}"])
         assert model.name == f"scripted/{name}"
         said = await answer(model)
         assert said.text or said.calls
@@ -150,7 +152,7 @@ async def test_a_script_file_opens_by_its_path_and_has_its_own_facts(tmp_path: P
     script = "name: other\ncontext: 77\nturns: [{replies: [{say: hi}]}]"
     (tmp_path / "mine.yaml").write_text(script)
     for name in (f"scripted/{tmp_path}/mine.yaml", "scripted/~/mine.yaml"):
-        models = house(tmp_path, HOME=str(tmp_path))
+        models = registry(tmp_path, HOME=str(tmp_path))
         model = models.open([name])
         assert (model.name, model.facts.context) == (name, 77)
         assert models.facts(name) == model.facts
@@ -159,10 +161,10 @@ async def test_a_script_file_opens_by_its_path_and_has_its_own_facts(tmp_path: P
 
 def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no script is called 'nope'") as raised:
-        house(tmp_path).check("scripted/nope")
+        registry(tmp_path).check("scripted/nope")
     assert "demo" in raised.value.hint
     with pytest.raises(UsageError, match=r"cannot read the script /no/such\.yaml"):
-        house(tmp_path).open(["scripted//no/such.yaml"])
+        registry(tmp_path).open(["scripted//no/such.yaml"])
 
 
 async def test_passing_failures_of_a_real_server_are_got_over(tmp_path: Path) -> None:
@@ -177,7 +179,7 @@ async def test_passing_failures_of_a_real_server_are_got_over(tmp_path: Path) ->
         for how in passing:
             server.fail_next(how)
         settings = ModelSettings(retries=len(passing) + 1)
-        models = house(tmp_path, settings, time, OPENAI_BASE_URL=server.url)
+        models = registry(tmp_path, settings, time, OPENAI_BASE_URL=server.url)
         got = [chunk async for chunk in models.open(["openai/x"]).stream(GO)]
         await models.close()
         assert len(server.requests) == len(passing) + 2
@@ -216,7 +218,7 @@ async def test_health_tells_which_circuits_are_open_and_until_when(tmp_path: Pat
     settings = ModelSettings(
         retries=0, circuit_failures=1, circuit_seconds=30.0, services={"mine": MINE}
     )
-    models = house(tmp_path, settings, time)
+    models = registry(tmp_path, settings, time)
     assert models.health() == ()
     assert (await answer(models.open(["mine/x", "scripted/demo"]))).model == "scripted/demo"
     mine, demo = models.health()
@@ -232,7 +234,7 @@ async def test_health_tells_which_circuits_are_open_and_until_when(tmp_path: Pat
 
 async def test_connections_are_kept_while_what_they_lead_to_stays_the_same(tmp_path: Path) -> None:
     async with OpenAIServer([Reply("hi")]) as server:
-        models = house(tmp_path, OPENAI_BASE_URL=server.url)
+        models = registry(tmp_path, OPENAI_BASE_URL=server.url)
         await answer(models.open(["openai/x"]))
         models.renew(ModelSettings(retries=1), {"OPENAI_BASE_URL": server.url})
         await answer(models.open(["openai/x"]))
@@ -247,7 +249,7 @@ async def test_connections_are_kept_while_what_they_lead_to_stays_the_same(tmp_p
 async def test_a_call_that_runs_goes_on_while_the_settings_change(tmp_path: Path) -> None:
     said = "one two three four five six seven eight nine ten"
     async with OpenAIServer([Reply(said)], chunk_delay=0.01) as server:
-        models = house(tmp_path, OPENAI_BASE_URL=server.url)
+        models = registry(tmp_path, OPENAI_BASE_URL=server.url)
         stream = models.open(["openai/x"]).stream(GO)
         first = await anext(stream)
         models.renew(ModelSettings(silence_seconds=7.0), {"OPENAI_BASE_URL": server.url})
@@ -263,7 +265,7 @@ async def test_a_rate_limit_holds_after_the_settings_changed(tmp_path: Path) -> 
     time = Time(1000.0)
     async with OpenAIServer([Reply("hi")]) as server:
         server.fail_next("429", retry_after=500)
-        models = house(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
+        models = registry(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
         with pytest.raises(ModelError):
             await answer(models.open(["openai/x"]))
         models.renew(ModelSettings(retries=1), {"OPENAI_BASE_URL": server.url})
@@ -288,7 +290,7 @@ def test_looking_a_name_up_loads_nothing_that_calls_models(tmp_path: Path) -> No
 
 
 def test_only_what_has_changed_is_made_anew(tmp_path: Path) -> None:
-    models = house(tmp_path, OPENAI_API_KEY="k")
+    models = registry(tmp_path, OPENAI_API_KEY="k")
     models.renew(ModelSettings(), {"OPENAI_API_KEY": "k"})
     assert models.settings is SETTINGS
     models.renew(ModelSettings(), {"ANTHROPIC_API_KEY": "k"})
@@ -310,7 +312,7 @@ def test_only_what_has_changed_is_made_anew(tmp_path: Path) -> None:
 
 def test_every_service_has_a_row_with_its_keys_or_what_it_lacks(tmp_path: Path) -> None:
     settings = ModelSettings(services={"mine": MINE}, keys={"groq": ("nonsense",)})
-    rows = {row["name"]: row for row in house(tmp_path, settings, XAI_API_KEY="k").services()}
+    rows = {row["name"]: row for row in registry(tmp_path, settings, XAI_API_KEY="k").services()}
     assert rows.keys() == {*SERVICES, "mine"} - {"scripted", "builtin"}
     assert rows["xai"]["keys"][0]["label"] == "XAI_API_KEY"
     assert rows["xai"]["hint"] == ""
@@ -325,7 +327,7 @@ def test_every_service_has_a_row_with_its_keys_or_what_it_lacks(tmp_path: Path) 
 async def test_connections_that_nobody_uses_are_closed_and_made_anew(tmp_path: Path) -> None:
     time = Time()
     async with OpenAIServer([Reply("hi")]) as server:
-        models = house(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
+        models = registry(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
         names = [f"openai/m{number}" for number in range(5)]
         for name in names:
             await answer(models.open([name]))
@@ -346,7 +348,7 @@ async def test_connections_that_nobody_uses_are_closed_and_made_anew(tmp_path: P
 async def test_a_call_that_takes_long_keeps_its_connection(tmp_path: Path) -> None:
     time, said = Time(), "one two three four five six seven"
     async with OpenAIServer([Reply(said)], chunk_delay=0.01) as server:
-        models = house(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
+        models = registry(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
         await answer(models.open(["openai/x"]))
         stream = models.open(["openai/x"]).stream(GO)
         first = await anext(stream)

@@ -53,7 +53,7 @@ def names(policies: Policies, profile: str) -> list[str]:
     return [rule.name for rule in policies.rules(profile).rules]
 
 
-def test_the_rules_stand_in_the_order_of_the_house(files: Files) -> None:
+def test_the_rules_stand_in_the_order_of_their_files(files: Files) -> None:
     one = "- {id: r, match: {program: ls}, then: ask}"
     files.write("b-all", one)
     files.write("a-mine", one, "profile: mine", "extends: plain")

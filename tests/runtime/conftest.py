@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Case, Nursery
+from tests.faults.harness import Case, ForkServer
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def one(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
+def one(tmp_path: Path, fork_server: ForkServer) -> Iterator[Case]:
     """A home on which no runtime has been started yet."""
-    made = Case(tmp_path, nursery, 1)
+    made = Case(tmp_path, fork_server, 1)
     yield made
     made.close()

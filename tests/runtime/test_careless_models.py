@@ -12,7 +12,7 @@ from hermes_agent.core.skills import Check
 from hermes_drills.compose import Case, compose, faults
 from hermes_drills.episode import Episode
 from hermes_drills.worlds import inits
-from tests.support.learning_fixture import pupil
+from tests.support.learning_fixture import open_learning
 from tests.support.runtime_fixture import until
 from tests.support.subagents import Line, call, say, shell
 
@@ -37,7 +37,7 @@ def careless(case: Case, service: str, todo: str) -> list[Line]:
 
 async def answered(folder: Path, case: Case, todo: str) -> tuple[Incident, list[str]]:
     """The incident after the model did this, and why its word was not taken."""
-    async with pupil(folder, policy="drill") as h:
+    async with open_learning(folder, policy="drill") as h:
         boxes = h.runtime.context.home.path / "drills"
         boxes.mkdir()
         with Episode(case, boxes / "one", patience=60) as episode:

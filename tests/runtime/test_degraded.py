@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import Degraded
-from tests.faults.harness import Case, Nursery, wait_until
+from tests.faults.harness import Case, ForkServer, wait_until
 from tests.runtime.test_life import hermes
 from tests.support.drift_repositories import declare
 
 
 @pytest.fixture
-def small(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
+def small(tmp_path: Path, fork_server: ForkServer) -> Iterator[Case]:
     """A home on a file system of its own, 4 MB large."""
-    one = Case(tmp_path, nursery, 40)
+    one = Case(tmp_path, fork_server, 40)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(one.home)], check=True)
     yield one
     one.close()
@@ -169,9 +169,9 @@ def damage(path: Path, where: str) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("where", ["head", "middle", "empty", "gone"])
 def test_a_damaged_database_is_said_and_never_replaced(
-    tmp_path: Path, nursery: Nursery, where: str
+    tmp_path: Path, fork_server: ForkServer, where: str
 ) -> None:
-    one = Case(tmp_path / "case", nursery, 1)
+    one = Case(tmp_path / "case", fork_server, 1)
     try:
         one.start()
         assert one.send("m0")

@@ -14,7 +14,7 @@ from hermes_agent.core.settings.root import BudgetSettings, DelegationSettings, 
 from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.store.store import Store
 from tests.support.patience import PATIENCE
-from tests.support.runtime_fixture import House, house, until
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, until
 from tests.support.subagents import (
     answers,
     call,
@@ -33,7 +33,7 @@ WAIT = shell("touch begun-$$; until [ -e go ]; do sleep 0.02; done")
 """Works until somebody makes the file `go`."""
 
 
-async def begun(h: House, count: int) -> None:
+async def begun(h: RuntimeFixture, count: int) -> None:
     async def met() -> bool:
         return len(list(h.work.glob("begun-*"))) == count
 
@@ -63,7 +63,7 @@ async def test_children_work_side_by_side_each_in_a_shell_of_its_own(tmp_path: P
         for name in names
     }
     model = answers(tmp_path, plan=[delegated(*names), say("all is done")], **turns)
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         events = await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -89,7 +89,7 @@ async def test_whoever_watches_the_parent_sees_what_its_children_do(tmp_path: Pa
         plan=[delegated("one"), say("done")],
         one=[shell("touch a"), shell("rm -rf /"), say("it is made")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         with h.runtime.context.bus.listen(parent.id) as listener:
             await h.say(parent, "plan")
@@ -111,7 +111,7 @@ async def test_routine_work_goes_to_the_cheap_model(tmp_path: Path) -> None:
     cheap = answers(tmp_path, "cheap", one=[say("cheaply")])
     task = {"task": "one", "cheap": True}
     model = answers(tmp_path, plan=[delegated(task, "two"), say("done")], two=[say("dearly")])
-    async with house(tmp_path, uses=UseSettings(cheap=(cheap,))) as h:
+    async with open_runtime(tmp_path, uses=UseSettings(cheap=(cheap,))) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         first, second = await children(h, parent)
@@ -123,7 +123,7 @@ async def test_routine_work_goes_to_the_cheap_model(tmp_path: Path) -> None:
 
 async def test_more_tasks_than_the_settings_allow_are_refused(tmp_path: Path) -> None:
     model = answers(tmp_path, plan=[delegated("a", "b", "c"), say("done")])
-    async with house(tmp_path, delegation=DelegationSettings(tasks=2)) as h:
+    async with open_runtime(tmp_path, delegation=DelegationSettings(tasks=2)) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -143,7 +143,7 @@ async def test_children_have_fewer_tools_the_deeper_they_are(tmp_path: Path) -> 
         one=[delegated("two"), say("done")],
         two=[delegated("three"), say("done")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
@@ -172,7 +172,7 @@ async def test_the_settings_say_how_deep_children_may_have_children(
         one=[delegated("two"), say("done")],
         two=[say("never")],
     )
-    async with house(tmp_path, delegation=DelegationSettings(depth=depth)) as h:
+    async with open_runtime(tmp_path, delegation=DelegationSettings(depth=depth)) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -189,7 +189,7 @@ async def test_a_child_has_the_tools_that_its_task_names_and_no_others(tmp_path:
         plan=[delegated(task), say("done")],
         one=[shell("touch made"), say("I could not")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
@@ -207,7 +207,7 @@ async def test_a_tool_that_no_child_can_have_is_refused_before_any_begins(
 ) -> None:
     tasks = ["one", {"task": "two", "tools": ["read_file", name]}]
     model = answers(tmp_path, plan=[delegated(*tasks), say("done")])
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -223,7 +223,7 @@ async def test_the_child_of_a_parent_that_can_only_delegate_has_nothing(tmp_path
         plan=[delegated("one"), say("done")],
         one=[shell("touch made"), say("I could not")],
     )
-    async with house(tmp_path, delegation=DelegationSettings(depth=1)) as h:
+    async with open_runtime(tmp_path, delegation=DelegationSettings(depth=1)) as h:
         parent = await h.open(model, use=["delegate"])
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
@@ -249,7 +249,7 @@ async def test_a_child_cannot_call_what_only_its_parent_has(tmp_path: Path) -> N
         one=[{"calls": [call("act", line="x")]}, say("I could not")],
     )
     tools = [*load_tools(["delegate", "todo"]), Tool("act", act, "Act")]
-    async with house(tmp_path, tools=tools) as h:
+    async with open_runtime(tmp_path, tools=tools) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
@@ -269,7 +269,7 @@ async def test_an_answer_that_fits_the_schema_is_given_as_a_value(
 ) -> None:
     task = {"task": "one", "schema": AGE}
     model = answers(tmp_path, plan=[delegated(task), say("done")], one=[say(text)])
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         (row,) = rows(await outcome(h, parent))
@@ -285,7 +285,7 @@ async def test_an_answer_that_does_not_fit_is_corrected_once(tmp_path: Path, bad
     model = answers(
         tmp_path, plan=[delegated(task), say("done")], match=[say('{"age": 7}')], one=[say(bad)]
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -306,7 +306,7 @@ async def test_an_answer_that_does_not_fit_twice_is_a_failure(tmp_path: Path) ->
         one=[say("seven")],
         two=[say("fine")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -389,7 +389,7 @@ async def test_an_answer_that_cannot_be_checked_does_not_fit(
     model = answers(
         tmp_path, plan=[delegated(task), say("done")], match=[say(answer)], one=[say(answer)]
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         (row,) = rows(await outcome(h, parent))
@@ -406,7 +406,7 @@ async def test_a_property_may_be_called_pattern_and_a_long_text_look_like_no_add
     text = f'{{"pattern":"{"." * 100_000}"}}'
     task = {"task": "one", "schema": schema}
     model = answers(tmp_path, plan=[delegated(task), say("done")], one=[say(text)])
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         (row,) = rows(await outcome(h, parent))
@@ -417,7 +417,7 @@ async def assert_refused_schema(tmp_path: Path, schema: dict[str, object], words
     model = answers(
         tmp_path, plan=[delegated("one", {"task": "two", "schema": schema}), say("done")]
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -435,7 +435,7 @@ async def test_a_child_that_fails_does_not_take_the_others_with_it(tmp_path: Pat
     model = answers(
         tmp_path, plan=[delegated("nobody", "two"), say("done")], two=[say("two is done")]
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         events = await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -449,7 +449,7 @@ async def test_a_child_that_fails_does_not_take_the_others_with_it(tmp_path: Pat
 
 async def test_when_no_child_is_done_the_call_has_failed(tmp_path: Path) -> None:
     model = answers(tmp_path, plan=[delegated("nobody", "nothing"), say("a pity")])
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         events = await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -465,7 +465,7 @@ async def test_a_child_that_runs_out_of_steps_ends_there(tmp_path: Path) -> None
         plan=[delegated("one"), say("done")],
         one=[*[shell("echo again")] * 9, say("never")],
     )
-    async with house(tmp_path, delegation=DelegationSettings(steps=3)) as h:
+    async with open_runtime(tmp_path, delegation=DelegationSettings(steps=3)) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         done = await outcome(h, parent)
@@ -483,7 +483,7 @@ async def test_a_child_is_refused_what_its_parent_would_be(tmp_path: Path) -> No
         plan=[delegated("one"), say("done")],
         one=[shell("touch made"), say("I may not")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model, policy="careful")
         await h.say(parent, "plan")
         (child,) = await children(h, parent)
@@ -519,7 +519,7 @@ async def test_a_parent_and_its_children_stay_within_its_dollars(
 ) -> None:
     limit = 3.0
     budgets = BudgetSettings(**{f"{scope}_dollars": limit})
-    async with house(tmp_path, budgets=budgets) as h:
+    async with open_runtime(tmp_path, budgets=budgets) as h:
         parent = await h.open(spender(tmp_path, 3))
         await h.say(parent, "plan")
         spent = await h.runtime.context.store.spent(0.0)
@@ -544,7 +544,7 @@ async def test_a_parent_and_its_children_stay_within_its_dollars(
 
 async def test_a_parent_and_its_children_stay_within_its_tokens(tmp_path: Path) -> None:
     limit = 200_000
-    async with house(tmp_path, budgets=BudgetSettings(turn_tokens=limit)) as h:
+    async with open_runtime(tmp_path, budgets=BudgetSettings(turn_tokens=limit)) as h:
         parent = await h.open(spender(tmp_path, 2))
         await h.say(parent, "plan")
         costs = await h.runtime.context.store.costs("session")
@@ -568,7 +568,7 @@ async def test_several_calls_at_once_share_what_is_there(tmp_path: Path) -> None
         two=[*work, say("enough")],
         facts=PRICE,
     )
-    async with house(tmp_path, budgets=BudgetSettings(turn_dollars=0.8)) as h:
+    async with open_runtime(tmp_path, budgets=BudgetSettings(turn_dollars=0.8)) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         spent = await h.runtime.context.store.spent(0.0)
@@ -590,7 +590,7 @@ async def test_grandchildren_share_what_their_parent_was_given(tmp_path: Path) -
         four=[*work, say("enough")],
         facts=PRICE,
     )
-    async with house(tmp_path, budgets=BudgetSettings(turn_dollars=5.0)) as h:
+    async with open_runtime(tmp_path, budgets=BudgetSettings(turn_dollars=5.0)) as h:
         parent = await h.open(model)
         await h.say(parent, "plan")
         spent = await h.runtime.context.store.spent(0.0)
@@ -613,7 +613,7 @@ async def test_what_interrupted_children_used_counts_for_the_session(tmp_path: P
         two=[say("two is done")],
         facts=PRICE,
     )
-    async with house(tmp_path, budgets=BudgetSettings(session_dollars=3.0)) as h:
+    async with open_runtime(tmp_path, budgets=BudgetSettings(session_dollars=3.0)) as h:
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 1)
@@ -639,7 +639,7 @@ async def test_an_interrupt_of_the_parent_ends_all_below_it(tmp_path: Path) -> N
         two=[WAIT, say("never")],
         three=[WAIT, say("never")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 2)
@@ -666,7 +666,7 @@ async def test_a_child_that_somebody_interrupts_ends_and_the_parent_goes_on(
         one=[WAIT, say("never")],
         two=[say("two is done")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 1)
@@ -689,7 +689,7 @@ async def test_children_end_with_a_parent_whose_runtime_died_while_it_was_interr
         one=[WAIT, say("never")],
         two=[WAIT, say("never")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 2)
@@ -704,7 +704,7 @@ async def test_children_end_with_a_parent_whose_runtime_died_while_it_was_interr
         ]
         await store.append(turn, *done, ev.TurnFinished(turn.id, "interrupted"))
     await store.close()
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         family = await children(h, parent)
         for session in (parent, *family):
             await h.idle(session)
@@ -724,12 +724,12 @@ async def test_a_parent_that_is_taken_up_finds_the_children_it_has(tmp_path: Pat
         two=[*work, say("two is done")],
         three=[*work, say("three is done")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 2)
         before = await children(h, parent)
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         (h.work / "go").touch()
         events = await h.idle(parent)
         after = await children(h, parent)
@@ -756,7 +756,7 @@ async def test_deleting_a_parent_deletes_all_below_it(tmp_path: Path) -> None:
         one=[delegated("two"), say("done")],
         two=[shell("seq 10000"), say("done")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         beside = await h.open(model)
         await h.say(parent, "plan")
@@ -778,7 +778,7 @@ async def test_deleting_a_parent_deletes_all_below_it(tmp_path: Path) -> None:
 
 async def test_a_parent_with_a_child_at_work_is_not_deleted(tmp_path: Path) -> None:
     model = answers(tmp_path, plan=[delegated("one"), say("done")], one=[WAIT, say("one is done")])
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model)
         await h.send(parent, "plan")
         await begun(h, 1)
@@ -792,7 +792,7 @@ async def test_a_parent_with_a_child_at_work_is_not_deleted(tmp_path: Path) -> N
 # questions
 
 
-async def heard(h: House, session: Session, kind: type[E]) -> E:
+async def heard(h: RuntimeFixture, session: Session, kind: type[E]) -> E:
     """The next event of a kind that those hear who listen to a session."""
     async with asyncio.timeout(PATIENCE):
         async for recorded in h.runtime.sessions.events(session.id):
@@ -812,7 +812,7 @@ async def test_questions_from_below_reach_whoever_listens_to_the_top(
         middle=[delegated("worker"), say("done")],
         worker=[write, say("it is made")],
     )
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         parent = await h.open(model, policy="careful")
         listening = asyncio.create_task(heard(h, parent, ev.QuestionAsked))
         await h.send(parent, "plan", interactive=True)
@@ -841,7 +841,7 @@ async def test_whoever_watches_the_parent_hears_of_an_outcome_that_nobody_knows(
         one=[{"calls": [call("act")]}, say("one is done")],
     )
     tools = [*load_tools(["delegate"]), Tool("act", act, "Act")]
-    async with house(tmp_path, tools=tools) as h:
+    async with open_runtime(tmp_path, tools=tools) as h:
         parent = await h.open(model)
         listening = asyncio.create_task(heard(h, parent, ev.CallParked))
         await h.send(parent, "plan")

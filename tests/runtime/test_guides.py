@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from hermes_agent.core import events as ev
-from tests.support.runtime_fixture import house
+from tests.support.runtime_fixture import open_runtime
 from tests.support.source import ROOT
 
 
@@ -26,7 +26,7 @@ async def test_the_tool_and_the_program_of_the_guides_work(tmp_path: Path) -> No
     script = tmp_path / "script.json"
     replies = [{"calls": [call]} for call in calls]
     script.write_text(json.dumps({"turns": [{"replies": [*replies, {"say": "done"}]}]}))
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(f"scripted/{script}")
         events = await h.say(session, "go")
     finished = [one for one in events if isinstance(one, ev.CallFinished)]

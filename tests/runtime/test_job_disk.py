@@ -45,7 +45,7 @@ async def test_slots_that_nobody_could_keep_say_that_the_disk_was_full(small: Pa
         await place.add("every 1h", name="rounds", script="true", script_only=True)
         await place.pass_time(HOUR)
         await place.ended()
-        session = await place.house.open("")
+        session = await place.fixture.open("")
         filler = fill(small / "home")
         await use_up(place, session)
         for _ in range(3):

@@ -134,7 +134,7 @@ async def test_a_script_of_which_nobody_knows_waits_for_a_decision(
 
         await until(runs)
     spool = tmp_path / "home" / "terminals" / f"run-{asked.id}" / "local"
-    for note in (*spool.glob("keeper.*"), *spool.glob("spine")):  # as if the machine went down
+    for note in (*spool.glob("daemon.*"), *spool.glob("spine")):  # as if the machine went down
         with suppress(ProcessLookupError):
             os.kill(int(note.read_text().split()[0]), signal.SIGKILL)
     (spool / "boot").write_text("another")

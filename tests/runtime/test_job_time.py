@@ -167,18 +167,18 @@ async def test_a_message_that_no_turn_takes_is_taken_back_and_its_run_has_failed
         await place.runtime.sessions.decide(parked.effect, "skip", "ann")
         await place.in_state(first.id, "done")
         session = await place.runtime.context.store.session(first.session)
-        await place.house.idle(session)
+        await place.fixture.idle(session)
         assert (await place.runtime.context.store.session(first.session)).turns == 1
 
 
 async def test_a_message_can_be_taken_back_until_a_turn_has_it(tmp_path: Path) -> None:
     async with workplace(tmp_path, says(tmp_path, "x")) as place:
         store = place.runtime.context.store
-        session = await place.house.open(says(tmp_path, "x"))
+        session = await place.fixture.open(says(tmp_path, "x"))
         await store.receive(session.id, SessionMessage("one", "hello"))
         assert await store.cancel_message(session.id, "one")
         assert not await store.cancel_message(session.id, "one")
         assert not await store.cancel_message(session.id, "two")
         assert not await store.receive(session.id, SessionMessage("one", "hello"))
-        await place.house.say(session, "go")
+        await place.fixture.say(session, "go")
         assert not await store.cancel_message(session.id, "m1")

@@ -42,11 +42,11 @@ async def test_the_agent_makes_tends_and_removes_a_job(tmp_path: Path) -> None:
         {**ADD, "when": "whenever"},
     )
     async with workplace(tmp_path, model) as place:
-        session = await place.house.open(model)
+        session = await place.fixture.open(model)
         await place.runtime.context.store.gateway.save_binding(
             ChatBinding("k", session.id, Chat("post", "7"))
         )
-        await place.house.say(session, "go")
+        await place.fixture.say(session, "go")
         found = await results(place, session.id)
         assert [one.ok for one in found] == [*[True] * 8, False, False, False]
         assert found[0].text.startswith("job-1 'rounds': active")
@@ -86,8 +86,8 @@ async def test_a_job_makes_jobs_where_a_rule_allows_it(tmp_path: Path) -> None:
 async def test_making_a_job_asks_under_careful(tmp_path: Path) -> None:
     model = acts(tmp_path, ADD)
     async with workplace(tmp_path, model) as place:
-        session = await place.house.open(model, policy="careful")
-        await place.house.say(session, "go")
+        session = await place.fixture.open(model, policy="careful")
+        await place.fixture.say(session, "go")
         (refused,) = await results(place, session.id)
         assert not refused.ok
         assert "what is done while nobody looks" in refused.text
@@ -98,7 +98,7 @@ async def test_a_call_that_is_made_again_after_a_death_adds_one_job(tmp_path: Pa
     from hermes_agent.jobs.tool_backend import JobTool
 
     async with workplace(tmp_path, acts(tmp_path)) as place:
-        session = await place.house.open(acts(tmp_path))
+        session = await place.fixture.open(acts(tmp_path))
         tool = JobTool(place.runtime.context, place.runtime.job_service, session)
         given = {"name": "", "when": "every 1h", "prompt": "x", "options": None}
         for _ in range(2):
@@ -112,8 +112,8 @@ async def test_a_call_that_is_made_again_after_a_death_adds_one_job(tmp_path: Pa
 async def test_a_job_that_is_not_there_is_said_to_the_model(tmp_path: Path, action: str) -> None:
     model = acts(tmp_path, {"action": action, "name": "nosuch"})
     async with workplace(tmp_path, model) as place:
-        session = await place.house.open(model)
-        await place.house.say(session, "go")
+        session = await place.fixture.open(model)
+        await place.fixture.say(session, "go")
         (found,) = await results(place, session.id)
         assert not found.ok
         assert "no job 'nosuch'" in found.text

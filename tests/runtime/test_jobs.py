@@ -63,7 +63,7 @@ async def test_a_slot_is_worked_once_and_its_result_is_told_once(tmp_path: Path)
         assert (sent.outgoing.text, sent.outgoing.kind) == ("All is **well**.", "result")
         session = await place.runtime.context.store.session(run.session)
         assert (session.source, session.workspace) == ("job", f"{tmp_path}/home/jobs/{job.id}")
-        taken = [e for e in await place.house.journal(session) if isinstance(e, ev.MessageTaken)]
+        taken = [e for e in await place.fixture.journal(session) if isinstance(e, ev.MessageTaken)]
         assert [one.key for one in taken] == [f"run:{run.id}"]
         assert "Look around" in taken[0].text
         assert "post:people" in taken[0].text

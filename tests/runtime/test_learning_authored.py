@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from tests.support.learning_fixture import Clock, Pupil, looker, pupil, reviewing, skill_text
+from tests.support.learning_fixture import (
+    Clock,
+    LearningFixture,
+    looker,
+    open_learning,
+    reviewing,
+    skill_text,
+)
 from tests.support.runtime_fixture import until
 from tests.support.subagents import answers, call, say, shell
 
@@ -27,7 +34,7 @@ async def test_a_skill_that_the_agent_writes_is_a_candidate_and_is_tried_after_t
     clock = Clock()
     wait = shell("until [ -e go ]; do sleep 0.02; done")
     model = answers(tmp_path, write=[writing(), wait, say("written")])
-    async with pupil(tmp_path, clock=clock, **reviewing(looker(tmp_path, *NOTHING))) as h:
+    async with open_learning(tmp_path, clock=clock, **reviewing(looker(tmp_path, *NOTHING))) as h:
         session = await h.open(model)
         await h.send(session, "write it down")
 
@@ -60,7 +67,7 @@ async def test_a_skill_that_cannot_be_kept_is_told_to_the_model_and_not_kept(
     tmp_path: Path, name: str, text: str
 ) -> None:
     model = answers(tmp_path, write=[writing(text, name), say("tried")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         session = await h.open(model)
         assert (await h.say(session, "write it down"))[-1].text == "tried"
         (done,) = await h.calls(session)
@@ -72,7 +79,7 @@ async def test_a_skill_that_cannot_be_kept_is_told_to_the_model_and_not_kept(
 
 async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path) -> None:
     better = TEXT.replace("Look, then act.", "Look twice.")
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("restart-web", TEXT)
         session = await h.open(answers(tmp_path, write=[writing(better), say("proposed")]))
         await h.say(session, "write it down")
@@ -90,7 +97,7 @@ async def test_what_a_person_wrote_is_only_proposed_to_be_changed(tmp_path: Path
 # how turns went
 
 
-async def used(h: Pupil) -> list[tuple[bool, str]]:
+async def used(h: LearningFixture) -> list[tuple[bool, str]]:
     uses = await h.runtime.context.store.knowledge.uses("restart-web")
     return [(use.opened, use.outcome) for use in reversed(uses)]
 
@@ -109,7 +116,7 @@ def using(folder: Path) -> str:
 async def test_uses_are_judged_by_how_the_turn_ended_and_by_what_the_user_says_next(
     tmp_path: Path,
 ) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("restart-web", TEXT)
         session = await h.open(using(tmp_path))
         await h.say(session, "it hangs")
@@ -132,7 +139,7 @@ async def test_what_comes_after_a_turn_is_made_up_for_by_the_next_runtime(tmp_pa
     wait = shell("until [ -e go ]; do sleep 0.02; done")
     opening = {"calls": [call("skill", name="restart-web")]}
     model = answers(tmp_path, hangs=[opening, wait, say("it is back")])
-    async with pupil(tmp_path, **settings) as h:
+    async with open_learning(tmp_path, **settings) as h:
         await h.skill("restart-web", TEXT)
         session = await h.open(model)
         await h.send(session, "the web server hangs")
@@ -144,7 +151,7 @@ async def test_what_comes_after_a_turn_is_made_up_for_by_the_next_runtime(tmp_pa
 
         await until(ended)
         assert await used(h) == []
-    async with pupil(tmp_path, **settings) as h:
+    async with open_learning(tmp_path, **settings) as h:
         assert await h.get("/v1/recall", query="web server hangs", kind="session") == []
         clock.now += 61
         await h.learned()

@@ -13,7 +13,14 @@ from hermes_agent.core.knowledge import EvaluationCase, Trial
 from hermes_agent.core.settings.root import BudgetSettings, LearningSettings
 from hermes_agent.core.settings.terminals import LocalPlace, SandboxPlace
 from hermes_agent.learning.structured_output import NoBudget
-from tests.support.learning_fixture import Clock, Pupil, looker, pupil, reviewing, skill_text
+from tests.support.learning_fixture import (
+    Clock,
+    LearningFixture,
+    looker,
+    open_learning,
+    reviewing,
+    skill_text,
+)
 from tests.support.subagents import answers, call, say, shell
 
 PRICE = {"input": 1.0, "output": 1.0}
@@ -35,12 +42,12 @@ def worker(folder: Path, *commands: str, **facts: Any) -> str:
 
 
 async def play(
-    h: Pupil, one: EvaluationCase, files: Mapping[str, bytes] | None = None
+    h: LearningFixture, one: EvaluationCase, files: Mapping[str, bytes] | None = None
 ) -> Trial | None:
     return await h.runtime.learning.trials.play(one, files, 0, "digest")
 
 
-async def left_over(h: Pupil) -> list[str]:
+async def left_over(h: LearningFixture) -> list[str]:
     """What trials left behind."""
     home = h.runtime.context.home.path
     folders = [*(home / "proofs").glob("*"), *home.glob("terminals/*"), *home.glob("results/*")]
@@ -52,7 +59,7 @@ async def test_a_case_is_played_with_the_skill_and_without_and_leaves_nothing_be
     tmp_path: Path,
 ) -> None:
     model = worker(tmp_path, "cat given; touch made", price=PRICE)
-    async with pupil(tmp_path, model=model) as h:
+    async with open_learning(tmp_path, model=model) as h:
         with_, without = (
             await play(h, case("echo x > given"), FILES),
             await play(h, case("echo x > given")),
@@ -84,14 +91,14 @@ async def test_a_case_that_is_no_good_is_dropped_before_a_model_is_asked(
     tmp_path: Path, setup: str, check: str
 ) -> None:
     """It cannot be set up, there is nothing to do in it, or the gate refuses its scripts."""
-    async with pupil(tmp_path, model=worker(tmp_path, "touch made")) as h:
+    async with open_learning(tmp_path, model=worker(tmp_path, "touch made")) as h:
         assert await play(h, case(setup, check)) is None
         assert await h.runtime.learning.knowledge.budget.tokens() == 0
         assert await left_over(h) == []
 
 
 async def test_a_trial_in_which_the_task_is_not_done_has_failed(tmp_path: Path) -> None:
-    async with pupil(tmp_path, model=worker(tmp_path, "touch other")) as h:
+    async with open_learning(tmp_path, model=worker(tmp_path, "touch other")) as h:
         trial = await play(h, case())
         assert trial is not None
         assert not trial.ok
@@ -108,7 +115,7 @@ async def test_a_trial_reaches_neither_the_network_nor_the_files_of_the_user(
             f"ls {tmp_path}/home/state.db && touch saw; touch made"
         )
         (tmp_path / "secret").write_text("mine")
-        async with pupil(tmp_path, model=worker(tmp_path, probe)) as h:
+        async with open_learning(tmp_path, model=worker(tmp_path, probe)) as h:
             trial = await play(h, case(check="test -e made && test $(ls | wc -l) = 1"))
             inside = await play(
                 h, case(setup=f"{{ {probe}; }} ; test $(ls | wc -l) = 1 && rm made")
@@ -127,7 +134,7 @@ async def test_a_trial_has_no_tools_that_reach_out_and_opens_no_other_skill(
              {"calls": [call("memory", action="add", text="planted")]},
              {"calls": [call("delegate", tasks=[{"task": "do it"}])]}]  # fmt: skip
     model = answers(tmp_path, "worker", now=[*asked, shell("touch made"), say("done")])
-    async with pupil(tmp_path, model=model) as h:
+    async with open_learning(tmp_path, model=model) as h:
         trial = await play(h, case(), FILES)
         assert trial is not None
         assert (trial.ok, trial.opened) == (True, False)
@@ -141,7 +148,7 @@ async def test_nothing_is_tried_where_the_sandbox_of_the_settings_is_open(
     tmp_path: Path, place: Any
 ) -> None:
     model = worker(tmp_path, "touch made")
-    async with pupil(tmp_path, model=model, terminals={"sandbox": place}) as h:
+    async with open_learning(tmp_path, model=model, terminals={"sandbox": place}) as h:
         with pytest.raises(UsageError, match="network or write access"):
             await play(h, case())
         assert await left_over(h) == []
@@ -152,7 +159,9 @@ async def test_nothing_is_tried_where_the_sandbox_of_the_settings_is_open(
 
 async def test_a_trial_counts_against_the_budget_of_learning(tmp_path: Path) -> None:
     model = worker(tmp_path, "touch made", price=PRICE)
-    async with pupil(tmp_path, model=model, learning=LearningSettings(day_tokens=100_000)) as h:
+    async with open_learning(
+        tmp_path, model=model, learning=LearningSettings(day_tokens=100_000)
+    ) as h:
         trial = await play(h, case())
         assert trial is not None
         ledger = h.runtime.learning.knowledge.budget
@@ -164,7 +173,9 @@ async def test_a_trial_that_does_not_fit_the_budget_is_put_off_and_counted_all_t
     tmp_path: Path,
 ) -> None:
     model = worker(tmp_path, "touch made", *["echo more"] * 40)
-    async with pupil(tmp_path, model=model, learning=LearningSettings(day_tokens=30_000)) as h:
+    async with open_learning(
+        tmp_path, model=model, learning=LearningSettings(day_tokens=30_000)
+    ) as h:
         with pytest.raises(NoBudget):
             await play(h, case())
         used = await h.runtime.learning.knowledge.budget.tokens()
@@ -177,7 +188,7 @@ async def test_a_trial_that_does_not_fit_the_budget_is_put_off_and_counted_all_t
 
 async def test_a_model_that_cannot_be_reached_makes_no_trial(tmp_path: Path) -> None:
     model = answers(tmp_path, "worker", never=[say("x")])
-    async with pupil(tmp_path, model=model) as h:
+    async with open_learning(tmp_path, model=model) as h:
         with pytest.raises(ModelError, match="no trial could be made"):
             await play(h, case())
         assert await left_over(h) == []
@@ -186,7 +197,7 @@ async def test_a_model_that_cannot_be_reached_makes_no_trial(tmp_path: Path) -> 
 async def test_the_budgets_of_sessions_are_not_those_of_trials(tmp_path: Path) -> None:
     model = worker(tmp_path, "touch made", price=PRICE)
     budgets = BudgetSettings(turn_tokens=10, session_tokens=10)
-    async with pupil(tmp_path, model=model, budgets=budgets) as h:
+    async with open_learning(tmp_path, model=model, budgets=budgets) as h:
         trial = await play(h, case())
         assert trial is not None
         assert trial.ok
@@ -211,7 +222,7 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
     model = answers(tmp_path, "worker", **turns)
     clock = Clock()
     settings = reviewing(look, rounds=1, cases=6, day_tokens=40_000)
-    async with pupil(tmp_path, clock=clock, model=model, **settings) as h:
+    async with open_learning(tmp_path, clock=clock, model=model, **settings) as h:
         knowledge = h.runtime.context.store.knowledge
         session = await h.open(model)
         await h.say(session, "make it now")

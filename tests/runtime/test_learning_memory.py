@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from tests.support.learning_fixture import Pupil, pupil
+from tests.support.learning_fixture import LearningFixture, open_learning
 from tests.support.subagents import answers, call, children, delegated, say, shell
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -19,14 +19,14 @@ def remembering(folder: Path, *notes: dict[str, str], **more: list) -> str:
     return answers(folder, note=[*changes, say("noted")], other=[say("yes")], **more)
 
 
-async def texts(h: Pupil) -> list[str]:
+async def texts(h: LearningFixture) -> list[str]:
     return [note.text for note in await h.runtime.context.store.knowledge.notes()]
 
 
 async def test_a_note_is_in_the_next_sessions_prompt_and_not_in_this_ones(tmp_path: Path) -> None:
     fact = "db2 is the replica of db1"
     model = remembering(tmp_path, {"action": "add", "text": fact})
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         first = await h.open(model)
         before = await h.prompt(first)
         await h.say(first, "note this")
@@ -50,7 +50,7 @@ async def test_notes_are_replaced_and_removed_by_a_part_of_their_text(tmp_path: 
         {"action": "replace", "old": "Friday", "text": "deploys happen on Monday"},
         {"action": "remove", "old": "short answers", "about": "user"},
     )
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         session = await h.open(model)
         await h.say(session, "note it all")
         assert [done.ok for done in await h.calls(session)] == [True] * 4
@@ -81,7 +81,7 @@ async def test_notes_are_replaced_and_removed_by_a_part_of_their_text(tmp_path: 
 async def test_what_cannot_be_noted_is_said_to_the_model_and_the_turn_goes_on(
     tmp_path: Path, note: dict[str, str], told: str
 ) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         session = await h.open(remembering(tmp_path, note))
         *_, end = await h.say(session, "note this")
         (done,) = await h.calls(session)
@@ -94,7 +94,7 @@ async def test_what_cannot_be_noted_is_said_to_the_model_and_the_turn_goes_on(
 async def test_no_secret_reaches_the_notes(tmp_path: Path) -> None:
     """Neither by the tool nor by a person."""
     note = {"action": "add", "text": f"the token of the forge is {TOKEN}"}
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         session = await h.open(remembering(tmp_path, note))
         await h.say(session, "note this")
         await h.post("/v1/memory", {"edits": [{"text": f"and here: {TOKEN}"}]})
@@ -109,7 +109,7 @@ async def test_no_secret_reaches_the_notes(tmp_path: Path) -> None:
 
 async def test_a_note_leads_back_to_the_session_that_wrote_it(tmp_path: Path) -> None:
     model = remembering(tmp_path, {"action": "add", "text": "port 8443 is the admin port"})
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         session = await h.open(model)
         await h.say(session, "please note this")
         why = await h.get("/v1/memory/notes/1")
@@ -138,7 +138,7 @@ async def test_children_cannot_write_notes_or_skills_and_are_not_shown_the_notes
         plan=[delegated("child"), say("done")],
         child=[{"calls": [call("memory", action="add", text="mine")]}, say("tried")],
     )
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.say(await h.open(model), "note this")
         parent = await h.open(model)
         await h.say(parent, "plan")
@@ -156,7 +156,7 @@ async def test_children_cannot_write_notes_or_skills_and_are_not_shown_the_notes
 async def test_memory_that_cannot_be_read_keeps_no_session_from_opening(tmp_path: Path) -> None:
     """It is said, and no longer once it works again."""
     model = remembering(tmp_path, {"action": "add", "text": "something of use"})
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.say(await h.open(model), "note this")
         file = h.runtime.context.home.path / "memories" / "MEMORY.md"
         kept = file.read_text()
@@ -178,7 +178,7 @@ async def test_memory_that_cannot_be_read_keeps_no_session_from_opening(tmp_path
 async def test_a_context_file_with_an_injection_is_left_out_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         (h.work / "AGENTS.md").write_text(f"# Build\n{INJECTION}\n")
         (h.work / ".cursorrules").write_text("\n" * 9_000 + INJECTION)
         (h.work / "HERMES.md").write_text("Run `make test` before you commit.\n")
@@ -193,7 +193,7 @@ async def test_a_session_without_the_tools_is_shown_neither_notes_nor_skills(
     tmp_path: Path,
 ) -> None:
     model = remembering(tmp_path, {"action": "add", "text": "a fact"}, look=[shell("ls"), say("x")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.say(await h.open(model), "note this")
         session = await h.open(model, use=("terminal",))
         prompt = await h.prompt(session)

@@ -11,7 +11,7 @@ from hermes_agent.core.settings.root import MemorySettings, ModelSettings, Setti
 from hermes_agent.core.skills import RecallResult
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.fake_mem0 import KEY, FakeMem0
-from tests.support.learning_fixture import Clock, Pupil
+from tests.support.learning_fixture import Clock, LearningFixture
 from tests.support.model_server import ModelServer, Raw, Received
 from tests.support.subagents import answers, delegated, say
 
@@ -49,9 +49,9 @@ class Started:
         environ = {"MEM0_API_KEY": key} if key else {}
         self.runtime = Runtime(folder / "home", environ, settings=settings, clock=self.clock)
 
-    async def __aenter__(self) -> Pupil:
+    async def __aenter__(self) -> LearningFixture:
         await self.runtime.start()
-        return Pupil(self.folder, self.runtime)
+        return LearningFixture(self.folder, self.runtime)
 
     async def __aexit__(self, *_: object) -> None:
         await self.runtime.stop()

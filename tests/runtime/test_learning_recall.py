@@ -5,7 +5,7 @@ from typing import Any
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
-from tests.support.learning_fixture import Pupil, pupil, skill_text
+from tests.support.learning_fixture import LearningFixture, open_learning, skill_text
 from tests.support.subagents import answers, call, say, shell
 
 PAST = "The nginx on gateway answers 502 since the certificate of upstream billing expired"
@@ -30,7 +30,7 @@ def taken(journal: list[Any]) -> ev.MessageTaken:
     return [one for one in journal if isinstance(one, ev.MessageTaken)][-1]
 
 
-async def lived(h: Pupil, name: str) -> Session:
+async def lived(h: LearningFixture, name: str) -> Session:
     """A session about the certificate of the gateway."""
     session = await h.open(name)
     await h.say(session, PAST)
@@ -40,7 +40,7 @@ async def lived(h: Pupil, name: str) -> Session:
 async def test_a_past_session_and_a_skill_that_fit_are_offered_with_the_message(
     tmp_path: Path,
 ) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         name = model(tmp_path)
         await h.skill("renew-certificate", CERTS)
         past = await lived(h, name)
@@ -63,7 +63,7 @@ async def test_a_past_session_and_a_skill_that_fit_are_offered_with_the_message(
 async def test_candidates_are_held_back_half_of_the_time_and_that_is_recorded(
     tmp_path: Path,
 ) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         name = model(tmp_path)
         book = h.runtime.learning.knowledge.skills
         files = {"SKILL.md": CERTS.encode()}
@@ -84,7 +84,7 @@ async def test_everything_is_found_by_the_tool_and_over_the_api(tmp_path: Path) 
     searches = [{"calls": [call("recall", query="certificate billing upstream", kind=kind)]}
                 for kind in ("session", "message", "note", "skill", "")]  # fmt: skip
     name = model(tmp_path, search=[*searches, say("found")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("renew-certificate", CERTS)
         past = await lived(h, name)
         note = {"text": "the upstream certificate of billing is renewed by certbot"}
@@ -108,7 +108,7 @@ async def test_everything_is_found_by_the_tool_and_over_the_api(tmp_path: Path) 
 
 async def test_what_is_searched_for_in_vain_or_wrongly_is_said(tmp_path: Path) -> None:
     name = model(tmp_path, search=[{"calls": [call("recall", query="zebra")]}, say("nothing")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         session = await h.open(name)
         await h.say(session, "search")
         (done,) = await h.calls(session)

@@ -8,7 +8,14 @@ import pytest
 from hermes_agent.core.knowledge import BackgroundTask
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import LearningSettings, UseSettings
-from tests.support.learning_fixture import Clock, Pupil, looker, pupil, reviewing, skill_text
+from tests.support.learning_fixture import (
+    Clock,
+    LearningFixture,
+    looker,
+    open_learning,
+    reviewing,
+    skill_text,
+)
 from tests.support.subagents import answers, say, shell
 
 NOTE = {
@@ -41,18 +48,20 @@ def looking(folder: Path, *skills: dict[str, Any], notes: tuple[Any, ...] = (NOT
     return looker(folder, ('"cases"', {"cases": []}), ("Summarise", "It hung."), (".", ideas))
 
 
-async def worked(h: Pupil, folder: Path, text: str = "work hard on the web server") -> Session:
+async def worked(
+    h: LearningFixture, folder: Path, text: str = "work hard on the web server"
+) -> Session:
     session = await h.open(working(folder))
     await h.say(session, text)
     await h.learned()
     return session
 
 
-async def notes(h: Pupil) -> list[str]:
+async def notes(h: LearningFixture) -> list[str]:
     return [note.text for note in await h.runtime.context.store.knowledge.notes()]
 
 
-async def waiting(h: Pupil) -> BackgroundTask:
+async def waiting(h: LearningFixture) -> BackgroundTask:
     """The one review that is to be done within a day."""
     due = await h.runtime.context.store.knowledge.due_tasks(h.runtime.context.clock() + DAY)
     (found,) = [task for task in due if task.kind == "review"]
@@ -63,7 +72,7 @@ async def waiting(h: Pupil) -> BackgroundTask:
 
 
 async def test_a_turn_with_many_calls_is_looked_back_on(tmp_path: Path) -> None:
-    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+    async with open_learning(tmp_path, **reviewing(looking(tmp_path))) as h:
         session = await worked(h, tmp_path)
         (note,) = await h.runtime.context.store.knowledge.notes()
         assert (note.text, note.by) == (NOTE["text"], "review")
@@ -74,7 +83,7 @@ async def test_a_turn_with_many_calls_is_looked_back_on(tmp_path: Path) -> None:
 
 
 async def test_a_turn_that_the_user_corrects_is_looked_back_on(tmp_path: Path) -> None:
-    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+    async with open_learning(tmp_path, **reviewing(looking(tmp_path))) as h:
         session = await worked(h, tmp_path, "look at the web server")
         assert await h.tasks("review") == {}
         await h.say(session, "No, that is wrong: it is restarted with rc-service")
@@ -84,7 +93,7 @@ async def test_a_turn_that_the_user_corrects_is_looked_back_on(tmp_path: Path) -
 
 
 async def test_every_so_many_turns_all_are_looked_back_on(tmp_path: Path) -> None:
-    async with pupil(tmp_path, **reviewing(looking(tmp_path), every=2)) as h:
+    async with open_learning(tmp_path, **reviewing(looking(tmp_path), every=2)) as h:
         await worked(h, tmp_path, "look at this")
         assert await h.tasks("review") == {}
         await worked(h, tmp_path, "look at that")
@@ -93,7 +102,7 @@ async def test_every_so_many_turns_all_are_looked_back_on(tmp_path: Path) -> Non
 
 
 async def test_a_script_does_not_look_back_unless_it_is_named_for_it(tmp_path: Path) -> None:
-    async with pupil(tmp_path, model=working(tmp_path)) as h:
+    async with open_learning(tmp_path, model=working(tmp_path)) as h:
         await worked(h, tmp_path)
         assert await h.tasks() == {}
 
@@ -102,7 +111,7 @@ async def test_children_are_not_looked_back_on(tmp_path: Path) -> None:
     task = {"calls": [{"tool": "delegate", "with": {"tasks": [{"task": "work for me"}]}}]}
     many = [shell(f"echo {number}") for number in range(8)]
     model = answers(tmp_path, "parent", plan=[task, say("done")], work=[*many, say("done")])
-    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+    async with open_learning(tmp_path, **reviewing(looking(tmp_path))) as h:
         await h.say(await h.open(model), "plan")
         await h.learned()
         assert await h.tasks("review") == {}
@@ -113,7 +122,7 @@ async def test_children_are_not_looked_back_on(tmp_path: Path) -> None:
 
 async def test_what_is_to_be_asked_about_waits_for_a_persons_word(tmp_path: Path) -> None:
     settings = reviewing(looking(tmp_path, SKILL), notes="ask", skills="ask")
-    async with pupil(tmp_path, **settings) as h:
+    async with open_learning(tmp_path, **settings) as h:
         await worked(h, tmp_path)
         assert await notes(h) == []
         first, second = await h.get("/v1/proposals")
@@ -142,7 +151,7 @@ async def test_when_the_budget_is_used_up_it_is_put_off_until_tomorrow(
 ) -> None:
     clock = Clock()
     settings = reviewing(looking(tmp_path), day_tokens=20_000)
-    async with pupil(tmp_path, clock=clock, **settings) as h:
+    async with open_learning(tmp_path, clock=clock, **settings) as h:
         await h.runtime.learning.knowledge.budget.add(19_000, None)
         session = await worked(h, tmp_path)
         assert await notes(h) == []
@@ -162,14 +171,14 @@ async def test_dollars_of_learning_are_bounded_too(tmp_path: Path) -> None:
     price = {"input": 1_000.0, "output": 1_000.0}
     ideas = {"notes": [NOTE], "skills": []}
     look = looker(tmp_path, (".", ideas), price=price)
-    async with pupil(tmp_path, **reviewing(look, day_dollars=0.5)) as h:
+    async with open_learning(tmp_path, **reviewing(look, day_dollars=0.5)) as h:
         await worked(h, tmp_path)
         assert await notes(h) == []
         assert (await h.get("/v1/status"))["learning"]["dollars_today"] == 0.0
 
 
 async def test_what_a_review_used_is_counted_and_shown_by_its_use(tmp_path: Path) -> None:
-    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+    async with open_learning(tmp_path, **reviewing(looking(tmp_path))) as h:
         await worked(h, tmp_path)
         used = (await h.get("/v1/status"))["learning"]["tokens_today"]
         costs = (await h.get("/v1/costs", by="use"))["costs"]
@@ -182,7 +191,7 @@ async def test_a_model_that_fails_is_asked_again_later_and_given_up_after_three_
 ) -> None:
     clock = Clock()
     broken = looker(tmp_path, ("^zzz$", "x"))
-    async with pupil(tmp_path, clock=clock, **reviewing(broken)) as h:
+    async with open_learning(tmp_path, clock=clock, **reviewing(broken)) as h:
         session = await worked(h, tmp_path)
         key = f"review {session.id} 1"
         for minutes in (10, 20):
@@ -199,7 +208,7 @@ async def test_a_model_that_fails_is_asked_again_later_and_given_up_after_three_
 async def test_days_without_a_budget_are_no_failures(tmp_path: Path) -> None:
     clock = Clock()
     settings = reviewing(looking(tmp_path), day_tokens=20_000)
-    async with pupil(tmp_path, clock=clock, **settings) as h:
+    async with open_learning(tmp_path, clock=clock, **settings) as h:
         await h.runtime.learning.knowledge.budget.add(20_000, None)
         await worked(h, tmp_path)
         for _ in range(3):
@@ -212,7 +221,7 @@ async def test_days_without_a_budget_are_no_failures(tmp_path: Path) -> None:
 async def test_a_chore_that_breaks_does_not_keep_the_others_from_being_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+    async with open_learning(tmp_path, **reviewing(looking(tmp_path))) as h:
         await h.runtime.context.store.knowledge.add_task(
             BackgroundTask("review odd", "review", {}, 0.0)
         )
@@ -223,6 +232,6 @@ async def test_a_chore_that_breaks_does_not_keep_the_others_from_being_done(
 
 async def test_the_cheap_model_looks_back_where_none_is_named(tmp_path: Path) -> None:
     uses = UseSettings(cheap=(looking(tmp_path),))
-    async with pupil(tmp_path, uses=uses, learning=LearningSettings(every=1_000)) as h:
+    async with open_learning(tmp_path, uses=uses, learning=LearningSettings(every=1_000)) as h:
         await worked(h, tmp_path)
         assert await notes(h) == [NOTE["text"]]

@@ -7,7 +7,7 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Usage
-from tests.support.learning_fixture import Pupil, pupil, skill_text
+from tests.support.learning_fixture import LearningFixture, open_learning, skill_text
 
 BOOK = """\
 when:
@@ -27,12 +27,12 @@ TEXT = skill_text(
 )  # fmt: skip
 
 
-async def ready(h: Pupil, text: str = TEXT, book: str = BOOK) -> None:
+async def ready(h: LearningFixture, text: str = TEXT, book: str = BOOK) -> None:
     (h.work / "stale").touch()
     await h.skill("clear-lock", text, runbook_yaml=book)
 
 
-async def run(h: Pupil, **more: Any) -> tuple[list[Any], ev.TurnFinished]:
+async def run(h: LearningFixture, **more: Any) -> tuple[list[Any], ev.TurnFinished]:
     given = {"workspace": str(h.work), "arguments": "word=up", "policy": "sandbox", **more}
     started = await h.post("/v1/skills/clear-lock/run", given)
     session = await h.runtime.context.store.session(started["session"])
@@ -46,7 +46,7 @@ def judged(journal: list[Any]) -> list[str]:
 
 
 async def test_a_runbook_runs_without_any_model(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await ready(h)
         journal, end = await run(h)
         assert (end.reason, end.text.splitlines()[0]) == ("done", "done: clear-lock")
@@ -64,7 +64,7 @@ async def test_a_runbook_runs_without_any_model(tmp_path: Path) -> None:
 async def test_a_runbook_is_refused_what_the_gate_refuses(tmp_path: Path, bounded: bool) -> None:
     """By the rules, where nobody can be asked, or by the skill's own bounds."""
     text = TEXT.replace("metadata:", "allowed-tools: terminal(test:*) terminal(cat:*)\nmetadata:")
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await ready(h, text=text if bounded else TEXT)
         journal, end = await run(h, policy="sandbox" if bounded else "observe")
         assert "refused" in end.text
@@ -73,7 +73,7 @@ async def test_a_runbook_is_refused_what_the_gate_refuses(tmp_path: Path, bounde
 
 
 async def test_a_candidate_runs_only_when_somebody_insists(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         (h.work / "stale").touch()
         files = {"SKILL.md": TEXT.encode(), "runbook.yaml": BOOK.encode()}
         book = h.runtime.learning.knowledge.skills
@@ -98,7 +98,7 @@ async def test_a_candidate_runs_only_when_somebody_insists(tmp_path: Path) -> No
 async def test_a_runbook_that_cannot_be_run_is_refused_before_anything_is_kept(
     tmp_path: Path, name: str, arguments: str, code: int, told: str
 ) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await ready(h)
         given = {"workspace": str(h.work), "arguments": arguments}
         answered, said = await h.refused(f"/v1/skills/{name}/run", given)

@@ -8,7 +8,7 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.records import Session
-from tests.support.learning_fixture import Pupil, pupil, skill_text
+from tests.support.learning_fixture import LearningFixture, open_learning, skill_text
 from tests.support.subagents import answers, call, children, delegated, say, shell
 
 ECHOES = skill_text(
@@ -24,7 +24,9 @@ def opening(name: str, arguments: str = "") -> dict[str, Any]:
     return {"calls": [call("skill", name=name, arguments=arguments)]}
 
 
-async def judged(h: Pupil, session: Session, tool: str = "terminal") -> list[ev.CallJudged]:
+async def judged(
+    h: LearningFixture, session: Session, tool: str = "terminal"
+) -> list[ev.CallJudged]:
     found = [one for one in await h.journal(session) if isinstance(one, ev.CallJudged)]
     return [one for one in found if one.tool == tool]
 
@@ -33,7 +35,7 @@ async def test_the_list_of_skills_is_in_the_prompt_and_a_text_only_when_it_is_op
     tmp_path: Path,
 ) -> None:
     model = answers(tmp_path, go=[opening("greet-host", "web1 times=3"), say("done")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("greet-host", ECHOES)
         (h.work / "a.txt").touch()
         session = await h.open(model)
@@ -55,7 +57,7 @@ async def test_the_list_of_skills_is_in_the_prompt_and_a_text_only_when_it_is_op
 
 async def test_a_command_in_a_skill_that_the_policy_refuses_is_not_run(tmp_path: Path) -> None:
     model = answers(tmp_path, go=[opening("greet-host", "web1"), say("done")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("greet-host", ECHOES)
         session = await h.open(model, policy="observe")
         await h.say(session, "go")
@@ -68,7 +70,7 @@ async def test_a_command_in_a_skill_that_the_policy_refuses_is_not_run(tmp_path:
 async def test_a_command_in_a_skill_is_bounded_by_the_skill_itself(tmp_path: Path) -> None:
     model = answers(tmp_path, go=[opening("only-ls"), say("done")])
     text = skill_text("only-ls", "Lists.", "See !`ls` and !`touch made`.")
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill(
             "only-ls", text.replace("---\n\n#", "allowed-tools: terminal(ls:*)\n---\n\n#")
         )
@@ -92,7 +94,7 @@ async def test_a_skill_that_cannot_be_opened_is_told_to_the_model_which_goes_on(
     tmp_path: Path, given: dict[str, str], told: str
 ) -> None:
     model = answers(tmp_path, go=[{"calls": [call("skill", **given)]}, say("done")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("greet-host", ECHOES)
         session = await h.open(model)
         end = (await h.say(session, "go"))[-1]
@@ -111,7 +113,7 @@ async def test_bounds_hold_from_when_a_skill_is_opened_to_the_end_of_the_turn(
         go=[shell("touch a"), opening("only-read"), shell("touch b"), shell("ls"), say("done")],
         again=[shell("touch c"), say("done")],
     )
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("only-read", READS)
         session = await h.open(model)
         await h.say(session, "go")
@@ -130,7 +132,7 @@ async def test_bounds_hold_for_children_and_for_what_they_do_later(tmp_path: Pat
         child=[shell("touch made"), shell("ls"), say("tried")],
     )
     text = READS.replace("terminal(ls:*)", "terminal(ls:*) delegate")
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("only-read", text)
         session = await h.open(model)
         await h.say(session, "plan")
@@ -149,7 +151,7 @@ async def test_bounds_hold_for_programs_too(tmp_path: Path) -> None:
         go=[opening("only-read"), {"calls": [call("execute_code", code=program)]}, say("done")],
     )
     text = READS.replace("terminal(ls:*)", "terminal(ls:*) execute_code")
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("only-read", text)
         session = await h.open(model)
         await h.say(session, "go")
@@ -164,7 +166,7 @@ async def test_a_message_that_names_a_skill_opens_it(tmp_path: Path) -> None:
     model = answers(tmp_path, hello=[shell("touch b"), say("done")])
     text = ECHOES.replace("metadata:", "allowed-tools: terminal(ls:*)\nmetadata:")
     text = text.replace("!`ls; echo looked > looked`", "files")
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("greet-host", text)
         session = await h.open(model)
         await h.say(session, "/greet-host web2")
@@ -180,7 +182,7 @@ async def test_a_message_that_names_a_skill_opens_it(tmp_path: Path) -> None:
 
 async def test_commands_in_a_skill_that_a_message_names_run_in_the_turn(tmp_path: Path) -> None:
     model = answers(tmp_path, greet=[opening("greet-host", "web2"), say("done")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("greet-host", ECHOES)
         session = await h.open(model)
         await h.say(session, "/greet-host web2")
@@ -194,7 +196,7 @@ async def test_commands_in_a_skill_that_a_message_names_run_in_the_turn(tmp_path
 
 
 async def test_wrong_arguments_are_said_before_anything_is_kept(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("greet-host", ECHOES)
         session = await h.open(answers(tmp_path, hello=[say("done")]))
         with pytest.raises(UsageError, match="host") as raised:
@@ -212,7 +214,7 @@ async def test_wrong_arguments_are_said_before_anything_is_kept(tmp_path: Path) 
 async def test_a_slash_that_names_no_skill_is_an_ordinary_message(
     tmp_path: Path, text: str
 ) -> None:
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("greet-host", ECHOES)
         session = await h.open(answers(tmp_path, **{"hosts|skill|host": [say("done")]}))
         await h.say(session, text)
@@ -222,7 +224,7 @@ async def test_a_slash_that_names_no_skill_is_an_ordinary_message(
 
 async def test_a_skill_that_was_put_away_cannot_be_opened(tmp_path: Path) -> None:
     model = answers(tmp_path, go=[opening("only-read"), say("done")])
-    async with pupil(tmp_path) as h:
+    async with open_learning(tmp_path) as h:
         await h.skill("only-read", READS)
         await h.post("/v1/skills/only-read/retire", {"why": "old"})
         session = await h.open(model)

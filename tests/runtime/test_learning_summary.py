@@ -7,7 +7,7 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
-from tests.support.learning_fixture import Clock, Pupil, looker, pupil, reviewing
+from tests.support.learning_fixture import Clock, LearningFixture, looker, open_learning, reviewing
 from tests.support.prompt_prefix import check_session
 from tests.support.subagents import answers, say, shell
 
@@ -29,12 +29,12 @@ def resting(folder: Path) -> dict[str, Any]:
     return reviewing(looking(folder), summary_idle_seconds=1_800.0)
 
 
-async def summaries(h: Pupil, session: Session) -> list[ev.Summarised]:
+async def summaries(h: LearningFixture, session: Session) -> list[ev.Summarised]:
     return [one for one in await h.journal(session) if isinstance(one, ev.Summarised)]
 
 
 async def test_a_session_is_summarised_after_so_many_turns(tmp_path: Path) -> None:
-    async with pupil(tmp_path, **reviewing(looking(tmp_path), summary_turns=2)) as h:
+    async with open_learning(tmp_path, **reviewing(looking(tmp_path), summary_turns=2)) as h:
         session = await h.open(working(tmp_path))
         await h.say(session, "look at this")
         await h.learned()
@@ -63,7 +63,7 @@ async def test_a_session_is_summarised_when_it_has_rested_and_then_on_from_there
     tmp_path: Path,
 ) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
+    async with open_learning(tmp_path, clock=clock, **resting(tmp_path)) as h:
         session = await h.open(working(tmp_path))
         await h.say(session, "look at this")
         await h.say(session, "look at that")
@@ -84,7 +84,7 @@ async def test_a_session_is_summarised_when_it_has_rested_and_then_on_from_there
 
 async def test_a_session_that_went_on_is_not_summarised_too_early(tmp_path: Path) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
+    async with open_learning(tmp_path, clock=clock, **resting(tmp_path)) as h:
         session = await h.open(working(tmp_path))
         await h.say(session, "look at this")
         await h.say(session, "look at that")
@@ -98,7 +98,7 @@ async def test_a_session_that_went_on_is_not_summarised_too_early(tmp_path: Path
 
 async def test_a_short_talk_says_itself_what_it_was_about(tmp_path: Path) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
+    async with open_learning(tmp_path, clock=clock, **resting(tmp_path)) as h:
         await h.say(await h.open(working(tmp_path)), "hi there")
         clock.now += 10_000
         await h.learned()
@@ -108,7 +108,7 @@ async def test_a_short_talk_says_itself_what_it_was_about(tmp_path: Path) -> Non
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_deleted_session_takes_its_chores_along(tmp_path: Path, named: bool) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
+    async with open_learning(tmp_path, clock=clock, **resting(tmp_path)) as h:
         session = await h.open(working(tmp_path), name="talk" if named else "")
         await h.say(session, "look at this")
         await h.say(session, "look at that")

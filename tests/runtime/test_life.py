@@ -23,7 +23,7 @@ from hermes_agent.core.records import SessionMessage
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.store.store import Store
-from tests.faults.harness import Case, end_keepers, wait_until
+from tests.faults.harness import Case, end_daemons, wait_until
 from tests.support.cli import Pane
 from tests.support.patience import PATIENCE
 from tests.support.terminals import lives
@@ -166,7 +166,7 @@ def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> Non
     answer = hermes(home, "ask", "--json", "hello")
     assert json.loads(answer.stdout).get("reason") == "done", answer.stdout + answer.stderr
     hermes(home, "down")
-    end_keepers(home)
+    end_daemons(home)
 
 
 CALLING = """
@@ -235,7 +235,7 @@ def test_it_does_not_fall_asleep_while_a_message_comes_in(tmp_path: Path) -> Non
         slow.sendall(rest)
         assert b" 202 " in slow.recv(1000).split(b"\r\n")[0]
     hermes(home, "down")
-    end_keepers(home)
+    end_daemons(home)
 
 
 def test_it_does_not_fall_asleep_under_who_came_while_it_stood_still(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_it_does_not_fall_asleep_under_who_came_while_it_stood_still(tmp_path: P
         slow.sendall(rest)
         assert b" 202 " in slow.recv(1000).split(b"\r\n")[0]
     hermes(home, "down")
-    end_keepers(home)
+    end_daemons(home)
 
 
 def test_it_stays_awake_where_it_cannot_tell_whether_it_is_needed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hermes_agent.core.settings.root import BudgetSettings, UseSettings
 from hermes_agent.runtime.api.app import build_app
 from hermes_agent.runtime.model_selection import WARM_SECONDS
 from tests.faults.harness import Case, wait_until
-from tests.support.runtime_fixture import House, house, script, until
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, script, until
 
 WAIT = {
     "tool": "terminal",
@@ -30,7 +30,7 @@ def models_of(events: list[ev.Event]) -> list[str]:
 
 async def test_an_idle_session_is_answered_by_the_model_that_was_chosen(tmp_path: Path) -> None:
     one, two = script(tmp_path, "one", {"say": "one"}), script(tmp_path, "two", {"say": "two"})
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(one)
         await h.say(session, "hello")
         choice = await h.runtime.model_selection.choose(session, two, "high", "alice", anyway=False)
@@ -47,7 +47,7 @@ async def test_an_idle_session_is_answered_by_the_model_that_was_chosen(tmp_path
 async def test_a_turn_at_work_goes_on_with_the_model_that_was_chosen(tmp_path: Path) -> None:
     one = script(tmp_path, "one", {"calls": [WAIT]}, {"say": "one"})
     two = script(tmp_path, "two", {"say": "never"}, {"say": "two goes on"})
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(one)
         await h.send(session, "work")
         while not (h.work / "begun").exists():
@@ -81,7 +81,7 @@ def test_the_choice_outlives_a_runtime_that_is_killed(one: Case, tmp_path: Path)
     assert replied[-1]["model"] == two
 
 
-async def a_long_talk(h: House, **price: object) -> tuple[str, str]:
+async def a_long_talk(h: RuntimeFixture, **price: object) -> tuple[str, str]:
     """A session with much in its model's cache, and another model."""
     one = script(h.folder, "one", {"say": "I see"}, **price)
     two = script(h.folder, "two", {"say": "two"}, price={"input": 30.0, "output": 1.0})
@@ -89,7 +89,7 @@ async def a_long_talk(h: House, **price: object) -> tuple[str, str]:
 
 
 async def test_a_warm_cache_is_not_thrown_away_without_a_word(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         one, two = await a_long_talk(h, price=PRICE)
         session = await h.open(one)
         events = await h.say(session, LONG)
@@ -109,7 +109,7 @@ async def test_a_warm_cache_is_not_thrown_away_without_a_word(tmp_path: Path) ->
 @pytest.mark.parametrize("why", ["cold", "tiny", "no cache"])
 async def test_where_no_cache_is_lost_nothing_is_said(tmp_path: Path, why: str) -> None:
     now = [time.time()]
-    async with house(tmp_path, clock=lambda: now[0]) as h:
+    async with open_runtime(tmp_path, clock=lambda: now[0]) as h:
         price = {"input": 10.0, "output": 1.0} if why == "no cache" else PRICE
         one, two = await a_long_talk(h, price=price)
         session = await h.open(one, use=("terminal",))
@@ -121,7 +121,7 @@ async def test_where_no_cache_is_lost_nothing_is_said(tmp_path: Path, why: str) 
 
 
 async def test_a_model_that_is_gone_does_not_keep_a_session_to_itself(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         one, two = await a_long_talk(h, price=PRICE)
         session = await h.open(one)
         await h.say(session, LONG)
@@ -134,7 +134,7 @@ async def test_a_model_that_is_gone_does_not_keep_a_session_to_itself(tmp_path: 
 
 
 async def test_effort_alone_is_chosen_for_the_same_model(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         one, _ = await a_long_talk(h, price=PRICE)
         session = await h.open(one)
         before = await h.say(session, LONG)
@@ -148,7 +148,7 @@ async def test_effort_alone_is_chosen_for_the_same_model(tmp_path: Path) -> None
 
 async def test_what_is_not_known_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     one = script(tmp_path, "one", {"say": "one"})
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(one)
         before = await h.say(session, "hello")
         for model, effort in (("nobody/knows", ""), ("scripted/nothing", ""), ("", "extreme")):
@@ -165,7 +165,7 @@ async def test_what_is_not_known_is_refused_and_nothing_changes(tmp_path: Path) 
 async def test_the_api_chooses_tests_and_says_what_is_wrong(tmp_path: Path) -> None:
     one = script(tmp_path, "one", {"say": "one"}, price=PRICE)
     two = script(tmp_path, "two", {"say": "OK"}, price=PRICE)
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(one)
         transport = httpx.ASGITransport(build_app(h.runtime, lambda: None))
         async with httpx.AsyncClient(transport=transport, base_url="http://hermes") as api:
@@ -185,7 +185,7 @@ async def test_a_try_needs_room_in_the_day_and_a_price(tmp_path: Path) -> None:
     dear = script(tmp_path, "dear", {"say": "OK"}, price={"input": 1_000.0, "output": 1_000.0})
     free = script(tmp_path, "free", {"say": "OK"}, price={"input": 0.0, "output": 0.0})
     unknown = script(tmp_path, "unknown", {"say": "OK"})
-    async with house(tmp_path, budgets=BudgetSettings(day_dollars=0.2)) as h:
+    async with open_runtime(tmp_path, budgets=BudgetSettings(day_dollars=0.2)) as h:
         test = h.runtime.model_selection.test
         with pytest.raises(HermesError, match=r"dollars of this day: 0 used of 0\.2") as caught:
             await test(dear)
@@ -202,7 +202,7 @@ async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> N
     main = script(tmp_path, "main", {"say": "word " * 200, "wait": 0.02}, price=price)
     title = script(tmp_path, "title", {"say": "A title", "wait": 0.02}, price=price)
     budgets = BudgetSettings(day_dollars=1.0)
-    async with house(tmp_path, uses=UseSettings(titles=(title,)), budgets=budgets) as h:
+    async with open_runtime(tmp_path, uses=UseSettings(titles=(title,)), budgets=budgets) as h:
         sessions = [await h.open(main) for _ in range(8)]
 
         async def attempt() -> None:
@@ -230,7 +230,7 @@ async def test_a_try_is_paid_in_advance_so_that_a_death_in_the_middle_is_counted
 ) -> None:
     slow = script(tmp_path, "slow", {"say": "OK", "wait": 600}, price=PRICE)
     quick = script(tmp_path, "quick", {"say": "OK"}, price=PRICE)
-    async with house(tmp_path, budgets=BudgetSettings(day_dollars=1.0)) as h:
+    async with open_runtime(tmp_path, budgets=BudgetSettings(day_dollars=1.0)) as h:
         trying = asyncio.create_task(h.runtime.model_selection.test(slow))
 
         async def paid() -> bool:
@@ -250,7 +250,7 @@ async def test_a_try_is_paid_in_advance_so_that_a_death_in_the_middle_is_counted
 async def test_a_try_tells_no_secret_that_the_model_repeats(tmp_path: Path) -> None:
     secret = "orange-Penguin-77-xyz"
     echo = script(tmp_path, "echo", {"say": f"it is {secret}"})
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         h.runtime.context.redact.learn("OUR_KEY", secret)
         trial = await h.runtime.model_selection.test(echo)
     assert trial.ok

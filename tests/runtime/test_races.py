@@ -24,7 +24,7 @@ from hermes_agent.host.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
 from tests.support.patience import PATIENCE
-from tests.support.runtime_fixture import house, until
+from tests.support.runtime_fixture import open_runtime, until
 
 
 def script(folder: Path, *replies: dict) -> str:
@@ -101,15 +101,15 @@ def test_a_client_whose_acknowledgement_was_lost_still_gets_its_answer(
 ) -> None:
     """The runtime dies after a write and before its answer; the client sends again."""
     one.script.write_text(json.dumps({"turns": [{"replies": [{"say": "hello"}]}]}))
-    one.pid = one.nursery.start(one.home, "after", write)
+    one.pid = one.fork_server.start(one.home, "after", write)
     wait_until(lambda: one.api.is_up() or one.died, "the runtime to start")
 
     def again() -> None:
         if not one.api.is_up():
-            one.pid = one.nursery.start(one.home)
+            one.pid = one.fork_server.start(one.home)
             wait_until(one.api.is_up, "the runtime to start again")
 
-    one.api.ensure = again  # type: ignore[method-assign]  # by the nursery, not by the command
+    one.api.ensure = again  # type: ignore[method-assign]  # by the fork_server, not by the command
     message = {"text": "hi", "workspace": str(one.work), "model": f"scripted/{one.script}"}
     sent = send(one.api, message)
     events = list(TurnFollower(one.api, sent["session"], sent["key"], sent["after"]).events())
@@ -177,12 +177,12 @@ async def test_a_session_whose_policy_is_gone_fails_and_says_so(tmp_path: Path) 
 async def test_an_answer_to_a_turn_that_is_being_taken_up_is_heard(tmp_path: Path) -> None:
     write = {"tool": "terminal", "with": {"command": "echo done > made"}}
     model = script(tmp_path, {"calls": [write]}, {"say": "ok"})
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(model, policy="careful")
         await h.send(session, "go", interactive=True)
         await until(h.runtime.context.store.questions)
         (question,) = await h.runtime.context.store.questions()
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         await h.runtime.sessions.answer(question.id, "yes", "ada")
         await h.idle(session)
     assert (tmp_path / "work" / "made").read_text() == "done\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.runtime.backup import restore_backup, write_backup
-from tests.faults.harness import Case, Nursery, end_keepers, wait_until
+from tests.faults.harness import Case, ForkServer, end_daemons, wait_until
 from tests.faults.sites import ssh
 from tests.support.sshd import Sshd
 from tests.support.terminals import lives
@@ -32,13 +32,13 @@ rules:
 def server() -> Iterator[Sshd]:
     made = Sshd()
     yield made
-    end_keepers(made.home)  # of the session that was deleted while it was away
+    end_daemons(made.home)  # of the session that was deleted while it was away
     made.remove()
 
 
 @pytest.fixture
-def far(tmp_path: Path, nursery: Nursery, server: Sshd) -> Iterator[Case]:
-    made = Case(tmp_path, nursery, 1, ssh(server))
+def far(tmp_path: Path, fork_server: ForkServer, server: Sshd) -> Iterator[Case]:
+    made = Case(tmp_path, fork_server, 1, ssh(server))
     yield made
     made.close()
 

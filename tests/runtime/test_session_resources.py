@@ -9,7 +9,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.runtime.tools import session_resources as module
 from hermes_agent.runtime.tools.session_resources import IDLE_SECONDS, SessionResources
-from tests.support.runtime_fixture import house
+from tests.support.runtime_fixture import open_runtime
 from tests.support.subagents import answers, call, say
 
 
@@ -272,7 +272,7 @@ async def test_a_runtime_closes_what_its_sessions_hold_open(tmp_path: Path) -> N
 
     looks = [{"calls": [call("look", at=at)]} for at in (1, 2)]
     model = answers(tmp_path, go=[*looks, say("done")])
-    async with house(tmp_path, tools=[look]) as h:
+    async with open_runtime(tmp_path, tools=[look]) as h:
         first, second = await h.open(model), await h.open(model)
         await h.say(first, "go")
         await h.say(second, "go")

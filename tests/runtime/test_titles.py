@@ -13,12 +13,12 @@ from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Price
 from hermes_agent.core.settings.services import ServiceSettings
 from hermes_agent.runtime.model_selection import title_of
 from tests.support.openai_server import OpenAIServer
-from tests.support.runtime_fixture import House, house, script, until
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, script, until
 
 PRICE = {"input": 10.0, "output": 10.0}
 
 
-async def after(h: House) -> None:
+async def after(h: RuntimeFixture) -> None:
     """Wait for what comes after turns."""
 
     async def no_more() -> bool:
@@ -30,7 +30,7 @@ async def after(h: House) -> None:
 async def test_a_session_gets_a_title_once_and_it_is_paid_for(tmp_path: Path) -> None:
     main = script(tmp_path, "main", {"say": "It rains"}, price=PRICE)
     title = script(tmp_path, "title", {"say": '"Weather in Rome."\nor so'}, price=PRICE)
-    async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
+    async with open_runtime(tmp_path, uses=UseSettings(titles=(title,))) as h:
         session = await h.open(main)
         await h.say(session, "how is the weather in Rome?\nplease")
         await after(h)
@@ -47,7 +47,7 @@ async def test_a_session_gets_a_title_once_and_it_is_paid_for(tmp_path: Path) ->
 
 async def test_without_a_model_for_titles_the_first_line_is_the_title(tmp_path: Path) -> None:
     main = script(tmp_path, "main", {"say": "It rains"}, price=PRICE)
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(main)
         events = await h.say(session, "how is the weather?\nplease")
         await after(h)
@@ -64,7 +64,7 @@ async def test_when_no_title_can_be_had_the_first_line_stays(tmp_path: Path, why
     if why == "gone":
         (tmp_path / "title.json").unlink()
     budgets = BudgetSettings(day_dollars=0.001 if why == "no budget" else 9.0)
-    async with house(tmp_path, uses=UseSettings(titles=(title,)), budgets=budgets) as h:
+    async with open_runtime(tmp_path, uses=UseSettings(titles=(title,)), budgets=budgets) as h:
         session = await h.open(main)
         await h.say(session, "how is the weather?")
         await after(h)
@@ -88,7 +88,7 @@ async def test_a_title_that_comes_during_the_next_turn_is_in_its_journal(tmp_pat
     }
     main = script(tmp_path, "main", {"calls": [wait]}, {"say": "done"}, price=PRICE)
     title = script(tmp_path, "title", {"say": "Title", "wait": 0.3}, price=PRICE)
-    async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
+    async with open_runtime(tmp_path, uses=UseSettings(titles=(title,))) as h:
         session = await h.open(main)
         (h.work / "go").touch()
         await h.say(session, "first")
@@ -130,7 +130,7 @@ async def test_a_session_deleted_meanwhile_makes_its_title_no_cheaper(tmp_path: 
             services={"near": ServiceSettings(url=server.url, needs_key=False)},
             prices={"near/m": Price(1.0, 1.0)},
         )
-        async with house(tmp_path, models=models) as h:
+        async with open_runtime(tmp_path, models=models) as h:
             session = await h.open(main)
             await h.say(session, "how is the weather?")
             await asyncio.to_thread(asked.wait)
@@ -147,7 +147,7 @@ async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothi
     main = script(tmp_path, "main", {"say": "It rains"}, price=PRICE)
     title = script(tmp_path, "title", {"say": "Title"}, price=PRICE)
     caplog.set_level("INFO", "hermes.scheduler")
-    async with house(tmp_path) as h:
+    async with open_runtime(tmp_path) as h:
         session = await h.open(main)
         await h.say(session, "how is the weather?")
         recorded = await h.runtime.context.store.events(session.id)
@@ -155,7 +155,7 @@ async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothi
         talk.apply_all(recorded)
         await after(h)
         await h.runtime.sessions.delete_session(session)
-    async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
+    async with open_runtime(tmp_path, uses=UseSettings(titles=(title,))) as h:
         await h.runtime._turns._follow_up(session, talk)
         uses = {cost.name: cost.calls for cost in await h.runtime.context.store.costs("use")}
     assert uses == {"main": 1}

@@ -29,7 +29,7 @@ from hermes_agent.runtime.runtime import Runtime
 from tests.incidents.test_alert_formats import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.awake_loop import no_time, stand_still
 from tests.support.patience import PATIENCE
-from tests.support.runtime_fixture import House, house, until
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, until
 
 TOKEN = "a-token-that-nobody-guesses"
 
@@ -40,7 +40,7 @@ def write(folder: Path, text: str, name: str = "a.yaml") -> None:
     (checks / name).write_text(text)
 
 
-async def first(here: House, count: int = 1) -> list[Incident]:
+async def first(here: RuntimeFixture, count: int = 1) -> list[Incident]:
     """The incidents, oldest first, once there are so many."""
     store = here.runtime.context.store.incidents
 
@@ -70,7 +70,7 @@ OUTCOMES = [
 
 
 async def test_a_check_comes_to_something_whatever_happens(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_runtime(tmp_path) as here:
         runs = [here.runtime.incidents.run_check(what) for what, _ in OUTCOMES]
         outcomes = await asyncio.gather(*runs)
         for (what, said), outcome in zip(OUTCOMES, outcomes, strict=True):
@@ -85,7 +85,7 @@ async def test_no_terminal_is_blamed_for_a_time_in_which_everything_stood_still(
     tmp_path: Path,
 ) -> None:
     begun = tmp_path / "begun"
-    async with house(tmp_path, policy="sandbox") as here:
+    async with open_runtime(tmp_path, policy="sandbox") as here:
         what = check(f"touch {begun}; echo fine", timeout=2.0)
         running = asyncio.create_task(here.runtime.incidents.run_check(what))
         await until(lambda: asyncio.to_thread(begun.exists))
@@ -96,7 +96,7 @@ async def test_no_terminal_is_blamed_for_a_time_in_which_everything_stood_still(
 
 
 async def test_a_check_has_a_shell_of_its_own_each_time(tmp_path: Path) -> None:
-    async with house(tmp_path, policy="sandbox") as here:
+    async with open_runtime(tmp_path, policy="sandbox") as here:
         run = here.runtime.incidents.run_check
         assert (await run(check("export X=1; cd /; touch /tmp/../tmp; true"))).ok
         assert (await run(check('test -z "$X" && test "$PWD" != /'))).ok
@@ -111,7 +111,7 @@ async def test_a_rule_may_be_about_checks_alone(tmp_path: Path) -> None:
         "  - {id: here, match: {access: write, program: touch, actor: job}, then: allow,"
         " reason: ours}\n"
     )
-    async with house(tmp_path) as here:
+    async with open_runtime(tmp_path) as here:
         assert (await here.runtime.incidents.run_check(check("touch probe"))).ok
 
 
@@ -128,7 +128,7 @@ async def test_a_log_is_read_only_where_the_gate_lets_it_be(tmp_path: Path) -> N
         path.touch()
         pattern = f"name: {path.stem}\nlog: {{path: {path}, pattern: bad}}\n"
         write(tmp_path, pattern, f"{path.stem}.yaml")
-    async with house(tmp_path) as here:
+    async with open_runtime(tmp_path) as here:
         (incident,) = await first(here)
         assert incident.title == "private: the log of private cannot be read"
         assert "not for jobs" in here.runtime.incidents.troubles[0]
@@ -148,7 +148,7 @@ async def test_a_failing_check_is_declared_and_told_while_others_go_on(tmp_path:
     well = "- {name: well, run: 'true', every: 1}\n"
     write(tmp_path, f"{well}- {{name: web, service: shop, run: 'false', after: 1, owner: ann}}")
     write(tmp_path, "{name: broken", "b.yaml")
-    async with house(tmp_path) as here:
+    async with open_runtime(tmp_path) as here:
         (incident,) = await first(here)
         assert (incident.title, incident.owner) == ("shop: the check web fails", "ann")
         log = tmp_path / "home" / "incidents" / "notices.log"
@@ -164,7 +164,7 @@ async def test_a_failing_check_is_declared_and_told_while_others_go_on(tmp_path:
 
 
 async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_runtime(tmp_path) as here:
         with here.runtime.context.bus.listen() as listener:
             write(tmp_path, "{name: web, run: 'false', after: 1}")
             text = ""
@@ -175,17 +175,17 @@ async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
                     text = heard.event.text if isinstance(heard.event, ev.NoticeIssued) else ""
 
 
-async def failures(here: House) -> int:
+async def failures(here: RuntimeFixture) -> int:
     return sum(one.failures for one in await here.runtime.context.store.incidents.check_states())
 
 
 async def test_nothing_is_declared_again_after_a_restart(tmp_path: Path) -> None:
     write(tmp_path, "{name: web, run: 'false', after: 1, every: 1}")
     for wanted in (1, 2):
-        async with house(tmp_path) as here:
+        async with open_runtime(tmp_path) as here:
             assert len(await first(here)) == 1
 
-            async def failed(wanted: int = wanted, here: House = here) -> bool:
+            async def failed(wanted: int = wanted, here: RuntimeFixture = here) -> bool:
                 return await failures(here) >= wanted
 
             await until(failed)
@@ -197,7 +197,7 @@ async def test_nothing_is_declared_again_after_a_restart(tmp_path: Path) -> None
 
 
 async def test_a_home_without_checks_makes_nothing_of_it(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_runtime(tmp_path) as here:
         assert not here.runtime.incidents.busy
         assert "scheduler" not in vars(here.runtime.incidents)
         assert (await runtime_status(here.runtime))["watch"]["checks"] == 0
@@ -207,14 +207,14 @@ async def test_a_home_without_checks_makes_nothing_of_it(tmp_path: Path) -> None
 
 
 @asynccontextmanager
-async def api(here: House) -> AsyncIterator[httpx.AsyncClient]:
+async def api(here: RuntimeFixture) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(build_app(here.runtime, lambda: None))
     async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
         yield client
 
 
 async def test_a_person_declares_looks_and_closes(tmp_path: Path) -> None:
-    async with house(tmp_path) as here, api(here) as client:
+    async with open_runtime(tmp_path) as here, api(here) as client:
         body = {"title": "the shop is slow", "service": "shop", "severity": "P1"}
         declared = (await client.post("/v1/incidents", json=body)).json()
         assert (declared["id"], declared["severity"]) == ("inc-1", "P1")
@@ -240,7 +240,7 @@ async def test_a_person_declares_looks_and_closes(tmp_path: Path) -> None:
 
 
 async def test_the_timeline_is_waited_for(tmp_path: Path) -> None:
-    async with house(tmp_path) as here, api(here) as client:
+    async with open_runtime(tmp_path) as here, api(here) as client:
         await client.post("/v1/incidents", json={"title": "slow"})
         params: dict[str, Any] = {"after": 10_000, "wait": 0.3}
         found = (await client.get("/v1/incidents/inc-1/timeline", params=params)).json()
@@ -250,7 +250,7 @@ async def test_the_timeline_is_waited_for(tmp_path: Path) -> None:
 
 
 async def test_alerts_of_others_become_incidents(tmp_path: Path) -> None:
-    async with house(tmp_path) as here, api(here) as client:
+    async with open_runtime(tmp_path) as here, api(here) as client:
         senders = {"alertmanager": ALERTMANAGER, "grafana": GRAFANA, "pagerduty": PAGERDUTY}
         for number, (kind, body) in enumerate(senders.items(), 1):
             taken = await client.post(f"/v1/signals/{kind}", json=body)
@@ -263,7 +263,7 @@ async def test_alerts_of_others_become_incidents(tmp_path: Path) -> None:
 
 
 async def test_a_drill_raises_a_signal_with_its_terminal(tmp_path: Path) -> None:
-    async with house(tmp_path) as here, api(here) as client:
+    async with open_runtime(tmp_path) as here, api(here) as client:
         body = {
             "title": "slow", "service": "shop", "source": "drill", "terminal": "drill-1",
             "policy": "drill", "check": {"name": "c", "check": {"run": "true"}},
@@ -298,13 +298,13 @@ async def test_a_setting_that_is_changed_counts_without_a_restart(tmp_path: Path
 
 
 @asynccontextmanager
-async def listening(folder: Path) -> AsyncIterator[tuple[House, httpx.AsyncClient]]:
+async def listening(folder: Path) -> AsyncIterator[tuple[RuntimeFixture, httpx.AsyncClient]]:
     (folder / "home").mkdir(parents=True, exist_ok=True)
     secrets = folder / "home" / ".env"
     secrets.write_text(f"ALERT_TOKEN={TOKEN}\n")
     secrets.chmod(0o600)
     watch = WatchSettings(listen="127.0.0.1:0", token="ALERT_TOKEN")
-    async with house(folder, watch=watch) as here:
+    async with open_runtime(folder, watch=watch) as here:
         server = here.runtime.incidents
 
         async def up() -> bool:
@@ -450,7 +450,7 @@ async def test_what_keeps_it_from_listening_is_said(
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / ".env").write_text(f"ALERT_TOKEN={TOKEN}\n")
     (tmp_path / "home" / ".env").chmod(0o600)
-    async with house(tmp_path, watch=watch) as here:
+    async with open_runtime(tmp_path, watch=watch) as here:
 
         async def told() -> bool:
             return bool(here.runtime.incidents.troubles)
@@ -465,7 +465,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     (tmp_path / "home" / ".env").chmod(0o600)
     with socket.create_server(("127.0.0.1", 0)) as other:
         watch = WatchSettings(listen=f"127.0.0.1:{other.getsockname()[1]}", token="ALERT_TOKEN")
-        async with house(tmp_path, watch=watch) as here:
+        async with open_runtime(tmp_path, watch=watch) as here:
 
             async def told() -> bool:
                 return bool(here.runtime.incidents.troubles)
@@ -477,7 +477,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
 async def test_the_team_hears_of_it_by_the_gateway_once(tmp_path: Path) -> None:
     watch = WatchSettings(notify=("ntfy:ops", "ntfy", "nowhere"))
     channels = {"ntfy": {"topic": "ops", "home": "ops"}}
-    async with house(tmp_path, watch=watch, channels=channels) as here:
+    async with open_runtime(tmp_path, watch=watch, channels=channels) as here:
         incidents, ledger = here.runtime.incidents, here.runtime.context.store.gateway
         await incidents.intake.raise_signal(Signal("person", "p:1", "shop is down", "shop"))
 

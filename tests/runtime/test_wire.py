@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.messages import Reply, ToolCall
-from tests.faults.harness import Case, Nursery, wait_until
+from tests.faults.harness import Case, ForkServer, wait_until
 from tests.support.openai_server import OpenAIServer
 
 COMMANDS = 4
@@ -25,13 +25,13 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     with OpenAIServer(replies()) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test-key-0123456789")
-        nursery = Nursery()
-        made = Case(tmp_path, nursery, 1)
+        fork_server = ForkServer()
+        made = Case(tmp_path, fork_server, 1)
         made.script = "not used"
         made.server = server
         yield made
         made.close()
-        nursery.close()
+        fork_server.close()
 
 
 def ask(one: Case, text: str) -> None:

@@ -59,8 +59,8 @@ def wait_until(met: Callable[[], Any], what: str) -> Any:
     return found
 
 
-class House:
-    """A home, a workspace and a script beside each other in a folder."""
+class Hermes:
+    """Runs commands with a home, a workspace and a script beside each other in a folder."""
 
     def __init__(self, folder: Path, script: str = SCRIPT) -> None:
         self.home = folder / "home"
@@ -77,7 +77,7 @@ class House:
         }
         self.api = RuntimeClient(str(self.home))
 
-    def beside(self, folder: Path) -> "House":
+    def beside(self, folder: Path) -> "Hermes":
         """The same home and runtime, with a workspace, a script and variables of its own."""
         made = copy(self)
         made.work, made.script = folder / "work", folder / "script.yaml"
@@ -143,7 +143,7 @@ class House:
         wait_until(lambda: lock_owner(str(self.home)) is None, "the runtime to be gone")
 
     def end_shells(self) -> None:
-        """At once: a keeper that saw its command die would write down how it ended."""
+        """At once: a daemon that saw its command die would write down how it ended."""
         for session in [*self.home.glob("terminals/*")]:
             with suppress(FileNotFoundError):  # it may be removing those of its checks
                 for spool in [*session.iterdir()]:
@@ -165,7 +165,7 @@ class House:
 
 
 def _end_shell(spool: Path) -> None:
-    for file in (*spool.glob("keeper.*"), *spool.glob("spine")):
+    for file in (*spool.glob("daemon.*"), *spool.glob("spine")):
         with suppress(ProcessLookupError, FileNotFoundError, ValueError, IndexError):
             os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
     subprocess.run(["bash", str(daemon.SCRIPT), "destroy", str(spool)], capture_output=True)

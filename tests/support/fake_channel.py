@@ -25,7 +25,7 @@ from hermes_agent.gateway.delivery.drafts import PATIENCE
 from hermes_agent.gateway.delivery.outbox import Outbox
 from hermes_agent.gateway.delivery.publisher import ReplyPublisher
 from hermes_agent.gateway.inbound.router import HandlingResult, Router
-from tests.support.runtime_fixture import House, house, until
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, until
 
 MANIFEST = Manifest(
     "pad", "Pad", "A pad of paper", "", edits=True, buttons=True, typing=True, groups=True
@@ -38,7 +38,7 @@ HELD = {
 """A call of a scripted model that is under way until `Room.let_go`."""
 
 
-class Pad:
+class FakeChannel:
     """The channel, and what the gateway's parts see of it."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -88,9 +88,9 @@ class Pad:
 class Room:
     """A runtime with one channel, and people who write on it."""
 
-    def __init__(self, house: House, pad: Pad, router: Router) -> None:
-        self.house = house
-        self.runtime = house.runtime
+    def __init__(self, fixture: RuntimeFixture, pad: FakeChannel, router: Router) -> None:
+        self.fixture = fixture
+        self.runtime = fixture.runtime
         self.pad = pad
         self.router = router
         self._said = 0
@@ -197,8 +197,8 @@ async def room(
     **more: Any,
 ) -> AsyncIterator[Room]:
     channels = {"pad": channel or {}}
-    async with house(folder, model=model, policy=policy, channels=channels, **more) as h:
-        pad = Pad(replace(manifest, name="pad"))
+    async with open_runtime(folder, model=model, policy=policy, channels=channels, **more) as h:
+        pad = FakeChannel(replace(manifest, name="pad"))
         router = Router(h.runtime.domains, pad, PseudonymHasher.open(h.runtime.context.home.path))
         made = Room(h, pad, router)
         tells = ReplyPublisher(h.runtime.domains, pad, router.ids, router.recent, pace, patience)

@@ -21,7 +21,7 @@ from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
 from hermes_agent.incidents.backend import IncidentBackend, SkillOption
 from hermes_agent.incidents.service import IncidentService
-from tests.support.learning_fixture import Pupil, pupil, skill_text
+from tests.support.learning_fixture import LearningFixture, open_learning, skill_text
 from tests.support.runtime_fixture import until
 from tests.support.subagents import Line, call
 
@@ -72,8 +72,8 @@ def prevention(name: str, book: str = RUNBOOK) -> dict[str, str]:
     return {"SKILL.md": text, "runbook.yaml": book}
 
 
-class Response(Pupil):
-    """A house in which incidents are raised."""
+class Response(LearningFixture):
+    """A runtime in which incidents are raised."""
 
     async def incident(self, id: str = "inc-1") -> Incident:
         return await self.runtime.context.store.incidents.incident(id)
@@ -174,7 +174,7 @@ async def response(
     work = str(folder / "work")
     text = json.dumps(turns).replace("{work}", work)
     model = script(folder, **json.loads(text))
-    async with pupil(folder, model=model, policy="sandbox") as h:
+    async with open_learning(folder, model=model, policy="sandbox") as h:
         if quick:
             h.runtime.incidents.backend = QuickBackend(h.runtime.incidents)
         yield Response(h.folder, h.runtime)

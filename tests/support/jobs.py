@@ -11,7 +11,7 @@ from hermes_agent.core.jobs import Job, JobSpec, Run, RunState
 from hermes_agent.core.settings.root import JobSettings
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.store.jobs.store import JobStore
-from tests.support.runtime_fixture import House, house, until
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, until
 
 MONDAY = 1_577_000_000.0 // 604_800 * 604_800 + 4 * 86_400
 """A Monday at midnight, UTC. Long ago: commands are begun by the real clock, and must not seem to
@@ -48,13 +48,13 @@ class RealClock(Clock):
 
 
 class Workplace:
-    def __init__(self, house: House, clock: Clock) -> None:
-        self.house = house
+    def __init__(self, fixture: RuntimeFixture, clock: Clock) -> None:
+        self.fixture = fixture
         self.clock = clock
 
     @property
     def runtime(self) -> Runtime:
-        return self.house.runtime
+        return self.fixture.runtime
 
     @property
     def jobs(self) -> JobStore:
@@ -126,5 +126,5 @@ async def workplace(
     now = clock or Clock()
     more.setdefault("channels", {"post": {"home": "people"}})
     more.setdefault("jobs", JobSettings(zone="UTC"))
-    async with house(folder, clock=now, ticks=now.ticks, model=model, **more) as made:
+    async with open_runtime(folder, clock=now, ticks=now.ticks, model=model, **more) as made:
         yield Workplace(made, now)

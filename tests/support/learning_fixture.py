@@ -13,7 +13,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import LearningSettings, UseSettings
 from hermes_agent.runtime.api.app import build_app
-from tests.support.runtime_fixture import House, house, until
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, until
 
 NOON = 1_800_000_000.0 // 86_400 * 86_400 + 43_200
 
@@ -28,8 +28,8 @@ class Clock:
         return self.now
 
 
-class Pupil(House):
-    """A house that can be asked over its API, and waited for."""
+class LearningFixture(RuntimeFixture):
+    """A runtime that can be asked over its API, and waited for."""
 
     async def get(self, path: str, **query: str) -> Any:
         return (await self._ask("GET", path, params=query)).json()
@@ -106,17 +106,17 @@ class Pupil(House):
 
 
 @asynccontextmanager
-async def pupil(folder: Path, **more: Any) -> AsyncIterator[Pupil]:
-    """As `house`. It learns nothing by itself unless a model for reviews is named."""
-    async with house(folder, **more) as h:
-        made = Pupil(h.folder, h.runtime)
+async def open_learning(folder: Path, **more: Any) -> AsyncIterator[LearningFixture]:
+    """As `open_runtime`. It learns nothing by itself unless a model for reviews is named."""
+    async with open_runtime(folder, **more) as h:
+        made = LearningFixture(h.folder, h.runtime)
         for _ in range(2):  # the first look clears away what the last runtime left
             await made.learned()
         yield made
 
 
 def reviewing(look: str, **more: Any) -> dict[str, Any]:
-    """Settings for a house that looks back with this model."""
+    """Settings for a runtime that looks back with this model."""
     uses = UseSettings(review=(look,), judge=(look,))
     return {"uses": uses, "learning": LearningSettings(**{"every": 1_000, **more})}
 

@@ -25,7 +25,7 @@ from mcp.types import (
 )
 
 from hermes_agent.cli.mcp.serve.tools import build_server
-from tests.support.cli import PATIENCE, House, wait_until
+from tests.support.cli import PATIENCE, Hermes, wait_until
 from tests.support.daemons import folder_of, lock, locked
 from tests.support.images import program
 
@@ -57,12 +57,12 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(house: House, *words: str, **environ: str) -> Iterator[Served]:
+def served(hermes: Hermes, *words: str, **environ: str) -> Iterator[Served]:
     """The server over HTTP, on a free port."""
     process = subprocess.Popen(
         [*COMMAND, "--http", "0", *words],
-        cwd=house.work,
-        env={**house.environ, **environ},
+        cwd=hermes.work,
+        env={**hermes.environ, **environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -92,7 +92,7 @@ async def http_transport(server: Served) -> AsyncIterator[TransportStreams]:
 
 @asynccontextmanager
 async def connected(
-    house: House, way: str = "in process", answer: str | None = None, **more: Any
+    hermes: Hermes, way: str = "in process", answer: str | None = None, **more: Any
 ) -> AsyncIterator[Client]:
     """A client; `answer` is what its user says to every question (`-` declines), None: it has no
     way to ask. Where the transport is not what is tested, the server needs no process."""
@@ -100,23 +100,23 @@ async def connected(
     if answer is not None:
         more["elicitation_callback"] = saying(answer)
     if way == "in process":
-        await asyncio.to_thread(house.good, "up")  # a runtime is nobody's child here
+        await asyncio.to_thread(hermes.good, "up")  # a runtime is nobody's child here
         with pytest.MonkeyPatch.context() as patch:
             for name in ("HERMES_HOME", "HERMES_MODEL", "HERMES_POLICY"):
-                patch.setenv(name, house.environ[name])
-            server = build_server(house.api, str(house.work), leaving=lambda: False)
+                patch.setenv(name, hermes.environ[name])
+            server = build_server(hermes.api, str(hermes.work), leaving=lambda: False)
             async with Client(server, **more) as client:
                 yield client
         return
     if way.startswith("stdio"):
         command, *words = COMMAND
         transport: Any = StdioServerParameters(
-            command=command, args=words, env=house.environ, cwd=house.work
+            command=command, args=words, env=hermes.environ, cwd=hermes.work
         )
         async with Client(transport, **more) as client:
             yield client
         return
-    with served(house) as process:
+    with served(hermes) as process:
         async with Client(http_transport(process), **more) as client:
             yield client
 

@@ -1,10 +1,10 @@
-"""A house whose model is a server on this machine: the service `mine`, with a price."""
+"""A Hermes home whose model is a server on this machine: the service `mine`, with a price."""
 
 import json
 from typing import Any
 
 from hermes_agent.core.messages import Reply, Usage
-from tests.support.cli import House
+from tests.support.cli import Hermes
 from tests.support.openai_server import OpenAIServer
 
 ANSWER = Reply("Good day.", usage=Usage(input=2000, output=125, cached=1500))
@@ -13,10 +13,10 @@ COST = (500 * 1.0 + 1500 * 0.1 + 125 * 2.0) / 1_000_000
 PRICE = {"input": 1.0, "output": 2.0, "cached": 0.1}
 
 
-def served(house: House, server: OpenAIServer, **models: Any) -> None:
+def served(hermes: Hermes, server: OpenAIServer, **models: Any) -> None:
     """Write `config.yaml`: `mine/x` answers for new sessions; `models` are further settings."""
-    house.environ.pop("HERMES_MODEL", None)
-    house.home.mkdir(exist_ok=True)
+    hermes.environ.pop("HERMES_MODEL", None)
+    hermes.home.mkdir(exist_ok=True)
     service = {"url": server.url, "needs_key": False, **models.pop("service", {})}
     settings = {
         "model": "mine/x",
@@ -27,4 +27,4 @@ def served(house: House, server: OpenAIServer, **models: Any) -> None:
             **models,
         },
     }
-    (house.home / "config.yaml").write_text(json.dumps(settings))
+    (hermes.home / "config.yaml").write_text(json.dumps(settings))

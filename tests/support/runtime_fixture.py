@@ -15,7 +15,7 @@ from hermes_agent.runtime.runtime import Runtime
 from tests.support.patience import PATIENCE, pauses
 
 
-class House:
+class RuntimeFixture:
     def __init__(self, folder: Path, runtime: Runtime) -> None:
         self.folder = folder
         self.runtime = runtime
@@ -72,7 +72,7 @@ def script(folder: Path, name: str, *replies: dict[str, Any], **facts: Any) -> s
 
 
 @asynccontextmanager
-async def house(
+async def open_runtime(
     folder: Path,
     *,
     uses: UseSettings | None = None,
@@ -82,7 +82,7 @@ async def house(
     ticks: Callable[[], float] | None = None,
     tools: Sequence[Tool] | None = None,
     **more: Any,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RuntimeFixture]:
     """`more` are other parts of the settings."""
     (folder / "work").mkdir(parents=True, exist_ok=True)
     settings = Settings(
@@ -95,6 +95,6 @@ async def house(
     runtime = Runtime(folder / "home", {}, settings=settings, tools=tools, **options)
     await runtime.start()
     try:
-        yield House(folder, runtime)
+        yield RuntimeFixture(folder, runtime)
     finally:
         await runtime.stop()

@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Session
-from tests.support.runtime_fixture import House
+from tests.support.runtime_fixture import RuntimeFixture
 
 Line = dict[str, Any]
 
@@ -40,22 +40,22 @@ def say(text: str) -> Line:
     return {"say": text}
 
 
-async def children(h: House, parent: Session) -> list[Session]:
+async def children(h: RuntimeFixture, parent: Session) -> list[Session]:
     """In the order of their tasks."""
     found = await h.runtime.context.store.sessions(parent=parent.id)
     return sorted(found, key=lambda one: one.key)
 
 
-async def outcome(h: House, parent: Session) -> ev.CallFinished:
+async def outcome(h: RuntimeFixture, parent: Session) -> ev.CallFinished:
     """What the parent was told of its children, the last time."""
     found = [one for one in await h.journal(parent) if isinstance(one, ev.CallFinished)]
     return [one for one in found if one.tool == "delegate"][-1]
 
 
-async def ends(h: House, session: Session) -> list[ev.TurnFinished]:
+async def ends(h: RuntimeFixture, session: Session) -> list[ev.TurnFinished]:
     return [one for one in await h.journal(session) if isinstance(one, ev.TurnFinished)]
 
 
-async def told(h: House, session: Session) -> list[str]:
+async def told(h: RuntimeFixture, session: Session) -> list[str]:
     """The results of a session's calls."""
     return [one.text for one in await h.journal(session) if isinstance(one, ev.CallFinished)]

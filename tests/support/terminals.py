@@ -41,13 +41,13 @@ class LocalPlace:
         return LocalTerminal(str(self.workspace), self.spool, self.settings, environment)
 
     async def launch(self, mode: str, *arguments: str) -> None:
-        """Start a part of the keeper by itself, as a runtime that dies at once would."""
-        keeper = ShellDaemon(Spool(self.spool), str(self.workspace), 60.0, scrubbed(os.environ, ()))
-        await keeper.launch(mode, *arguments)
+        """Start a part of the daemon by itself, as a runtime that dies at once would."""
+        daemon = ShellDaemon(Spool(self.spool), str(self.workspace), 60.0, scrubbed(os.environ, ()))
+        await daemon.launch(mode, *arguments)
 
-    def keeper(self) -> int:
-        """The pid of the keeper that was started last."""
-        notes = [note for note in self.spool.glob("keeper.*") if note.suffix[1:].isdigit()]
+    def daemon(self) -> int:
+        """The pid of the daemon that was started last."""
+        notes = [note for note in self.spool.glob("daemon.*") if note.suffix[1:].isdigit()]
         newest = max(notes, key=lambda note: int(note.suffix[1:]))
         return int(newest.read_text().split()[0])
 

@@ -1,4 +1,4 @@
-"""The runtime, the keeper or the shell dies at a bad moment: nothing runs twice or is lost."""
+"""The runtime, the daemon or the shell dies at a bad moment: nothing runs twice or is lost."""
 
 import asyncio
 import os
@@ -142,32 +142,32 @@ async def test_a_shell_killed_from_outside_is_started_again_with_its_state(
     assert place.spine() != old
 
 
-async def test_state_survives_the_death_of_keeper_and_shell(
+async def test_state_survives_the_death_of_daemon_and_shell(
     place: LocalPlace, shell: Shell
 ) -> None:
     await shell.says("export kept=yes; list=(1 2 3); f() { echo $kept; }; cd /usr")
-    for pid in (place.keeper(), place.spine()):
+    for pid in (place.daemon(), place.spine()):
         os.kill(pid, signal.SIGKILL)
     assert await shell.says("f; echo ${list[2]}; pwd; printenv kept") == "yes\n3\n/usr\nyes\n"
 
 
-async def test_a_shell_without_its_keeper_still_serves(place: LocalPlace, shell: Shell) -> None:
+async def test_a_shell_without_its_daemon_still_serves(place: LocalPlace, shell: Shell) -> None:
     await shell.says("kept=yes")
     old = place.spine()
-    os.kill(place.keeper(), signal.SIGKILL)
+    os.kill(place.daemon(), signal.SIGKILL)
     assert await shell.says("echo $kept") == "yes\n"
     assert place.spine() == old
     assert (await shell("exit 3")).code == 3
     assert await shell.says("echo $kept") == "yes\n"
 
 
-async def test_a_command_whose_keeper_and_shell_die_is_lost_and_not_run_again(
+async def test_a_command_whose_daemon_and_shell_die_is_lost_and_not_run_again(
     place: LocalPlace, terminal: LocalTerminal, shell: Shell
 ) -> None:
     command = shell.command("echo line >> log; sleep 300")
     running = asyncio.create_task(terminal.run(command))
     await until((place.workspace / "log").exists)
-    for pid in (place.keeper(), place.spine()):
+    for pid in (place.daemon(), place.spine()):
         os.kill(pid, signal.SIGKILL)
     assert (await running).state == "lost"
     assert await place.open().recover(command) is None
@@ -176,12 +176,12 @@ async def test_a_command_whose_keeper_and_shell_die_is_lost_and_not_run_again(
     assert (await place.open().run(command)).state == "lost"
 
 
-async def test_a_result_written_before_the_keeper_died_is_found(
+async def test_a_result_written_before_the_daemon_died_is_found(
     place: LocalPlace, terminal: LocalTerminal, shell: Shell
 ) -> None:
     command = shell.command("echo out; (exit 5)")
     await terminal.run(command)
-    for pid in (place.keeper(), place.spine()):
+    for pid in (place.daemon(), place.spine()):
         os.kill(pid, signal.SIGKILL)
     state = found(await place.open().recover(command))
     assert (state.code, state.stdout) == (5, "out\n")
@@ -215,13 +215,13 @@ async def test_a_background_command_on_its_way_does_not_start_once_it_was_called
     assert (place.workspace / "log").read_text() == "line\n"
 
 
-async def test_many_keepers_started_at_once_leave_one(
+async def test_many_daemons_started_at_once_leave_one(
     place: LocalPlace, terminal: LocalTerminal
 ) -> None:
     await asyncio.gather(*(place.launch("keep", "60") for _ in range(6)))
     shell = Shell(terminal)
     assert await shell.says("echo hi") == "hi\n"
-    await until(lambda: keepers(place) == [place.keeper()])
+    await until(lambda: daemons(place) == [place.daemon()])
     assert await shell.says("echo still") == "still\n"
 
 
@@ -231,7 +231,7 @@ exec {bash} "$@"
 """
 
 
-async def test_a_keeper_that_ended_before_anybody_came_is_started_again(
+async def test_a_daemon_that_ended_before_anybody_came_is_started_again(
     place: LocalPlace, tmp_path: Path
 ) -> None:
     """Whoever had started it stood still for longer than a shell may be idle."""
@@ -250,7 +250,7 @@ async def test_a_snapshot_cut_off_in_the_middle_is_not_used(
 ) -> None:
     await shell.says("kept=old")
     await shell.says("kept=new")
-    for pid in (place.keeper(), place.spine()):
+    for pid in (place.daemon(), place.spine()):
         os.kill(pid, signal.SIGKILL)
     newest = max(place.spool.glob("state.?"), key=lambda path: path.read_text().split("\n")[0])
     newest.write_bytes(newest.read_bytes()[:2000])
@@ -280,8 +280,8 @@ async def test_an_idle_shell_ends_by_itself_and_its_state_comes_back(
     place: LocalPlace, shell: Shell
 ) -> None:
     await shell.says("kept=yes; cd /usr")
-    keeper, spine = place.keeper(), place.spine()
-    await until(lambda: not lives(keeper) and not lives(spine))
+    daemon, spine = place.daemon(), place.spine()
+    await until(lambda: not lives(daemon) and not lives(spine))
     assert await shell.says("echo $kept $PWD") == "yes /usr\n"
 
 
@@ -300,9 +300,9 @@ async def test_closing_ends_an_idle_shell_and_leaves_running_commands(
 ) -> None:
     job = await shell("read line; echo $line", background=True)
     await shell.says("kept=yes")
-    keeper, spine = place.keeper(), place.spine()
+    daemon, spine = place.daemon(), place.spine()
     await terminal.close()
-    await until(lambda: not lives(keeper) and not lives(spine))
+    await until(lambda: not lives(daemon) and not lives(spine))
     await terminal.send(job.id, "on\n")
     assert (await terminal.follow(job.id, wait=60)).stdout == "on\n"
     assert await shell.says("echo $kept") == "yes\n"
@@ -328,7 +328,7 @@ async def test_destroying_leaves_no_process_and_no_file(
     pids = [int(pid) for pid in (place.workspace / "pids").read_text().split()]
     await terminal.destroy()
     await until(lambda: not any(lives(pid) for pid in pids))
-    assert keepers(place) == []
+    assert daemons(place) == []
     assert not place.spool.exists()
 
 
@@ -347,7 +347,7 @@ async def test_destroying_works_when_the_workspace_is_gone(
     await shell.says("true")
     shutil.rmtree(place.workspace)
     await terminal.destroy()
-    assert keepers(place) == []
+    assert daemons(place) == []
 
 
 async def test_a_shell_whose_folder_vanished_starts_again_in_the_workspace(
@@ -374,8 +374,8 @@ async def test_cancelling_twice_still_stops_the_command(
     assert (await terminal.follow(command.id)).state == "stopped"
 
 
-def keepers(place: LocalPlace) -> list[int]:
-    """Pids of all that hold this spool open as keepers."""
+def daemons(place: LocalPlace) -> list[int]:
+    """Pids of all that hold this spool open as daemons."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

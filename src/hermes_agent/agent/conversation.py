@@ -5,9 +5,9 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
@@ -33,8 +33,7 @@ SKILL = "skill"
 """The tool that activates a skill."""
 
 
-@dataclass
-class PendingCall:
+class PendingCall(Struct):
     """A tool call of the last reply, and its progress."""
 
     call: ToolCall
@@ -48,8 +47,7 @@ class PendingCall:
     finished: ev.CallFinished | None = None
 
 
-@dataclass
-class UsageTotals:
+class UsageTotals(Struct):
     steps: int = 0
     usage: Usage = Usage()
     dollars: float = 0.0
@@ -95,29 +93,28 @@ def summary_message(summary: str, todo: str = "") -> UserMessage:
     return UserMessage(f"[The earlier part of this conversation, summarised]\n{summary}{listed}")
 
 
-@dataclass
-class ConversationState:
+class ConversationState(Struct, dict=True):
     session: str
     prompt: Prompt
     model: str = ""
     effort: str = ""
-    messages: list[Message] = field(default_factory=list)
-    calls: list[PendingCall] = field(default_factory=list)
+    messages: list[Message] = []
+    calls: list[PendingCall] = []
     """Calls of the last reply, until all of them have finished."""
-    inner: list[PendingCall] = field(default_factory=list)
+    inner: list[PendingCall] = []
     """Calls made by programs among `calls`."""
-    tools_started: set[str] = field(default_factory=set)
+    tools_started: set[str] = set()
     """Tools that ran in this session."""
-    tools_used: set[str] = field(default_factory=set)
+    tools_used: set[str] = set()
     """Tools that succeeded in this session."""
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Failures of the model's calls in this turn, by name and arguments. Those of programs do not
     count: they may poll."""
     todo: str = ""
     """The to-do list as the model last wrote it."""
-    active_skills: list[ActivatedSkill] = field(default_factory=list)
+    active_skills: list[ActivatedSkill] = []
     """Skills opened in this turn."""
-    recalled: list[RecallResult] = field(default_factory=list)
+    recalled: list[RecallResult] = []
     """What recall added to the messages of this turn."""
     turn: UsageTotals = field(default_factory=UsageTotals)
     session_usage: UsageTotals = field(default_factory=UsageTotals)
@@ -125,15 +122,15 @@ class ConversationState:
     """Whether the sender of the latest message can answer questions."""
     interrupted: bool = False
     """Whether the user has interrupted this turn."""
-    questions: dict[str, ev.QuestionAsked] = field(default_factory=dict)
+    questions: dict[str, ev.QuestionAsked] = {}
     """Open questions of this turn."""
-    answers: dict[str, ev.QuestionAnswered] = field(default_factory=dict)
-    agreed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: dict[str, ev.QuestionAnswered] = {}
+    agreed: dict[str, tuple[str, ...]] = {}
     """Who has agreed so far to questions that need several people."""
     granted: frozenset[str] = frozenset()
     """What people have allowed for the rest of this session."""
     budget: ev.BudgetReached | None = None
-    extensions: dict[str, int] = field(default_factory=dict)
+    extensions: dict[str, int] = {}
     """How often the user has extended each budget in this turn."""
     last_text: str = ""
     context_tokens: int = 0
@@ -144,7 +141,7 @@ class ConversationState:
     turn_began: int = 0
     """The number of the latest turn's first event."""
     _bytes: int = 0
-    _counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _counts: dict[str, tuple[int, int]] = {}
     """By model: its last token count, and the bytes it counted."""
     _paused: bool = True
     _time: float = 0.0

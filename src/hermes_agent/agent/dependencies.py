@@ -1,9 +1,10 @@
 """What a turn depends on. The runtime builds these; tests pass in others."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from hermes_agent.agent.budgets.reservations import BudgetReservations
 from hermes_agent.core.effects import Actor, Gate
@@ -22,8 +23,7 @@ def no_secret(name: str) -> str:
     raise NotFound(f"no secret called {name!r}")
 
 
-@dataclass(frozen=True)
-class TurnDependencies:
+class TurnDependencies(Struct, frozen=True):
     journal: Journal
     route: Callable[[ModelRole, str], Model | None]
     """The model for a role, given the session's model; None when none is configured."""
@@ -42,7 +42,7 @@ class TurnDependencies:
     actor: Actor = Actor()
     workspace: str = ""
     """The session's folder on this machine, for tools without a terminal."""
-    places: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = {}
     """The kind of each terminal that is not local."""
     secret: Callable[[str], str] = no_secret
     """Returns the value of a granted secret; raises `NotFound`."""

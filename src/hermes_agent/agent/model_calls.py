@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.agent.budgets import limits
@@ -56,15 +57,14 @@ class ReservationExhausted(Exception):
     """Failed attempts used up so much that the reservation does not cover another."""
 
 
-@dataclass
-class PendingModelCall:
+class PendingModelCall(Struct):
     use: ModelRole
     model: Model
-    pieces: list[str] = field(default_factory=list)
+    pieces: list[str] = []
     """The text received so far."""
     bytes: int = 0
     """Bytes of text and reasoning received in this attempt."""
-    started: float = field(default_factory=time.perf_counter)
+    started: float = msgspec.field(default_factory=time.perf_counter)
 
 
 @dataclass(eq=False, repr=False)

@@ -314,8 +314,7 @@ class BudgetShare(Struct, frozen=True):
     dollars: float | None = None
 
 
-@dataclass(frozen=True)
-class ToolServices:
+class ToolServices(Struct, frozen=True):
     resources: ResourceCache | None = None
     sandbox: CodeSandbox | None = None
     subagents: SubagentRunner | None = None
@@ -341,8 +340,7 @@ class ToolServices:
     """Reserves the rest of the turn's budget, in equal shares, for this many subagents."""
 
 
-@dataclass(frozen=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """What a tool gets for one call. A tool asks for it with a first parameter annotated
     `ToolContext`, which the model never sees."""
 
@@ -354,7 +352,7 @@ class ToolContext:
     """Ask the user; None if nobody can answer or did."""
     output: Callable[[str], None]
     """Stream a piece of output to whoever is watching."""
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = {}
     """Only the secrets that a rule grants this call."""
     http: Callable[..., Any] | None = None
     """Makes an `httpx.AsyncClient` that refuses private, loopback and metadata addresses unless a
@@ -368,7 +366,7 @@ class ToolContext:
     """The folder with the session's oversized results in full: `EFFECT.txt`."""
     call: Call | None = None
     services: ToolServices = ToolServices()
-    note: Mapping[str, Any] = field(default_factory=dict)
+    note: Mapping[str, Any] = {}
     """What `prepare` returned for this call."""
     aside: bool = False
     """Called by a program, which may make other calls concurrently."""

@@ -222,7 +222,7 @@ class JobScheduler:
         await self._tell_missed(now)
         if now - self._checked >= HOUR or now < self._checked:
             self._checked = now
-            await self._keep_house(now)
+            await self._trim_history(now)
         self._next = await store.first()
         some = await store.jobs(state="active", limit=SOME)
         self._awake = any(not job.spec.is_builtin for job in some)
@@ -327,9 +327,9 @@ class JobScheduler:
         for run in untold[:1]:
             await store.change_run(run.id, MISSED, told=(*run.told, "missed"))
 
-    # keeping house
+    # upkeep
 
-    async def _keep_house(self, now: float) -> None:
+    async def _trim_history(self, now: float) -> None:
         from hermes_agent.jobs import consistency
 
         store, keep = self._context.store.jobs, self._context.settings.jobs.keep

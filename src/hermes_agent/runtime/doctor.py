@@ -522,7 +522,7 @@ async def _read_jobs(home: Path) -> dict[str, Any]:
 def _shells(home: Path, idle_seconds: float, now: float) -> _Report:
     """Idle shells end by themselves, so an old one is stuck."""
     held, stuck = 0, []
-    for note in sorted((home / "terminals").glob("*/local/keeper.*")):
+    for note in sorted((home / "terminals").glob("*/local/daemon.*")):
         words = _words_in(note)
         if len(words) < 2 or not words[0].isdigit() or not process_lives(int(words[0]), words[1]):
             continue

@@ -1,10 +1,10 @@
 """What is done to a page."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.tool_results import ToolResult

@@ -1,7 +1,8 @@
 """What `find_tools` makes of servers that cannot be used, beside those that can."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from hermes_agent.agent.tools.discovery import find_tools
 from hermes_agent.core.settings.root import McpServerSettings

@@ -14,7 +14,7 @@ from hermes_drills.worlds.styles import copy_path
 
 
 def rewrite(box: Box, world: World, at: Target, text: str) -> str:
-    """Replace a file, and leave the one before where this house keeps copies; says where."""
+    """Replace a file, and leave the one before where this machine keeps copies; says where."""
     copy = copy_path(world.style, at.path, at.service)
     box.run(f"mkdir -p {quote(copy.rpartition('/')[0])}; cp -p {quote(at.path)} {quote(copy)}")
     box.write(at.path, text)

@@ -13,7 +13,7 @@ from hermes_drills.types import Fault, Target, Truth, World
 from hermes_drills.worlds import inits
 
 MAIL = "OUTPUT -p tcp -m tcp --dport 25 -j REJECT --reject-with icmp-port-unreachable"
-"""A rule of the house: no mail leaves this machine."""
+"""The operator's own rule: no mail leaves this machine."""
 
 
 class _Cut(Fault):
@@ -80,7 +80,7 @@ class _Rule(_Cut):
 
     def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:
         rules = probe.run([find("iptables") or "iptables", "-S"]).stdout
-        lost = [] if f"-A {MAIL}" in rules else ["a rule of the house is lost"]
+        lost = [] if f"-A {MAIL}" in rules else ["a rule of the operator is lost"]
         return super().gone(probe, world, truth) or lost
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:

@@ -48,7 +48,7 @@ def ledger(pick: Pick, style: Style) -> World:
 
 
 def tls(pick: Pick, style: Style) -> World:
-    """A front that speaks TLS, with a certificate of the house's own authority."""
+    """A front that speaks TLS, with a certificate of a private authority."""
     made = Builder("tls", pick, style)
     front, store = pick.names(2)
     ports = pick.ports(2)

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from hermes_agent.core.messages import ModelFacts
 from hermes_agent.core.tools import BudgetShare
@@ -18,8 +19,7 @@ WARN_AT = (0.5, 0.8)
 Unit = Literal["dollars", "tokens"]
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Calls with the same `key` share the budget."""
 
     what: str
@@ -31,8 +31,7 @@ class Budget:
     """Whether several sessions share it."""
 
 
-@dataclass(frozen=True)
-class CostEstimate:
+class CostEstimate(Struct, frozen=True):
     """What a call can cost: each model that may answer it, with its most input tokens, and the
     wanted output."""
 
@@ -63,8 +62,7 @@ class CostEstimate:
         return min(self.output, int((room - before) / each))
 
 
-@dataclass(frozen=True)
-class BudgetExceeded:
+class BudgetExceeded(Struct, frozen=True):
     """A budget that the call does not fit into."""
 
     account: Budget
@@ -72,8 +70,7 @@ class BudgetExceeded:
     needed: float
 
 
-@dataclass
-class Reservation:
+class Reservation(Struct):
     """What a call may use at most, held until `release`."""
 
     input: int = 0
@@ -82,7 +79,7 @@ class Reservation:
     dollars: float | None = None
     """The most it can cost; None without a dollar budget."""
     accounts: Sequence[Budget] = ()
-    amounts: dict[str, float] = field(default_factory=dict)
+    amounts: dict[str, float] = {}
     on_release: Callable[["Reservation"], None] | None = None
 
     def release(self) -> None:

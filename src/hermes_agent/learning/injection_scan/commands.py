@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes_agent.learning.tables import read
 
@@ -44,8 +45,7 @@ _CHECKS: Mapping[str, Callable[[re.Match[str]], bool]] = {
 }
 
 
-@dataclass(frozen=True)
-class CommandPattern:
+class CommandPattern(Struct, frozen=True):
     what: str
     why: str
     words: tuple[tuple[str, ...], ...]

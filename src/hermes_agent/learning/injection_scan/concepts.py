@@ -3,9 +3,10 @@
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes_agent.learning.injection_scan.normalize import plain_words
 from hermes_agent.learning.tables import read
@@ -39,8 +40,7 @@ Phrase = tuple[str, tuple[str, ...]]
 """A concept and the words that must follow the first."""
 
 
-@dataclass(frozen=True)
-class _Words:
+class _Words(Struct, frozen=True):
     exact: dict[str, list[Phrase]]
     stems: dict[str, list[Phrase]]
     lengths: tuple[int, ...]
@@ -65,8 +65,7 @@ def _words() -> _Words:
     return _Words(exact, stems, tuple(sorted({len(stem) for stem in stems})), tuple(sorted(wide)))
 
 
-@dataclass(frozen=True)
-class _Meaning:
+class _Meaning(Struct, frozen=True):
     alone: tuple[str, ...]
     """Concepts of the word alone."""
     with_next: dict[str, tuple[Phrase, ...]]
@@ -98,13 +97,12 @@ def known(word: str) -> bool:
     return _meaning(word) is not None
 
 
-@dataclass
-class Tagged:
+class Tagged(Struct):
     """A text in lower case, with the places of its concepts and the ends of its sentences."""
 
     text: str
-    places: dict[str, list[Place]] = field(default_factory=dict)
-    ends: list[int] = field(default_factory=list)
+    places: dict[str, list[Place]] = {}
+    ends: list[int] = []
     steps: int = 0
     """The work done, in words and stems."""
 

@@ -7,14 +7,14 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from hermes_agent.learning.injection_scan.concepts import known
 
 
-@dataclass(frozen=True)
-class Within:
+class Within(Struct, frozen=True):
     """A text hidden in another one at `start`."""
 
     text: str

@@ -4,9 +4,10 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes_agent.learning.tables import read
 
@@ -48,8 +49,7 @@ def _plain(char: str) -> str:
     return "".join(part for part in plain if part not in _HIDDEN)
 
 
-@dataclass(frozen=True)
-class Folded:
+class Folded(Struct, frozen=True):
     """Normalised text, the same in lower case, and the way back to the original."""
 
     text: str

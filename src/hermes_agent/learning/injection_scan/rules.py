@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes_agent.learning.injection_scan.concepts import Place, Tagged
 from hermes_agent.learning.tables import read
 
 
-@dataclass(frozen=True)
-class ScanRule:
+class ScanRule(Struct, frozen=True):
     """A line of `rules.table`, which explains the fields."""
 
     what: str

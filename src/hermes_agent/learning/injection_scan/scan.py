@@ -6,8 +6,9 @@ No rule knows every wording: it is one defence among several, and the gate is be
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from hermes_agent.learning.injection_scan.commands import matches as command_matches
 from hermes_agent.learning.injection_scan.concepts import tag, tag_run
@@ -31,8 +32,7 @@ _QUOTES = ('"', "`")
 _SEARCHES = re.compile(r"\b(?:grep|rg|ag|ausearch|journalctl|yara)\b")
 
 
-@dataclass(frozen=True)
-class InjectionFinding:
+class InjectionFinding(Struct, frozen=True):
     what: str
     """`override`, `exfiltration`, `hidden characters`, …"""
     why: str

@@ -6,11 +6,11 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import apsw
+from msgspec import Struct
 
 from hermes_agent.core.errors import Degraded
 from hermes_agent.store.engine.connection import Connection
@@ -29,15 +29,13 @@ MAX_FREE_SHARE = 0.01
 TIDY_EVERY = 16
 
 
-@dataclass(frozen=True)
-class _Write:
+class _Write(Struct, frozen=True):
     name: str
     work: Callable[[Connection], Any]
     future: asyncio.Future[Any]
 
 
-@dataclass(frozen=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     write: _Write
     value: Any = None
     error: Exception | None = None

@@ -2,8 +2,9 @@
 by one function per type of event."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hermes_agent.core.errors import Fenced
 from hermes_agent.core.events import (
@@ -36,8 +37,7 @@ from hermes_agent.store.search.index import index, spoken
 TITLE_CHARS = 80
 
 
-@dataclass
-class AppendCursor:
+class AppendCursor(Struct):
     """A session, perhaps a turn in it, and the number of its last event."""
 
     db: Connection

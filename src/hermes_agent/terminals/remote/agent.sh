@@ -19,7 +19,7 @@ exec 2>/dev/null
 . "$script" library "$spool"
 
 readonly SHORT=1400
-keeper= seen=0 listener= workspace= expected= nonce=
+daemon= seen=0 listener= workspace= expected= nonce=
 
 pause() { read -r -t "$1" _ <>"$spool/pause"; }
 
@@ -79,24 +79,24 @@ claim() {
   start=$(stat -c %Y -- "$spool/$1.s") kind=fg pid=0
 }
 
-# Whether the keeper or its shell lives; then we listen to it. `seen` is when it did.
-keeper_lives() {
+# Whether the daemon or its shell lives; then we listen to it. `seen` is when it did.
+daemon_lives() {
   seen=0
-  find_keeper && seen=$EPOCHSECONDS
+  find_daemon && seen=$EPOCHSECONDS
 }
 
-find_keeper() {
+find_daemon() {
   local pid= ticks= word=
-  if [[ -n $keeper ]]; then
-    alive $keeper || lives "$spool/spine"
+  if [[ -n $daemon ]]; then
+    alive $daemon || lives "$spool/spine"
     return
   fi
   newest
   if ! ((number)); then return 1; fi
-  read -r pid ticks word <"$spool/keeper.$number"
+  read -r pid ticks word <"$spool/daemon.$number"
   if [[ $word != ready || ! -p $spool/in || ! -p $spool/out ]]; then return 1; fi
   alive "$pid" "$ticks" || lives "$spool/spine" || return 1
-  keeper="$pid $ticks"
+  daemon="$pid $ticks"
   if [[ -n $wants ]]; then
     if [[ -n $listener ]]; then kill "$listener"; fi
     hear &
@@ -105,7 +105,7 @@ find_keeper() {
 }
 
 # What is known of a command, as words in `facts`, all read now: known code end start kind held why
-# in-hand keeper begun size now.
+# in-hand daemon begun size now.
 look() {
   local id=$1 code end start kind pid ticks known=0 held=0 why=- hand=0 lives=0 begun=0 size=0 other=
   [[ -e $spool/$id.c ]] && known=1
@@ -117,7 +117,7 @@ look() {
     elif [[ $kind != - ]]; then
       ((${EPOCHSECONDS} - ${start%.*} < 5)) && held=1
     fi
-    keeper_lives && lives=1
+    daemon_lives && lives=1
     read -r other <"$spool/now"
     [[ $other == "$id" ]] && hand=1
     if ((held)); then
@@ -152,7 +152,7 @@ hear() {
   done <>"$spool/out"
 }
 
-# Run a part of the keeper as the user would: in the workspace, with the locale that was set.
+# Run a part of the daemon as the user would: in the workspace, with the locale that was set.
 launch() (
   cd -- "$workspace" || exit 1
   if [[ $LOCALE == none ]]; then unset LC_ALL; else export LC_ALL=$LOCALE; fi
@@ -164,14 +164,14 @@ launch() (
 
 ready() {
   local tries
-  # What is handed to a keeper that died since is handed in again when nobody takes it.
-  if ((EPOCHSECONDS - seen < 3)) || keeper_lives; then return 0; fi
-  keeper=
-  if keeper_lives; then return 0; fi
+  # What is handed to a daemon that died since is handed in again when nobody takes it.
+  if ((EPOCHSECONDS - seen < 3)) || daemon_lives; then return 0; fi
+  daemon=
+  if daemon_lives; then return 0; fi
   for ((tries = 6000; tries; tries--)); do
     # Again now and then: one to which nobody came in time has ended.
     if ((tries % 200 == 0)); then launch keep "$idle" || return 1; fi
-    if keeper_lives; then return 0; fi
+    if daemon_lives; then return 0; fi
     pause 0.005
   done
   return 1
@@ -313,7 +313,7 @@ clear_ended() {
 
 destroy_all() {
   if [[ -n $listener ]]; then kill "$listener"; fi
-  keeper= seen=0 listener=
+  daemon= seen=0 listener=
   "$BASH" --noprofile --norc "$script" destroy "$spool" </dev/null >/dev/null
   cd / && rm -rf -- "$spool"
   ok gone
@@ -555,7 +555,7 @@ serve() {
       send) send "$@" ;;
       void) void "$1" ;;
       remove) rm -f -- "$spool/$1".{c,o,e,i,k,r,s,v}; ok removed ;;
-      end) if keeper_lives; then printf 'end -\n' 1<>"$spool/in"; fi; ok end ;;
+      end) if daemon_lives; then printf 'end -\n' 1<>"$spool/in"; fi; ok end ;;
       where) stands "$workspace"; cd /; printf 'ok\n'; say "$folder"; printf '.\n' ;;
       clear) clear_ended ;;
       destroy) destroy_all ;;

@@ -191,11 +191,11 @@ class ShellDaemon:
     def _find(self) -> _Link | None:
         folder = self._spool.folder
         numbers = [
-            int(path.suffix[1:]) for path in folder.glob("keeper.*") if path.suffix[1:].isdigit()
+            int(path.suffix[1:]) for path in folder.glob("daemon.*") if path.suffix[1:].isdigit()
         ]
         if not numbers:
             return None
-        words = (folder / f"keeper.{max(numbers)}").read_text().split()
+        words = (folder / f"daemon.{max(numbers)}").read_text().split()
         if words[2:] != ["ready"]:
             return None
         if not process_lives(int(words[0]), words[1]) and self._spine() is None:

@@ -2,7 +2,7 @@
 # and mkfifo, rm and sleep; the same file serves a local machine, a remote one and a container.
 #
 #   start MODE SPOOL ...   run MODE detached, in the folder where this was called, and return
-#   keep  SPOOL IDLE       the keeper: one shell, started again with its state when it ends
+#   keep  SPOOL IDLE       the daemon: one shell, started again with its state when it ends
 #   spine SPOOL IDLE STATE the shell itself; reads `run ID` and `end -` from the FIFO `in`
 #   job   SPOOL ID MOST    one background command, in a shell of its own with the same state; one
 #                          that writes more than MOST bytes is stopped
@@ -16,7 +16,7 @@
 # it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code and time,
 # ID.v variables that it alone sees; gone when it runs. Who creates ID.s runs the command and nobody
 # else does. ID.r is one short write: empty is "not yet".
-# Of the shell: keeper.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
+# Of the shell: daemon.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
 # id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out,
 # spare (room that is given up for an ID.r that a full disk does not take).
 
@@ -28,7 +28,7 @@ if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
 if [[ $1 == spine || $1 == task ]]; then
   trap : INT
   # At the top level, because `declare` in a function makes locals; before our own definitions,
-  # because the snapshot holds those of an older keeper.
+  # because the snapshot holds those of an older daemon.
   if [[ -n $4 ]]; then . "$4" >/dev/null 2>&1 || :; fi
   builtin trap - EXIT
   builtin hash -r
@@ -234,7 +234,7 @@ group_of() {
 newest() {
   local file
   number=0
-  for file in "$spool"/keeper.*; do
+  for file in "$spool"/daemon.*; do
     file=${file##*.}
     if [[ $file =~ ^[0-9]+$ ]] && ((file > number)); then number=$file; fi
   done
@@ -285,21 +285,21 @@ record() {
   if [[ -p $spool/out ]]; then printf '%s %s\n' "$1" "$2" 1<>"$spool/out"; fi
 }
 
-# Only one keeper per spool, though two may be started: the one that makes the next number, and
+# Only one daemon per spool, though two may be started: the one that makes the next number, and
 # still has the highest once it is made, stays.
 take_spool() {
   local mine stat file
   newest
-  if lives "$spool/keeper.$number" || lives "$spool/spine"; then return 1; fi
+  if lives "$spool/daemon.$number" || lives "$spool/spine"; then return 1; fi
   mine=$((number + 1))
   read -r -d '' stat <"/proc/$$/stat"
   stat=(${stat##*) })
   set -C
-  printf '%s %s\n' "$$" "${stat[19]}" 2>/dev/null >"$spool/keeper.$mine" || return 1
+  printf '%s %s\n' "$$" "${stat[19]}" 2>/dev/null >"$spool/daemon.$mine" || return 1
   set +C
   newest
-  if ((number != mine)); then rm -f "$spool/keeper.$mine"; return 1; fi
-  for file in "$spool"/keeper.*; do
+  if ((number != mine)); then rm -f "$spool/daemon.$mine"; return 1; fi
+  for file in "$spool"/daemon.*; do
     if [[ ${file##*.} =~ ^[0-9]+$ && ${file##*.} != "$mine" ]]; then rm -f "$file"; fi
   done
 }
@@ -310,9 +310,9 @@ keep() {
   rm -f "$spool/in" "$spool/out"
   mkfifo -m 600 "$spool/in" "$spool/out" || exit 1
   exec 8<>"$spool/in" 9<>"$spool/out"
-  # What an earlier keeper had in hand when it died stays unknown.
+  # What an earlier daemon had in hand when it died stays unknown.
   printf '\n' >|"$spool/now"
-  printf '%s %s ready\n' $(<"$spool/keeper.$number") >|"$spool/keeper.$number"
+  printf '%s %s ready\n' $(<"$spool/daemon.$number") >|"$spool/daemon.$number"
   trap : INT HUP
   while :; do
     pick_state
@@ -414,7 +414,7 @@ stop() {
     if ended 50; then sweep; exit 0; fi
   done
   if alive "$pid" "$ticks"; then kill -KILL "$pid"; fi
-  # The keeper has a moment to say how the shell ended; a background command has no keeper.
+  # The daemon has a moment to say how the shell ended; a background command has no daemon.
   if ! ended 50; then record "$id" 137; fi
   sweep
 }
