@@ -125,6 +125,7 @@ async def lived(
     return await compare(home, life, year)
 
 
+@pytest.mark.slow
 async def test_a_year_with_kills_jumps_of_the_clock_downtime_and_changes(tmp_path: Path) -> None:
     zones = ("Europe/Berlin", "Australia/Lord_Howe")
     assert await lived(tmp_path, 7, LEAP_YEAR, zones, 4) > 10_000

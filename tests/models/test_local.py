@@ -191,6 +191,7 @@ async def written(child: Child, number: int, **body: Any) -> str:
     return said
 
 
+@pytest.mark.slow
 @shared_loop
 async def test_whatever_a_confused_model_calls_exists_and_fits(child: Child) -> None:
     tools = (*FEW, *(ToolSpec(name, "", schema) for name, schema in SCHEMAS.items()))
@@ -213,6 +214,7 @@ async def test_whatever_a_confused_model_calls_exists_and_fits(child: Child) -> 
     assert len(whole) >= 3
 
 
+@pytest.mark.slow
 @shared_loop
 async def test_an_answer_that_nobody_waits_for_is_given_up(child: Child) -> None:
     body = {
@@ -233,6 +235,7 @@ async def test_an_answer_that_nobody_waits_for_is_given_up(child: Child) -> None
     assert late < 100
 
 
+@pytest.mark.slow
 @shared_loop
 async def test_a_listener_that_leaves_does_not_disturb_the_next(model: LocalModel) -> None:
     chunks = model.stream(asking("Tell me a story", limit=900), Credential())
@@ -245,6 +248,7 @@ async def test_a_listener_that_leaves_does_not_disturb_the_next(model: LocalMode
     assert model.pid == pid
 
 
+@pytest.mark.slow
 @shared_loop
 async def test_requests_of_several_sessions_wait_for_each_other(model: LocalModel) -> None:
     asked = [asking(f"{'Again. ' * number}Hello", limit=4 + number) for number in range(3)]
@@ -254,6 +258,7 @@ async def test_requests_of_several_sessions_wait_for_each_other(model: LocalMode
     assert lengths == sorted(set(lengths))
 
 
+@pytest.mark.slow
 @shared_loop
 async def test_a_process_that_is_killed_is_replaced_by_the_next_call(model: LocalModel) -> None:
     chunks = model.stream(asking("Tell me a story", limit=900), Credential())
@@ -266,6 +271,7 @@ async def test_a_process_that_is_killed_is_replaced_by_the_next_call(model: Loca
     assert (await answer(model, asking("Hello", limit=1))).text
 
 
+@pytest.mark.slow
 @shared_loop
 async def test_the_process_ends_when_nobody_asks_for_a_while() -> None:
     async with opened(idle=0.01) as model:

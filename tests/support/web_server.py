@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import httpx
+import msgspec
 
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tool_results import ToolResult
@@ -78,7 +79,7 @@ class Surfer:
             hooks = {"request": [lead_here]}
             return guarded_client(self._allowed, event_hooks=hooks, **options)
 
-        return replace(
+        return msgspec.structs.replace(
             self.here.context("call"),
             http=client,
             services=ToolServices(resources=self.keep),
