@@ -12,6 +12,8 @@ Access = Literal["read", "write", "delete"]
 Action = Literal["allow", "ask", "deny"]
 Origin = Literal["builtin", "program", "mcp", "written"]
 """Where a tool comes from: Hermes, a program that embeds it, an MCP server, or the agent."""
+Confinement = Literal["none", "workspace", "read-only"]
+"""What the kernel lets a command change: whatever the user may, the workspace, or nothing."""
 
 
 DEFAULT = "default"
@@ -155,6 +157,8 @@ class Verdict(Struct, frozen=True):
     """The rule, as YAML, that would allow this from now on."""
     seen: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Paths as named, and where they led at the time; replayed when it is judged again."""
+    confinement: Confinement = "none"
+    """Where a command runs that is allowed because of what it seems to do."""
 
 
 Resolve = Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, ...]]]]

@@ -6,7 +6,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Action, ApprovalRequirement, JudgementInputs
+from hermes_agent.core.effects import (
+    Action,
+    ApprovalRequirement,
+    Confinement,
+    JudgementInputs,
+)
 from hermes_agent.core.messages import Media, ReasoningBlock, RouteStep, ToolCall, Usage
 from hermes_agent.core.skills import ActivatedSkill, RecallResult
 
@@ -220,6 +225,7 @@ class CallJudged(BaseEvent, frozen=True, tag="call_judged"):
     """What "yes, for this session" would cover."""
     proposal: str = ""
     """The rule, as YAML, that would allow this from now on."""
+    confinement: Confinement = "none"
 
 
 class CallIntended(BaseEvent, frozen=True, tag="call_intended"):

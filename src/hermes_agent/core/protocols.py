@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from hermes_agent.core.effects import Confinement
 from hermes_agent.core.messages import Chunk, ModelFacts, Request
 
 
@@ -40,6 +41,7 @@ class ShellCommand(Struct, frozen=True):
     background: bool = False
     secrets: dict[str, str] = {}
     """Variables for this command only; never left in a file or a later command."""
+    confinement: Confinement = "none"
 
 
 class CommandState(Struct, frozen=True):

@@ -15,6 +15,7 @@ def report(judged: Judged) -> dict[str, Any]:
         "verdict": verdict.action,
         "reason": verdict.reason,
         "rule": verdict.rule,
+        "confinement": verdict.confinement,
         "command": judged.command,
         "audits": list(verdict.audits),
         "secrets": list(verdict.secrets),
@@ -34,6 +35,8 @@ def lines(judged: Judged) -> list[str]:
     found = [f"{verdict.action}: {verdict.reason}", f"decided by {verdict.rule}"]
     if judged.command is not None:
         found.append(f"it would run: {judged.command}")
+    if verdict.confinement != "none":
+        found.append(f"it would run confined: {verdict.confinement}")
     if verdict.secrets:
         found.append(f"it would be given: {', '.join(verdict.secrets)}")
     for decision in judged.decisions:

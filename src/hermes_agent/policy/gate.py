@@ -5,7 +5,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import ApprovalRequirement, Effect, Resolve, Verdict
+from hermes_agent.core.effects import (
+    ApprovalRequirement,
+    Confinement,
+    Effect,
+    Resolve,
+    Verdict,
+)
 from hermes_agent.core.errors import HermesError
 from hermes_agent.policy import operations
 from hermes_agent.policy.grants import key_of, proposal
@@ -154,7 +160,7 @@ def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) 
         shown = programs[0] if programs else decisions[-1]
         return Verdict(
             "allow", shown.reason, shown.rule, audits=audits, secrets=_secrets(decisions),
-            seen=read.seen,
+            seen=read.seen, confinement=_confinement(effect, decisions),
         )  # fmt: skip
     consent = _consent(asking)
     if consent is None:
@@ -170,6 +176,20 @@ def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) 
         proposal=proposal(effect, [(one.act, one.by) for one in asking]),
         seen=read.seen,
     )  # fmt: skip
+
+
+def _confinement(effect: Effect, decisions: Sequence[Decision]) -> Confinement:
+    """The widest that a rule wants; none where a person or a rule agreed to the effect itself."""
+    if effect.command is None:
+        return "none"
+    wanted = {
+        "none" if one.granted else one.by.confine
+        for one in decisions
+        if one.by is not None and (one.granted or one.by.confine or one.act.kind != "call")
+    }
+    if not wanted <= {"workspace", "read-only"}:
+        return "none"
+    return "workspace" if "workspace" in wanted else "read-only" if wanted else "none"
 
 
 def _reasons(asking: Sequence[Decision]) -> str:

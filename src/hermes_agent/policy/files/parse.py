@@ -3,7 +3,14 @@
 import re
 from typing import Any, Literal, get_args
 
-from hermes_agent.core.effects import Access, Action, Actor, ApprovalRequirement, Origin
+from hermes_agent.core.effects import (
+    Access,
+    Action,
+    Actor,
+    ApprovalRequirement,
+    Confinement,
+    Origin,
+)
 from hermes_agent.policy.files.reader import PolicyReader
 from hermes_agent.policy.files.rule_lint import (
     CHECKED,
@@ -29,11 +36,13 @@ KINDS: tuple[str, ...] = ("call", "program", "path", "host", "unknown")
 ACCESSES: tuple[str, ...] = get_args(Access)
 ACTIONS: tuple[Action, ...] = get_args(Action)
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
+CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
 _HEADER = (
-    "version", "name", "description", "profile", "extends", "otherwise", "rules", "tests",
+    "version", "name", "description", "profile", "extends", "otherwise", "confine", "rules",
+    "tests",
 )  # fmt: skip
-_RULE = ("id", "match", "when", "then", "reason", "secrets", "exact")
+_RULE = ("id", "match", "when", "then", "reason", "secrets", "exact", "confine")
 _CASE = (
     "run", "call", "input", "expect", "rule", "becomes", "profile", "terminal", "place", "folder",
     "as", "at", "files", "origin",
@@ -71,7 +80,10 @@ class _FileReader(PolicyReader):
         given = self.mapping(root, "a policy file", _HEADER)
         if root.pairs is not None:
             self._version(root, given.get("version"))
-        rules = [self._rule(name, node) for node in self.sequence(given.get("rules"), "rules")]
+        usual = self._confine(given)
+        rules = [
+            self._rule(name, node, usual) for node in self.sequence(given.get("rules"), "rules")
+        ]
         tests = [self._case(node) for node in self.sequence(given.get("tests"), "tests")]
         texts = {
             key: self.string(given[key], key) if key in given else ""
@@ -109,7 +121,13 @@ class _FileReader(PolicyReader):
 
     # rules
 
-    def _rule(self, file: str, node: Node) -> PolicyRule:
+    def _confine(self, given: dict[str, Node]) -> Confinement | None:
+        if "confine" not in given:
+            return None
+        word = self.choice(given["confine"], "confine", CONFINEMENTS)
+        return next((known for known in CONFINEMENTS if known == word), "read-only")
+
+    def _rule(self, file: str, node: Node, usual: Confinement | None) -> PolicyRule:
         given = self.mapping(node, "a rule", _RULE)
         action, consent, rewrite = self._then(node, given.get("then"))
         match = self._match(given["match"]) if "match" in given else RuleMatch()
@@ -128,6 +146,7 @@ class _FileReader(PolicyReader):
             secrets=self._only(given, "secrets", action, "allow"),
             exact=bool(self._only(given, "exact", action, "ask")),
             reason=self.string(given["reason"], "reason") if "reason" in given else "",
+            confine=self._confine(given) or (usual if action == "allow" else None),
         )  # fmt: skip
 
     def _only(

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Action, Actor, ApprovalRequirement
+from hermes_agent.core.effects import Action, Actor, ApprovalRequirement, Confinement
 
 Strings = tuple[str, ...]
 RuleAction = Literal["allow", "ask", "deny", "audit", "rewrite"]
@@ -82,6 +82,8 @@ class PolicyRule(Struct, frozen=True):
     exact: bool = False
     """Consent for the session covers only exactly the same text."""
     reason: str = ""
+    confine: Confinement | None = None
+    """Where commands run that it allows; None: that is for the command's other rules to say."""
 
     @property
     def name(self) -> str:

@@ -72,7 +72,9 @@ class LocalTerminal(LocalFiles, PersistentTerminal):
             settings.idle_seconds,
             scrubbed(environment, settings.keep_environment),
         )
-        backend = LocalBackend(folder, daemon, self._workspace, settings.output_mb, clock)
+        backend = LocalBackend(
+            folder, daemon, self._workspace, settings.output_mb, clock, environment
+        )
         super().__init__(backend, settings, clock)
 
     @property
@@ -84,8 +86,16 @@ class LocalBackend:
     """The spool as local files."""
 
     def __init__(
-        self, spool: Spool, daemon: ShellDaemon, workspace: str, output_mb: int, clock: Clock
+        self,
+        spool: Spool,
+        daemon: ShellDaemon,
+        workspace: str,
+        output_mb: int,
+        clock: Clock,
+        environment: Mapping[str, str],
     ) -> None:
+        self._environment = environment
+        self._view: tuple[str, dict[str, bytes]] | None = None
         self._spool = spool
         self._daemon = daemon
         self._workspace = workspace
@@ -106,6 +116,8 @@ class LocalBackend:
             spool.check_room()
             if command.secrets:
                 spool.put_secrets(id, command.secrets)
+            if command.confinement != "none":
+                await asyncio.to_thread(self._confine, id)
             spool.put_text(id, command.text)
             if command.background:
                 await self._daemon.launch("job", id, str(self._most))
@@ -114,6 +126,13 @@ class LocalBackend:
                 self._daemon.submit(f"run {id}")
                 return CommandStatus(known=True, daemon=True)
         return self._look(id)
+
+    def _confine(self, id: str) -> None:
+        if self._view is None:
+            from hermes_agent.terminals.local.view import read_only
+
+            self._view = read_only(self._spool.folder, self._workspace, self._environment)
+        self._spool.put_confinement(id, *self._view)
 
     async def look(self, id: str) -> CommandStatus:
         return self._look(id)

@@ -21,7 +21,7 @@ exec 2>/dev/null
 readonly SHORT=1400
 daemon= seen=0 listener= workspace= expected= nonce=
 
-pause() { read -r -t "$1" _ <>"$spool/pause"; }
+pause() { read -r -t "$1" _ <>"$spool/private/pause"; }
 
 no() { printf 'no %s\n=%s\n.\n' "$1" "$2"; }
 
@@ -94,7 +94,7 @@ find_daemon() {
   newest
   if ! ((number)); then return 1; fi
   read -r pid ticks word <"$spool/daemon.$number"
-  if [[ $word != ready || ! -p $spool/in || ! -p $spool/out ]]; then return 1; fi
+  if [[ $word != ready || ! -p $spool/private/in || ! -p $spool/private/out ]]; then return 1; fi
   alive "$pid" "$ticks" || lives "$spool/spine" || return 1
   daemon="$pid $ticks"
   if [[ -n $wants ]]; then
@@ -126,7 +126,7 @@ look() {
     fi
     result "$id" # asked again: who has just ended has left a result
   fi
-  if [[ $code != - && -e $spool/$id.v ]]; then rm -f -- "$spool/$id.v"; fi
+  if [[ $code != - && -e $spool/private/$id.v ]]; then rm -f -- "$spool/private/$id.v"; fi
   if [[ -s $spool/$id.k ]]; then read -r why <"$spool/$id.k"; fi
   [[ -e $spool/$id.o ]] && begun=1
   facts="$known $code $end $start $kind $held $why $hand $lives $begun $size ${EPOCHREALTIME/,/.}"
@@ -149,7 +149,7 @@ hear() {
       fi
     fi
     printf '!%s %s!' "$id" "$facts"
-  done <>"$spool/out"
+  done <>"$spool/private/out"
 }
 
 # Run a part of the daemon as the user would: in the workspace, with the locale that was set.
@@ -195,17 +195,17 @@ begin() {
   shift 4
   if claim "$id" && [[ $kind == void ]]; then rm -f -- "$spool/$id.s"; kind=-; fi
   if [[ $kind == - && ! -s $spool/$id.r ]]; then
-    if (($#)); then (umask 077 && printf '%s\0' "$@" >"$spool/$id.v") || { no full; return; }; fi
+    if (($#)); then (umask 077 && printf '%s\0' "$@" >"$spool/private/$id.v") || { no full; return; }; fi
     if ((follows)) && ! put_text "$id" "$text"; then no full; return; fi
     if [[ ! -d $workspace ]]; then no workspace "$workspace"; return; fi
     if [[ $way == bg ]]; then
       launch job "$id" "$most"
     elif ready; then
       # What nobody listens to would fill the FIFO in the end, and the shell would wait.
-      if [[ -z $wants ]]; then while read -r -t 0.001 _; do :; done <>"$spool/out"; fi
+      if [[ -z $wants ]]; then while read -r -t 0.001 _; do :; done <>"$spool/private/out"; fi
       # A full FIFO, where this would wait, holds the line a thousand times over.
       handed[$id]=$((${handed[$id]:-0} + 1))
-      if ((handed[$id] < 1000)); then printf 'run %s\n' "$id" 1<>"$spool/in"; fi
+      if ((handed[$id] < 1000)); then printf 'run %s\n' "$id" 1<>"$spool/private/in"; fi
       ok "1 - - - - 0 - 0 1 0 0 ${EPOCHREALTIME/,/.}"
       return
     else
@@ -271,7 +271,7 @@ news() {
 background() {
   local file id out
   printf 'ok\n'
-  for file in "$spool"/*.i; do
+  for file in "$spool"/private/*.i; do
     id=${file##*/} id=${id%.i}
     if [[ ! -p $file || ! -e $spool/$id.s ]]; then continue; fi
     look "$id"
@@ -284,14 +284,14 @@ background() {
 }
 
 send() {
-  if base64 -d <<<"$2" | timeout 5 cat 1<>"$spool/$1.i"; then ok sent; else ok unread; fi
+  if base64 -d <<<"$2" | timeout 5 cat 1<>"$spool/private/$1.i"; then ok sent; else ok unread; fi
 }
 
 void() {
   local -
   set -C
   if printf '%s void 0 0\n' "${EPOCHREALTIME/,/.}" >"$spool/$1.s"; then
-    rm -f -- "$spool/$1.v"
+    rm -f -- "$spool/private/$1.v"
     ok void
   else
     ok taken
@@ -506,7 +506,8 @@ hello() {
   if (($5)); then mkdir -p -- "$workspace"; fi
   shift 5
   if (($#)); then export "$@"; fi
-  [[ -p $spool/pause ]] || mkfifo -m 600 "$spool/pause"
+  mkdir -p -m 700 -- "$spool/private"
+  [[ -p $spool/private/pause ]] || mkfifo -m 600 "$spool/private/pause"
   read -r boot </proc/sys/kernel/random/boot_id
   if [[ ! -s $spool/boot ]]; then
     printf '%s %s-%s\n' "${boot:-none}" "$EPOCHREALTIME" "$RANDOM$RANDOM" >"$spool/boot.$$"
@@ -555,7 +556,7 @@ serve() {
       send) send "$@" ;;
       void) void "$1" ;;
       remove) rm -f -- "$spool/$1".{c,o,e,i,k,r,s,v}; ok removed ;;
-      end) if daemon_lives; then printf 'end -\n' 1<>"$spool/in"; fi; ok end ;;
+      end) if daemon_lives; then printf 'end -\n' 1<>"$spool/private/in"; fi; ok end ;;
       where) stands "$workspace"; cd /; printf 'ok\n'; say "$folder"; printf '.\n' ;;
       clear) clear_ended ;;
       destroy) destroy_all ;;

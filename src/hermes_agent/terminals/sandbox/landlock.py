@@ -4,7 +4,8 @@ signalled), everything in the workspace is writable, and /tmp is out of reach.
 
 As a script, run by a bare Python: `RULES FILTER WORKSPACE -- DOOR …`, the first two open files. It
 confines the door and stays outside as its guard: what the door leaves behind when it ends is
-killed. It imports only the standard library."""
+killed. `scope COMMAND …` only keeps signals and abstract sockets in; the command inherits its
+orphans. It imports only the standard library."""
 
 import contextlib
 import ctypes
@@ -56,9 +57,9 @@ def _done(result: int) -> int:
     return result
 
 
-def _restrict(rules: list[str], tcp: bool) -> None:
+def _restrict(rules: list[str], tcp: bool, files: int = EVERYTHING) -> None:
     """Each rule is a letter, r or w, and a path."""
-    wanted = struct.pack("=QQQ", EVERYTHING, 0 if tcp else TCP, SCOPES)
+    wanted = struct.pack("=QQQ", files, 0 if tcp else TCP, SCOPES)
     ruleset = _done(_libc.syscall(CREATE, wanted, ctypes.c_size_t(len(wanted)), 0))
     for rule in rules:
         try:
@@ -149,5 +150,13 @@ def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]
     _sweep()
 
 
+def scope(command: list[str]) -> None:
+    _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
+    _restrict([], tcp=True, files=0)
+    os.execv(command[0], command)  # noqa: S606 - that is the point
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "scope":
+        scope(sys.argv[2:])
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "network", sys.argv[4], sys.argv[6:])

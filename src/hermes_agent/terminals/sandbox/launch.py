@@ -42,14 +42,7 @@ LAUNCH = """
 def find_way(environ: Mapping[str, str]) -> str:
     """The path of bubblewrap where it works, empty where Landlock must do. Raises `HermesError`
     where neither works: nothing ever runs unconfined."""
-    if not hasattr(os, "memfd_create"):
-        raise HermesError("only Linux can confine commands", "run them in a container")
-    if why := seccomp.missing():
-        raise HermesError("commands cannot be confined here", why)
-    if shutil.which("bash", path=_path(environ)) is None:
-        raise HermesError("bash is not installed", "commands run in bash 5.0 or newer")
-    bwrap = shutil.which("bwrap", path=_path(environ))
-    why_not = _trouble(bwrap) if bwrap else "bubblewrap is not installed"
+    bwrap, why_not = _look_for_bubblewrap(environ)
     if bwrap and not why_not:
         return bwrap
     if weaker := landlock.missing():
@@ -58,6 +51,29 @@ def find_way(environ: Mapping[str, str]) -> str:
             "install bubblewrap and allow user namespaces, or take Linux 6.12 with Landlock",
         )
     return ""
+
+
+def find_bubblewrap(environ: Mapping[str, str]) -> str:
+    """Its path. Raises `HermesError` where it does not work."""
+    bwrap, why_not = _look_for_bubblewrap(environ)
+    if why_not:
+        raise HermesError(
+            f"commands cannot be confined here: {why_not}",
+            "install bubblewrap and allow user namespaces",
+        )
+    return bwrap
+
+
+def _look_for_bubblewrap(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Its path, and why it does not work."""
+    if not hasattr(os, "memfd_create"):
+        raise HermesError("only Linux can confine commands", "run them in a container")
+    if why := seccomp.missing():
+        raise HermesError("commands cannot be confined here", why)
+    if shutil.which("bash", path=_path(environ)) is None:
+        raise HermesError("bash is not installed", "commands run in bash 5.0 or newer")
+    bwrap = shutil.which("bwrap", path=_path(environ)) or ""
+    return bwrap, _trouble(bwrap) if bwrap else "bubblewrap is not installed"
 
 
 def launch(

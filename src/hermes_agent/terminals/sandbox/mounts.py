@@ -1,6 +1,7 @@
 """What a sandbox sees of the machine, as a table: path → hidden, read or write. The nearest rule at
 or above a path applies to it."""
 
+import contextlib
 import os
 import pwd
 from collections import defaultdict
@@ -84,6 +85,25 @@ def rules(
         made |= _workspace(expand(writable, environ).resolve())
     made |= dict.fromkeys(_existing(expand(path, environ) for path in place.hide), "hide")
     return made | {folder / "home": "write"}
+
+
+def secrets(environ: Mapping[str, str], workspace: str) -> list[Path]:
+    """What holds secrets on this machine, by name."""
+    found = [path for path in HIDDEN if path.startswith(("/etc", "/sys"))]
+    found += map(str, Path("/etc/ssh").glob("*_key"))
+    for home in _existing(_homes(environ)):
+        with contextlib.suppress(OSError):  # not ours to read; then commands cannot read it either
+            for path in home.iterdir():
+                if holds_secrets(f"{path.name}/any" if path.is_dir() else path.name):
+                    found.append(str(path))
+    return [*_existing(found), *_secrets(Path(workspace).resolve())]
+
+
+def hermes_homes(spool: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Homes of Hermes: this one's, whose terminal has that spool, and the user's."""
+    named = expand(environ.get("HERMES_HOME") or "~/.hermes", environ)
+    homes = [path for path in (named, *spool.parents[:3]) if (path / "state.db").exists()]
+    return sorted(set(_existing(homes)))
 
 
 def expand(path: str, environ: Mapping[str, str]) -> Path:

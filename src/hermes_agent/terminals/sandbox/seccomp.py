@@ -34,7 +34,11 @@ TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX inject input into the user's terminal."""
 FAMILIES = 46
 NETLINK = 16
-"""Of netlink only routes (protocol 0) are allowed: programs list addresses with it."""
+ROUTES = frozenset({0})
+"""Protocols of netlink: programs list addresses with it."""
+SHOWN = frozenset({0, 4})
+"""Routes and sockets."""
+NETLINKS = 32
 USUAL = frozenset({socket.AF_UNSPEC, socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, NETLINK})
 """VSOCK and others ignore network namespaces, and most are only useful for attacks."""
 LOCAL = frozenset({socket.AF_UNSPEC})
@@ -42,10 +46,15 @@ LOCAL = frozenset({socket.AF_UNSPEC})
 
 
 @functools.cache
-def program(families: frozenset[int] = USUAL, *, hoards: bool = True) -> bytes:
+def program(
+    families: frozenset[int] = USUAL,
+    *,
+    hoards: bool = True,
+    netlink: frozenset[int] = ROUTES,
+) -> bytes:
     """The filter, compiled for this machine. Programs for another architecture are killed, or
     they could make the same calls under other numbers."""
-    from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, NE, Arg, SyscallFilter
+    from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, Arg, SyscallFilter
 
     made = SyscallFilter(ALLOW)
     refuse, unknown = ERRNO(errno.EPERM), ERRNO(errno.ENOSYS)
@@ -64,8 +73,10 @@ def program(families: frozenset[int] = USUAL, *, hoards: bool = True) -> bytes:
         if family not in families:
             made.add_rule(refuse, "socket", Arg(0, EQ, family))
     made.add_rule(refuse, "socket", Arg(0, GE, FAMILIES))
+    for protocol in set(range(NETLINKS)) - netlink if NETLINK in families else ():
+        made.add_rule(refuse, "socket", Arg(0, EQ, NETLINK), Arg(2, EQ, protocol))
     if NETLINK in families:
-        made.add_rule(refuse, "socket", Arg(0, EQ, NETLINK), Arg(2, NE, 0))
+        made.add_rule(refuse, "socket", Arg(0, EQ, NETLINK), Arg(2, GE, NETLINKS))
     with tempfile.TemporaryFile() as file:
         made.export_bpf(file)
         file.seek(0)

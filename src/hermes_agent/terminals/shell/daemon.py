@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.terminals.shell.spool import Spool, process_lives
+from hermes_agent.terminals.shell.spool import PRIVATE, Spool, process_lives
 
 SCRIPT = Path(__file__).with_name("daemon.sh")
 PLAIN_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
@@ -202,9 +202,9 @@ class ShellDaemon:
             return None
         # Both ways, so that neither side ever sees the other's end as the end of the file.
         mode = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
-        into = os.open(folder / "in", mode)
+        into = os.open(folder / PRIVATE / "in", mode)
         try:
-            out = os.open(folder / "out", mode)
+            out = os.open(folder / PRIVATE / "out", mode)
         except FileNotFoundError:
             os.close(into)
             raise

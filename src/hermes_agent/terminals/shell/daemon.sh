@@ -7,6 +7,8 @@
 #   job   SPOOL ID MOST    one background command, in a shell of its own with the same state; one
 #                          that writes more than MOST bytes is stopped
 #   task  SPOOL ID STATE MOST  what `job` becomes once it knows the state
+#   view  SPOOL ID STATE   a shell that may only look, inside of bubblewrap: runs the commands that
+#                          `spine` hands it, or this one
 #   stop  SPOOL ID WHY     end a command: INT, TERM, KILL
 #   where SPOOL WORKSPACE  print the folder where the shell stands or would stand
 #   destroy SPOOL          kill everything that was started in this spool and carries its mark
@@ -14,18 +16,20 @@
 #
 # Of each command: ID.c text, ID.s claimed (start, fg or bg, pid and ticks of the claimer, children
 # it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code and time,
-# ID.v variables that it alone sees; gone when it runs. Who creates ID.s runs the command and nobody
-# else does. ID.r is one short write: empty is "not yet".
+# ID.v variables that it alone sees; gone when it runs; ID.f there if it may only look. Who creates
+# ID.s runs the command and nobody else does. ID.r is one short write: empty is "not yet". In the
+# folder `private`, which commands that may only look do not see: ID.i, ID.v and the FIFOs.
 # Of the shell: daemon.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
 # id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out,
-# spare (room that is given up for an ID.r that a full disk does not take).
+# spare (room that is given up for an ID.r that a full disk does not take), view and view.bpf (what
+# bubblewrap and the kernel allow those that may only look), look (FIFOs to them and from them).
 
 if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
 
 # The braces make bash read all of this before it runs any of it: aliases of the user do not reach
 # it and the file may be replaced meanwhile.
 {
-if [[ $1 == spine || $1 == task ]]; then
+if [[ $1 == spine || $1 == task || $1 == view ]]; then
   trap : INT
   # At the top level, because `declare` in a function makes locals; before our own definitions,
   # because the snapshot holds those of an older daemon.
@@ -35,6 +39,75 @@ if [[ $1 == spine || $1 == task ]]; then
   __hermes_mode=$1 __hermes_spool=$2 __hermes_seq=${__hermes_seq:-0}
   __hermes_id= __hermes_text= __hermes_rc=0 __hermes_verb= __hermes_next= __hermes_lent=()
   builtin export HERMES_SPOOL=$2
+
+  __hermes_read() {
+    __hermes_text=
+    IFS= builtin read -r -d '' __hermes_text <"$__hermes_spool/$1.c" || :
+  }
+
+  # Become bubblewrap, and in it a shell that may only look. What comes back from there is data: a
+  # code, a folder and values. Through a file that stayed open, it could be written: none does.
+  __hermes_confine() {
+    builtin mapfile -d '' -t __hermes_lent <"$__hermes_spool/$__hermes_id.f"
+    for __hermes_next in "/proc/$BASHPID/fd/"*; do
+      __hermes_next=${__hermes_next##*/}
+      if ((__hermes_next > 2 && __hermes_next != 255)); then exec {__hermes_next}>&-; fi
+    done
+    exec "${__hermes_lent[0]}" --args 7 --seccomp 8 -- "${__hermes_lent[@]:1}" "$BASH" --noprofile \
+      --norc "$0" view "$__hermes_spool" "$1" "$2" 7<"$__hermes_spool/view" 8<"$__hermes_spool/view.bpf"
+  }
+
+  # Kill what is below a process, until nothing is.
+  __hermes_sweep() {
+    local __hermes_kin __hermes_tries=200
+    while ((__hermes_tries--)); do
+      __hermes_kin=()
+      IFS=' ' builtin read -r -a __hermes_kin <"/proc/$1/task/$1/children" || :
+      if ((${#__hermes_kin[@]} == 0)); then return 0; fi
+      builtin kill -KILL "${__hermes_kin[@]}"
+      builtin wait
+    done
+  } 2>/dev/null
+
+  if [[ $__hermes_mode == view ]]; then
+    __hermes_id=$3 __hermes_flags=$-
+    builtin set +e
+    builtin set --
+    if [[ $__hermes_id != - ]]; then # this command alone
+      builtin trap - INT
+      __hermes_read "$__hermes_id"
+      if [[ $__hermes_flags == *e* ]]; then builtin set -e; fi
+      builtin eval "$__hermes_text"
+      exit
+    fi
+    # Where it stands now, and the variables that it assigns by name.
+    __hermes_report() {
+      builtin printf 'at %s\0' "$PWD"
+      for __hermes_next in "${__hermes_words[@]:2}"; do
+        if [[ -v $__hermes_next && ${!__hermes_next@a} == ?(x) ]]; then
+          builtin printf 'set %s %s=%s\0' "$__hermes_next" "${!__hermes_next@a}" "${!__hermes_next}"
+        fi
+      done
+    } 2>/dev/null 1<>"$__hermes_spool/look/out"
+    while IFS=' ' builtin read -r -a __hermes_words <>"$__hermes_spool/look/in"; do
+      if [[ ${__hermes_words[0]} == renew ]]; then
+        exec "$BASH" --noprofile --norc "$0" view "$__hermes_spool" - "${__hermes_words[1]}"
+      fi
+      __hermes_read "${__hermes_words[1]}"
+      (
+        builtin trap - INT
+        builtin trap __hermes_report EXIT
+        exec </dev/null >|"$__hermes_spool/look/1" 2>|"$__hermes_spool/look/2"
+        if [[ $__hermes_flags == *e* ]]; then builtin set -e; fi
+        builtin eval "$__hermes_text"
+      )
+      __hermes_rc=$?
+      __hermes_sweep "$$" # what it left running: orphans come to us
+      builtin printf 'end %s %s\0' "${__hermes_words[1]}" "$__hermes_rc" 1<>"$__hermes_spool/look/out"
+    done 2>/dev/null
+    exit 0
+  fi
+
   IFS=' ' builtin read -r -a __hermes_me <"/proc/$$/stat" || :
   __hermes_me="$$ ${__hermes_me[21]}"
 
@@ -49,16 +122,11 @@ if [[ $1 == spine || $1 == task ]]; then
       2>/dev/null >"$__hermes_spool/$1.s"
   }
 
-  __hermes_read() {
-    __hermes_text=
-    IFS= builtin read -r -d '' __hermes_text <"$__hermes_spool/$1.c" || :
-  }
-
   # NAME=VALUE, each ended by a NUL. Lent for one command: neither file nor shell keeps them.
   __hermes_lend() {
-    if [[ ! -e $__hermes_spool/$1.v ]]; then return 0; fi
-    builtin mapfile -d '' -t __hermes_lent <"$__hermes_spool/$1.v"
-    builtin command -p rm -f "$__hermes_spool/$1.v"
+    if [[ ! -e $__hermes_spool/private/$1.v ]]; then return 0; fi
+    builtin mapfile -d '' -t __hermes_lent <"$__hermes_spool/private/$1.v"
+    builtin command -p rm -f "$__hermes_spool/private/$1.v"
     for __hermes_next in "${__hermes_lent[@]}"; do builtin export "$__hermes_next"; done
     __hermes_lent=("${__hermes_lent[@]%%=*}") __hermes_next=
   }
@@ -89,8 +157,8 @@ if [[ $1 == spine || $1 == task ]]; then
   }
 
   __hermes_tell() {
-    if [[ -p $__hermes_spool/out ]]; then
-      builtin printf '%s %s\n' "$1" "$2" 1<>"$__hermes_spool/out"
+    if [[ -p $__hermes_spool/private/out ]]; then
+      builtin printf '%s %s\n' "$1" "$2" 1<>"$__hermes_spool/private/out"
     fi
   }
 
@@ -107,16 +175,18 @@ if [[ $1 == spine || $1 == task ]]; then
     __hermes_claim "$3" bg || exit 0
     __hermes_id=$3
     __hermes_read "$3"
-    command -p mkfifo -m 600 "$2/$3.i"
-    [[ -p $2/pause ]] || command -p mkfifo -m 600 "$2/pause" 2>/dev/null
+    command -p mkfifo -m 600 "$2/private/$3.i"
+    [[ -p $2/private/pause ]] || command -p mkfifo -m 600 "$2/private/pause" 2>/dev/null
     __hermes_most=$5
+    __hermes_state=$4
     builtin set -m
     builtin set --
     (
       builtin trap - INT EXIT
       __hermes_lend "$__hermes_id"
-      exec <>"$__hermes_spool/$__hermes_id.i" 2>|"$__hermes_spool/$__hermes_id.e" \
+      exec <>"$__hermes_spool/private/$__hermes_id.i" 2>|"$__hermes_spool/$__hermes_id.e" \
         >|"$__hermes_spool/$__hermes_id.o"
+      if [[ -e $__hermes_spool/$__hermes_id.f ]]; then __hermes_confine "$__hermes_id" "$__hermes_state"; fi
       builtin eval "$__hermes_text"
     ) &
     __hermes_next=$!
@@ -135,7 +205,7 @@ if [[ $1 == spine || $1 == task ]]; then
             exit 0
           fi
         done
-        builtin read -r -t 1 _ <>"$__hermes_spool/pause"
+        builtin read -r -t 1 _ <>"$__hermes_spool/private/pause"
       done
     } </dev/null >/dev/null 2>&1 &
     builtin set +m # as in `keep`
@@ -150,8 +220,90 @@ if [[ $1 == spine || $1 == task ]]; then
 
   __hermes_idle=$3
 
+  __hermes_view= __hermes_stale=
+
+  __hermes_close_view() {
+    if [[ -z $__hermes_view ]]; then return 0; fi
+    IFS=' ' builtin read -r __hermes_next _ <"/proc/$__hermes_view/task/$__hermes_view/children"
+    __hermes_sweep "${__hermes_next:-0}"
+    builtin kill -KILL "$__hermes_view"
+    builtin wait "$__hermes_view"
+    __hermes_view=
+  } 2>/dev/null
+
+  # The shell that may only look, with the state that this one has now.
+  __hermes_open_view() {
+    __hermes_next=$__hermes_spool/state.$((__hermes_seq % 2))
+    [[ -e $__hermes_next ]] || __hermes_next=
+    if [[ -z $__hermes_view ]] || ! builtin kill -0 "$__hermes_view" 2>/dev/null; then
+      builtin command -p rm -rf "$__hermes_spool/look"
+      builtin command -p mkdir -m 700 "$__hermes_spool/look"
+      builtin command -p mkfifo -m 600 "$__hermes_spool"/look/{in,out,1,2}
+      { __hermes_confine - "$__hermes_next" </dev/null >/dev/null 2>|"$__hermes_spool/view.log"; } &
+      __hermes_view=$! __hermes_stale=
+    fi
+  }
+
+  # NAME [x]=VALUE. Only to plain variables: to others a value could be more than a value.
+  __hermes_assign() {
+    local __hermes_name=${1%% *} __hermes_value=${1#* }
+    if [[ ! $__hermes_name =~ ^[A-Za-z_][A-Za-z0-9_]*$ || ${!__hermes_name@a} != ?(x) ]]; then return; fi
+    if [[ $__hermes_value == x=* ]]; then builtin export "$__hermes_name"; fi
+    if [[ ! -v $__hermes_name || ${!__hermes_name} != "${__hermes_value#*=}" ]]; then
+      builtin printf -v "$__hermes_name" %s "${__hermes_value#*=}"
+      __hermes_stale=1
+    fi
+  }
+
+  # Run a command in it; where it went and what it assigned by name is repeated here.
+  __hermes_look() {
+    local __hermes_line __hermes_names= __hermes_rest=$__hermes_text __hermes_fds=() __hermes_cats=()
+    while [[ $__hermes_rest =~ (^|[^A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\+?=(.*) ]]; do
+      __hermes_rest=${BASH_REMATCH[3]}
+      case ${BASH_REMATCH[2]} in
+        __hermes* | BASH* | LD_* | IFS | ENV | PATH | CDPATH | PS? | PROMPT_* | SHELLOPTS | GLOB* | HIST*) ;;
+        *) __hermes_names+="${BASH_REMATCH[2]} " ;;
+      esac
+    done
+    __hermes_open_view
+    exec {__hermes_fds[0]}<>"$__hermes_spool/look/out" {__hermes_fds[1]}<>"$__hermes_spool/look/1" \
+      {__hermes_fds[2]}<>"$__hermes_spool/look/2" {__hermes_fds[3]}<>"$__hermes_spool/look/in" \
+      {__hermes_fds[4]}<"$__hermes_spool/look/1" {__hermes_fds[5]}<"$__hermes_spool/look/2"
+    if [[ -n $__hermes_stale ]]; then builtin printf 'renew %s\n' "$__hermes_next" >&"${__hermes_fds[3]}"; fi
+    builtin printf 'run %s %s\n' "$__hermes_id" "$__hermes_names" >&"${__hermes_fds[3]}"
+    __hermes_stale=
+    for __hermes_next in 1 2; do
+      {
+        if ((__hermes_next == 2)); then exec >&2; fi
+        exec <&"${__hermes_fds[__hermes_next + 3]}" {__hermes_fds[0]}>&- {__hermes_fds[1]}>&- \
+          {__hermes_fds[2]}>&- {__hermes_fds[3]}>&- {__hermes_fds[4]}>&- {__hermes_fds[5]}>&-
+        PATH=/usr/bin:/bin:$PATH
+        exec cat
+      } &
+      __hermes_cats+=("$!")
+    done
+    while :; do
+      if ! IFS= builtin read -r -d '' -t 1 -u "${__hermes_fds[0]}" __hermes_line; then
+        if builtin kill -0 "$__hermes_view" 2>/dev/null; then continue; fi
+        builtin printf 'cannot be confined: %s\n' "$(<"$__hermes_spool/view.log")" >&2
+        __hermes_rc=126 __hermes_view=
+        break
+      fi
+      case $__hermes_line in
+        "end $__hermes_id "*) __hermes_rc=${__hermes_line##* }; break ;;
+        "at $PWD") ;;
+        "at "*) builtin cd -- "${__hermes_line#at }" 2>/dev/null && __hermes_stale=1 ;;
+        "set "*) __hermes_assign "${__hermes_line#set }" ;;
+      esac
+    done
+    exec {__hermes_fds[0]}>&- {__hermes_fds[1]}>&- {__hermes_fds[2]}>&- {__hermes_fds[3]}>&- \
+      {__hermes_fds[4]}>&- {__hermes_fds[5]}>&-
+    builtin wait "${__hermes_cats[@]}" 2>/dev/null
+  }
+
   # The shell may end when it has no children left: jobs that the user put in the background.
   __hermes_end() {
+    __hermes_close_view
     builtin read -r __hermes_next 2>/dev/null <"/proc/$$/task/$$/children"
     if [[ -z $__hermes_next ]]; then
       builtin printf '\n' 1<>"$__hermes_spool/now"
@@ -168,7 +320,7 @@ if [[ $1 == spine || $1 == task ]]; then
     fi
     while :; do
       IFS=' ' builtin read -r -t "$__hermes_idle" __hermes_verb __hermes_next \
-        <>"$__hermes_spool/in"
+        <>"$__hermes_spool/private/in"
       __hermes_rc=$?
       if ((__hermes_rc > 128)); then
         __hermes_end
@@ -189,6 +341,7 @@ if [[ $1 == spine || $1 == task ]]; then
   }
 
   __hermes_bye() {
+    __hermes_close_view
     if [[ -n $__hermes_id ]]; then
       __hermes_take_back
       __hermes_save
@@ -207,6 +360,8 @@ if [[ $1 == spine || $1 == task ]]; then
     exec </dev/null >|"$__hermes_spool/$__hermes_id.o" 2>|"$__hermes_spool/$__hermes_id.e" ||
       { __hermes_rc=126; continue; }
     [[ $- == *m* ]] || builtin set -m
+    if [[ -e $__hermes_spool/$__hermes_id.f ]]; then __hermes_look || :; continue; fi
+    __hermes_stale=1
     builtin eval "$__hermes_text"
     { __hermes_rc=$?; } 2>/dev/null
   done
@@ -282,7 +437,7 @@ record() {
     : >|"$spool/spare"
     printf '%s %s\n' "$2" "${EPOCHREALTIME/,/.}" >|"$spool/$1.r"
   fi
-  if [[ -p $spool/out ]]; then printf '%s %s\n' "$1" "$2" 1<>"$spool/out"; fi
+  if [[ -p $spool/private/out ]]; then printf '%s %s\n' "$1" "$2" 1<>"$spool/private/out"; fi
 }
 
 # Only one daemon per spool, though two may be started: the one that makes the next number, and
@@ -307,9 +462,9 @@ take_spool() {
 keep() {
   local idle=$1 id last= pid rc failures=0 state
   take_spool || exit 0
-  rm -f "$spool/in" "$spool/out"
-  mkfifo -m 600 "$spool/in" "$spool/out" || exit 1
-  exec 8<>"$spool/in" 9<>"$spool/out"
+  rm -f "$spool/private/in" "$spool/private/out"
+  mkfifo -m 600 "$spool/private/in" "$spool/private/out" || exit 1
+  exec 8<>"$spool/private/in" 9<>"$spool/private/out"
   # What an earlier daemon had in hand when it died stays unknown.
   printf '\n' >|"$spool/now"
   printf '%s %s ready\n' $(<"$spool/daemon.$number") >|"$spool/daemon.$number"
@@ -329,7 +484,7 @@ keep() {
     rc=$? id=
     read -r id 2>/dev/null <"$spool/now"
     if [[ -z $id && $rc == 0 ]]; then exit 0; fi
-    if [[ -n $id && ! -s $spool/$id.r ]]; then rm -f "$spool/$id.v"; record "$id" "$rc"; fi
+    if [[ -n $id && ! -s $spool/$id.r ]]; then rm -f "$spool/private/$id.v"; record "$id" "$rc"; fi
     if [[ $id != "$last" ]]; then failures=0 last=$id; else failures=$((failures + 1)); fi
     if ((failures > 5)); then exit 1; fi
   done
@@ -397,7 +552,7 @@ stop() {
   local id=$1 why=$2 start= kind= pid= ticks= before= name tries family seen=()
   if (set -C; printf '%s fg 0 0\n' "${EPOCHREALTIME/,/.}" >"$spool/$id.s") 2>/dev/null; then
     printf '%s\n' "$why" >|"$spool/$id.k"
-    rm -f "$spool/$id.v"
+    rm -f "$spool/private/$id.v"
     record "$id" 130
     exit 0
   fi

@@ -5,6 +5,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,9 @@ from hermes_agent.core.protocols import ShellCommand
 UNNAMED_SECONDS = 5.0
 LEAST_ROOM = 65536
 """Bytes that must be free before a command starts, so that its end can be recorded."""
-KINDS = ("c", "o", "e", "i", "k", "r", "s", "v")
+KINDS = ("c", "o", "e", "f", "i", "k", "r", "s", "v")
+PRIVATE = "private"
+"""The folder with what commands that may only look do not see: FIFOs and secrets."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -117,17 +120,20 @@ class Spool:
         self._start = f"{folder}/"
 
     def path(self, id: str, kind: str) -> str:
-        return f"{self._start}{id}.{kind}"
+        return f"{self._start}{PRIVATE + '/' if kind in 'iv' else ''}{id}.{kind}"
 
     def file(self, id: str, kind: str) -> Path:
         return Path(self.path(id, kind))
 
     def prepare(self) -> None:
         """Create the folder and record the boot id durably."""
-        boot = self.folder / "boot"
+        boot, private = self.folder / "boot", self.folder / PRIVATE
+        if private.is_dir() and boot.exists():
+            return
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
         if boot.exists():
             return
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.folder / f"boot.{os.getpid()}.{threading.get_ident()}"
         with draft.open("w") as file:
             file.write(boot_id())
@@ -168,6 +174,15 @@ class Spool:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
             file.write(encode_variables(secrets))
+
+    def put_confinement(self, id: str, before: str, files: Mapping[str, bytes]) -> None:
+        """Have a command run in a view: behind these words, which get these files."""
+        for name, data in files.items():
+            if _bytes(f"{self._start}{name}") != data:
+                draft = self.folder / f"{name}.{os.getpid()}.{threading.get_ident()}"
+                draft.write_bytes(data)
+                draft.replace(self.folder / name)
+        self.file(id, "f").write_text(before, "utf-8")
 
     def text(self, id: str) -> str | None:
         data = _bytes(self.path(id, "c"))
@@ -228,4 +243,4 @@ class Spool:
         return data.partition(b"\n")[0].decode()
 
     def background_ids(self) -> list[str]:
-        return [path.name.removesuffix(".i") for path in self.folder.glob("*.i")]
+        return [path.name.removesuffix(".i") for path in (self.folder / PRIVATE).glob("*.i")]

@@ -1,0 +1,57 @@
+"""The view of the machine for commands that may only look: everything can be read but secrets and
+Hermes' own files, and nothing can be written, signalled or connected to."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.terminals.sandbox import landlock, launch, mounts, seccomp
+from hermes_agent.terminals.shell.spool import PRIVATE
+
+SCRATCH = "scratch"
+SCRATCH_BYTES = 64 << 20
+APART = (
+    "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--new-session",
+    "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev",
+    "--remount-ro", "/dev",
+)  # fmt: skip
+"""The processes of the machine are seen, but being of another user namespace they are closed; that
+they cannot be signalled is left to Landlock."""
+
+
+def read_only(
+    spool: Path, workspace: str, environ: Mapping[str, str]
+) -> tuple[str, dict[str, bytes]]:
+    """Bubblewrap and what it runs before the shell, and what `daemon.sh` hands to it, by the name
+    of the file. Raises `HermesError` where commands cannot be confined like this."""
+    bwrap = launch.find_bubblewrap(environ)
+    if why := landlock.missing():
+        raise HermesError(f"commands that only look cannot be confined here: {why}")
+    (spool / SCRATCH).mkdir(mode=0o700, parents=True, exist_ok=True)
+    options = "\0".join((*APART, *_hidden(spool, workspace, environ), *_scratch(spool)))
+    allowed = seccomp.program(frozenset({seccomp.NETLINK}), netlink=seccomp.SHOWN)
+    inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope")
+    return "\0".join((bwrap, *inner)), {"view": os.fsencode(options), "view.bpf": allowed}
+
+
+def _hidden(spool: Path, workspace: str, environ: Mapping[str, str]) -> Iterator[str]:
+    session = spool.parent
+    for path in sorted(set(mounts.secrets(environ, workspace))):
+        if path.is_dir():
+            yield from ("--tmpfs", str(path), "--remount-ro", str(path))
+        else:
+            yield from ("--ro-bind", "/dev/null", str(path))
+    for home in mounts.hermes_homes(spool, environ):
+        yield from ("--tmpfs", str(home))
+        for shown in (session, home / "results" / session.name, Path(workspace)):
+            if shown.is_relative_to(home) and shown.is_dir():
+                yield from ("--ro-bind", str(shown), str(shown))
+        yield from ("--remount-ro", str(home))
+    for private in sorted(session.glob(f"*/{PRIVATE}")):
+        yield from ("--tmpfs", str(private), "--remount-ro", str(private))
+
+
+def _scratch(spool: Path) -> tuple[str, ...]:
+    path = str(spool / SCRATCH)
+    return ("--size", str(SCRATCH_BYTES), "--tmpfs", path, "--setenv", "TMPDIR", path)
