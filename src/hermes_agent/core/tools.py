@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Origin
+from hermes_agent.core.effects import Access, Confinement, Origin
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, ToolSpec, Usage
@@ -370,6 +370,8 @@ class ToolContext(Struct, frozen=True):
     """What `prepare` returned for this call."""
     aside: bool = False
     """Called by a program, which may make other calls concurrently."""
+    confinement: Confinement = "none"
+    """What a command may change, by the gate's verdict."""
 
 
 RecoveryResult = ToolResult | Literal["not-run", "again"] | None

@@ -16,15 +16,25 @@ if TYPE_CHECKING:
 class GateFactory:
     """The policies of a home; `user` is the home folder of the user."""
 
-    def __init__(self, home: Path, user: Path) -> None:
+    def __init__(
+        self,
+        home: Path,
+        user: Path,
+        cannot_confine: Callable[[], str] = str,
+        must_confine: Callable[[], bool] = bool,
+    ) -> None:
         self._home = home
         self._user = user
+        self._cannot_confine = cannot_confine
+        self._must_confine = must_confine
 
     @cached_property
     def policies(self) -> "Policies":
         from hermes_agent.policy.files.loader import Policies
 
-        return Policies.of_home(self._home, self._user)
+        made = Policies.of_home(self._home, self._user)
+        made.cannot_confine, made.must_confine = self._cannot_confine, self._must_confine
+        return made
 
     def expect(self, profile: str) -> None:
         """Raise `UsageError` for an unknown profile, without loading the rules of a known one."""

@@ -78,7 +78,9 @@ class PolicyShell:
         verdict = await self._shells.require_allowed(session, effect, terminal.trace)
         if verdict.input is not None:
             command = str(verdict.input["command"])
-        return await terminal.run(ShellCommand(f"run-{self._ran}", command, seconds))
+        return await terminal.run(
+            ShellCommand(f"run-{self._ran}", command, seconds, confinement=verdict.confinement)
+        )
 
     async def close(self) -> None:
         await self.terminal.destroy()

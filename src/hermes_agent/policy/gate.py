@@ -1,6 +1,7 @@
 """The gate: an effect is split into operations, each is decided, and the strictest counts."""
 
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,8 @@ from hermes_agent.policy.rewrite import Cannot, rewritten
 from hermes_agent.policy.ruleset import Decision, RuleSet
 
 _MAX_REASONS = 3
+UNCONFINED = "unconfined"
+"""The key of consent for a session to everything that only looks."""
 
 
 class Judged(Struct, frozen=True):
@@ -34,14 +37,19 @@ class Judged(Struct, frozen=True):
 
 class RuleGate:
     """A gate over rules that are looked up for each effect, so that a changed file applies at once.
-    `capabilities` are those of the agent; None: no limit."""
+    `capabilities` are those of the agent; None: no limit. `cannot_confine` says why commands cannot
+    be confined here, and `must_confine` whether those that only look ask then."""
 
     def __init__(
         self,
         rules: Callable[[], RuleSet],
         homes: KnownFolders,
         capabilities: frozenset[str] | None = None,
+        cannot_confine: Callable[[], str] = str,
+        must_confine: Callable[[], bool] = bool,
     ) -> None:
+        self._cannot_confine = cannot_confine
+        self._must_confine = must_confine
         self._rules = rules
         self._homes = homes
         self._capabilities = capabilities
@@ -61,7 +69,8 @@ class RuleGate:
     ) -> Judged:
         """As `judge`, with the decision on each operation. `whole` evaluates every rule."""
         try:
-            return await self._consider(effect, resolve, granted, whole)
+            judged = await self._consider(effect, resolve, granted, whole)
+            return self._enforceable(judged, granted)
         except HermesError as error:
             return _refused(error.message, "gate")
         except Exception as error:
@@ -69,6 +78,19 @@ class RuleGate:
 
             logging.getLogger(__name__).exception("the gate failed on %s", effect.tool)
             return _refused(f"the gate failed: {type(error).__name__}: {error}", "gate")
+
+    def _enforceable(self, judged: Judged, granted: frozenset[str]) -> Judged:
+        """What would be confined asks where it cannot be."""
+        verdict = judged.verdict
+        if verdict.confinement == "none" or not (why := self._cannot_confine()):
+            return judged
+        changed = msgspec.structs.replace(verdict, confinement="none")
+        if self._must_confine() and UNCONFINED not in granted:
+            reason = f"it seems only to look, but {why}"
+            changed = msgspec.structs.replace(
+                changed, action="ask", reason=reason, grants=(UNCONFINED,)
+            )
+        return msgspec.structs.replace(judged, verdict=changed)
 
     async def _consider(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str], whole: bool
@@ -180,16 +202,15 @@ def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) 
 
 def _confinement(effect: Effect, decisions: Sequence[Decision]) -> Confinement:
     """The widest that a rule wants; none where a person or a rule agreed to the effect itself."""
-    if effect.command is None:
+    if effect.command is None or effect.terminal_kind != "local":
         return "none"
     wanted = {
-        "none" if one.granted else one.by.confine
+        "none" if one.granted or one.by is None else one.by.confine
         for one in decisions
-        if one.by is not None and (one.granted or one.by.confine or one.act.kind != "call")
+        # A shell changes its folder without any program; a call is what its parts are.
+        if one.act.kind != "call" and one.act.program != "cd"
     }
-    if not wanted <= {"workspace", "read-only"}:
-        return "none"
-    return "workspace" if "workspace" in wanted else "read-only" if wanted else "none"
+    return next((widest for widest in get_args(Confinement) if widest in wanted), "none")
 
 
 def _reasons(asking: Sequence[Decision]) -> str:

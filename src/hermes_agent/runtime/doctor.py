@@ -29,6 +29,7 @@ from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.references import dangling_references
 from hermes_agent.runtime.tools import builtin
 from hermes_agent.store.store import Store
+from hermes_agent.terminals.local.view import cannot_confine
 from hermes_agent.terminals.registry import check, kind_of
 from hermes_agent.terminals.shell.spool import Spool, process_lives
 
@@ -293,6 +294,12 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
         return DoctorFinding(
             "terminal", "warn", what, "`hermes config set terminal.default sandbox`"
         )
+    if kind.name == "local" and (why := cannot_confine(environ)):
+        what = "ask" if settings.terminal.confine == "required" else "are held by the rules alone"
+        return DoctorFinding(
+            "terminal", "warn", f"commands that only look {what}: {why}",
+            "install bubblewrap and allow user namespaces, or see `terminal.confine`",
+        )  # fmt: skip
     return DoctorFinding("terminal", "ok", f"{name}: {kind.summary}")
 
 

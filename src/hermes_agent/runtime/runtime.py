@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -127,7 +128,12 @@ class Runtime:
         self._tool_services = ToolServiceFactory(
             home, environ, lambda: context.settings, context.secret, context.redact, clock
         )
-        self._gates = GateFactory(home, Path(environ.get("HOME") or Path.home()))
+        self._gates = GateFactory(
+            home,
+            Path(environ.get("HOME") or Path.home()),
+            partial(_cannot_confine, environ),
+            lambda: context.settings.terminal.confine == "required",
+        )
         self.terminals = TerminalPool(context.settings, environ, context.home.terminals, clock)
         self.shells = PolicyShells(context, self._gates, self.terminals)
         self.outbound = OutboundMessages(context)
@@ -282,3 +288,9 @@ class Runtime:
         """Whether there is a listener, an active turn, background work or a running command."""
         active = self.context.bus.listeners or self._turns.is_active or self._maintenance.busy
         return bool(active or self.services.busy or await self.terminals.has_running_commands())
+
+
+def _cannot_confine(environ: Mapping[str, str]) -> str:
+    from hermes_agent.terminals.local.view import cannot_confine
+
+    return cannot_confine(environ)

@@ -15,6 +15,7 @@ COMMAND_CHARS = 100
 
 
 FOLLOW_SECONDS = 60.0
+REFUSALS = ("Read-only file system", "Operation not permitted", "Permission denied")
 WHOLE_BYTES = 4_000
 """Smaller output is shown completely, so it need not stay in the spool."""
 
@@ -25,10 +26,13 @@ async def _recover_command(
     command: str,
     timeout: float | None,  # noqa: ASYNC109 - the terminal keeps it, across a restart too
     background: bool,
+    changes: bool,  # noqa: ARG001 - the gate has judged it
 ) -> RecoveryResult:
     beside = context.aside and not background
     limit = _limit(context, timeout) if beside else timeout
-    given = ShellCommand(context.effect, command, limit, background or beside)
+    given = ShellCommand(
+        context.effect, command, limit, background or beside, confinement=context.confinement
+    )
     found = await context.terminal.recover(given)
     if found is None or found == "not-run":
         return found
@@ -74,22 +78,29 @@ async def terminal(
     command: str,
     timeout: Annotated[float, Meta(gt=0)] | None = None,  # noqa: ASYNC109 - as above
     background: bool = False,
+    changes: bool = False,
 ) -> ToolResult:
     """Run a bash command. Directory, variables and functions carry over to the next call. No
-    stdin. `timeout` in seconds. `background` returns at once; see `process`."""
+    stdin. `timeout` in seconds. `background` returns at once; see `process`. What seems only to
+    look cannot write; `changes` says that it must, and may ask."""
     # A program runs several at once: each in its own shell, which starts in the session's folder
     # and whose changes are lost with it.
     beside = context.aside and not background
     limit = _limit(context, timeout) if beside else timeout
     given = ShellCommand(
-        context.effect, command, limit, background or beside, dict(context.secrets)
+        context.effect,
+        command,
+        limit,
+        background or beside,
+        dict(context.secrets),
+        context.confinement,
     )
     state = await context.terminal.run(given, context.output)
     if beside:
         state = await _to_its_end(context, state)
     if state.state == "lost":
         raise OutcomeUnknown("the shell went away while the command ran")
-    return show(state)
+    return _confined(show(state), state) if context.confinement != "none" else show(state)
 
 
 async def _recover_process(
@@ -133,6 +144,18 @@ def show(state: CommandState, *, asked_to_stop: bool = False) -> ToolResult:
         parts.append("[no output]")
     ok = state.state == "running" or state.code == 0 or (asked_to_stop and state.state != "lost")
     return ToolResult("\n".join(parts), _data(state), ok)
+
+
+def _confined(result: ToolResult, state: CommandState) -> ToolResult:
+    """Tell the model why a command failed that tried more than to look."""
+    if not any(sign in state.stderr for sign in REFUSALS):
+        return result
+    hint = "it was judged to only look and ran where it cannot write; say `changes` if it must"
+    return replace(
+        result,
+        text=f"{result.text}\n[{hint}]",
+        data={**result.data, "refused": "read-only"},
+    )
 
 
 def _standing(state: CommandState) -> str:

@@ -269,6 +269,7 @@ class CallAuthorizer:
             secrets=verdict.secrets,
             grants=verdict.grants,
             proposal=verdict.proposal,
+            confinement=verdict.confinement,
         )
 
     async def _consent(self, open_call: PendingCall, judged: ev.CallJudged) -> None:

@@ -126,6 +126,9 @@ class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """End a shell that has been idle for this long; its state is saved and restored."""
     keep_environment: tuple[str, ...] = ()
     """Environment variables passed to commands besides the basic ones (PATH, HOME, …)."""
+    confine: Literal["required", "preferred"] = "required"
+    """What happens to commands that only look where this machine cannot confine them: `required`
+    asks, `preferred` trusts the rules alone."""
 
 
 class ToolSettings(Struct, frozen=True, forbid_unknown_fields=True):

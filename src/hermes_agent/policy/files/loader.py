@@ -113,6 +113,10 @@ class Policies:
         ] = {}
         self._loaded: LoadedPolicies | None = None
         self._rules: dict[str, RuleSet] = {}
+        self.cannot_confine: Callable[[], str] = str
+        """Why this machine cannot confine commands; empty if it can."""
+        self.must_confine: Callable[[], bool] = bool
+        """Whether what only looks asks then."""
 
     @classmethod
     def of_home(cls, home: Path, user: Path, *, tests: bool = False) -> "Policies":
@@ -150,7 +154,13 @@ class Policies:
         loaded = self.load()
         if not loaded.problems:
             _check_profile(loaded, profile)
-        return RuleGate(lambda: self.rules(profile), self.homes, capabilities)
+        return RuleGate(
+            lambda: self.rules(profile),
+            self.homes,
+            capabilities,
+            self.cannot_confine,
+            self.must_confine,
+        )
 
     def _read(self, folder: Path) -> tuple[bool, tuple[PolicyFile, ...], tuple[PolicyProblem, ...]]:
         """Whether a folder has changed, its files and what is wrong with them."""

@@ -39,8 +39,7 @@ ORIGINS: tuple[Origin, ...] = get_args(Origin)
 CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
 _HEADER = (
-    "version", "name", "description", "profile", "extends", "otherwise", "confine", "rules",
-    "tests",
+    "version", "name", "description", "profile", "extends", "otherwise", "rules", "tests",
 )  # fmt: skip
 _RULE = ("id", "match", "when", "then", "reason", "secrets", "exact", "confine")
 _CASE = (
@@ -80,10 +79,7 @@ class _FileReader(PolicyReader):
         given = self.mapping(root, "a policy file", _HEADER)
         if root.pairs is not None:
             self._version(root, given.get("version"))
-        usual = self._confine(given)
-        rules = [
-            self._rule(name, node, usual) for node in self.sequence(given.get("rules"), "rules")
-        ]
+        rules = [self._rule(name, node) for node in self.sequence(given.get("rules"), "rules")]
         tests = [self._case(node) for node in self.sequence(given.get("tests"), "tests")]
         texts = {
             key: self.string(given[key], key) if key in given else ""
@@ -121,13 +117,15 @@ class _FileReader(PolicyReader):
 
     # rules
 
-    def _confine(self, given: dict[str, Node]) -> Confinement | None:
+    def _confine(self, given: dict[str, Node], action: RuleAction) -> Confinement:
         if "confine" not in given:
-            return None
+            return "none"
+        if action != "allow":
+            self.wrong(given["confine"], "confine goes with `then: allow` only", "remove it")
         word = self.choice(given["confine"], "confine", CONFINEMENTS)
         return next((known for known in CONFINEMENTS if known == word), "read-only")
 
-    def _rule(self, file: str, node: Node, usual: Confinement | None) -> PolicyRule:
+    def _rule(self, file: str, node: Node) -> PolicyRule:
         given = self.mapping(node, "a rule", _RULE)
         action, consent, rewrite = self._then(node, given.get("then"))
         match = self._match(given["match"]) if "match" in given else RuleMatch()
@@ -146,7 +144,7 @@ class _FileReader(PolicyReader):
             secrets=self._only(given, "secrets", action, "allow"),
             exact=bool(self._only(given, "exact", action, "ask")),
             reason=self.string(given["reason"], "reason") if "reason" in given else "",
-            confine=self._confine(given) or (usual if action == "allow" else None),
+            confine=self._confine(given, action),
         )  # fmt: skip
 
     def _only(

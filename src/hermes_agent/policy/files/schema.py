@@ -82,8 +82,8 @@ class PolicyRule(Struct, frozen=True):
     exact: bool = False
     """Consent for the session covers only exactly the same text."""
     reason: str = ""
-    confine: Confinement | None = None
-    """Where commands run that it allows; None: that is for the command's other rules to say."""
+    confine: Confinement = "none"
+    """What the kernel lets commands change that it allows."""
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ APART = (
     "--remount-ro", "/dev",
 )  # fmt: skip
 """The processes of the machine are seen, but being of another user namespace they are closed; that
-they cannot be signalled is left to Landlock."""
+they cannot be signalled is left to Landlock, or on older kernels nothing can be signalled."""
 
 
 def read_only(
@@ -26,13 +26,22 @@ def read_only(
     """Bubblewrap and what it runs before the shell, and what `daemon.sh` hands to it, by the name
     of the file. Raises `HermesError` where commands cannot be confined like this."""
     bwrap = launch.find_bubblewrap(environ)
-    if why := landlock.missing():
-        raise HermesError(f"commands that only look cannot be confined here: {why}")
     (spool / SCRATCH).mkdir(mode=0o700, parents=True, exist_ok=True)
     options = "\0".join((*APART, *_hidden(spool, workspace, environ), *_scratch(spool)))
-    allowed = seccomp.program(frozenset({seccomp.NETLINK}), netlink=seccomp.SHOWN)
+    allowed = seccomp.program(
+        frozenset({seccomp.NETLINK}), netlink=seccomp.SHOWN, signals=not landlock.missing()
+    )
     inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope")
     return "\0".join((bwrap, *inner)), {"view": os.fsencode(options), "view.bpf": allowed}
+
+
+def cannot_confine(environ: Mapping[str, str]) -> str:
+    """Why this machine cannot; empty if it can."""
+    try:
+        launch.find_bubblewrap(environ)
+    except HermesError as error:
+        return error.message
+    return ""
 
 
 def _hidden(spool: Path, workspace: str, environ: Mapping[str, str]) -> Iterator[str]:

@@ -4,8 +4,8 @@ signalled), everything in the workspace is writable, and /tmp is out of reach.
 
 As a script, run by a bare Python: `RULES FILTER WORKSPACE -- DOOR …`, the first two open files. It
 confines the door and stays outside as its guard: what the door leaves behind when it ends is
-killed. `scope COMMAND …` only keeps signals and abstract sockets in; the command inherits its
-orphans. It imports only the standard library."""
+killed. `scope COMMAND …` only keeps signals and abstract sockets in, where the kernel can; orphans
+of the command stay its children. It imports only the standard library."""
 
 import contextlib
 import ctypes
@@ -152,7 +152,8 @@ def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]
 
 def scope(command: list[str]) -> None:
     _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
-    _restrict([], tcp=True, files=0)
+    if not missing():
+        _restrict([], tcp=True, files=0)
     os.execv(command[0], command)  # noqa: S606 - that is the point
 
 

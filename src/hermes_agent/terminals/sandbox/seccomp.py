@@ -26,6 +26,8 @@ MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 HOARDS = ("memfd_create", "memfd_secret", "shmget", "semget", "msgget")
 """Calls for memory that no process has mapped and that may outlive them all."""
 
+SIGNALS = ("kill", "tkill", "tgkill", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+
 NEW_NAMESPACES = (
     0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
@@ -51,6 +53,7 @@ def program(
     *,
     hoards: bool = True,
     netlink: frozenset[int] = ROUTES,
+    signals: bool = True,
 ) -> bytes:
     """The filter, compiled for this machine. Programs for another architecture are killed, or
     they could make the same calls under other numbers."""
@@ -58,7 +61,7 @@ def program(
 
     made = SyscallFilter(ALLOW)
     refuse, unknown = ERRNO(errno.EPERM), ERRNO(errno.ENOSYS)
-    for name in REFUSED:
+    for name in REFUSED if signals else (*REFUSED, *SIGNALS):
         with contextlib.suppress(OSError):  # a call that this architecture does not have
             made.add_rule(refuse, name)
     for name in MISSING if hoards else (*MISSING, *HOARDS):

@@ -57,18 +57,6 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       --norc "$0" view "$__hermes_spool" "$1" "$2" 7<"$__hermes_spool/view" 8<"$__hermes_spool/view.bpf"
   }
 
-  # Kill what is below a process, until nothing is.
-  __hermes_sweep() {
-    local __hermes_kin __hermes_tries=200
-    while ((__hermes_tries--)); do
-      __hermes_kin=()
-      IFS=' ' builtin read -r -a __hermes_kin <"/proc/$1/task/$1/children" || :
-      if ((${#__hermes_kin[@]} == 0)); then return 0; fi
-      builtin kill -KILL "${__hermes_kin[@]}"
-      builtin wait
-    done
-  } 2>/dev/null
-
   if [[ $__hermes_mode == view ]]; then
     __hermes_id=$3 __hermes_flags=$-
     builtin set +e
@@ -102,7 +90,6 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
         builtin eval "$__hermes_text"
       )
       __hermes_rc=$?
-      __hermes_sweep "$$" # what it left running: orphans come to us
       builtin printf 'end %s %s\0' "${__hermes_words[1]}" "$__hermes_rc" 1<>"$__hermes_spool/look/out"
     done 2>/dev/null
     exit 0
@@ -222,10 +209,21 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
 
   __hermes_view= __hermes_stale=
 
+  # Kill what is below the shell in the view, until nothing is; its orphans stay its children.
+  __hermes_sweep_view() {
+    local __hermes_kin __hermes_tries=200
+    IFS=' ' builtin read -r __hermes_next _ <"/proc/$__hermes_view/task/$__hermes_view/children"
+    while ((__hermes_tries--)); do
+      __hermes_kin=()
+      IFS=' ' builtin read -r -a __hermes_kin <"/proc/$__hermes_next/task/$__hermes_next/children"
+      if ((${#__hermes_kin[@]} == 0)); then return 0; fi
+      builtin kill -KILL "${__hermes_kin[@]}"
+    done
+  } 2>/dev/null
+
   __hermes_close_view() {
     if [[ -z $__hermes_view ]]; then return 0; fi
-    IFS=' ' builtin read -r __hermes_next _ <"/proc/$__hermes_view/task/$__hermes_view/children"
-    __hermes_sweep "${__hermes_next:-0}"
+    __hermes_sweep_view
     builtin kill -KILL "$__hermes_view"
     builtin wait "$__hermes_view"
     __hermes_view=
@@ -296,6 +294,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
         "set "*) __hermes_assign "${__hermes_line#set }" ;;
       esac
     done
+    __hermes_sweep_view # what it left running
     exec {__hermes_fds[0]}>&- {__hermes_fds[1]}>&- {__hermes_fds[2]}>&- {__hermes_fds[3]}>&- \
       {__hermes_fds[4]}>&- {__hermes_fds[5]}>&-
     builtin wait "${__hermes_cats[@]}" 2>/dev/null
