@@ -78,7 +78,7 @@ async def terminal(
     command: str,
     timeout: Annotated[float, Meta(gt=0)] | None = None,  # noqa: ASYNC109 - as above
     background: bool = False,
-    changes: bool = False,
+    changes: bool = False,  # noqa: ARG001 - the gate has judged it
 ) -> ToolResult:
     """Run a bash command. Directory, variables and functions carry over to the next call. No
     stdin. `timeout` in seconds. `background` returns at once; see `process`. What seems only to

@@ -68,6 +68,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       builtin eval "$__hermes_text"
       exit
     fi
+    builtin trap : INT TERM HUP
     # Where it stands now, and the variables that it assigns by name.
     __hermes_report() {
       builtin printf 'at %s\0' "$PWD"
@@ -83,7 +84,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       fi
       __hermes_read "${__hermes_words[1]}"
       (
-        builtin trap - INT
+        builtin trap - INT TERM HUP
         builtin trap __hermes_report EXIT
         exec </dev/null >|"$__hermes_spool/look/1" 2>|"$__hermes_spool/look/2"
         if [[ $__hermes_flags == *e* ]]; then builtin set -e; fi
@@ -283,7 +284,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     while :; do
       if ! IFS= builtin read -r -d '' -t 1 -u "${__hermes_fds[0]}" __hermes_line; then
         if builtin kill -0 "$__hermes_view" 2>/dev/null; then continue; fi
-        builtin printf 'cannot be confined: %s\n' "$(<"$__hermes_spool/view.log")" >&2
+        builtin printf 'the confined shell ended: %s\n' "$(<"$__hermes_spool/view.log")" >&2
         __hermes_rc=126 __hermes_view=
         break
       fi

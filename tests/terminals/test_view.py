@@ -1,0 +1,201 @@
+"""Commands that may only look: the kernel holds them to it, whatever they try."""
+
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from hermes_agent.core.protocols import CommandState, ShellCommand
+from tests.support.terminals import LocalPlace, lives, until
+
+
+class Looker:
+    """Runs texts in the view, and others as the user."""
+
+    def __init__(self, folder: Path) -> None:
+        home = folder / "home"
+        home.mkdir()
+        (home / "state.db").write_text("journal")
+        self.home = home
+        self.place = LocalPlace(folder)
+        self.place.spool = home / "terminals" / "session" / "local"
+        self.terminal = self.place.open()
+        self._number = 0
+
+    async def look(self, text: str, **more: object) -> CommandState:
+        return await self._run(text, confinement="read-only", **more)
+
+    async def act(self, text: str) -> CommandState:
+        return await self._run(text)
+
+    async def _run(self, text: str, **more: object) -> CommandState:
+        self._number += 1
+        return await self.terminal.run(ShellCommand(f"run-{self._number}", text, **more))  # type: ignore[arg-type]
+
+
+@pytest_asyncio.fixture
+async def looker(tmp_path: Path) -> AsyncIterator[Looker]:
+    made = Looker(tmp_path)
+    yield made
+    await made.terminal.destroy()
+
+
+async def test_nothing_can_be_written_but_scratch(looker: Looker) -> None:
+    work = looker.place.workspace
+    (work / "kept").write_text("as it was")
+    tried = await looker.look(
+        "echo new > made; echo more >> kept; rm kept; mv kept away; chmod 777 kept; touch kept;"
+        f"ln -s / link; mkfifo pipe; echo x > {looker.home}/state.db; echo x > /proc/self/comm;"
+        "echo y > $TMPDIR/note && cat $TMPDIR/note"
+    )
+    assert tried.stdout == "y\n"
+    assert sorted(path.name for path in work.iterdir()) == ["kept"]
+    assert (work / "kept").read_text() == "as it was"
+    assert (looker.home / "state.db").read_text() == "journal"
+
+
+@pytest.fixture
+def outside() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"], env={"TOKEN": "secret-of-another"}) as process:
+        yield process
+        process.kill()
+
+
+async def test_no_process_outside_is_reached_though_all_are_seen(
+    looker: Looker, outside: subprocess.Popen[bytes]
+) -> None:
+    pid = outside.pid
+    tried = await looker.look(
+        f"kill -9 {pid}; kill -TERM -- -1; kill -0 {pid} || echo deaf; cat /proc/{pid}/environ;"
+        f"cat /proc/{pid}/fd/0; readlink /proc/{pid}/exe; ps -o args= -p {pid}"
+    )
+    assert (tried.code, tried.stdout) == (0, "deaf\nsleep 1000\n")
+    assert outside.poll() is None
+    assert "secret" not in tried.stdout + tried.stderr
+
+
+async def test_no_socket_leads_anywhere(looker: Looker, tmp_path: Path) -> None:
+    with socket.socket() as inet, socket.socket(socket.AF_UNIX) as unix:
+        inet.bind(("127.0.0.1", 0))
+        unix.bind(str(tmp_path / "door"))
+        for listener in (inet, unix):
+            listener.listen()
+            listener.setblocking(False)
+        port = inet.getsockname()[1]
+        tried = await looker.look(
+            f"echo x > /dev/tcp/127.0.0.1/{port}; echo x > /dev/udp/127.0.0.1/{port};"
+            f"python3 -c 'import socket; socket.socket(1).connect(\"{tmp_path}/door\")'"
+        )
+        assert tried.code != 0
+        for listener in (inet, unix):
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+
+
+async def test_secrets_and_our_own_files_are_not_there(looker: Looker) -> None:
+    work, home = looker.place.workspace, looker.home
+    (work / ".env").write_text("KEY=secret-in-work")
+    (work / "plain").write_text("plain")
+    (home / "results" / "session").mkdir(parents=True)
+    (home / "results" / "session" / "1.txt").write_text("a result")
+    (home / "results" / "other").mkdir()
+    tried = await looker.look(
+        f"cat plain .env; cat /etc/shadow; cat {home}/state.db; ls {home}/results;"
+        f"cat {home}/results/session/1.txt; ls -A {home}/terminals/session/local/private"
+    )
+    assert tried.stdout == "plainsession\na result"
+    # Beginning with what went before, which the agent may read again:
+    again = await looker.look(f"cat {home}/terminals/session/local/run-1.o")
+    assert again.stdout == "plainsession\na result"
+
+
+async def test_the_folder_and_named_variables_carry_over_both_ways(looker: Looker) -> None:
+    (looker.place.workspace / "sub").mkdir()
+    await looker.act("shared=before; export SEEN=yes; helper() { echo helped; }")
+    looked = await looker.look("echo $shared $SEEN; helper; cd sub; shared='a  b'; export NEW=x")
+    assert looked.stdout == "before yes\nhelped\n"
+    acted = await looker.act('echo "$shared" $NEW; pwd; env | grep -c "^NEW=x"')
+    assert acted.stdout == f"a  b x\n{looker.place.workspace}/sub\n1\n"
+    assert (await looker.look('echo "$shared"; pwd')).stdout.endswith("/sub\n")
+
+
+async def test_what_comes_back_is_never_more_than_a_value(looker: Looker, tmp_path: Path) -> None:
+    await looker.act("declare -i number=1; declare -a list=(1); fixed=1; readonly fixed")
+    bad = f"a[$(touch {tmp_path}/escaped)]"
+    await looker.look(
+        f"number() {{ :; }}; unset number; number='{bad}'; declare +i number; number='{bad}';"
+        "PATH=/tmp/evil; IFS=x; BASH_ENV=/tmp/evil; LD_PRELOAD=/tmp/evil.so; fixed=2;"
+        "list='x'; ls() { echo evil; }; alias cat=evil; trap 'echo evil' DEBUG; set -o errexit"
+    )
+    after = await looker.act(
+        'echo $number $fixed ${list[0]} "$IFS"; echo ${BASH_ENV-} ${LD_PRELOAD-}; type -t ls; '
+        "false; echo on; case $PATH in *evil*) echo evil ;; esac"
+    )
+    assert after.stdout == "1 1 1  \t\n\n\nfile\non\n"
+    assert not (tmp_path / "escaped").exists()
+
+
+async def test_a_file_that_the_shell_has_open_leads_out_of_nothing(looker: Looker) -> None:
+    work = looker.place.workspace
+    await looker.act("exec 5>open 6<>other; echo first >&5")
+    await looker.look("echo second >&5; echo third >&6; echo x > /proc/self/fd/5; ls /proc/$$/fd/")
+    assert (work / "open").read_text() == "first\n"
+    assert (work / "other").read_text() == ""
+
+
+async def test_what_a_look_leaves_running_ends_with_it(looker: Looker) -> None:
+    left = await looker.look("(setsid sleep 1000 & echo $!) ; sleep 1000 & echo $!")
+    pids = [int(word) for word in left.stdout.split()]
+    assert len(pids) == 2
+    assert not any(lives(pid) for pid in pids)
+    assert (await looker.look("echo again")).stdout == "again\n"
+
+
+async def test_a_look_can_be_stopped_and_the_next_one_runs(looker: Looker) -> None:
+    stopped = await looker.look("echo $BASHPID; trap '' INT TERM; sleep 1000", timeout=1.0)
+    assert stopped.state == "timeout"
+    assert not lives(int(stopped.stdout))
+    assert (await looker.look("echo again; exit 7")).code == 7
+    assert (await looker.look("echo again")).stdout == "again\n"
+
+
+async def test_a_look_in_the_background_is_held_as_well(looker: Looker) -> None:
+    begun = await looker.look("touch made; echo looked; sleep 1000", background=True)
+
+    async def looked() -> bool:
+        return "looked" in (await looker.terminal.follow(begun.id)).stdout
+
+    await until(looked)
+    ended = await looker.terminal.stop(begun.id)
+    assert ended.state == "stopped"
+    assert "Read-only file system" in ended.stderr
+    assert list(looker.place.workspace.iterdir()) == []
+
+
+async def test_a_look_outlives_the_runtime_and_its_view_goes_with_the_shell(
+    looker: Looker,
+) -> None:
+    await looker.look("true")
+    shells = [looker.place.daemon(), looker.place.spine()]
+    view = int(Path(f"/proc/{shells[1]}/task/{shells[1]}/children").read_text().split()[0])
+    other = looker.place.open()
+    assert (await other.run(ShellCommand("other", "pwd", confinement="read-only"))).code == 0
+    assert lives(view)
+    os.kill(shells[1], 9)
+    await until(lambda: _gone(view))
+    assert (await looker.look("echo again")).stdout == "again\n"
+
+
+async def _gone(pid: int) -> bool:
+    return not lives(pid)
+
+
+async def test_a_large_output_comes_through_whole(looker: Looker) -> None:
+    large = await looker.look("seq 1 200000; seq 1 1000 >&2; exit 3")
+    assert large.code == 3
+    assert Path(large.spool).read_text().split()[-1] == "200000"
+    assert large.stderr_size == len("".join(f"{number}\n" for number in range(1, 1001)))
