@@ -158,7 +158,7 @@ async def test_what_a_look_leaves_running_ends_with_it(looker: Looker) -> None:
 async def test_a_look_can_be_stopped_and_the_next_one_runs(looker: Looker) -> None:
     stopped = await looker.look("echo $BASHPID; trap '' INT TERM; sleep 1000", timeout=1.0)
     assert stopped.state == "timeout"
-    assert not lives(int(stopped.stdout))
+    await until(lambda: not lives(int(stopped.stdout)))
     assert (await looker.look("echo again; exit 7")).code == 7
     assert (await looker.look("echo again")).stdout == "again\n"
 
@@ -186,12 +186,8 @@ async def test_a_look_outlives_the_runtime_and_its_view_goes_with_the_shell(
     assert (await other.run(ShellCommand("other", "pwd", confinement="read-only"))).code == 0
     assert lives(view)
     os.kill(shells[1], 9)
-    await until(lambda: _gone(view))
+    await until(lambda: not lives(view))
     assert (await looker.look("echo again")).stdout == "again\n"
-
-
-async def _gone(pid: int) -> bool:
-    return not lives(pid)
 
 
 async def test_a_large_output_comes_through_whole(looker: Looker) -> None:
