@@ -238,3 +238,56 @@ def test_an_explanation_says_the_same_as_the_verdict() -> None:
     gate = gate_of(rules)
     judged = finish(gate.consider(effect_of("ls"), recorded(()), whole=True))
     assert judged.verdict == finish(gate.judge(effect_of("ls"), recorded(())))
+
+
+CONFINED = f"""
+{ALLOW_ALL_CALLS}
+- {{id: looking, match: {{program: [ls, cat, cd]}}, then: allow, confine: read-only}}
+- {{id: reading, match: {{access: read, inside: workspace}}, then: allow, confine: read-only}}
+- {{id: making, match: {{program: touch}}, then: allow, confine: workspace}}
+- {{id: written, match: {{access: write, inside: workspace}}, then: allow, confine: workspace}}
+- {{id: service, match: {{program: docker}}, then: allow}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "confinement"),
+    [
+        ("ls; cat a", "read-only"),
+        ("cd sub && ls", "read-only"),
+        ("ls; touch a", "workspace"),
+        ("ls; docker ps", "none"),
+        ("cd sub", "none"),
+        ("x=1", "none"),
+    ],
+)
+def test_the_rules_that_allow_a_command_say_where_it_runs(command: str, confinement: str) -> None:
+    verdict = judge(CONFINED, effect_of(command)).verdict
+    assert (verdict.action, verdict.confinement) == ("allow", confinement)
+    elsewhere = judge(CONFINED, effect_of(command, terminal_kind="ssh")).verdict
+    assert elsewhere.confinement == "none"
+
+
+def test_what_a_person_agreed_to_runs_where_it_belongs() -> None:
+    asked = judge(CONFINED, effect_of("ls; rm a"))
+    granted = frozenset(asked.verdict.grants)
+    verdict = judge(CONFINED, effect_of("ls; rm a"), granted=granted).verdict
+    assert (verdict.action, verdict.confinement) == ("allow", "none")
+
+
+def test_what_cannot_be_confined_asks_once_unless_the_rules_are_trusted_alone() -> None:
+    ready = RuleSet(rules_of(CONFINED))
+
+    def judged(command: str, must: bool, granted: frozenset[str] = frozenset()) -> Verdict:
+        gate = RuleGate(lambda: ready, HOMES, None, lambda: "there is no bubblewrap", lambda: must)
+        return finish(gate.judge(effect_of(command), recorded(()), granted))
+
+    asked = judged("ls", True)
+    assert (asked.action, asked.confinement) == ("ask", "none")
+    assert "there is no bubblewrap" in asked.reason
+    for allowed in (
+        judged("cat a; ls", True, frozenset(asked.grants)),
+        judged("ls", False),
+        judged("docker ps", True),
+    ):
+        assert (allowed.action, allowed.confinement) == ("allow", "none")
