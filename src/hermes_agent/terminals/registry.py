@@ -55,8 +55,7 @@ KINDS: dict[str, TerminalType] = {
         ),
         TerminalType(
             "sandbox", SandboxPlace, "this machine, confined: only the workspace can be written",
-            "hermes_agent.terminals.sandbox.sandbox", "sandbox", ("pyseccomp",),
-            "Linux with bubblewrap or Landlock",
+            "hermes_agent.terminals.sandbox.sandbox", needs="Linux with bubblewrap or Landlock",
         ),
         TerminalType(
             "ssh", SshPlace, "a machine reached by SSH",

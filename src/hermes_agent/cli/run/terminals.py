@@ -31,11 +31,12 @@ def _list(options: argparse.Namespace) -> int:
             row["name"] + (" *" if row["default"] else ""),
             row["kind"],
             "yes" if row["usable"] else "no",
+            row["looks"],
             row["missing"] or row["summary"],
         )
         for row in rows
     ]
-    text = table(("terminal", "kind", "usable", ""), cells)
+    text = table(("terminal", "kind", "usable", "looks held by", ""), cells)
     hint = "* is the default; `hermes config set terminal.default NAME` changes it"
     return emit(options, rows, f"{text}\n{hint}")
 
@@ -67,8 +68,16 @@ def _row(name: str, kind: str, missing: str, default: bool) -> dict[str, Any]:
         "usable": not missing,
         "missing": missing,
         "default": default,
+        "looks": _held_by(kind),
         "summary": KINDS[kind].summary,
     }
+
+
+def _held_by(kind: str) -> str:
+    """What keeps a command that only looks from writing."""
+    from hermes_agent.terminals.local.view import cannot_confine
+
+    return "kernel" if kind == "local" and not cannot_confine(os.environ) else "rules"
 
 
 def _test(options: argparse.Namespace) -> int:
