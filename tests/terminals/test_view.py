@@ -160,6 +160,7 @@ async def test_a_look_can_be_stopped_and_the_next_one_runs(looker: Looker) -> No
     assert stopped.state == "timeout"
     await until(lambda: not lives(int(stopped.stdout)))
     assert (await looker.look("echo again; exit 7")).code == 7
+    assert [(await looker.look("exit 3")).code for _ in range(3)] == [3, 3, 3]
     assert (await looker.look("echo again")).stdout == "again\n"
 
 

@@ -270,19 +270,10 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       {__hermes_fds[4]}<"$__hermes_spool/look/1" {__hermes_fds[5]}<"$__hermes_spool/look/2"
     if [[ -n $__hermes_stale ]]; then builtin printf 'renew %s\n' "$__hermes_next" >&"${__hermes_fds[3]}"; fi
     builtin printf 'run %s %s\n' "$__hermes_id" "$__hermes_names" >&"${__hermes_fds[3]}"
-    __hermes_stale=
-    for __hermes_next in 1 2; do
-      {
-        if ((__hermes_next == 2)); then exec >&2; fi
-        exec <&"${__hermes_fds[__hermes_next + 3]}" {__hermes_fds[0]}>&- {__hermes_fds[1]}>&- \
-          {__hermes_fds[2]}>&- {__hermes_fds[3]}>&- {__hermes_fds[4]}>&- {__hermes_fds[5]}>&-
-        PATH=/usr/bin:/bin:$PATH
-        exec cat
-      } &
-      __hermes_cats+=("$!")
-    done
+    __hermes_stale= __hermes_rest=0.02 # seconds: what ends sooner needs nobody to read along
     while :; do
-      if ! IFS= builtin read -r -d '' -t 1 -u "${__hermes_fds[0]}" __hermes_line; then
+      if ! IFS= builtin read -r -d '' -t "$__hermes_rest" -u "${__hermes_fds[0]}" __hermes_line; then
+        if [[ $__hermes_rest != 1 ]]; then __hermes_copy 1; __hermes_copy 2; __hermes_rest=1; fi
         if builtin kill -0 "$__hermes_view" 2>/dev/null; then continue; fi
         builtin printf 'the confined shell ended: %s\n' "$(<"$__hermes_spool/view.log")" >&2
         __hermes_rc=126 __hermes_view=
@@ -295,10 +286,27 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
         "set "*) __hermes_assign "${__hermes_line#set }" ;;
       esac
     done
+    if [[ ! $__hermes_rc =~ ^[0-9]{1,3}$ ]]; then __hermes_rc=126; fi
     __hermes_sweep_view # what it left running
+    for __hermes_next in 1 2; do
+      if builtin read -t 0 -u "${__hermes_fds[__hermes_next + 3]}"; then __hermes_copy "$__hermes_next"; fi
+    done
     exec {__hermes_fds[0]}>&- {__hermes_fds[1]}>&- {__hermes_fds[2]}>&- {__hermes_fds[3]}>&- \
       {__hermes_fds[4]}>&- {__hermes_fds[5]}>&-
-    builtin wait "${__hermes_cats[@]}" 2>/dev/null
+    if ((${#__hermes_cats[@]})); then builtin wait "${__hermes_cats[@]}" 2>/dev/null; fi
+  }
+
+  # Copy one of the two outputs of a look, until nobody can write it any more.
+  __hermes_copy() {
+    if [[ -n ${__hermes_cats[$1]-} ]]; then return 0; fi
+    {
+      if (($1 == 2)); then exec >&2; fi
+      exec <&"${__hermes_fds[$1 + 3]}" {__hermes_fds[0]}>&- {__hermes_fds[1]}>&- \
+        {__hermes_fds[2]}>&- {__hermes_fds[3]}>&- {__hermes_fds[4]}>&- {__hermes_fds[5]}>&-
+      PATH=/usr/bin:/bin:$PATH
+      exec cat
+    } &
+    __hermes_cats[$1]=$!
   }
 
   # The shell may end when it has no children left: jobs that the user put in the background.
