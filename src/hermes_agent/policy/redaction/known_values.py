@@ -5,7 +5,7 @@ sign and in the dumps of `od`, `xxd` and `hexdump`."""
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -93,6 +93,7 @@ class KnownSecrets:
         self._dense: dict[bytes, str] = {}
         self._raw: dict[bytes, str] = {}
         self._hex: dict[bytes, str] = {}
+        self._pieces: set[bytes] = set()
 
     def learn(self, name: str, value: str) -> None:
         value = value.strip()
@@ -100,7 +101,11 @@ class KnownSecrets:
             return
         if value.isascii() and value.isprintable() and " " not in value:
             self._raw.setdefault(value.encode(), name)
-        self._hex.setdefault(value.encode("utf-8", "surrogatepass").hex().encode(), name)
+            lower = value.lower().encode().replace(b"0x", b"")
+            self._pieces.add(lower.translate(None, _BETWEEN_HEX))
+        as_hex = value.encode("utf-8", "surrogatepass").hex().encode()
+        self._hex.setdefault(as_hex, name)
+        self._pieces.add(as_hex)
         for form in _forms(value):
             raw = form.encode("utf-8", "surrogatepass")
             if len(raw) >= MAX_RUN and RUN_SIGNS.issuperset(raw):
@@ -125,14 +130,20 @@ class KnownSecrets:
                 yield at, at + len(raw), name
                 at = shadow.find(raw, at + len(raw))
         if self._hex:
-            for view in self._views(shadow):
+            for view in self._views(shadow, self._pieces):
                 yield from view.spans()
             yield from self._wrapped(shadow, runs)
 
-    def _views(self, shadow: bytes) -> Iterator[_View]:
-        lower = shadow.lower()
-        yield _View(shadow, _BLANKS, self._raw)
-        yield _View(lower.replace(b"0x", b"  ").replace(b"\\u00", b"    "), _BETWEEN_HEX, self._hex)
+    def _views(self, shadow: bytes, wanted: Collection[bytes] = (b"",)) -> Iterator[_View]:
+        """`wanted` are texts of which one is in the text without separators, if a secret is."""
+        lower = hexes = shadow.lower()
+        for prefix in (b"0x", b"\\u00"):
+            if prefix in lower:
+                hexes = hexes.replace(prefix, b" " * len(prefix))
+        joined = hexes.translate(None, _BETWEEN_HEX)
+        if any(map(joined.__contains__, wanted)):
+            yield _View(shadow, _BLANKS, self._raw)
+            yield _View(hexes, _BETWEEN_HEX, self._hex)
         if _PERCENT.search(shadow):
             yield _View(_PERCENT.sub(_decoded, shadow), b"\0", self._raw)
         if _DUMP.search(b"\n" + lower):
@@ -168,14 +179,16 @@ class KnownSecrets:
                 at = text.find(form[0], at + 1)
         if not self._hex:
             return first
-        skipped = max(0, len(text) - _TAIL)
+        skipped = max(0, len(text) - min(_TAIL, 200 + 6 * max(map(len, self._raw or [b""]))))
         tail = text[skipped:].encode("ascii", "replace")
         line = tail.rfind(b"\n") + 1
+        views: list[_View] = []
         if _DUMP.search(b"\n" + tail[line:].lower()) or _DUMP.search(b"\n" + tail[:line].lower()):
             first = min(first, skipped + line)  # the line goes on
+            views += self._views(tail[:line])
         tail = tail[: max(line, tail.rfind(b" ") + 1, tail.rfind(b"\t") + 1)]
-        views = [*self._views(tail), *self._views(tail[:line]), _View(tail, _BLANKS, self._dense)]
-        starts = (skipped + at for view in views if (at := view.begun()) is not None)
+        views += [*self._views(tail), _View(tail, _BLANKS, self._dense)]
+        starts = [skipped + start for view in views if (start := view.begun()) is not None]
         return min(first, *starts, len(text))
 
 
