@@ -42,6 +42,15 @@ def host_of(field: ExpandedWord) -> str:
     return addresses.host_of(found.group()) if found else ""
 
 
+def hosts_of(field: ExpandedWord) -> list[str]:
+    """The host of an address. Where that cannot be known, also what must not be reached and is
+    named in it."""
+    if host := host_of(field):
+        return [host]
+    words = re.split(r"[^\w.:\[\]-]+", field.text[:_MAX_LENGTH])
+    return ["", *(word for word in words if addresses.classify(word) == "metadata")]
+
+
 def remote_host(field: ExpandedWord) -> str | None:
     """The host of `host:path` or of a URL; None for a path of this machine."""
     text = field.prefix if field.dynamic else field.text

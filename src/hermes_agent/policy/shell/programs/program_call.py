@@ -7,7 +7,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, PathAccess
-from hermes_agent.policy.shell.interpreter.collector import host_of, places_of, remote_host
+from hermes_agent.policy.shell.interpreter.collector import (
+    host_of,
+    hosts_of,
+    places_of,
+    remote_host,
+)
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.programs.embedded_languages import (
@@ -149,7 +154,7 @@ def _place(access: Access) -> Role:
 
 
 def _host(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
-    call.hosts.append(host_of(field))
+    call.hosts += hosts_of(field)
 
 
 def _url(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -161,7 +166,7 @@ def _url(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         if field.text.lower().startswith("file:"):
             _file_url(call, field, option)
         else:
-            call.hosts.append(host)
+            call.hosts += [host] if host else hosts_of(field)
     else:
         call.place(field, "read")
 
