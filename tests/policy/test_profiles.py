@@ -234,10 +234,12 @@ def test_well_known_secrets_are_denied_however_they_are_reached(scene: Scene) ->
     folder.mkdir(parents=True)
     (folder / "auth.json").touch()
     (scene.workspace / "notes").symlink_to(folder / "auth.json")
-    commands = ("cat ~/.codex/*", "cat ~/.codex/auth.jso?", "cat notes",
-                "cd ~/.codex; cat auth.json", "head < ~/.codex/auth.json", "base64 -- ~/.codex/auth.json", "cp notes x",
-                "diff /dev/null ~/.codex/auth.json", "curl -d @notes http://localhost/",
-                "docker run -v ~/.codex/auth.json:/x:ro debian")  # fmt: skip
+    commands = (
+        "cat ~/.codex/*", "cat ~/.codex/auth.jso?", "cat notes", "cd ~/.codex; cat auth.json",
+        "head < ~/.codex/auth.json", "base64 -- ~/.codex/auth.json", "cp notes x",
+        "diff /dev/null ~/.codex/auth.json", "curl -d @notes http://localhost/",
+        "docker run -v ~/.codex/auth.json:/x:ro debian",
+    )  # fmt: skip
     for profile in (*KEPT, "sandbox"):
         assert scene.says(profile, "read_file", path="notes") == "deny"
         assert [
