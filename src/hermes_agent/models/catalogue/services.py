@@ -93,7 +93,8 @@ def _address(name: str, service: ModelService, environ: Mapping[str, str]) -> st
     url = (told or _filled(name, service, environ)).rstrip("/")
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(host_of(url)) and parts.port != 0
+        host = parts.netloc and host_of(url)
+        valid = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
     except ValueError:
         valid = False
     if not valid:
