@@ -294,6 +294,35 @@ async def test_what_was_shown_whole_is_not_kept_twice_and_the_rest_is(tmp_path: 
     assert first.text == "hi"
 
 
+async def test_output_that_stays_on_disk_has_no_secrets_in_it(tmp_path: Path) -> None:
+    token = "ghp_" + "a1" * 18
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "notes").write_text(f"{token}\n")
+    long = "cat notes notes >&2; seq 9000; cat notes"
+    model = ScriptedModel(
+        calls(ToolCall.of("1", "terminal", command=long)),
+        calls(ToolCall.of("2", "terminal", command="cat notes", background=True)),
+        lambda request: calls(
+            ToolCall.of("3", "process", action="follow", wait=60, id=_id_in(request))
+        ),
+        Reply("ok"),
+    )
+    async with bench(tmp_path, model) as b:
+        await b.say("go")
+        first, second, _ = await b.events(ev.CallFinished)
+        spool = tmp_path / "spool"
+        kept = {path.name: path.read_text() for path in [*spool.glob("*.o"), *spool.glob("*.e")]}
+        assert kept[f"{first.effect}.e"] == "[redacted:github-token]\n" * 2
+        assert kept[f"{first.effect}.o"].endswith("\n9000\n[redacted:github-token]\n")
+        assert kept[f"{second.effect}.o"] == "[redacted:github-token]\n"
+    found = [path for path in spool.rglob("*") if path.is_file() and token in path.read_text()]
+    assert found == []
+
+
+def _id_in(request: Request) -> str:
+    return request.messages[-1].text.rpartition("id ")[2].rstrip("]")
+
+
 class InterruptedWrites:
     """A store during whose n-th write the user interrupts."""
 

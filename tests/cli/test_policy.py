@@ -84,7 +84,7 @@ def test_a_failing_test_is_shown_with_what_was_expected_and_what_came(
         (["rm -rf build"], "ask"),
         (["ls"], "allow"),
         (["--tool", "read_file", "--input", '{"path": "a"}'], "allow"),
-        (["--tool", "read_file", "--input", '{"path": "/etc/shadow"}'], "ask"),
+        (["--tool", "read_file", "--input", '{"path": "server.key"}'], "ask"),
         (["--tool", "somebodys_tool"], "allow"),
     ],
 )

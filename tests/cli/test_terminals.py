@@ -9,7 +9,7 @@ from tests.support.cli import Hermes
 WHERE = """
 turns:
   - replies:
-      - calls: [{tool: terminal, with: {command: "echo $HOME; touch here; cat /etc/shadow"}}]
+      - calls: [{tool: terminal, with: {command: "echo $HOME; touch here; cat /etc/sudoers"}}]
       - calls: [{tool: terminal, with: {command: "echo $HOME", at: local}}]
       - say: done
 """

@@ -1,5 +1,6 @@
 """The bundled policies against commands as people, and those with bad intentions, write them."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import yaml
 
 from hermes_agent.core.effects import Actor, Verdict
+from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
 from hermes_agent.incidents.response.copies import copy_script
 from hermes_agent.incidents.response.facts import survey_script
 from hermes_agent.incidents.response.stability import request_script, sample_script
@@ -63,6 +65,18 @@ def test_there_are_enough_cases() -> None:
     assert len(DESTRUCTIVE) >= 150
     for runs in ([case["run"] for case in EVASIONS], HARMLESS, DESTRUCTIVE):
         assert len(set(runs)) == len(runs)
+
+
+def test_no_profile_lets_a_file_of_the_table_be_read() -> None:
+    rows = (*SECRET_FILES, *SECRET_KEYS)
+    assert len(rows) > 200
+    for row in rows:
+        named = row if row.startswith(("/", "~")) else f"~/{row}"
+        path = shlex.quote(named.replace("/**", "/x").replace("[!b]", "x").replace("*", "x"))
+        path = path.replace("'~/", "~/'")
+        for profile in ("careful", "sandbox"):
+            assert judge(profile, f"cat {path}").action == "deny", row
+        assert judge("careful", f"stat {path}").action == "allow", row
 
 
 def test_no_evasion_is_allowed() -> None:

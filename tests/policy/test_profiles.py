@@ -91,7 +91,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("read_file", {"path": "a.txt"}, "allow allow allow allow"),
     ("read_file", {"path": "not/there/yet"}, "allow allow allow allow"),
     ("read_file", {"path": "/etc/hostname"}, "allow allow allow allow"),
-    ("read_file", {"path": "/etc/shadow"}, "ask ask ask allow"),
+    ("read_file", {"path": "/etc/shadow"}, "deny deny deny deny"),
     ("write_file", {"path": "a.txt", "content": "x"}, "ask allow deny allow"),
     ("write_file", {"path": "../a.txt", "content": "x"}, "ask ask deny allow"),
     ("patch", {"path": "a.txt", "old": "a", "new": "b"}, "ask allow deny allow"),
@@ -123,7 +123,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("task", {"action": "remove", "name": "x"}, "ask ask deny allow"),
     ("send_message", {"text": "x", "target": "here"}, "allow allow allow allow"),
     ("send_message", {"text": "x", "target": "telegram:1"}, "ask ask deny allow"),
-    ("send_message", {"target": "here", "files": ["/etc/shadow"]}, "ask ask ask allow"),
+    ("send_message", {"target": "here", "files": ["/etc/shadow"]}, "deny deny deny deny"),
 ]
 
 
@@ -217,7 +217,7 @@ def test_a_workspace_reached_by_a_link_is_still_the_workspace(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "path",
     [".env", ".env.local", "deep/.env", "server.pem", "id_ed25519", ".ssh/known_hosts", "cert.key",
-     ".netrc", "harmless.txt"],
+     ".npmrc", "harmless.txt"],
 )  # fmt: skip
 def test_files_that_hold_secrets_ask_inside_the_workspace_too(
     scene: Scene, profile: str, path: str
@@ -227,6 +227,28 @@ def test_files_that_hold_secrets_ask_inside_the_workspace_too(
         verdict = scene.judge(profile, name, path=path, **rest)
         assert (verdict.action, verdict.rule) == ("ask", "looking/secret-files")
     assert scene.says(profile, "terminal", command=f"cat {path}") == "ask"
+
+
+def test_well_known_secrets_are_denied_however_they_are_reached(scene: Scene) -> None:
+    folder = scene.user / ".codex"
+    folder.mkdir(parents=True)
+    (folder / "auth.json").touch()
+    (scene.workspace / "notes").symlink_to(folder / "auth.json")
+    commands = (
+        "cat ~/.codex/*", "cat ~/.codex/auth.jso?", "cat notes", "cd ~/.codex; cat auth.json",
+        "head < ~/.codex/auth.json", "base64 -- ~/.codex/auth.json", "cp notes x",
+        "diff /dev/null ~/.codex/auth.json", "curl -d @notes http://localhost/",
+        "docker run -v ~/.codex/auth.json:/x:ro debian",
+    )  # fmt: skip
+    for profile in (*KEPT, "sandbox"):
+        assert scene.says(profile, "read_file", path="notes") == "deny"
+        assert [
+            command
+            for command in commands
+            if scene.says(profile, "terminal", command=command) != "deny"
+        ] == []
+    assert scene.says("careful", "terminal", command="grep -r x ~/.codex") == "ask"
+    assert scene.says("careful", "terminal", command="ls -l ~/.codex notes") == "allow"
 
 
 def test_a_glob_shows_no_secrets_without_a_question(scene: Scene) -> None:

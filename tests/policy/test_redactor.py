@@ -1,4 +1,5 @@
 import base64
+import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
@@ -191,3 +192,52 @@ def test_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:
     # A quadratic search would run into the time limit of the tests.
     text = piece * (300_000 // len(piece))
     assert len(Redactor(ENVIRON)(text)) > 0
+
+
+SECRET = "sk-live-0Hq7/Xc+9ZtW4vB2nM8kR5yD1"
+ENCODERS = (
+    "cat", "base64", "base64 -w 20", "base64 -w 0", "basenc --base64url", "basenc --base16",
+    "od -An -tx1", "od -An -v -tx1 -w1", "od -tx1", "od -tx1z -Ax", "od -x", "od -An -c",
+    "od -An -x",
+    "fold -w 7", "sed 's/./& /g'", "od -An -tx1 | tr -d ' \\n'",
+    "od -An -tx1 | tr -d '\\n' | sed 's/ /:/g'", "od -An -tx1 | tr -d '\\n' | sed 's/ /%/g'",
+    "od -An -tx1 | tr -d '\\n' | sed 's/ /\\\\x/g'", "od -An -tx1 | sed 's/ /, 0x/g'",
+    "od -An -tx1 | tr -d '\\n' | sed 's/ /\\\\u00/g'", "sed 's/-/%2d/g; s/[+]/%2B/'",
+    "od -An -tx1 | tr -d '\\n' | tr a-f A-F",
+)  # fmt: skip
+
+
+def encoded(encoder: str, before: int) -> str:
+    """What a command prints that encodes a text with the secret in it."""
+    text = "NAME=value-"[:before] + SECRET + "\nAND=more of it"
+    return subprocess.run(
+        ["bash", "-c", encoder], input=text, capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 5])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_secret_that_a_command_encodes_is_still_found(encoder: str, before: int) -> None:
+    redact, shown = Redactor({"LIVE_KEY": SECRET}), encoded(encoder, before)
+    results = [redact(shown)]
+    for size in (1, 7, 40):
+        stream = redact.stream()
+        pieces = [stream.feed(shown[at : at + size]) for at in range(0, len(shown), size)]
+        results.append("".join(pieces) + stream.end())
+    for hidden in results:
+        head, label, rest = hidden.partition("[redacted:LIVE_KEY]")
+        assert label
+        # A stream may have shown the first signs before they began to look like the secret.
+        assert results[0].startswith(head[:-14])
+        assert results[0].endswith(label + rest)
+
+
+def test_output_that_only_resembles_a_dump_stays_as_it_is() -> None:
+    redact = Redactor({"LIVE_KEY": SECRET})
+    for text in (
+        "00000010: 7368 6f72 7400  short\n",
+        "a%20b%2Fc",
+        "12 34 56\n78 90\n",
+        "QUJD\nREVG",
+    ):
+        assert redact(text) == text

@@ -40,6 +40,14 @@ def touches(*names: str) -> Callable[[ast.AST], bool]:
     return found
 
 
+def test_the_host_of_a_url_is_found_in_one_way() -> None:
+    browser = {f"tools/browser/{name}.py" for name in ("browser", "tab", "tools")}
+    """The browser has written these URLs: no two programs read them differently."""
+    own = {"terminals/container/address.py", "models/wires/bedrock/client.py"}
+    """They connect to what they have read, in an address that the owner has set."""
+    assert uses(touches("hostname")) - browser - own == set()
+
+
 def test_permits_are_made_by_the_authorizer_alone() -> None:
     assert uses(calls("Permit")) == {"agent/tools/authorization.py"}
 

@@ -14,6 +14,7 @@ import pytest
 
 from hermes_agent.core.settings.terminals import Limits, SandboxPlace
 from hermes_agent.terminals.sandbox.launch import PYTHON
+from hermes_agent.terminals.sandbox.mounts import rules, sight_of
 from tests.support.sandboxes import SECRET, SECRETS, Box, Kind, marked
 from tests.support.terminals import until
 
@@ -362,3 +363,20 @@ def test_an_ordinary_user_can_make_one_too(tmp_path: Path) -> None:
     command = [*user, sys.executable, "-c", ORDINARY, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0 1234\n", "")
+
+
+def test_the_files_of_the_table_are_hidden_wherever_a_home_is_shown(tmp_path: Path) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "home" / "work"
+    secret = [".cargo/credentials.toml", ".codex/auth.json", "work/.codex/auth.json",
+              "work/deep/.mozilla/firefox/p/logins.json", ".config/gcloud/db", "work/.vault-token",
+              ".mozilla/firefox/p/key4.db", "work/.docker/config.json"]  # fmt: skip
+    shown = [".cargo/bin/tool", "work/notes", "work/.codex/config.toml"]
+    for name in (*secret, *shown, ".cargo/lib/x"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+    environ = {"HOME": str(home), "PATH": f"{home}/.cargo/bin:/usr/bin"}
+    made = rules(SandboxPlace(), str(workspace), tmp_path / "a" / "b" / "c", environ, Path("/usr"))
+    made |= {home: "read"}  # even if somebody shows it
+    assert [name for name in secret if sight_of(made, home / name) != "hide"] == []
+    assert [name for name in shown if sight_of(made, home / name) == "hide"] == []
+    assert sight_of(made, Path("/etc/shadow")) == "hide"

@@ -354,6 +354,8 @@ class ToolContext(Struct, frozen=True):
     """Stream a piece of output to whoever is watching."""
     secrets: Mapping[str, str] = {}
     """Only the secrets that a rule grants this call."""
+    redact: Callable[[str], str] = str
+    """Take secrets out of a text that stays on disk; results are redacted anyway."""
     http: Callable[..., Any] | None = None
     """Makes an `httpx.AsyncClient` that refuses private, loopback and metadata addresses unless a
     rule allows them, and whatever a rule denies. The only guarded way to the network. Takes httpx's

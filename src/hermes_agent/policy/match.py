@@ -151,6 +151,8 @@ def _act_tests(rule: PolicyRule) -> Iterator[Test]:
         for name, wanted in ((key, True), (f"no_{key}", False)):
             if (globs := getattr(match, name, None)) is not None:
                 yield _act_test(WordGlobs(globs), words, wanted)
+    if match.no_program is not None:
+        yield _act_test(WordGlobs(match.no_program), lambda act: (act.program,), wanted=False)
     yield from _option_tests(match, whole=whole)
     if match.names(*PLACE_KEYS):
         yield _place_test(match, whole)

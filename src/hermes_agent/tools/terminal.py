@@ -16,8 +16,9 @@ COMMAND_CHARS = 100
 
 FOLLOW_SECONDS = 60.0
 REFUSALS = ("Read-only file system", "Operation not permitted", "Permission denied")
-WHOLE_BYTES = 4_000
-"""Smaller output is shown completely, so it need not stay in the spool."""
+ENDED = frozenset({"exited", "timeout", "stopped"})
+REDACTED_BYTES = 16_000_000
+"""More output than this is removed instead: to look for secrets in it would take seconds."""
 
 
 async def _recover_command(
@@ -60,10 +61,23 @@ async def _to_its_end(context: ToolContext, state: CommandState) -> CommandState
 
 
 async def _release_command(context: ToolContext, result: ToolResult) -> None:
-    """Remove what was shown completely. A background command may still be followed."""
-    ended = result.data.get("state") in {"exited", "timeout", "stopped"}
-    if ended and result.data.get("whole") and not result.data.get("background"):
-        await context.terminal.forget(context.effect)
+    """Remove the output if the result has all of it, otherwise what is secret in it. A background
+    command may still be followed."""
+    facts = result.data
+    if facts.get("state") not in ENDED:
+        return
+    sizes = facts["stdout_size"], facts["stderr_size"]
+    if max(sizes) <= context.settings.terminal.output_chars and not facts["background"]:
+        await context.terminal.forget(facts["id"])
+        return
+    for kind, size in zip("oe", sizes, strict=True):
+        path = facts["spool"].removesuffix("o") + kind
+        output, redacted = "", f"[{size:,} bytes of output were too long to keep]\n"
+        if size <= REDACTED_BYTES:
+            output = (await context.terminal.read(path)).decode("utf-8", "replace")
+            redacted = await asyncio.to_thread(context.redact, output)
+        if redacted != output:
+            await context.terminal.write(path, redacted.encode())
 
 
 @tool(
@@ -110,7 +124,7 @@ async def _recover_process(
     return None if action == "send" else "not-run"
 
 
-@tool(capabilities=("process",), located=True, recover=_recover_process)
+@tool(capabilities=("process",), located=True, recover=_recover_process, release=_release_command)
 async def process(
     context: ToolContext,
     action: Literal["list", "follow", "stop", "send"],
@@ -188,7 +202,6 @@ def _data(state: CommandState) -> dict[str, Any]:
         "stdout_size": state.stdout_size,
         "stderr_size": state.stderr_size,
         "background": state.background,
-        "whole": state.stdout_size + state.stderr_size <= WHOLE_BYTES,
         "spool": state.spool,
     }
 

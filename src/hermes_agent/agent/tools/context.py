@@ -53,6 +53,7 @@ class ToolContextFactory:
             ask=self._ask_for(effect, key),
             output=partial(self._print, effect),
             secrets=self._authorizer.secrets(open_call, tool),
+            redact=deps.redact,
             http=partial(deps.http, reach) if deps.http is not None and reach else None,
             reach=reach,
             settings=deps.settings,

@@ -312,6 +312,9 @@ def _serve(api: RuntimeClient, patience: _Patience) -> HermesError | None:
     import subprocess
     import tempfile
 
+    from hermes_agent.host.secret_handover import set_apart
+
+    environ, secrets = set_apart({**os.environ, "HERMES_HOME": api.home})
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "hermes_agent", "serve"],
@@ -320,8 +323,11 @@ def _serve(api: RuntimeClient, patience: _Patience) -> HermesError | None:
             stderr=output,
             start_new_session=True,
             cwd="/",
-            env={**os.environ, "HERMES_HOME": api.home},
+            env=environ,
+            pass_fds=() if secrets is None else (secrets,),
         )
+        if secrets is not None:
+            os.close(secrets)
         while patience.lasts():
             if api.is_up():
                 return None

@@ -104,10 +104,13 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def serve(_options: argparse.Namespace) -> int:
     """Run the runtime in the foreground, until it is stopped or has been idle for long enough."""
+    from hermes_agent.host.secret_handover import own_environment
+
+    environ = own_environment(os.environ)
     from hermes_agent.gateway.gateway import Gateway
     from hermes_agent.runtime.process import serve as serve_home
     from hermes_agent.web.api import ChatCompletionsApi
 
-    home = Path(find_home(os.environ))
-    serve_home(home, os.environ, services=(ChatCompletionsApi, Gateway))
+    home = Path(find_home(environ))
+    serve_home(home, environ, services=(ChatCompletionsApi, Gateway))
     return 0

@@ -119,7 +119,7 @@ class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: Seconds = 120.0
     """How long a foreground command may run if the model sets no limit."""
     output_chars: Count = 30_000
-    """Characters of a command's output that are read back; the whole output stays in the home."""
+    """Characters of a command's output that are read back; longer output stays in the home."""
     output_mb: Count = 256
     """Megabytes that one command may print before it is stopped."""
     idle_seconds: Seconds = 900.0

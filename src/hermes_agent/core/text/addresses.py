@@ -53,22 +53,40 @@ _COMPATIBLE = IPv6Network("::/96")
 _TRANSLATED = IPv6Network("::ffff:0:0:0/96")
 
 _DOTS = re.compile("[\u3002\uff0e\uff61\u2024]")
-_START = re.compile(
-    r"\s*(?:(?:https?|wss?|ftp):[/\\]*|(?:[a-z][a-z0-9+.-]*:)?[/\\]{2,})", re.IGNORECASE
-)
+_START = re.compile(r"\s*(?:(?:https?|wss?|ftp):/*|(?:[a-z][a-z0-9+.-]*:)?/{2,})", re.IGNORECASE)
+_ONE_SLASH = re.compile(r"\s*[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+_USER = re.compile(r"[\w.~!$&'()*+,=:%-]*", re.ASCII)
+"""A name and password in a URL, without the `;` at which some programs end the host."""
+_BRACKETS = re.compile(r"\[[^\[\]]*\](?::\w*)?")
+_NAME = re.compile(r"[\w.+-]*")
+_PORT = re.compile(r"[\w.~-]*", re.ASCII)
+"""A port, or the first folder of `host:path`."""
 _NUMBERS = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}")
 
 
 def host_of(url: str) -> str:
     """The host that a URL, or a text such as `user@host:port/path`, leads to: plain, in lower
-    case, without brackets. Empty where programs read it differently."""
+    case, without brackets. Empty where there is none, and where programs may read it differently:
+    only what fits the grammar of URLs has a host."""
     text = re.sub(r"[\t\r\n]", "", url)  # clients drop these wherever they stand
     found = _START.match(text)
+    if found is None and _ONE_SLASH.match(text):
+        return ""  # a folder of a host to some, and a host to curl
+    if found and found.group().strip().lower().startswith("file:"):
+        return ""
     rest = text[found.end() if found else 0 :].strip()
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    if "\\" in authority and "@" in authority:
-        return ""  # a slash to some, and part of the user's name to others
-    return plain(authority.partition("\\")[0].rpartition("@")[2])
+    before = rest.partition("/")[0]
+    authority = re.split(r"[?#]", before, maxsplit=1)[0]
+    if "\\" in authority or ("@" in before and authority != before):
+        return ""  # the end of the host to some, and part of the user's name to others
+    user, _, host = authority.rpartition("@")
+    name = plain(host)
+    if not _USER.fullmatch(user) or "@" in unquote(unquote(host)):
+        return ""
+    if ":" in name or "[" in host:
+        whole = "[" not in host or _BRACKETS.fullmatch(host)
+        return name if whole and isinstance(address_of(name), IPv6Address) else ""
+    return name if _NAME.fullmatch(name) and _PORT.fullmatch(host.partition(":")[2]) else ""
 
 
 def plain(host: str) -> str:

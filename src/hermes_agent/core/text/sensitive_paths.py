@@ -2,8 +2,12 @@
 touched, and a search leaves the secret ones out; both must mean the same files."""
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import PurePosixPath
+
+from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
 
 _SECRET_NAME = re.compile(
     r"""\.env(?!\.(?:example|sample|template|dist)$)(?:\..+)?
@@ -14,6 +18,32 @@ _SECRET_NAME = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SECRET_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube"})
+_PART = re.compile(r"/\*\*$|\*|\[![a-z]\]|.")
+_LEADS = {
+    "~/.": r"(?:~|/root|/home/[^/]+|/Users/[^/]+)/\.", "/": "/", ".": r"(?:.*/)?\.",
+    "": "(?:.*/)?",
+}  # fmt: skip
+_PARTS = {"/**": "(?:/.*)?", "*": "[^/]*"}
+
+
+def expression(rows: Iterable[str]) -> str:
+    """A regular expression for the paths that rows of the table of secret files mean."""
+    below: defaultdict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        # The dot is taken out of the alternatives: most names of a path have none.
+        start = next((start for start in _LEADS if row.startswith(start)), "")
+        parts = (part[0] for part in _PART.finditer(row.removeprefix(start)))
+        below[start].append("".join(map(_translated, parts)))
+    return "|".join(f"{_LEADS[start]}(?:{'|'.join(made)})" for start, made in below.items())
+
+
+def _translated(part: str) -> str:
+    if part.startswith("[!"):
+        return part.replace("!", "^")
+    return _PARTS.get(part) or re.escape(part)
+
+
+_WELL_KNOWN = re.compile(expression((*SECRET_FILES, *SECRET_KEYS)))
 _STARTUP_NAME = re.compile(
     r"""\.(?:bash|zsh|ksh|csh|tcsh)rc | \.bash_(?:profile|login|logout|aliases)
     |   \.z(?:shenv|profile|login|logout) | \.profile | \.login | \.envrc | \.inputrc
@@ -24,11 +54,13 @@ _STARTUP_NAME = re.compile(
 
 
 def holds_secrets(path: str) -> bool:
-    """By its name: an environment file, a private key, a credentials file."""
+    """By its name: an environment file, a private key, a file of the table."""
     parts = PurePosixPath(path).parts
     if any(part.lower() in _SECRET_FOLDERS for part in parts):
         return True
-    return bool(parts) and _SECRET_NAME.fullmatch(parts[-1]) is not None
+    if bool(parts) and _SECRET_NAME.fullmatch(parts[-1]):
+        return True
+    return _WELL_KNOWN.fullmatch(str(PurePosixPath(path))) is not None
 
 
 def is_run_by_others(path: str) -> bool:

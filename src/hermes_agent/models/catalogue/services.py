@@ -12,6 +12,7 @@ import msgspec
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.core.settings.services import ModelService, ServiceSettings
+from hermes_agent.core.text.addresses import host_of
 
 SERVICES = msgspec.json.decode(
     Path(__file__).with_name("services.json").read_bytes(), type=dict[str, ModelService]
@@ -82,7 +83,7 @@ def _compatible(service: ModelService, change: ServiceSettings) -> ModelService:
 
 
 def _is_openai(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
+    host = host_of(url)
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
@@ -92,7 +93,8 @@ def _address(name: str, service: ModelService, environ: Mapping[str, str]) -> st
     url = (told or _filled(name, service, environ)).rstrip("/")
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        host = parts.netloc and host_of(url)
+        valid = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
     except ValueError:
         valid = False
     if not valid:

@@ -21,7 +21,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PORT = re.compile(r"[^:]*:\d+|\[.*\]:\d+")
 _LETTERS = {"ps": ("e",)}
 """Options written without a dash."""
-_OPPOSITES = (("flag", "no_flag"), ("option", "no_option"), ("via", "no_via"))
+_OPPOSITES = (
+    ("program", "no_program"), ("flag", "no_flag"), ("option", "no_option"), ("via", "no_via"),
+)  # fmt: skip
 
 
 CHECKED = frozenset(

@@ -28,6 +28,7 @@ class RuleMatch(Struct, frozen=True):
     capability: Strings | None = None
     kind: Strings | None = None
     program: Strings | None = None
+    no_program: Strings | None = None
     verb: Strings | None = None
     flag: Strings | None = None
     no_flag: Strings | None = None

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.text.addresses import plain
+from hermes_agent.core.text.addresses import host_of, plain
 from hermes_agent.core.tools import EgressCheck
 from hermes_agent.policy.network.egress import Resolver, checked, resolve
 
@@ -194,11 +194,12 @@ def _goal(target: str, tunnel: bool) -> tuple[str, int]:
         port = parts.port
     except ValueError:
         raise _Trouble("400 Bad Request", f"no host in {target!r}") from None
-    if not parts.hostname or (parts.scheme != "http" and not tunnel):
+    host = host_of(f"//{target}" if tunnel else target)
+    if not host or (parts.scheme != "http" and not tunnel):
         raise _Trouble("400 Bad Request", f"no host in {target!r}")
     if tunnel and port is None:
         raise _Trouble("400 Bad Request", f"no port in {target!r}")
-    return parts.hostname, 80 if port is None else port
+    return host, 80 if port is None else port
 
 
 async def _head(reader: asyncio.StreamReader) -> _Head:

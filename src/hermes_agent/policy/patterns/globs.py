@@ -5,6 +5,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
+from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
+from hermes_agent.core.text.sensitive_paths import expression
+
+LISTS = {"{secret-files}": SECRET_FILES, "{secret-keys}": SECRET_KEYS}
+"""Placeholders for lists of paths."""
 MAX_STARS = 3
 MAX_DEPTH = 2
 """More of them would let a long path keep the matching busy for seconds."""
@@ -77,10 +82,19 @@ class Roots:
         return found
 
     def named(self, path: str) -> tuple[str, ...]:
-        """A plain path with a placeholder, in full."""
+        """A plain path with a placeholder, in full; of a list, those that are plain."""
+        if path in LISTS:
+            rows = [row.removeprefix("~/").removesuffix("/**") for row in LISTS[path]]
+            plain = [row if row.startswith("/") else f"~/{row}" for row in rows if "*" not in row]
+            return tuple(full for row in plain for full in self.named(row))
         return tuple(f"{root}{rest}" for root, rest in self._roots(path))
 
     def _expressions(self, glob: str) -> Iterable[str]:
+        if glob in LISTS:
+            yield expression(LISTS[glob])
+            for row in LISTS[glob]:
+                yield from self._expressions(row) if row.startswith("~") else ()
+            return
         for root, rest in self._roots(glob):
             yield re.escape(root) + _expression(rest, self.session)
 
@@ -152,6 +166,8 @@ def trouble(glob: str, *, folders: bool = True) -> tuple[str, str] | None:
     would fit nothing."""
     if not glob:
         return "it is empty", ""
+    if glob in LISTS:
+        return None
     if (wrong := _bad_braces(glob)) is not None:
         return wrong
     if _DOLLAR.search(glob):

@@ -1,9 +1,9 @@
 """Take secrets out of a text before it is written down or shown to a model.
 
-Found are the values of known secrets (as they are, in base64, hex and URLs), keys of well-known
-shape, values behind a name such as `password`, and tokens that look drawn at random. A secret that
-was encrypted, reversed or cut into pieces is not recognised: keeping secrets from commands in the
-first place is what protects them.
+Found are the values of known secrets (as they are, in base64, hex, URLs and dumps), keys of
+well-known shape, values behind a name such as `password`, and tokens that look drawn at random. A
+secret that was encrypted, reversed or spread over several results is not recognised: keeping
+secrets from commands in the first place is what protects them.
 
 All finders work on the `shadow` of the text, which has one byte for each character, so that
 positions are the same and one splice is enough. The regexes use no possessive quantifiers (Python
@@ -44,8 +44,9 @@ class Redactor:
         """The text without the secrets whose values are known, in whatever form; what only looks
         like one is left."""
         shadow = text.encode("ascii", "replace")
-        dense = b"\n".join(shadow[start:end] for start, end in _runs(shadow))
-        return splice(text, _joined(self._known.spans(text, shadow, dense)))
+        runs = _runs(shadow)
+        dense = b"\n".join(shadow[start:end] for start, end in runs)
+        return splice(text, _joined(self._known.spans(text, shadow, dense, runs)))
 
     def stream(self) -> RedactingStream:
         """Redact a text that arrives in pieces."""
@@ -58,7 +59,7 @@ class Redactor:
         runs = _runs(shadow)
         dense = b"\n".join([shadow[start:end] for start, end in runs])
         return _joined(
-            self._known.spans(text, shadow, dense),
+            self._known.spans(text, shadow, dense, runs),
             token_shapes.spans(shadow, dense, runs),
             variable_names.spans(shadow, lower),
             entropy.spans(shadow, lower, runs),

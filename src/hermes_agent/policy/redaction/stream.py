@@ -48,7 +48,7 @@ class RedactingStream:
         parts = []
         at = begin
         for start, end, name in spans:
-            if start >= cut:
+            if max(start, begin) >= cut:
                 break
             parts += [whole[at : max(start, at)], f"[redacted:{name}]"]
             at = end

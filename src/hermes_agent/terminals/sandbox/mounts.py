@@ -1,7 +1,6 @@
 """What a sandbox sees of the machine, as a table: path → hidden, read or write. The nearest rule at
 or above a path applies to it."""
 
-import contextlib
 import os
 import pwd
 from collections import defaultdict
@@ -12,6 +11,7 @@ from typing import Literal
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
 from hermes_agent.core.text.sensitive_paths import holds_secrets, is_run_by_others
 
 Sight = Literal["hide", "read", "write"]
@@ -20,14 +20,12 @@ Rules = dict[Path, Sight]
 SHOWN = ("/", "/var/log", "/var/lib/dpkg", "/var/lib/rpm")
 HIDDEN = (
     "/home", "/root", "/run", "/var", "/lost+found",
-    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
-    "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/kubernetes", "/etc/rancher",
-    "/etc/wireguard", "/etc/letsencrypt", "/etc/docker/key.json", "/etc/netrc",
-    "/etc/NetworkManager/system-connections", "/etc/apt/auth.conf", "/etc/apt/auth.conf.d",
+    "/etc/sudoers", "/etc/sudoers.d", "/etc/kubernetes", "/etc/rancher", "/etc/letsencrypt",
     "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf",
     "/sys/firmware",
 )  # fmt: skip
-"""A sandbox that root starts could read root's files, so secrets are hidden by name."""
+"""A sandbox that root starts could read root's files, so secrets are hidden by name, and so are
+those of the table of secret files."""
 SCRATCH = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - commands get a folder of their own there
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/etc", "/dev", "/proc", "/sys")
 DEVICES = (
@@ -38,8 +36,6 @@ DEVICES = (
 PROGRAM_FOLDERS = ("bin", "sbin", "shims", "condabin")
 TOOLS_BELOW_LOCAL = ("bin", "lib", "share/pipx", "share/uv")
 """What is visible of ~/.local; the rest is private."""
-SECRETS_BELOW_TOOLS = ("credentials", "credentials.toml")
-"""Secrets next to programs in folders such as ~/.cargo."""
 SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
 SCAN_FOLDERS = 2000
 """The most folders of a workspace that are scanned for secrets."""
@@ -67,7 +63,7 @@ def rules(
     library of the Python that runs inside. Links are followed in all of them."""
     made: Rules = dict.fromkeys(_existing((*HIDDEN, *SCRATCH)), "hide")
     made |= dict.fromkeys(_existing(SHOWN), "read")
-    hidden = [*_homes(environ), *Path("/etc/ssh").glob("*_key")]
+    hidden = [*_homes(environ), *_well_known(environ)]
     hidden += [path for path in _existing(_sockets()) if path.is_socket()]
     # `folder` is HOME/terminals/SESSION/NAME in the home of Hermes.
     hidden += [expand(environ.get("HERMES_HOME") or "~/.hermes", environ)]
@@ -76,8 +72,6 @@ def rules(
     for tools in [*_tools(environ, made), python]:
         if sight_of(made, tools) == "hide":
             made[tools] = "read"
-            secret = _existing(tools / name for name in SECRETS_BELOW_TOOLS)
-            made |= dict.fromkeys(secret, "hide")
     for resolver in _existing(["/etc/resolv.conf"]) if place.network else ():
         if sight_of(made, resolver) == "hide":
             made[resolver] = "read"
@@ -89,14 +83,8 @@ def rules(
 
 def secrets(environ: Mapping[str, str], workspace: str) -> list[Path]:
     """What holds secrets on this machine, by name."""
-    found = [path for path in HIDDEN if path.startswith(("/etc", "/sys"))]
-    found += map(str, Path("/etc/ssh").glob("*_key"))
-    for home in _existing(_homes(environ)):
-        with contextlib.suppress(OSError):  # not ours to read; then commands cannot read it either
-            for path in home.iterdir():
-                if holds_secrets(f"{path.name}/any" if path.is_dir() else path.name):
-                    found.append(str(path))
-    return [*_existing(found), *_secrets(Path(workspace).resolve())]
+    system = [path for path in HIDDEN if path.startswith(("/etc", "/sys"))]
+    return _existing((*system, *_well_known(environ), *_secrets(Path(workspace).resolve())))
 
 
 def hermes_homes(spool: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -236,12 +224,13 @@ def _secrets(root: Path) -> Iterator[Path]:
             if entry.is_symlink() or entry.name in SKIPPED:
                 continue
             path = Path(entry.path)
+            inner = str(path.relative_to(root))
             if entry.is_dir():
                 # Only a folder whose files are all secret: `.env` may be somebody's Python.
-                secret = holds_secrets(f"{entry.name}/any")
+                secret = holds_secrets(f"{inner}/any")
                 waiting += [] if secret else [path]
             else:
-                secret = holds_secrets(entry.name) and not _is_certificate(path)
+                secret = holds_secrets(inner) and not _is_certificate(path)
             if secret or (entry.name in listened and path.is_socket()):
                 yield path
 
@@ -262,6 +251,22 @@ def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
         person = entry.pw_uid == 0 or 1000 <= entry.pw_uid < 65534
         if person and entry.pw_dir != "/" and not entry.pw_dir.startswith(SYSTEM):
             yield Path(entry.pw_dir)
+
+
+def _well_known(environ: Mapping[str, str]) -> Iterator[Path]:
+    """The files and folders of the table of secret files, in every home."""
+    rows = [row.removesuffix("/**") for row in (*SECRET_FILES, *SECRET_KEYS)]
+    below = [row.removeprefix("~/") for row in rows if not row.startswith("/")]
+    folders = {"/": [row[1:] for row in rows if row.startswith("/")]}
+    for folder, inner in (folders | {str(home): below for home in _homes(environ)}).items():
+        seen = os.access(folder, os.R_OK | os.X_OK)
+        names = {entry.name for entry in os.scandir(folder)} if seen else set()
+        for row in inner:
+            start, star, _ = row.partition("*")
+            if star and os.access(f"{folder}/{start.rpartition('/')[0]}", os.R_OK | os.X_OK):
+                yield from Path(folder).glob(row)
+            elif not star and row.partition("/")[0] in names:
+                yield Path(folder, row)
 
 
 def _sockets() -> Iterator[Path]:

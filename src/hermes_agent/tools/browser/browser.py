@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.root import BrowserSettings
+from hermes_agent.core.text.addresses import classify, host_of
 from hermes_agent.core.tools import EgressCheck, Proxy
 from hermes_agent.tools.browser.devtools.connection import (
     GONE,
@@ -364,4 +365,4 @@ async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[DevtoolsTrans
 
 def is_local(address: str) -> bool:
     """Whether the browser at an address runs on this machine."""
-    return urlsplit(address).hostname in {"127.0.0.1", "localhost", "::1"}
+    return classify(host_of(address)) == "loopback"

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.devtools.connection import DevtoolsError
 from hermes_agent.tools.browser.elements import element
@@ -46,7 +47,7 @@ async def go(browser: Browser, tab: Tab, url: str) -> None:
         return
     await tab.settle()
     goal = tab.unreachable if trouble else tab.url
-    host = (urlsplit(goal or url).hostname or "").rstrip(".")
+    host = host_of(goal or url)
     why = browser.proxy.failed.get(host)
     if why and (trouble or tab.status in _REFUSED):
         browser.told[host] = why

@@ -11,6 +11,7 @@ import httpx
 from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.tools import ToolContext
 from hermes_agent.tools.web.documents.types import HEAD
 
@@ -64,7 +65,7 @@ async def ask(
         "max_redirects": REDIRECTS,
         "headers": _HEADERS,
     }
-    host = urlsplit(url).hostname or url
+    host = host_of(url) or url
     try:
         async with (
             asyncio.timeout(seconds),

@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.addresses import host_of
 
 _LINKS = frozenset({"result__a", "result-link"})
 _SNIPPETS = frozenset({"result__snippet", "result-snippet"})
@@ -57,6 +58,6 @@ class _Reader(HTMLParser):
 def _target(href: str) -> str:
     """Where a link leads behind DuckDuckGo's own redirect; empty for an advertisement."""
     parts = urlsplit(urljoin("https://duckduckgo.com/", href))
-    if parts.hostname != "duckduckgo.com":
+    if host_of(parts.geturl()) != "duckduckgo.com":
         return parts.geturl()
     return next(iter(parse_qs(parts.query).get("uddg", [])), "") if parts.path == "/l/" else ""

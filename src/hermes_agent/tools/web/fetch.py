@@ -2,12 +2,12 @@
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
@@ -71,7 +71,7 @@ def _address(url: str) -> str:
 
 def _check(answer: "WebResponse") -> None:
     """Refuse errors, and what cannot be shown, before all of it is received."""
-    host = urlsplit(answer.url).hostname
+    host = host_of(answer.url)
     later = answer.headers.get("retry-after", "")[:40]
     match answer.status:
         case 200 | 203 | 206:

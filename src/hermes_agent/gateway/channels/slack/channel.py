@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -16,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Chat, OutboundMessage
 from hermes_agent.core.messages import Media
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.gateway.channel import ChannelContext, Settings
 from hermes_agent.gateway.channels.shared import (
     MAX_BYTES,
@@ -209,11 +209,9 @@ class SlackChannel:
 
     def _is_slack(self, address: str) -> bool:
         """Whether the token may be sent there: files may be stored elsewhere."""
-        try:
-            host = urlsplit(address).hostname or ""
-        except ValueError:
-            return False
-        return host == urlsplit(self._address).hostname or host.endswith(".slack.com")
+        host = host_of(address)
+        own = bool(host) and host == host_of(self._address)
+        return own or (host.endswith(".slack.com") and address.startswith("https://"))
 
     # sending
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from hermes_agent.core.effects import Access, Operation, PathAccess
+from hermes_agent.core.text import addresses
 from hermes_agent.policy.shell.interpreter.state import (
     ExpandedWord,
     ShellContext,
@@ -20,13 +21,9 @@ _NO_FILES = frozenset(
     {"-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero",
      "/dev/full", "/dev/random", "/dev/urandom"}
 )  # fmt: skip
-_URL = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[0-9A-Fa-f:.%]*\](?=[/:?#]|$)|[^/:?#]*)"
-)
-_WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[^\]]*\]|[^/:?#]+)[/:?#]")
-_REMOTE = re.compile(r"(?:[^/:@]+@)?(\[[^\]]*\]|[^/:\[\]]+):")
-_IN_BRACKETS = re.compile(r"\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.%]*)\]")
-_NO_HOST = frozenset("[]{}")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_WHOLE_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*[/?#]")
+_REMOTE = re.compile(r"(?:[^/:@]+@)?(?:\[[^\]]*\]|[^/:\[\]]+):")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
@@ -39,29 +36,32 @@ def shown(fields: Iterable[ExpandedWord]) -> str:
 
 def host_of(field: ExpandedWord) -> str:
     """The host in a URL or an address; empty where it cannot be known."""
-    if field.dynamic:
-        found = _WHOLE_URL.match(field.prefix)
-        host = found.group(1) if found else ""
-    elif found := _URL.match(field.text):
-        host = found.group(1)
-    else:
-        host = re.split(r"[/?#]", field.text, maxsplit=1)[0].rpartition("@")[2]
-        if host.startswith("["):
-            host = host.partition("]")[0] + "]"
-        elif host.count(":") == 1:
-            host = host.partition(":")[0]
-    host = _IN_BRACKETS.sub(r"\1", host)
-    # programs such as curl make many hosts of brackets and braces
-    return "" if not _NO_HOST.isdisjoint(host) else host
+    if not field.dynamic:
+        return addresses.host_of(field.text)
+    found = _WHOLE_HOST.match(field.prefix)
+    return addresses.host_of(found.group()) if found else ""
+
+
+def hosts_of(field: ExpandedWord) -> list[str]:
+    """The host of an address. Where that cannot be known, also what must not be reached and is
+    named in it."""
+    if host := host_of(field):
+        return [host]
+    words = re.split(r"[^\w.:\[\]-]+", field.text[:_MAX_LENGTH])
+    return ["", *(word for word in words if addresses.classify(word) == "metadata")]
 
 
 def remote_host(field: ExpandedWord) -> str | None:
     """The host of `host:path` or of a URL; None for a path of this machine."""
-    if field.dynamic:
-        known = _WHOLE_URL.match(field.prefix) or _REMOTE.match(field.prefix)
-        return known.group(1).strip("[]") if known else None
-    found = _URL.match(field.text) or _REMOTE.match(field.text)
-    return found.group(1).strip("[]") if found else None
+    text = field.prefix if field.dynamic else field.text
+    if _URL.match(text):
+        return host_of(field)
+    found = _REMOTE.match(text)
+    if found is None:
+        return None
+    # What follows may begin with slashes, which make a URL of it.
+    open_end = field.dynamic and not text[found.end() :].strip("/")
+    return "" if open_end else addresses.host_of(found.group())
 
 
 def places_of(field: ExpandedWord, access: Access, state: State) -> list[PathAccess]:

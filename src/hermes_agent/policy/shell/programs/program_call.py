@@ -7,7 +7,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, PathAccess
-from hermes_agent.policy.shell.interpreter.collector import host_of, places_of, remote_host
+from hermes_agent.policy.shell.interpreter.collector import (
+    host_of,
+    hosts_of,
+    places_of,
+    remote_host,
+)
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord
 from hermes_agent.policy.shell.programs.embedded_languages import (
@@ -37,6 +42,8 @@ _GIT_PLAIN = re.compile(
 )
 """Settings that name neither files nor hosts nor commands."""
 _WEB = re.compile(r"(?i)(https?|ftps?|file):[/\\\\]*")
+_FILE_URL = re.compile(r"(?i)file:(?://)?(/(?!/)[^%?#\\{}\[\]]*)")
+"""One that means the path as it is written: no host, nothing encoded, no list of curl's."""
 _SSH_CODE = re.compile(
     r"(?i)\s*(proxycommand|localcommand|knownhostscommand|permitlocalcommand|include|match"
     r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
@@ -147,7 +154,7 @@ def _place(access: Access) -> Role:
 
 
 def _host(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
-    call.hosts.append(host_of(field))
+    call.hosts += hosts_of(field)
 
 
 def _url(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -156,12 +163,20 @@ def _url(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     if "::" in field.text and "[" not in field.text:
         _unknown(call, field, option)
     elif host is not None:
-        if host:
-            call.hosts.append(host)
-        elif field.text.startswith("file:"):
-            call.place(ExpandedWord(field.text.partition("://")[2]), "read")
+        if field.text.lower().startswith("file:"):
+            _file_url(call, field, option)
+        else:
+            call.hosts += [host] if host else hosts_of(field)
     else:
         call.place(field, "read")
+
+
+def _file_url(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    found = _FILE_URL.fullmatch(field.text)
+    if field.dynamic or found is None:
+        _unknown(call, field, option)
+    else:
+        call.place(ExpandedWord(found.group(1)), "read")
 
 
 def _remote(access: Access) -> Role:
@@ -283,13 +298,13 @@ def _sql(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
 
 def _database(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
-    found = re.search(r"host(?:addr)?\s*=\s*(\S+)", field.text)
+    found = re.findall(r"host(?:addr)?\s*=\s*(\S+)", field.text)
     if "=" in field.text and _DATABASE_ODD.search(field.text):
         _unknown(call, field, option)
     elif field.dynamic or "://" in field.text:
         _host(call, field, option)
-    elif found:
-        call.hosts.append(found.group(1))
+    else:
+        call.hosts += [host_of(ExpandedWord(host)) for host in found]
 
 
 def _date(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -364,7 +379,7 @@ def _web(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     if field.text.startswith("@"):
         _unknown(call, field, option)
     elif found and found.group(1).lower() == "file":
-        call.place(ExpandedWord(f"/{field.text[found.end() :]}", field.dynamic), "read")
+        _file_url(call, field, option)
     elif found and not field.dynamic:
         _host(call, ExpandedWord(f"http://{field.text[found.end() :]}"), option)
     else:
