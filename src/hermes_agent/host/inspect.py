@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+from hermes_agent.core.errors import HermesError
 from hermes_agent.host import paths
 
 ROOM_BYTES = 1_000_000
@@ -11,6 +12,12 @@ ROOM_BYTES = 1_000_000
 
 _SQLITE = b"SQLite format 3\x00"
 _ANOTHER = "set HERMES_HOME to another folder"
+
+MARK = b"HERMES_SPOOL="
+"""In the environment of every shell of the agent, and of its child processes."""
+_NO_LOCKS = [b"0", b"0"]
+"""Soft and hard limit of file locks in the agent's shells (`daemon.sh`). Linux ignores this limit,
+but all descendants inherit it, and only root can raise it again."""
 
 Trouble = tuple[str, str]
 """What is wrong, and a hint."""
@@ -47,6 +54,43 @@ def is_runtime(pid: int) -> bool:
     except OSError:
         return False
     return b"serve" in words
+
+
+def is_agents_command(pid: int) -> bool:
+    """Whether the process descends from a shell of the agent. Its limits show that even if it has
+    cleared its environment and left its parents; root can raise a limit, but not so easily hide
+    its parents."""
+    if _has_limit(pid):
+        return True
+    while pid > 1:
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:  # somebody else's
+            environ = b""
+        if environ.startswith(MARK) or b"\0" + MARK in environ:
+            return True
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:  # gone
+            return False
+        pid = int(stat.rsplit(b")", 1)[1].split()[1])
+    return False
+
+
+def _has_limit(pid: int) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/limits").read_bytes().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith(b"Max file locks") and line.split()[3:5] == _NO_LOCKS
+               for line in lines)  # fmt: skip
+
+
+def refuse_agent(what: str) -> None:
+    """Raise if this process descends from a shell of the agent: what the agent may do must not be
+    changed by its own commands."""
+    if is_agents_command(os.getpid()):
+        raise HermesError(f"a command of the agent may not {what}", "ask the user to do it")
 
 
 def free_bytes(folder: Path) -> int:
