@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes_agent.core import events as ev
 from hermes_agent.core.knowledge import Note, SkillRecord
 from hermes_agent.learning.review.prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
+from hermes_agent.learning.review.provenance import is_said
 from hermes_agent.learning.review.transcript import (
     ReviewTranscript,
     ShownTranscript,
@@ -47,7 +48,7 @@ class Proposed(Struct, frozen=True):
     evidence: str
     model: str = ""
     hearsay: bool = False
-    """Only output of tools says it."""
+    """It may be anybody's words: nobody who counts has said it."""
 
 
 async def nearest(
@@ -96,7 +97,9 @@ def note_of(
         "id": idea.replaces,
     }
     title = text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…"
-    hearsay = all(line.from_elsewhere for line in lines)
+    hearsay = any(line.by_tool for line in seen.lines) and not is_said(
+        text, [line.text for line in seen.lines if line.by_user]
+    )
     return Proposed("note", title, body, evidence(lines), model, hearsay)
 
 
@@ -128,11 +131,16 @@ async def skill_of(
         return None
     if record is not None and record.state in {"quarantined", "retired"}:
         return None
-    return _proposed(idea, record, lines, model)
+    hearsay = all(line.by_tool for line in lines) or any(line.is_remote for line in seen.lines)
+    return _proposed(idea, record, lines, model, hearsay)
 
 
 def _proposed(
-    idea: SkillIdea, record: SkillRecord | None, lines: Sequence[TranscriptLine], model: str
+    idea: SkillIdea,
+    record: SkillRecord | None,
+    lines: Sequence[TranscriptLine],
+    model: str,
+    hearsay: bool,
 ) -> Proposed:
     name = record.name if record else idea.name
     action = "improve" if record else "create"
@@ -145,7 +153,6 @@ def _proposed(
         "session": lines[-1].session,
         "turn": lines[-1].turn,
     }
-    hearsay = all(line.by_tool for line in lines)
     return Proposed("skill", f"{action} the skill {name}", body, evidence(lines), model, hearsay)
 
 
@@ -162,7 +169,7 @@ async def new_only(proposed: Sequence[Proposed], knowledge: KnowledgeStore) -> l
 def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
     """Equal for proposals of the same thing."""
     if "text" in body:
-        return ("note", body["text"].casefold(), body["id"])
+        return ("note", (body["text"] or "").casefold(), body["id"])
     texts = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
     return (body["action"], body["name"], texts)
 

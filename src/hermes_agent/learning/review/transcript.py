@@ -6,10 +6,14 @@ from msgspec import Struct
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.text.untrusted import wrap_untrusted
+from hermes_agent.learning.review.provenance import OTHERS, is_remote
 
 SHOWN_CHARS = 24_000
 """Of all transcripts together."""
-_MAX_CHARS = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900, "end": 500}
+_MAX_CHARS = {
+    "user": 1_500, "other": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900,
+    "end": 500,
+}  # fmt: skip
 """Characters of one line, by its kind."""
 
 
@@ -36,13 +40,14 @@ class TranscriptLine(Struct, frozen=True):
 
     @property
     def by_tool(self) -> bool:
-        return self.text.startswith(("result: ", "failed: "))
+        return self.text.startswith(("result: ", "failed: ", "other: "))
 
     @property
-    def from_elsewhere(self) -> bool:
-        """From a page, a document or an MCP server."""
-        tool = self.text.split(": ", 2)[1] if self.by_tool else ""
-        return tool.startswith(("web_", "browser")) or "__" in tool
+    def is_remote(self) -> bool:
+        """From another machine: a page, an MCP server, a download, an alert."""
+        if self.text.startswith(("call: ", "other: ")):
+            return self.text.startswith("other: ") or "://" in self.text
+        return self.by_tool and is_remote(self.text.split(": ", 2)[1])
 
 
 class ShownTranscript(Struct, frozen=True):
@@ -132,8 +137,8 @@ def _lines(transcript: ReviewTranscript) -> Iterator[tuple[int, int, str]]:
 
 def _said(event: ev.Event | ev.TransientEvent) -> Iterator[tuple[str, str]]:
     match event:
-        case ev.MessageTaken(text=text):
-            yield "user", text
+        case ev.MessageTaken(text=text, source=source):
+            yield ("other" if source in OTHERS else "user"), text
         case ev.Replied(text=text, calls=calls):
             if text.strip():
                 yield "agent", text
