@@ -144,7 +144,7 @@ class BackgroundTasks:
         self, name: str, files: Mapping[str, bytes], why: str, by: Provenance
     ) -> str:
         """Store a skill that the agent wrote in the turn it is in, or propose it."""
-        from hermes_agent.learning.review.provenance import has_fetched
+        from hermes_agent.learning.review.provenance import sources
 
         turn = await self._context.store.unfinished_turn(by.session)
         number = turn.id if turn is not None else 0
@@ -156,7 +156,7 @@ class BackgroundTasks:
         main = next((data for path, data in files.items() if path.lower() == "skill.md"), b"")
         wider = known is not None and await self.reviewer.widens(name, main.decode())
         asks = mode == "ask" or wider or (known is not None and known.by == "person")
-        if asks or has_fetched(await self._context.store.events(by.session)):
+        if asks or sources(await self._context.store.events(by.session)).remote:
             body = {
                 "action": "improve" if known else "create", "name": name, "why": why,
                 "base": known.digest if known else "",
@@ -174,18 +174,17 @@ class BackgroundTasks:
     async def propose_note(self, edit: NoteEdit, by: Provenance) -> str:
         """Propose an edit that is not in the user's words where others speak too; empty if it may
         be made at once."""
-        from hermes_agent.learning.review.provenance import has_untrusted, is_said, user_texts
+        from hermes_agent.learning.review.provenance import sources
 
-        events = await self._context.store.events(by.session)
-        prompt = await self._context.store.prompt(
-            (await self._context.store.session(by.session)).prompt
-        )
-        if not has_untrusted(events) and "<context-file " not in prompt.system:
+        store = self._context.store
+        found = sources(await store.events(by.session))
+        prompt = await store.prompt((await store.session(by.session)).prompt)
+        if not found.others and "<context-file " not in prompt.system:
             return ""
         notes = {note.id: note for note in await self._store.notes()}
         before = notes[edit.id].text if edit.id in notes else ""
         text = before if edit.text is None else edit.text
-        if is_said(text, user_texts(events)):
+        if found.has_said(text):
             return ""
         self._knowledge.memory.refuse_danger(text)
         title = f"remove: {text}" if edit.text is None else " ".join(text.split())

@@ -243,15 +243,13 @@ def _agree(options: argparse.Namespace) -> int:
     from difflib import unified_diff
     from hashlib import sha256
 
+    import msgspec
+
     from hermes_agent.core.text.terminal import visible
-    from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache, McpToolFacts
+    from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 
-    def lines(tool: McpToolFacts | None) -> list[str]:
-        import msgspec
-
-        plain = msgspec.to_builtins(tool) if tool else {}
-        text = json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False)
-        return visible(text.replace("\\n", "\n")).splitlines()
+    def lines(tool: object) -> list[str]:
+        return visible(json.dumps(msgspec.to_builtins(tool), indent=2)).splitlines()
 
     name, settings, home = _named(options)
     cache = CatalogueCache(home / "mcp")

@@ -11,7 +11,6 @@ from msgspec import Struct
 from hermes_agent.core import events as ev
 from hermes_agent.core.knowledge import Note, SkillRecord
 from hermes_agent.learning.review.prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
-from hermes_agent.learning.review.provenance import is_said
 from hermes_agent.learning.review.transcript import (
     ReviewTranscript,
     ShownTranscript,
@@ -80,7 +79,7 @@ def note_of(
 ) -> Proposed | None:
     """None if no line shows it, or it says nothing new. Notes about the user must come from the
     user: tool output may be written by anybody."""
-    lines = seen.sources(idea.evidence)
+    lines = seen.lines_of(idea.evidence)
     text = " ".join(idea.text.split())
     same = any(note.text.casefold() == text.casefold() for note in notes)
     old = next((note for note in notes if note.id == idea.replaces), None)
@@ -97,9 +96,7 @@ def note_of(
         "id": idea.replaces,
     }
     title = text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…"
-    hearsay = any(line.by_tool for line in seen.lines) and not is_said(
-        text, [line.text for line in seen.lines if line.by_user]
-    )
+    hearsay = seen.sources.others and not seen.sources.has_said(text)
     return Proposed("note", title, body, evidence(lines), model, hearsay)
 
 
@@ -113,7 +110,7 @@ async def skill_of(
 ) -> Proposed | None:
     """None if no line shows it or it cannot be a skill. A near duplicate becomes an improvement of
     the existing skill."""
-    lines = seen.sources(idea.evidence)
+    lines = seen.lines_of(idea.evidence)
     front = read_front(idea.files.get(MAIN, ""))
     described = front.text("description")
     whole = sum(map(len, idea.files.values())) <= FILES_CHARS
@@ -131,7 +128,7 @@ async def skill_of(
         return None
     if record is not None and record.state in {"quarantined", "retired"}:
         return None
-    hearsay = all(line.by_tool for line in lines) or any(line.is_remote for line in seen.lines)
+    hearsay = seen.sources.remote or all(line.by_tool for line in lines)
     return _proposed(idea, record, lines, model, hearsay)
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.learning.review.provenance import OTHERS, is_remote
+from hermes_agent.learning.review.provenance import OTHERS, Sources, sources
 
 SHOWN_CHARS = 24_000
 """Of all transcripts together."""
@@ -42,20 +42,14 @@ class TranscriptLine(Struct, frozen=True):
     def by_tool(self) -> bool:
         return self.text.startswith(("result: ", "failed: ", "other: "))
 
-    @property
-    def is_remote(self) -> bool:
-        """From another machine: a page, an MCP server, a download, an alert."""
-        if self.text.startswith(("call: ", "other: ")):
-            return self.text.startswith("other: ") or "://" in self.text
-        return self.by_tool and is_remote(self.text.split(": ", 2)[1])
-
 
 class ShownTranscript(Struct, frozen=True):
     lines: tuple[TranscriptLine, ...]
     text: str
     """As the model reads them."""
+    sources: Sources
 
-    def sources(self, numbers: Sequence[int]) -> tuple[TranscriptLine, ...]:
+    def lines_of(self, numbers: Sequence[int]) -> tuple[TranscriptLine, ...]:
         """The lines with these numbers; empty if one does not exist."""
         by_number = {line.number: line for line in self.lines}
         if not numbers or any(number not in by_number for number in numbers):
@@ -76,7 +70,8 @@ def shown(transcripts: Sequence[ReviewTranscript], most: int = SHOWN_CHARS) -> S
         titled = f": {transcript.title}" if transcript.title else ""
         source = f"session {transcript.session}{titled}"
         blocks.append(wrap_untrusted("transcript", source, text))
-    return ShownTranscript(tuple(lines), "\n\n".join(blocks))
+    speaking = sources(one for transcript in transcripts for one in transcript.events)
+    return ShownTranscript(tuple(lines), "\n\n".join(blocks), speaking)
 
 
 def evidence(lines: Sequence[TranscriptLine]) -> str:

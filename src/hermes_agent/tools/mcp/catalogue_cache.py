@@ -16,7 +16,7 @@ from hermes_agent.core.settings.root import McpServerSettings
 MAX_TOOLS = 1_000
 """Tools of one server; more are left out."""
 MAX_AGREED = 5_000
-"""Tools of one server that are remembered as they were; any beyond these must be agreed to."""
+"""Tools of one server that are remembered, with those that are gone."""
 DESCRIPTION_CHARS = 2_000
 LINE_CHARS = 160
 NAME_CHARS = 200
@@ -135,22 +135,19 @@ class CatalogueCache:
     def put(self, name: str, facts: ServerFacts) -> None:
         """Keep what a server offers now, beside what was agreed to. A tool that is new was agreed
         to with its server; one that is gone is remembered, in case it comes back another."""
-        before = _decoded(self.path(name, ".json"))
-        agreed = {tool.name: tool for tool in facts.tools}
+        before, then = _decoded(self.path(name, ".json")), facts.tools
         if before is not None and before.key == facts.key:
             then = before.tools if before.agreed is None else before.agreed
-            agreed = {tool.name: tool for tool in (*then, *facts.tools)}
-            agreed |= {tool.name: tool for tool in then}
-        kept = tuple(agreed.values())[:MAX_AGREED]
-        self._write(name, msgspec.structs.replace(facts, agreed=kept))
+        self._write(name, facts, (*facts.tools, *then))
 
     def agree(self, name: str, facts: ServerFacts) -> None:
         """Take the tools of a server as they are in these facts from now on."""
-        agreed = {tool.name: tool for tool in (*(facts.agreed or ()), *facts.tools)}
-        self._write(name, msgspec.structs.replace(facts, agreed=tuple(agreed.values())))
+        self._write(name, facts, (*facts.tools, *(facts.agreed or ()), *facts.tools))
 
-    def _write(self, name: str, facts: ServerFacts) -> None:
-        path = self.path(name, ".json")
+    def _write(self, name: str, facts: ServerFacts, agreed: Iterable[McpToolFacts]) -> None:
+        """Of several tools of a name, the last is the one that was agreed to."""
+        path, named = self.path(name, ".json"), {tool.name: tool for tool in agreed}
+        facts = msgspec.structs.replace(facts, agreed=tuple(named.values())[:MAX_AGREED])
         self.make()
         beside = path.with_suffix(f".{os.getpid()}")
         beside.write_bytes(msgspec.json.encode(facts))
