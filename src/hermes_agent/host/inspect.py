@@ -1,6 +1,7 @@
 """Diagnoses a home without a runtime. Opens, creates and changes nothing."""
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -15,9 +16,6 @@ _ANOTHER = "set HERMES_HOME to another folder"
 
 MARK = b"HERMES_SPOOL="
 """In the environment of every shell of the agent, and of its child processes."""
-_NO_LOCKS = [b"0", b"0"]
-"""Soft and hard limit of file locks in the agent's shells (`daemon.sh`). Linux ignores this limit,
-but all descendants inherit it, and only root can raise it again."""
 
 Trouble = tuple[str, str]
 """What is wrong, and a hint."""
@@ -57,33 +55,24 @@ def is_runtime(pid: int) -> bool:
 
 
 def is_agents_command(pid: int) -> bool:
-    """Whether the process descends from a shell of the agent. Its limits show that even if it has
-    cleared its environment and left its parents; root can raise a limit, but not so easily hide
-    its parents."""
-    if _has_limit(pid):
+    """Whether the process descends from a shell of the agent. `daemon.sh` sets its limit of file
+    locks to 0: Linux ignores that limit, but all descendants inherit it, and only root can raise
+    it. Root's environment and parents are looked at, too."""
+    if re.search(rb"^Max file locks +0 +0 ", _proc(pid, "limits"), re.MULTILINE):
         return True
     while pid > 1:
-        try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:  # somebody else's
-            environ = b""
-        if environ.startswith(MARK) or b"\0" + MARK in environ:
+        if b"\0" + MARK in b"\0" + _proc(pid, "environ"):
             return True
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except OSError:  # gone
-            return False
-        pid = int(stat.rsplit(b")", 1)[1].split()[1])
+        stat = _proc(pid, "stat")
+        pid = int(stat.rsplit(b")", 1)[1].split()[1]) if stat else 0
     return False
 
 
-def _has_limit(pid: int) -> bool:
+def _proc(pid: int, name: str) -> bytes:
     try:
-        lines = Path(f"/proc/{pid}/limits").read_bytes().splitlines()
-    except OSError:
-        return False
-    return any(line.startswith(b"Max file locks") and line.split()[3:5] == _NO_LOCKS
-               for line in lines)  # fmt: skip
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # gone, or somebody else's
+        return b""
 
 
 def refuse_agent(what: str) -> None:

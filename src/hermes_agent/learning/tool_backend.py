@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hermes_agent.learning.evaluation.runner import SkillUnderTest
 
 ProposeNote = Callable[[NoteEdit, Provenance], Awaitable[str]]
-"""Proposes an edit that a person must agree to; empty if nobody must."""
 SaveSkill = Callable[[str, Mapping[str, bytes], str, Provenance], Awaitable[str]]
 
 LOG = 1_000

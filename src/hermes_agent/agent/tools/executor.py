@@ -340,11 +340,8 @@ class ToolExecutor:
             return await tool.recover(
                 self._context(open_call), open_call.intended.note, **arguments
             )
-        except Exception as error:  # gone, changed or unreachable; or anyone's code
-            known = isinstance(error, HermesError | ConnectionError)
-            log.warning(
-                "cannot recover the outcome of %s: %s", open_call.effect, error, exc_info=not known
-            )
+        except Exception:  # gone, changed or unreachable; or anyone's code
+            log.warning("cannot recover the outcome of %s", open_call.effect, exc_info=True)
             return None
 
     def _context(self, open_call: PendingCall) -> ToolContext:

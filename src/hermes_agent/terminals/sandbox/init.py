@@ -15,8 +15,6 @@ import struct
 import sys
 
 FRAME = struct.Struct("<I")
-FILE_LOCKS = 10
-"""The number of the limit that marks the agent's processes (`host/inspect.py`)."""
 PATIENCE = 10.0
 """Seconds that a request may take to arrive."""
 SET_NOT_DUMPABLE = 4
@@ -127,7 +125,7 @@ def _say(host: socket.socket, line: str) -> None:
 def _limit(data: int, processes: int) -> None:
     """Limits for each process, where not negative. Core dumps would be written by the host."""
     for kind, value in (
-        (FILE_LOCKS, 0),
+        (10, 0),  # of file locks: marks the agent's processes (`host/inspect.py`)
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, data),
         (resource.RLIMIT_NPROC, processes),

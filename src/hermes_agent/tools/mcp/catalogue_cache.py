@@ -15,8 +15,6 @@ from hermes_agent.core.settings.root import McpServerSettings
 
 MAX_TOOLS = 1_000
 """Tools of one server; more are left out."""
-MAX_AGREED = 5_000
-"""Tools of one server that are remembered, with those that are gone."""
 DESCRIPTION_CHARS = 2_000
 LINE_CHARS = 160
 NAME_CHARS = 200
@@ -147,7 +145,7 @@ class CatalogueCache:
     def _write(self, name: str, facts: ServerFacts, agreed: Iterable[McpToolFacts]) -> None:
         """Of several tools of a name, the last is the one that was agreed to."""
         path, named = self.path(name, ".json"), {tool.name: tool for tool in agreed}
-        facts = msgspec.structs.replace(facts, agreed=tuple(named.values())[:MAX_AGREED])
+        facts = msgspec.structs.replace(facts, agreed=tuple(named.values())[: 5 * MAX_TOOLS])
         self.make()
         beside = path.with_suffix(f".{os.getpid()}")
         beside.write_bytes(msgspec.json.encode(facts))

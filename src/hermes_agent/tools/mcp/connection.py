@@ -489,11 +489,7 @@ def transport_error(name: str, trouble: Trouble, message: str) -> ToolError:
 
 def refused(name: str, what: str, error: MCPError) -> ToolError:
     if error.code == UNREADABLE:
-        return ToolError(
-            f"{name} answered {what}, but {error.message}",
-            "find out by looking whether it took effect",
-            "never",
-        )
+        return ToolError(f"{name} answered {what}, but {error.message}", retry="never")
     said = first_line(error.message, 1_000)
     changed = error.code == INVALID_PARAMS
     return ToolError(f"{name} refused {what}: {said}", retry="changed" if changed else "")

@@ -79,7 +79,6 @@ def _call(
             check()
             return await far.call_tool(tool.name, given, folder, output)
 
-        check()
         answer = await links.ask(server, folder, ask)
         return tool_result(server, tool.name, answer, tool.hints)
 

@@ -246,7 +246,7 @@ class _Talk:
                 self._log.write(line[:CHUNK] + b"\n")
             if (id := _answered(line)) is None:
                 return
-            trouble = ErrorData(code=UNREADABLE, message="its answer is no valid text")
+            trouble = ErrorData(code=UNREADABLE, message="in no valid text; see if it was done")
             message = SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=trouble))
         await hear(message)
 
