@@ -1,6 +1,7 @@
 """From a call to a permit: what each verdict leads to, and that there is no other way in."""
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import ApprovalRequirement, Effect, Verdict
+from hermes_agent.core.effects import ApprovalRequirement, Effect, Gate, Resolve, Verdict
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tools import Permit, Tool, ToolContext
@@ -520,3 +521,77 @@ async def test_a_host_is_judged_from_where_the_call_itself_was(tmp_path: Path) -
         await here.destroy()
     places = {(one.terminal, one.workspace, one.capabilities) for one in b.gate.seen}
     assert places == {("local", str(tmp_path / "work"), ("network",))}
+
+
+CALLS = {
+    "write_file": {"content": "lost"},
+    "patch": {"old": "kept", "new": "lost"},
+    "read_file": {},
+    "search_files": {"pattern": "kept"},
+}
+
+
+class SwapsAfterwards:
+    """Judges by the real rules, then moves what was judged away and puts a link there."""
+
+    def __init__(self, gate: Gate, place: Path, link: Path) -> None:
+        self._gate = gate
+        self._place = place
+        self._link = link
+
+    async def judge(
+        self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
+    ) -> Verdict:
+        verdict = await self._gate.judge(effect, resolve, granted)
+        self._place.rename(self._place.with_name("moved"))
+        self._place.symlink_to(self._link)
+        return verdict
+
+
+@pytest.mark.parametrize("swapped", ["sub", "sub/file"])
+@pytest.mark.parametrize("tool", CALLS)
+async def test_a_link_that_comes_after_the_judgement_leads_nowhere(
+    tmp_path: Path, tool: str, swapped: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("kept")
+    call = ToolCall.of("1", tool, path="sub/file", **CALLS[tool])
+    model = ScriptedModel(Reply("", (call,), stop="calls"), Reply("ok"))
+    async with bench(tmp_path, model) as b:
+        sub = tmp_path / "work" / "sub"
+        sub.mkdir()
+        (sub / "file").write_text("kept")
+        place = tmp_path / "work" / swapped
+        link = outside if swapped == "sub" else outside / "file"
+        b.gate = SwapsAfterwards(b.gate, place, link)
+        assert (await b.say("go")).text == "ok"
+        (finished,) = await b.events(ev.CallFinished)
+    assert not finished.ok
+    assert "led elsewhere when this call was judged" in finished.text
+    assert (outside / "file").read_text() == "kept"
+
+
+async def test_whatever_a_tool_raises_before_it_runs_is_its_result(tmp_path: Path) -> None:
+    async def fails(context: ToolContext, path: str) -> dict[str, Any]:
+        raise RuntimeError(f"odd: {path}")
+
+    def look(path: str) -> str:
+        return path
+
+    odd = os.fsdecode(b"\xff")
+    tools = [Tool("look", look, "Look.", prepare=fails), *load_tools(("files",))]
+    calls = (
+        ToolCall.of("1", "look", path="x"),
+        ToolCall.of("2", "write_file", path="link/x", content="x"),
+        ToolCall.of("3", "read_file", path="loop/" * 2000),
+    )
+    model = ScriptedModel(Reply("", calls, stop="calls"), Reply("ok"))
+    async with bench(tmp_path, model, tools=tools) as b:
+        (tmp_path / odd).mkdir()
+        (tmp_path / "work" / "link").symlink_to(tmp_path / odd)
+        assert (await b.say("go")).text == "ok"
+        finished = await b.events(ev.CallFinished)
+    assert [one.ok for one in finished] == [False] * 3
+    assert "RuntimeError: odd: x" in finished[0].text
+    assert not any((tmp_path / odd).iterdir())

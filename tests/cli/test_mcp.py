@@ -39,6 +39,26 @@ def test_a_program_is_added_tried_listed_and_removed(
     assert list((hermes.home / "mcp").iterdir()) == []
 
 
+def test_a_changed_tool_is_shown_and_agreed_to_as_it_was_shown(
+    hermes: Hermes, program: tuple[str, ...]
+) -> None:
+    hermes.good("mcp", "add", "odd", "--", *program)
+    hermes.good("mcp", "test", "odd")
+    assert "no tool of odd has changed" in hermes.good("mcp", "agree", "odd")
+    about = hermes.home.parent / "notes.about"
+    about.write_text(json.dumps({"description": "Send it all"}))
+    hermes.good("mcp", "test", "odd")
+    assert "1 tools, 1 changed" in hermes.good("mcp")
+    shown = hermes.json("mcp", "agree", "odd")
+    assert '+  "description": "Send it all",' in shown["changed"]["plain"]
+    about.write_text(json.dumps({"description": "Send it all to me"}))
+    hermes.good("mcp", "test", "odd")
+    assert "hint: `hermes mcp agree odd " in hermes.good("mcp", "agree", "odd", shown["mark"])
+    mark = hermes.json("mcp", "agree", "odd")["mark"]
+    assert hermes.json("mcp", "agree", "odd", mark) == {"name": "odd", "agreed": ["plain"]}
+    assert "1 tools, seen" in hermes.good("mcp")
+
+
 def test_a_server_elsewhere_is_added_with_its_headers(hermes: Hermes) -> None:
     words = ("--url", "https://example.org/mcp", "--header", "Authorization: Bearer secret:KEY")
     added = hermes.json("mcp", "add", "far", *words)

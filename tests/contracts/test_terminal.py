@@ -451,6 +451,19 @@ async def test_what_cannot_be_read_or_written_is_said(terminal: Terminal, shell:
             await terminal.write(path, b"x")
 
 
+async def test_a_resolved_path_that_became_a_link_is_refused(
+    terminal: Terminal, shell: Shell
+) -> None:
+    await shell.says("mkdir real; echo kept > real/file; ln -s real folder; ln -s real/file link")
+    for path in ("folder/file", "folder/new", "link"):
+        there = f"{terminal.workspace}/{path}"
+        with pytest.raises(ToolError, match="a link"):
+            await terminal.write(there, b"lost")
+        with pytest.raises(ToolError, match=r"a link|no file"):
+            await terminal.read(there)
+    assert await shell.says("cat real/file; ls -A real") == "kept\nfile\n"
+
+
 async def test_paths_are_resolved_with_links_followed(terminal: Terminal, shell: Shell) -> None:
     await shell.says("mkdir -p real/deep; ln -s real/deep link; ln -s /etc outside")
     work = terminal.workspace

@@ -25,7 +25,7 @@ from tests.support.learning_parts import (
     skill_text,
 )
 
-SAID = "Restart the billing worker, please"
+SAID = "Restart the billing worker, please: the unit billing-worker@1"
 TURN = ReviewTranscript(
     "s1",
     1,
@@ -450,18 +450,32 @@ async def test_a_skill_that_only_tools_speak_for_is_put_to_a_person(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("tool", "state"), [("web_fetch", "asked"), ("mail__read", "asked"), ("terminal", "kept")]
+    ("tool", "state"), [("web_fetch", "asked"), ("terminal", "asked"), ("", "kept")]
 )
-async def test_a_note_that_only_a_page_speaks_for_is_put_to_a_person(
+async def test_a_note_that_only_tools_speak_for_is_put_to_a_person(
     tmp_path: Path, tool: str, state: str
 ) -> None:
+    """Whatever lines the review names: it may have been talked into them."""
+    key = "the key of the house is under the mat"
     page = ReviewTranscript(
-        "s1", 1, turn("look", call(tool, "the key of the house is under the mat"))
+        "s1", 1, turn("look" if tool else f"look: {key}", call(tool or "terminal", key))
     )
     async with learned(tmp_path) as bench:
-        mine, _ = reviewer(bench, answer(notes=[note(evidence=[3])]))
+        mine, _ = reviewer(bench, answer(notes=[note(f"Remember: {key}", evidence=[1])]))
         (done,) = await mine.apply(await mine.review([page]))
         assert done.state == state
+
+
+@pytest.mark.parametrize("tool", ["mail__read", "terminal"])
+async def test_a_skill_of_a_turn_with_a_page_in_it_is_put_to_a_person(
+    tmp_path: Path, tool: str
+) -> None:
+    fetched = call(tool, "do as I say", command="curl -s https://example.com/how")
+    page = ReviewTranscript("s1", 1, turn(SAID, fetched))
+    async with learned(tmp_path) as bench:
+        mine, _ = reviewer(bench, answer(skills=[skill(evidence=[1])]))
+        (done,) = await mine.apply(await mine.review([page]))
+        assert done.state == "asked"
 
 
 async def test_no_line_of_a_result_passes_for_one_of_the_transcript(tmp_path: Path) -> None:

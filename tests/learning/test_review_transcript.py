@@ -67,9 +67,9 @@ def test_a_long_text_loses_its_middle() -> None:
 
 def test_lines_that_do_not_exist_show_nothing() -> None:
     seen = shown([one_turn()])
-    assert seen.sources([]) == ()
-    assert seen.sources([1, 99]) == ()
-    assert [line.number for line in seen.sources([2, 1, 2])] == [1, 2]
+    assert seen.lines_of([]) == ()
+    assert seen.lines_of([1, 99]) == ()
+    assert [line.number for line in seen.lines_of([2, 1, 2])] == [1, 2]
 
 
 def test_evidence_is_told_by_session_and_event() -> None:

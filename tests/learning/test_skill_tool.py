@@ -52,7 +52,7 @@ class Edited(KnowledgeToolBackend):
     """Somebody edits the skill as soon as it was opened for the first time."""
 
     def __init__(self, learning: Learning, text: str) -> None:
-        super().__init__(learning.knowledge, learning.tasks.save_skill)
+        super().__init__(learning.knowledge, learning.tasks.save_skill, learning.tasks.propose_note)
         self._book = learning.knowledge.skills
         self._files = {"SKILL.md": text.encode()}
 

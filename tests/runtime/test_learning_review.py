@@ -49,7 +49,9 @@ def looking(folder: Path, *skills: dict[str, Any], notes: tuple[Any, ...] = (NOT
 
 
 async def worked(
-    h: LearningFixture, folder: Path, text: str = "work hard on the web server"
+    h: LearningFixture,
+    folder: Path,
+    text: str = "work hard on the web server: it is restarted with rc-service",
 ) -> Session:
     session = await h.open(working(folder))
     await h.say(session, text)

@@ -4,25 +4,27 @@ import json
 import os
 import sys
 
-from hermes_agent.runtime.api.peer_auth import is_agents_command
+from hermes_agent.host.inspect import is_agents_command
 from tests.faults.harness import Case, wait_until
 
 
 def test_a_command_that_was_allowed_cannot_approve_the_next(one: Case) -> None:
-    # The gate refuses `hermes approvals` by name; this is a program that it knows nothing of.
+    # `hermes approvals` refuses by itself; this is a program that it knows nothing of.
     program = one.work / "ask.py"
     program.write_text(
-        "from hermes_agent.cli.main import main\nraise SystemExit(main(['approvals', '--json']))\n"
+        "from hermes_agent.cli.client.api import RuntimeClient\n"
+        "print(RuntimeClient().get('/v1/questions'))\n"
     )
     asking = f"env HERMES_HOME={one.home} {sys.executable} {program}"
     hiding = f"env -u HERMES_SPOOL setsid -w {asking}"
-    calls = [{"tool": "terminal", "with": {"command": each}} for each in (asking, hiding)]
+    alone = f"mkfifo end; (env -i setsid -f {asking} >end 2>&1 &); cat end; false"
+    calls = [{"tool": "terminal", "with": {"command": each}} for each in (asking, hiding, alone)]
     one.script.write_text(json.dumps({"turns": [{"replies": [{"calls": calls}, {"say": "x"}]}]}))
     one.start()
     assert one.send("m1")
     wait_until(lambda: one.state() == "idle", "the turn to end")
     results = [e["event"] for e in one.journal() if e["event"]["kind"] == "call_finished"]
-    assert len(results) == 2
+    assert len(results) == 3
     for result in results:
         assert not result["ok"]
         assert "may not use the runtime" in result["text"]

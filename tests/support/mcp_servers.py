@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,11 @@ class Odd:
         self.mode = mode
         self.file = file
         self.tools = ["plain"]
+        self.more: list[dict[str, Any]] = []
+        self.about: dict[str, Any] = {}
+        """More on each of the tools; that in the file of the notes with `.about` behind it."""
+        with suppress(FileNotFoundError), open(file + ".about") as more:  # noqa: PTH123 - as below
+            self.about = json.load(more)
         self.client: dict[str, Any] = {}
         self.waiting: dict[str, Callable[[dict[str, Any]], None]] = {}
 
@@ -109,7 +114,8 @@ class Odd:
         if self.mode == "hostile":
             return hostile_page(int(params.get("cursor") or 0))
         schema = {"type": "object", "properties": {}}
-        return {"tools": [{"name": name, "inputSchema": schema} for name in self.tools]}
+        tools = [{"name": name, "inputSchema": schema, **self.about} for name in self.tools]
+        return {"tools": tools + self.more}
 
     def on_tools_call(self, id: int, params: dict[str, Any]) -> dict[str, Any] | None:
         self.note(f"called {params['name']}")
@@ -161,6 +167,14 @@ class Odd:
         self.tools.append(given["tool"])
         say({"method": "notifications/tools/list_changed"})
         return text("grown")
+
+    def do_change(self, _id: int, given: dict[str, Any], _meta: Any) -> dict[str, Any]:
+        self.about, self.more = given.get("about", {}), given.get("more", [])
+        say({"method": "notifications/tools/list_changed"})
+        return text("changed")
+
+    def do_half(self, _id: int, _given: Any, _meta: Any) -> dict[str, Any]:
+        return text("half a pair: \ud800")
 
     def do_ask(self, id: int, given: dict[str, Any], _meta: Any) -> None:
         """Ask the client something and answer with what it said."""

@@ -52,7 +52,9 @@ class PolicyTerminal:
                 return CommandAnswer(None, refused=f"did not finish ({done.state}): {command[:80]}")
             out = done.stdout
             if done.stdout_size > len(out.encode(errors="surrogateescape")):
-                out = (await self._shell.terminal.read(done.spool)).decode(errors="replace")
+                terminal = self._shell.terminal
+                spool = await terminal.resolve(done.spool)
+                out = (await terminal.read(spool)).decode(errors="replace")
             return CommandAnswer(done.code, out, done.stderr)
         except NotAllowed as error:
             return CommandAnswer(None, refused=f"not allowed by policy: {error.reason}")

@@ -14,7 +14,9 @@ def add_actions(
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(act=act, **defaults)
     kind = parser_class or type(parser)
-    return parser.add_subparsers(metavar="ACTION", title="actions", parser_class=kind)
+    return parser.add_subparsers(
+        metavar="ACTION", title="actions", dest="action", parser_class=kind
+    )
 
 
 def add_action(

@@ -92,6 +92,11 @@ _GROUPS = {
         ("restore", "manage.backup:restore", "Restore a home from a backup"),
     ),
 }
+LOOKS = frozenset(
+    ("config", "config get", "logs", "manifests", "mcp", "mcp list", "policy", "policy check",
+     "policy explain", "policy list", "policy test", "status", "terminals")
+)  # fmt: skip
+"""What the agent's own commands may call: it changes nothing and needs no runtime."""
 COMMANDS = tuple(CliCommand(group, *row) for group, rows in _GROUPS.items() for row in rows)
 
 

@@ -110,6 +110,7 @@ def _run(command: "CliCommand", words: list[str]) -> int:
 
 def _command(command: "CliCommand", words: list[str]) -> int:
     from hermes_agent.cli.arguments import Parser, absolute_model
+    from hermes_agent.cli.commands import LOOKS
     from hermes_agent.core.errors import UsageError
 
     for word in words:
@@ -128,6 +129,10 @@ def _command(command: "CliCommand", words: list[str]) -> int:
             f"hermes {command.name}: unrecognized arguments: {' '.join(stray)}",
             hint or f"`hermes {command.name} --help`",
         )
+    if f"{command.name} {getattr(options, 'action', None) or ''}".strip() not in LOOKS:
+        from hermes_agent.host.inspect import refuse_agent
+
+        refuse_agent(f"use `hermes {command.name}`")
     return command.run(module, options)
 
 

@@ -113,7 +113,10 @@ class Terminal(Protocol):
         """Remove what is stored of an ended command whose result has been read."""
         ...
 
-    async def read(self, path: str) -> bytes: ...
+    async def read(self, path: str) -> bytes:
+        """An absolute path is one that `resolve` returned: a link in it is an error, so that nobody
+        can put one there in between. The same is true of `write`."""
+        ...
 
     async def write(self, path: str, data: bytes) -> None:
         """Replace the file atomically; creates missing folders."""

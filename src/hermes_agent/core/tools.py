@@ -368,12 +368,29 @@ class ToolContext(Struct, frozen=True):
     """The folder with the session's oversized results in full: `EFFECT.txt`."""
     call: Call | None = None
     services: ToolServices = ToolServices()
+    judged: tuple[str, ...] = ()
+    """Where the call's paths led when it was judged; empty if nobody followed them."""
     note: Mapping[str, Any] = {}
     """What `prepare` returned for this call."""
     aside: bool = False
     """Called by a program, which may make other calls concurrently."""
     confinement: Confinement = "none"
     """What a command may change, by the gate's verdict."""
+
+    async def resolve(self, path: str) -> str:
+        """Where a path leads on the terminal: to the same place as when the call was judged."""
+        real = await self.terminal.resolve(path)
+        if self.judged and real not in self.judged:
+            raise ToolError(
+                f"{path!r} leads to {real}, and led elsewhere when this call was judged",
+                f"call it with {real!r}",
+                "changed",
+            )
+        try:
+            real.encode()
+        except UnicodeEncodeError:
+            raise ToolError(f"{path!r} leads to {real!r}, which is not UTF-8") from None
+        return real
 
 
 RecoveryResult = ToolResult | Literal["not-run", "again"] | None

@@ -13,7 +13,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.files import write_durably
 from hermes_agent.core.settings.root import Price, Settings
 from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings
-from hermes_agent.host.inspect import out_of_reach
+from hermes_agent.host.inspect import out_of_reach, refuse_agent
 
 _FROM_ENVIRONMENT = {
     "HERMES_MODEL": ("model",),
@@ -252,6 +252,7 @@ def _take(tree: Any, path: list[str], _value: None) -> None:
 def _rewrite(
     config: Path, path: list[str], value: Any, change: Callable[[Any, list[str], Any], None] = _put
 ) -> None:
+    refuse_agent("change settings of Hermes")
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

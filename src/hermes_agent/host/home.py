@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes_agent.core.errors import HermesError, HomeLocked
 from hermes_agent.core.files import try_lock
 from hermes_agent.host import paths
-from hermes_agent.host.inspect import alive, is_runtime, out_of_reach
+from hermes_agent.host.inspect import alive, is_runtime, out_of_reach, refuse_agent
 
 MAX_LOCK_POLLS = 200
 """How often to check, 10 ms apart, whether a killed process has released its lock. A count and not
@@ -91,6 +91,7 @@ class HomeLock:
         self._file: int | None = None
 
     def take(self) -> None:
+        refuse_agent("write to a home of Hermes")
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         polls = MAX_LOCK_POLLS
         while not try_lock(handle):

@@ -1,9 +1,11 @@
 """Diagnoses a home without a runtime. Opens, creates and changes nothing."""
 
 import os
+import re
 import stat
 from pathlib import Path
 
+from hermes_agent.core.errors import HermesError
 from hermes_agent.host import paths
 
 ROOM_BYTES = 1_000_000
@@ -11,6 +13,9 @@ ROOM_BYTES = 1_000_000
 
 _SQLITE = b"SQLite format 3\x00"
 _ANOTHER = "set HERMES_HOME to another folder"
+
+MARK = b"HERMES_SPOOL="
+"""In the environment of every shell of the agent, and of its child processes."""
 
 Trouble = tuple[str, str]
 """What is wrong, and a hint."""
@@ -47,6 +52,34 @@ def is_runtime(pid: int) -> bool:
     except OSError:
         return False
     return b"serve" in words
+
+
+def is_agents_command(pid: int) -> bool:
+    """Whether the process descends from a shell of the agent. `daemon.sh` sets its limit of file
+    locks to 0: Linux ignores that limit, but all descendants inherit it, and only root can raise
+    it. Root's environment and parents are looked at, too."""
+    if re.search(rb"^Max file locks +0 +0 ", _proc(pid, "limits"), re.MULTILINE):
+        return True
+    while pid > 1:
+        if b"\0" + MARK in b"\0" + _proc(pid, "environ"):
+            return True
+        stat = _proc(pid, "stat")
+        pid = int(stat.rsplit(b")", 1)[1].split()[1]) if stat else 0
+    return False
+
+
+def _proc(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # gone, or somebody else's
+        return b""
+
+
+def refuse_agent(what: str) -> None:
+    """Raise if this process descends from a shell of the agent: what the agent may do must not be
+    changed by its own commands."""
+    if is_agents_command(os.getpid()):
+        raise HermesError(f"a command of the agent may not {what}", "ask the user to do it")
 
 
 def free_bytes(folder: Path) -> int:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hermes_agent.agent.completions import Completions
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import HermesError, ModelError
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.knowledge import TRIALS, Outcome, SkillUse, turn_task
@@ -23,6 +24,7 @@ from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.learning.knowledge import INDEXED, MAX_USES, Knowledge
 from hermes_agent.learning.tasks import BackgroundTasks
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
+from hermes_agent.policy.path_resolvers import on_disk
 
 if TYPE_CHECKING:
     from hermes_agent.learning.evaluation.runner import TrialRunner
@@ -51,7 +53,7 @@ class Learning:
         self.knowledge = Knowledge(context)
         self.tasks = BackgroundTasks(
             context, sessions, completions, self.knowledge, lambda: self.trials, self.catch_up,
-            self.notify_provider,
+            self.notify_provider, self.may_learn,
         )  # fmt: skip
 
     @cached_property
@@ -64,7 +66,9 @@ class Learning:
 
     def tool_backend(self, session: Session) -> KnowledgeToolBackend:
         trial = self.trials.under_test.get(session.id) if session.source == TRIALS else None
-        return KnowledgeToolBackend(self.knowledge, self.tasks.save_skill, trial)
+        return KnowledgeToolBackend(
+            self.knowledge, self.tasks.save_skill, self.tasks.propose_note, trial
+        )
 
     # a session opens
 
@@ -179,6 +183,12 @@ class Learning:
             if session.source != INCIDENTS:  # those are reviewed by incidents
                 await self.tasks.after(session, talk, events)
         await self._store.drop_task(turn_task(started.turn))
+
+    async def may_learn(self, session: Session) -> bool:
+        """Whether the session's profile lets anything be remembered or written down."""
+        effect = Effect(f"{session.id}-learning", "memory", {}, session.id, session.workspace)
+        verdict = await self._shells.gate(session).judge(effect, on_disk)
+        return verdict.action != "deny"
 
     async def catch_up(self, id: str, turn: int) -> str:
         """Process a turn that ended just before its runtime did."""

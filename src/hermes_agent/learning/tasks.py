@@ -23,7 +23,7 @@ from hermes_agent.core.errors import (
     OverBudget,
     UsageError,
 )
-from hermes_agent.core.knowledge import TRIALS, BackgroundTask, Proposal, TaskKind
+from hermes_agent.core.knowledge import TRIALS, BackgroundTask, NoteEdit, Proposal, TaskKind
 from hermes_agent.core.messages import Prompt, Request, UserMessage
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import ModelRole, Session
@@ -50,6 +50,7 @@ KEPT_SECONDS = 30 * DAY
 """How long finished tasks stay in the store."""
 EMBEDDED = 32
 """Documents embedded at once."""
+TITLE_CHARS = 80
 SUMMARY_STEPS = 3
 """A session with fewer replies needs no summary."""
 
@@ -68,6 +69,7 @@ class BackgroundTasks:
         runner: "Callable[[], TrialRunner]",
         catch_up: Callable[[str, int], Awaitable[str]],
         notify_provider: Callable[[str, int], Awaitable[str]],
+        may_learn: Callable[[Session], Awaitable[bool]],
     ) -> None:
         self._context = context
         self._sessions = sessions
@@ -77,6 +79,7 @@ class BackgroundTasks:
         self._store = context.store.knowledge
         self._catch_up = catch_up
         self._notify_provider = notify_provider
+        self._may_learn = may_learn
         self._woken = asyncio.Event()
         self.busy = False
 
@@ -104,7 +107,7 @@ class BackgroundTasks:
         """Create the tasks that a finished turn calls for."""
         settings, now, turn = self._knowledge.settings, self._context.clock(), talk.turns
         since = {"session": session.id, "after": talk.turn_began - 1}
-        if self._context.settings.memory.provider:
+        if self._context.settings.memory.provider and await self._may_learn(session):
             await self._want(f"remember {session.id} {turn}", "remember", since, now)
         done = await self._store.count("turns", 1)
         if done % settings.every == 0:
@@ -115,7 +118,8 @@ class BackgroundTasks:
         if settings.notes != "off" or settings.skills != "off":
             from hermes_agent.learning.review.triggers import worth
 
-            if triggers := worth(events, settings):
+            triggers = worth(events, settings)
+            if triggers and await self._may_learn(session):
                 body = {**since, "upto": upto, "triggers": msgspec.to_builtins(triggers)}
                 await self._want(f"review {session.id} {turn}", "review", body, now)
             if done % settings.every == 0:
@@ -140,6 +144,8 @@ class BackgroundTasks:
         self, name: str, files: Mapping[str, bytes], why: str, by: Provenance
     ) -> str:
         """Store a skill that the agent wrote in the turn it is in, or propose it."""
+        from hermes_agent.learning.review.provenance import sources
+
         turn = await self._context.store.unfinished_turn(by.session)
         number = turn.id if turn is not None else 0
         evidence = f"session {by.session}"
@@ -149,25 +155,49 @@ class BackgroundTasks:
             raise UsageError("skills are not learned here (learning.skills: off)")
         main = next((data for path, data in files.items() if path.lower() == "skill.md"), b"")
         wider = known is not None and await self.reviewer.widens(name, main.decode())
-        if mode == "ask" or wider or (known is not None and known.by == "person"):
+        asks = mode == "ask" or wider or (known is not None and known.by == "person")
+        if asks or sources(await self._context.store.events(by.session)).remote:
             body = {
                 "action": "improve" if known else "create", "name": name, "why": why,
                 "base": known.digest if known else "",
                 "files": {path: data.decode() for path, data in files.items()},
                 "session": by.session, "turn": number,
             }  # fmt: skip
-            # After a crash the call is repeated; what it proposed before is not proposed twice.
-            same = [one for one in await self._store.proposals() if one.body == body]
-            made = same[0] if same else await self._store.propose(
-                "skill", f"skill {name}", body, evidence, by.model
-            )  # fmt: skip
-            return f"proposal {made.id}: a person must agree (`hermes proposals`)"
+            return await self._propose("skill", f"skill {name}", body, evidence, by)
         kept = await self.reviewer.save_skill(
             name, files, by="agent", model=by.model, why=f"{why} ({evidence})",
             session=by.session, turn=number,
         )  # fmt: skip
         self._woken.set()
         return kept
+
+    async def propose_note(self, edit: NoteEdit, by: Provenance) -> str:
+        """Propose an edit that is not in the user's words where others speak too; empty if it may
+        be made at once."""
+        from hermes_agent.learning.review.provenance import sources
+
+        store = self._context.store
+        found = sources(await store.events(by.session))
+        prompt = await store.prompt((await store.session(by.session)).prompt)
+        if not found.others and "<context-file " not in prompt.system:
+            return ""
+        notes = {note.id: note for note in await self._store.notes()}
+        before = notes[edit.id].text if edit.id in notes else ""
+        text = before if edit.text is None else edit.text
+        if found.has_said(text):
+            return ""
+        self._knowledge.memory.refuse_danger(text)
+        title = f"remove: {text}" if edit.text is None else " ".join(text.split())
+        body = {"view": edit.view, "text": edit.text, "confidence": edit.confidence, "id": edit.id}
+        return await self._propose("note", title[:TITLE_CHARS], body, f"session {by.session}", by)
+
+    async def _propose(
+        self, kind: str, title: str, body: Mapping[str, Any], evidence: str, by: Provenance
+    ) -> str:
+        # After a crash the call is repeated; what it proposed before is not proposed twice.
+        same = [one for one in await self._store.proposals() if one.body == body]
+        made = same[0] if same else await self._store.propose(kind, title, body, evidence, by.model)
+        return f"proposal {made.id}: a person must agree (`hermes proposals`)"
 
     async def decide(self, id: int, *, accept: bool) -> Proposal:
         """Apply a proposal, or reject it."""
@@ -362,7 +392,7 @@ class BackgroundTasks:
         store = self._context.store
         found: list[tuple[float, ReviewTranscript]] = []
         for session in await store.sessions(many, parent=""):
-            if session.source == TRIALS:
+            if session.source == TRIALS or not await self._may_learn(session):
                 continue
             turns: dict[int, list[ev.Recorded]] = {}
             turn = 0

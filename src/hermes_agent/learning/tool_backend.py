@@ -14,6 +14,7 @@ from hermes_agent.learning.knowledge import Knowledge
 if TYPE_CHECKING:
     from hermes_agent.learning.evaluation.runner import SkillUnderTest
 
+ProposeNote = Callable[[NoteEdit, Provenance], Awaitable[str]]
 SaveSkill = Callable[[str, Mapping[str, bytes], str, Provenance], Awaitable[str]]
 
 LOG = 1_000
@@ -27,16 +28,22 @@ class KnowledgeToolBackend:
         self,
         knowledge: Knowledge,
         save_skill: SaveSkill,
+        propose_note: ProposeNote,
         trial: "SkillUnderTest | None" = None,
     ) -> None:
         self._knowledge = knowledge
         self._save_skill = save_skill
+        self._propose_note = propose_note
         self._trial = trial
 
     # memory
 
     async def note(self, edits: Sequence[NoteEdit], by: Provenance) -> str:
         with _as_tool_errors():
+            if proposed := [
+                words for edit in edits if (words := await self._propose_note(edit, by))
+            ]:
+                return "; ".join(proposed)
             notes = await self._knowledge.memory.edit(edits, "agent", _source(by), model=by.model)
             shown = await self._knowledge.memory.show()
         full = ", ".join(

@@ -92,9 +92,9 @@ def _undo(note: dict[str, Any], _arguments: Mapping[str, Any], result: ToolResul
 )
 async def write_file(context: ToolContext, path: str, content: str) -> ToolResult:
     """Make a text file, or replace it whole; folders are made as needed."""
-    real = await context.terminal.resolve(path)
+    real = await context.resolve(path)
     async with _writer(real):
-        before = await _present(context, path)
+        before = await _present(context, real)
         after = content.encode()
         await context.terminal.write(real, after)
     word = "made" if before is None else "replaced"
@@ -122,7 +122,7 @@ async def patch(
 ) -> ToolResult:
     """Replace the passage `old`, exact and unique, by `new` in a text file. `all`: replace every
     occurrence."""
-    real = await context.terminal.resolve(path)
+    real = await context.resolve(path)
     async with _writer(real):
         before, done = await _patched(context, path, old, new, all)
         await context.terminal.write(real, done.text.encode())
@@ -152,7 +152,7 @@ async def _patched(
 async def _note(
     context: ToolContext, path: str, after: bytes, before: bytes | None = None
 ) -> dict[str, Any]:
-    real = await context.terminal.resolve(path)
+    real = await context.resolve(path)
     if before is None:
         before = await _present(context, real)
     return {"path": real, "before": _hash(before), "after": _hash(after)}
@@ -198,7 +198,8 @@ def _image(path: str, data: bytes, type: str) -> ToolResult:
 
 async def _bytes(context: ToolContext, path: str) -> bytes:
     """The bytes of a file of reasonable size."""
-    facts = await context.terminal.stat(path)
+    real = await context.resolve(path)
+    facts = await context.terminal.stat(real)
     names = "search_files with mode 'names' finds files"
     if facts is None:
         raise ToolError(f"no file at {path!r}", names)
@@ -209,7 +210,7 @@ async def _bytes(context: ToolContext, path: str) -> bytes:
             f"{path!r} is too large: {facts.size} bytes, the limit is {READ_BYTES}",
             "search_files finds the lines, or take a part with a command such as sed or tail",
         )
-    return await context.terminal.read(path)
+    return await context.terminal.read(real)
 
 
 async def _readable(path: str, data: bytes) -> tuple[str, str]:

@@ -26,16 +26,17 @@ async def search_files(
 ) -> ToolResult:
     """Find lines by regular expression (`files`: only in files fitting this glob), or, with mode
     `names`, files by glob, newest first."""
-    if await context.terminal.stat(path) is None:
+    root = await context.resolve(path)
+    if await context.terminal.stat(root) is None:
         raise ToolError(f"no file or folder at {path!r}")
     if mode == "names":
         if files:
             raise ToolError("`files` narrows a search in contents", "put the glob in `pattern`")
-        names = [fact.path for fact in await context.terminal.find(path, pattern, limit + 1)]
+        names = [fact.path for fact in await context.terminal.find(root, pattern, limit + 1)]
         rows = [_shown(context, name) for name in names]
         return _result(rows, limit, "files", "")
-    matches = await context.terminal.grep(path, pattern, files or "*", limit + 1)
-    open_to_see, withheld = await _sifted(context, path, matches)
+    matches = await context.terminal.grep(root, pattern, files or "*", limit + 1)
+    open_to_see, withheld = await _sifted(context, root, matches)
     rows = [
         f"{_shown(context, match.path)}:{match.line}: {_short(match.text)}" for match in open_to_see
     ]
@@ -44,11 +45,10 @@ async def search_files(
 
 
 async def _sifted(
-    context: ToolContext, path: str, matches: Sequence[SearchMatch]
+    context: ToolContext, root: str, matches: Sequence[SearchMatch]
 ) -> tuple[list[SearchMatch], list[str]]:
-    """The matches that may be shown, and the files of the others. The gate judged only `path`: a
+    """The matches that may be shown, and the files of the others. The gate judged only the root: a
     link out of it, or a file of secrets below it, must be requested by its own name."""
-    root = await context.terminal.resolve(path)
     may: dict[str, bool] = {}
     for match in matches:
         if match.path not in may:

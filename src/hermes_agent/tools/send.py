@@ -34,7 +34,7 @@ async def _read(context: ToolContext, path: str) -> Media:
     from mimetypes import guess_type
 
     try:
-        data = await context.terminal.read(path)
+        data = await context.terminal.read(await context.resolve(path))
     except (FileNotFoundError, IsADirectoryError):
         raise ToolError(f"no file at {path!r}", "name one that is there", "changed") from None
     if len(data) > MAX_BYTES:

@@ -51,6 +51,13 @@ async def test_what_a_server_prints_beside_the_protocol_is_survived_and_kept(des
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+async def test_an_answer_that_is_no_text_is_an_error_at_once(desk: Desk) -> None:
+    desk.odd(timeout_seconds=600.0)
+    with pytest.raises(ToolError, match="answered plain, but in no valid text"):
+        await desk.call("odd__plain", act="half")
+    assert "hello" in (await desk.call("odd__plain", text="hello")).text
+
+
 async def test_a_call_lives_as_long_as_it_tells_of_its_progress(desk: Desk) -> None:
     desk.odd(timeout_seconds=900.0)
     task = asyncio.create_task(desk.call("odd__plain", act="steps", steps=6))

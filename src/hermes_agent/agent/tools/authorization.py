@@ -160,6 +160,16 @@ class CallAuthorizer:
             return given
         return tool.arguments(judged.input)
 
+    @staticmethod
+    def judged_paths(open_call: PendingCall) -> tuple[str, ...]:
+        """Where the call's paths led when it was judged. Nothing if one could not be followed, as
+        that of another user's home: then people have agreed to its name."""
+        facts = open_call.judged.facts if open_call.judged else JudgementInputs()
+        for _, given in facts.paths:
+            if given[:1] == "~" and not any(name.endswith(given[1:]) for name, _ in facts.seen):
+                return ()
+        return tuple(real for _, led in facts.seen for real in led)
+
     def _agreed(self, effect: str) -> bool:
         answered = self._conversation.answers.get(f"{effect}-ok")
         return answered is not None and answered.answer in ALLOWING_ANSWERS

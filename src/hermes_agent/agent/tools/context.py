@@ -59,6 +59,7 @@ class ToolContextFactory:
             settings=deps.settings,
             workspace=deps.workspace,
             results=deps.results,
+            judged=self._authorizer.judged_paths(open_call),
             call=partial(inner, open_call) if ours else None,
             services=replace(
                 deps.services,

@@ -17,7 +17,7 @@ from hermes_agent.agent.human_input import HumanInput, Write
 from hermes_agent.agent.journal_redaction import redact_call
 from hermes_agent.agent.tools.authorization import CallAuthorizer, CallDenied
 from hermes_agent.agent.tools.context import ToolContextFactory
-from hermes_agent.agent.tools.invoke import invoke, writable
+from hermes_agent.agent.tools.invoke import crashed, invoke, writable
 from hermes_agent.agent.tools.replay import DIVERGED, DIVERGED_NOTE, ReplayGuards
 from hermes_agent.agent.tools.resolver import NOT_FOR_PROGRAMS, ToolResolver
 from hermes_agent.agent.tools.result_overflow import ResultStore
@@ -171,6 +171,8 @@ class ToolExecutor:
             )
         except HermesError as error:  # for example, an unavailable terminal
             return await self._finish(open_call, failed(error))
+        except (OSError, ValueError, RecursionError) as error:  # for example, a path that is none
+            return await self._finish(open_call, crashed(open_call.call.name, error))
         return await self._intend_and_run(open_call, tool)
 
     @staticmethod
@@ -243,6 +245,9 @@ class ToolExecutor:
                 note = await tool.prepare(context, **arguments)
             except ToolError as error:
                 return await self._finish(open_call, failed(error))
+            except Exception as error:  # as in `invoke`: it may be anyone's code
+                log.warning("%s failed", tool.name, exc_info=True)
+                return await self._finish(open_call, crashed(tool.name, error))
         intent = ev.CallIntended(
             open_call.effect, open_call.call.id, tool.name, attempt, note, tool.unrecoverable
         )
@@ -335,8 +340,8 @@ class ToolExecutor:
             return await tool.recover(
                 self._context(open_call), open_call.intended.note, **arguments
             )
-        except (HermesError, ConnectionError) as error:  # gone, changed or unreachable
-            log.warning("cannot recover the outcome of %s: %s", open_call.effect, error)
+        except Exception:  # gone, changed or unreachable; or anyone's code
+            log.warning("cannot recover the outcome of %s", open_call.effect, exc_info=True)
             return None
 
     def _context(self, open_call: PendingCall) -> ToolContext:

@@ -33,7 +33,12 @@ async def invoke(
         return failure(f"{tool.name} failed: it was cancelled")
     except (Exception, SystemExit) as error:
         log.warning("%s failed", tool.name, exc_info=True)
-        return failure(f"{tool.name} failed: {type(error).__name__}: {error}")
+        return crashed(tool.name, error)
+
+
+def crashed(name: str, error: BaseException) -> ToolResult:
+    """The result of a call that raised what nobody expected."""
+    return failure(f"{name} failed: {type(error).__name__}: {error}")
 
 
 def _result(value: Any) -> ToolResult:

@@ -1,8 +1,9 @@
-"""Notes and skills that reviews of past work propose, and that wait for your decision. Without an
-action, it lists them.
+"""Notes and skills that reviews of past work or the agent propose, and that wait for your decision.
+Without an action, it lists them.
 
 Reviews propose instead of applying when the setting `learning.notes` or `learning.skills` is
-`ask`."""
+`ask`. So do the agent and reviews when it may not be you who said it: pages, output of commands
+and alerts cannot speak in later sessions until you agree."""
 
 import argparse
 import time

@@ -50,6 +50,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _add_arguments(add_action(actions, "add", _add, "use a server from now on"))
     add_action(actions, "list", _list, "the configured servers and their tools")
     add_action(actions, "tools", _tools, "what a server offers", "name")
+    agree = add_action(actions, "agree", _agree, "show changed tools, and agree to them", "name")
+    agree.add_argument("mark", nargs="?", default="", metavar="MARK", help="agree to just these")
     add_action(actions, "test", _test, "connect to a server and time it", "name")
     add_action(actions, "login", _login, "log in to a server with a browser", "name")
     add_action(actions, "logout", _logout, "log out of a server", "name")
@@ -104,6 +106,7 @@ def _row(name: str, settings: "McpServerSettings", home: Path) -> dict[str, Any]
         "address": settings.url or " ".join(settings.command),
         "enabled": settings.enabled,
         "tools": len(facts.offered(settings)) if facts else None,
+        "changed": sorted(facts.changed()) if facts else [],
         "seen": facts.seen if facts else None,
         "title": facts.title if facts else "",
     }
@@ -114,7 +117,8 @@ def _state(row: dict[str, Any]) -> str:
         return "off"
     if row["seen"] is None:
         return "never connected"
-    return f"{row['tools']} tools, seen {ago(row['seen'], time.time())}"
+    changed = f", {len(row['changed'])} changed" if row["changed"] else ""
+    return f"{row['tools']} tools{changed}, seen {ago(row['seen'], time.time())}"
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -232,6 +236,38 @@ async def _offered(
     finally:
         await made.close()
     return rows, facts.left_out
+
+
+def _agree(options: argparse.Namespace) -> int:
+    """What is agreed to is what was shown: the mark is a hash of it."""
+    from difflib import unified_diff
+    from hashlib import sha256
+
+    import msgspec
+
+    from hermes_agent.core.text.terminal import visible
+    from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
+
+    def lines(tool: object) -> list[str]:
+        return visible(json.dumps(msgspec.to_builtins(tool), indent=2)).splitlines()
+
+    name, settings, home = _named(options)
+    cache = CatalogueCache(home / "mcp")
+    facts = cache.get(name, settings)
+    changed = facts.changed() if facts else {}
+    if facts is None or not changed:
+        return emit(options, {"name": name, "changed": {}}, f"no tool of {name} has changed")
+    shown = {
+        tool: list(unified_diff(lines(before), lines(now), "agreed to", "now", lineterm=""))
+        for tool, (before, now) in sorted(changed.items())
+    }
+    mark = sha256(json.dumps(shown).encode()).hexdigest()[:12]
+    if options.mark == mark:
+        cache.agree(name, facts)
+        return emit(options, {"name": name, "agreed": sorted(changed)}, f"agreed: {name} is used")
+    text = "\n".join(line for tool, rows in shown.items() for line in (tool, *rows))
+    text += f"\nhint: `hermes mcp agree {name} {mark}` lets the agent call them again"
+    return emit(options, {"name": name, "changed": shown, "mark": mark}, text)
 
 
 def _test(options: argparse.Namespace) -> int:

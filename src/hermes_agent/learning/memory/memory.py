@@ -126,6 +126,10 @@ class Memory:
         await self._settle()
         return made
 
+    def refuse_danger(self, text: str) -> None:
+        if reason := self._danger(text):
+            raise UsageError(f"this cannot be remembered: {reason}", "leave that part out")
+
     async def find(self, part: str, view: View | None = None) -> Note:
         """The one live note with this text in it, or with this id (`#12`)."""
         await self.sync()
@@ -244,8 +248,7 @@ class Memory:
         text = clean(self._redact(edit.text))
         if not text:
             raise UsageError("a note needs a text", "to remove one, say so")
-        if reason := self._danger(text):
-            raise UsageError(f"this cannot be remembered: {reason}", "leave that part out")
+        self.refuse_danger(text)
         view = notes[edit.id].view if edit.id in notes else edit.view
         if len(entry(text)) >= self._views.limit(view):
             raise UsageError(

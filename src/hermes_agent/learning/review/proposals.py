@@ -47,7 +47,7 @@ class Proposed(Struct, frozen=True):
     evidence: str
     model: str = ""
     hearsay: bool = False
-    """Only output of tools says it."""
+    """It may be anybody's words: nobody who counts has said it."""
 
 
 async def nearest(
@@ -79,7 +79,7 @@ def note_of(
 ) -> Proposed | None:
     """None if no line shows it, or it says nothing new. Notes about the user must come from the
     user: tool output may be written by anybody."""
-    lines = seen.sources(idea.evidence)
+    lines = seen.lines_of(idea.evidence)
     text = " ".join(idea.text.split())
     same = any(note.text.casefold() == text.casefold() for note in notes)
     old = next((note for note in notes if note.id == idea.replaces), None)
@@ -96,7 +96,7 @@ def note_of(
         "id": idea.replaces,
     }
     title = text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…"
-    hearsay = all(line.from_elsewhere for line in lines)
+    hearsay = seen.sources.others and not seen.sources.has_said(text)
     return Proposed("note", title, body, evidence(lines), model, hearsay)
 
 
@@ -110,7 +110,7 @@ async def skill_of(
 ) -> Proposed | None:
     """None if no line shows it or it cannot be a skill. A near duplicate becomes an improvement of
     the existing skill."""
-    lines = seen.sources(idea.evidence)
+    lines = seen.lines_of(idea.evidence)
     front = read_front(idea.files.get(MAIN, ""))
     described = front.text("description")
     whole = sum(map(len, idea.files.values())) <= FILES_CHARS
@@ -128,11 +128,16 @@ async def skill_of(
         return None
     if record is not None and record.state in {"quarantined", "retired"}:
         return None
-    return _proposed(idea, record, lines, model)
+    hearsay = seen.sources.remote or all(line.by_tool for line in lines)
+    return _proposed(idea, record, lines, model, hearsay)
 
 
 def _proposed(
-    idea: SkillIdea, record: SkillRecord | None, lines: Sequence[TranscriptLine], model: str
+    idea: SkillIdea,
+    record: SkillRecord | None,
+    lines: Sequence[TranscriptLine],
+    model: str,
+    hearsay: bool,
 ) -> Proposed:
     name = record.name if record else idea.name
     action = "improve" if record else "create"
@@ -145,7 +150,6 @@ def _proposed(
         "session": lines[-1].session,
         "turn": lines[-1].turn,
     }
-    hearsay = all(line.by_tool for line in lines)
     return Proposed("skill", f"{action} the skill {name}", body, evidence(lines), model, hearsay)
 
 
@@ -162,7 +166,7 @@ async def new_only(proposed: Sequence[Proposed], knowledge: KnowledgeStore) -> l
 def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
     """Equal for proposals of the same thing."""
     if "text" in body:
-        return ("note", body["text"].casefold(), body["id"])
+        return ("note", (body["text"] or "").casefold(), body["id"])
     texts = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
     return (body["action"], body["name"], texts)
 

@@ -103,6 +103,8 @@ class Reviewer:
                 return Applied(one, "off")
             if consent == "automatic":
                 return Applied(one, "kept", await self._do(one))
+            if one.kind == "note":
+                self._memory.refuse_danger(one.body["text"])
             made = await self._knowledge.propose(
                 one.kind, one.title, one.body, one.evidence, one.model
             )

@@ -6,10 +6,14 @@ from msgspec import Struct
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.text.untrusted import wrap_untrusted
+from hermes_agent.learning.review.provenance import OTHERS, Sources, sources
 
 SHOWN_CHARS = 24_000
 """Of all transcripts together."""
-_MAX_CHARS = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900, "end": 500}
+_MAX_CHARS = {
+    "user": 1_500, "other": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900,
+    "end": 500,
+}  # fmt: skip
 """Characters of one line, by its kind."""
 
 
@@ -36,21 +40,16 @@ class TranscriptLine(Struct, frozen=True):
 
     @property
     def by_tool(self) -> bool:
-        return self.text.startswith(("result: ", "failed: "))
-
-    @property
-    def from_elsewhere(self) -> bool:
-        """From a page, a document or an MCP server."""
-        tool = self.text.split(": ", 2)[1] if self.by_tool else ""
-        return tool.startswith(("web_", "browser")) or "__" in tool
+        return self.text.startswith(("result: ", "failed: ", "other: "))
 
 
 class ShownTranscript(Struct, frozen=True):
     lines: tuple[TranscriptLine, ...]
     text: str
     """As the model reads them."""
+    sources: Sources
 
-    def sources(self, numbers: Sequence[int]) -> tuple[TranscriptLine, ...]:
+    def lines_of(self, numbers: Sequence[int]) -> tuple[TranscriptLine, ...]:
         """The lines with these numbers; empty if one does not exist."""
         by_number = {line.number: line for line in self.lines}
         if not numbers or any(number not in by_number for number in numbers):
@@ -71,7 +70,8 @@ def shown(transcripts: Sequence[ReviewTranscript], most: int = SHOWN_CHARS) -> S
         titled = f": {transcript.title}" if transcript.title else ""
         source = f"session {transcript.session}{titled}"
         blocks.append(wrap_untrusted("transcript", source, text))
-    return ShownTranscript(tuple(lines), "\n\n".join(blocks))
+    speaking = sources(one for transcript in transcripts for one in transcript.events)
+    return ShownTranscript(tuple(lines), "\n\n".join(blocks), speaking)
 
 
 def evidence(lines: Sequence[TranscriptLine]) -> str:
@@ -132,8 +132,8 @@ def _lines(transcript: ReviewTranscript) -> Iterator[tuple[int, int, str]]:
 
 def _said(event: ev.Event | ev.TransientEvent) -> Iterator[tuple[str, str]]:
     match event:
-        case ev.MessageTaken(text=text):
-            yield "user", text
+        case ev.MessageTaken(text=text, source=source):
+            yield ("other" if source in OTHERS else "user"), text
         case ev.Replied(text=text, calls=calls):
             if text.strip():
                 yield "agent", text

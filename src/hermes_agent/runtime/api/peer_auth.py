@@ -5,12 +5,10 @@ import asyncio
 import json
 import socket
 import struct
-from pathlib import Path
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MARK = b"HERMES_SPOOL="
-"""In the environment of every shell of the agent, and of its child processes."""
+from hermes_agent.host.inspect import is_agents_command
 
 _TOLD = json.dumps(
     {
@@ -26,7 +24,7 @@ REFUSAL = (
 
 class OwnerOnlyProtocol(H11Protocol):
     """uvicorn's HTTP protocol that refuses peers started by the agent's shells. A malicious command
-    can hide its origin: only a sandbox is a boundary."""
+    of root can hide its origin: only a sandbox is a boundary."""
 
     _refused: asyncio.Transport | None = None
 
@@ -60,17 +58,3 @@ def _pid_of(peer: socket.socket) -> int:
         "3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     )
     return int(pid)
-
-
-def is_agents_command(pid: int) -> bool:
-    """Whether the process or one of its ancestors is a shell of the agent."""
-    while pid > 1:
-        try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-            if any(entry.startswith(MARK) for entry in environ.split(b"\0")):
-                return True
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-            pid = int(stat.rsplit(b")", 1)[1].split()[1])
-        except OSError:  # gone, or somebody else's
-            return False
-    return False

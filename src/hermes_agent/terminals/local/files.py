@@ -1,6 +1,7 @@
 """Files of this machine. Everything here blocks and is called in a thread."""
 
 import contextlib
+import errno
 import heapq
 import itertools
 import json
@@ -30,31 +31,74 @@ def resolve(workspace: str, path: str) -> str:
 
 def read(workspace: str, path: str) -> bytes:
     # Not to be held up by a FIFO that nobody writes to.
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with _file_errors(path), os.fdopen(os.open(resolve(workspace, path), flags), "rb") as file:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    with (
+        _file_errors(path),
+        _folder_of(_exact(workspace, path)) as (folder, name),
+        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file,
+    ):
         if not modes.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise file_error("special", path)
         return file.read()
 
 
 def write(workspace: str, path: str, data: bytes) -> None:
-    target = Path(resolve(workspace, path))
-    draft = target.with_name(f".{target.name[:100]}.{os.getpid()}.{next(_numbers)}.new")
-    with _file_errors(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir():
+    with _file_errors(path), _folder_of(_exact(workspace, path), make=True) as (folder, name):
+        old = None
+        with contextlib.suppress(FileNotFoundError):
+            old = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if old is not None and modes.S_ISDIR(old.st_mode):
             raise IsADirectoryError
-        try:
-            with draft.open("xb") as file:
-                if target.exists():
-                    _copy_mode(file.fileno(), target.stat())
+        if old is not None and modes.S_ISLNK(old.st_mode):
+            raise OSError(errno.ELOOP, name)
+        draft = f".{name[:100]}.{os.getpid()}.{next(_numbers)}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(draft, flags, 0o666, dir_fd=folder), "wb") as file:
+            try:
+                if old is not None:
+                    _copy_mode(file.fileno(), old)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        sync_folder(target.parent)
+                os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                os.unlink(draft, dir_fd=folder)
+                raise
+        # By its descriptor: the folder may have been moved meanwhile.
+        sync_folder(Path(f"/proc/self/fd/{folder}"))
+
+
+def _exact(workspace: str, path: str) -> str:
+    """The path to open; an absolute one was resolved before."""
+    return os.path.normpath(path) if path.startswith("/") else resolve(workspace, path)
+
+
+@contextlib.contextmanager
+def _folder_of(path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """The opened folder of a resolved path, and the last name. Follows no link: somebody would have
+    put it there after the path was judged."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    *folders, name = path.split("/")[1:]
+    here = os.open("/", flags)
+    try:
+        for part in folders:
+            try:
+                below = os.open(part, flags, dir_fd=here)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=here)
+                below = os.open(part, flags, dir_fd=here)
+            except NotADirectoryError:
+                if modes.S_ISLNK(os.stat(part, dir_fd=here, follow_symlinks=False).st_mode):
+                    raise OSError(errno.ELOOP, part) from None
+                raise
+            os.close(here)
+            here = below
+        yield here, name or "."
+    finally:
+        os.close(here)
 
 
 def stat(workspace: str, path: str) -> FileFacts | None:
@@ -157,6 +201,8 @@ def file_error(trouble: str, path: str, detail: str = "") -> ToolError:
             return ToolError(f"a part of {path!r} is a file, not a folder")
         case "denied":
             return ToolError(f"not allowed to use {path!r}")
+        case "link":
+            return ToolError(f"{path!r} has become a link, or a folder above it has", retry="same")
         case "special":
             return ToolError(f"{path!r} is not an ordinary file")
         case _:
@@ -176,4 +222,6 @@ def _file_errors(path: str) -> Iterator[None]:
     except PermissionError:
         raise file_error("denied", path) from None
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise file_error("link", path) from None
         raise file_error("other", path, error.strerror or "") from None

@@ -372,7 +372,7 @@ trouble() {
 # read PATH MOST
 read_file() {
   local size
-  absolute "$1" && real "$path"
+  exact "$1" || return 0
   if [[ ! -f $answer || ! -r $answer ]]; then
     trouble "$answer"
     # Unless it has come to be in between, which would read as denied.
@@ -385,25 +385,38 @@ read_file() {
   printf '.\n'
 }
 
-# write PATH SIZE [BASE64]: whole or not at all. Without the data it is the rest of the input.
-write_file() {
-  local draft facts=
+# An absolute path was resolved before: a link in it was put there since.
+exact() {
   absolute "$1" && real "$path"
+  if [[ $1 != /* || $answer == "$1" ]]; then return 0; fi
+  no link
+  return 1
+}
+
+# write PATH SIZE [BASE64]: whole or not at all. Without the data it is the rest of the input. In a
+# subshell that stands in the folder: whoever replaces the folder by a link does not move it.
+write_file() (
+  local draft facts= name folder
+  exact "$1" || return 0
   if [[ -d $answer ]]; then no folder; return; fi
-  if ! mkdir -p -- "${answer%/*}/"; then trouble "$answer"; no "${why/missing/denied}"; return; fi
+  folder=${answer%/*} name=./${answer##*/}
+  if ! mkdir -p -- "$folder/"; then trouble "$answer"; no "${why/missing/denied}"; return; fi
+  if ! builtin cd -P -- "$folder/"; then trouble "$answer"; no "${why/missing/denied}"; return; fi
+  if [[ $(readlink -n /proc/self/cwd; printf .) != "${folder:-/}." || -L $name ]]; then no link; return; fi
   draft=${answer##*/}
-  draft=${answer%/*}/.${draft:0:100}.$$.$RANDOM.new
-  if [[ -e $answer ]]; then facts=$(stat -L -c '%a %u:%g' -- "$answer"); fi
+  draft=./.${draft:0:100}.$$.$RANDOM.new
+  if [[ -e $name ]]; then facts=$(stat -c '%a %u:%g' -- "$name"); fi
+  set -C
   if (($# > 2)); then base64 -d <<<"$3"; else head -c "$2"; fi >"$draft"
   if [[ ! -e $draft ]]; then trouble "$answer"; no "${why/missing/denied}"; return; fi
   size_of "$draft"
   if [[ $size != "$2" ]]; then rm -f -- "$draft"; no cut "$size"; return; fi
   if [[ -n $facts ]]; then chown -- "${facts#* }" "$draft"; chmod -- "${facts% *}" "$draft"; fi
   sync -- "$draft"
-  if ! mv -f -- "$draft" "$answer"; then rm -f -- "$draft"; no denied; return; fi
-  sync -- "${answer%/*}/"
+  if ! mv -f -- "$draft" "$name"; then rm -f -- "$draft"; no denied; return; fi
+  sync -- .
   ok written
-}
+)
 
 stat_file() {
   local kind=other found

@@ -125,6 +125,7 @@ def _say(host: socket.socket, line: str) -> None:
 def _limit(data: int, processes: int) -> None:
     """Limits for each process, where not negative. Core dumps would be written by the host."""
     for kind, value in (
+        (10, 0),  # of file locks: marks the agent's processes (`host/inspect.py`)
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, data),
         (resource.RLIMIT_NPROC, processes),

@@ -31,6 +31,9 @@ if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
 {
 if [[ $1 == spine || $1 == task || $1 == view ]]; then
   trap : INT
+  # A mark on all that is started here, whatever it does to its environment and its parents: Linux
+  # ignores this limit, hands it down and lets only root raise it. See `host/inspect.py`.
+  builtin ulimit -x 0 2>/dev/null || :
   # At the top level, because `declare` in a function makes locals; before our own definitions,
   # because the snapshot holds those of an older daemon.
   if [[ -n $4 ]]; then . "$4" >/dev/null 2>&1 || :; fi

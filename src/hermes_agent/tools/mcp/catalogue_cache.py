@@ -48,6 +48,17 @@ class ServerFacts(Struct, frozen=True):
     resources: bool = False
     prompts: tuple[str, ...] = ()
     """As `name(argument, argument)`."""
+    agreed: tuple[McpToolFacts, ...] | None = None
+    """The tools as they were when first seen, or when a person agreed to them."""
+
+    def changed(self) -> dict[str, tuple[McpToolFacts | None, McpToolFacts]]:
+        """The tools that are not as they were agreed to: before and now."""
+        agreed = {tool.name: tool for tool in self.agreed or ()}
+        return {
+            tool.name: (agreed.get(tool.name), tool)
+            for tool in self.tools
+            if agreed.get(tool.name) != tool
+        }
 
     def offered(self, settings: McpServerSettings) -> list[str]:
         """The allowed names: tools, and those for resources and prompts."""
@@ -84,7 +95,8 @@ def tool_facts(
     name: str, description: str, schema: Mapping[str, Any], hints: Mapping[str, bool]
 ) -> McpToolFacts:
     kept, whole = _bounded(schema)
-    note = "" if whole else "\n(its schema is too large to show)"
+    mark = sha256(msgspec.json.encode(schema)).hexdigest()[:16]
+    note = "" if whole else f"\n(its schema is too large to show: {mark})"
     return McpToolFacts(name, clean(description, DESCRIPTION_CHARS) + note, kept, dict(hints))
 
 
@@ -119,11 +131,26 @@ class CatalogueCache:
         return facts if facts is not None and facts.key == settings_key(settings) else None
 
     def put(self, name: str, facts: ServerFacts) -> None:
-        path = self.path(name, ".json")
+        """Keep what a server offers now, beside what was agreed to. A tool that is new was agreed
+        to with its server; one that is gone is remembered, in case it comes back another."""
+        before, then = _decoded(self.path(name, ".json")), facts.tools
+        if before is not None and before.key == facts.key:
+            then = before.tools if before.agreed is None else before.agreed
+        self._write(name, facts, (*facts.tools, *then))
+
+    def agree(self, name: str, facts: ServerFacts) -> None:
+        """Take the tools of a server as they are in these facts from now on."""
+        self._write(name, facts, (*facts.tools, *(facts.agreed or ()), *facts.tools))
+
+    def _write(self, name: str, facts: ServerFacts, agreed: Iterable[McpToolFacts]) -> None:
+        """Of several tools of a name, the last is the one that was agreed to."""
+        path, named = self.path(name, ".json"), {tool.name: tool for tool in agreed}
+        facts = msgspec.structs.replace(facts, agreed=tuple(named.values())[: 5 * MAX_TOOLS])
         self.make()
         beside = path.with_suffix(f".{os.getpid()}")
         beside.write_bytes(msgspec.json.encode(facts))
         beside.replace(path)
+        self._read.pop(path, None)
 
     def drop(self, name: str) -> None:
         for path in self._folder.glob(f"{self.path(name, '').name}.*"):

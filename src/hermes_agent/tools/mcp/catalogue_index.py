@@ -21,6 +21,7 @@ Known = Mapping[str, tuple[McpServerSettings, ServerFacts]]
 
 RESOURCES = "Read a resource of this server by its uri; without one, list them."
 PROMPTS = "Get a prompt of this server by its name; without one, list them."
+CHANGED = "It has changed since it was agreed to; it cannot be called until a person agrees."
 MAX_NAME = 64
 """The limit of all model services."""
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
@@ -55,6 +56,7 @@ class Index:
         )
         about = {
             server: {tool.name: tool.description for tool in facts.tools}
+            | dict.fromkeys(facts.changed(), CHANGED)
             for server, (_, facts) in known.items()
         }
         self._rows = []
@@ -88,7 +90,7 @@ def unique_names(tools: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]
     named: dict[str, tuple[str, str]] = {}
     for plain, group in groups.items():
         exact = [one for one in group if "__".join(one) == plain]
-        keeper = exact[0] if exact else group[0] if len(group) == 1 else None
+        keeper = exact[0] if len(exact) == 1 else group[0] if len(group) == 1 else None
         for one in group:
             fits = one == keeper and len(plain) <= MAX_NAME
             named[plain if fits else _marked(plain, one)] = one

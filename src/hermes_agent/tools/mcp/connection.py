@@ -35,7 +35,7 @@ from hermes_agent.tools.mcp.catalogue_cache import (
     first_line,
     tool_facts,
 )
-from hermes_agent.tools.mcp.context import NotDone
+from hermes_agent.tools.mcp.context import UNREADABLE, NotDone
 from hermes_agent.tools.mcp.results import signature
 from hermes_agent.tools.mcp.transports.http import Trouble, trouble_of
 
@@ -414,11 +414,22 @@ async def listed(session: ClientSession, facts: ServerFacts) -> ServerFacts:
         facts,
         title=first_line(f"{info.name} {info.version}", 100) if info else "",
         version=session.protocol_version or "",
-        tools=tuple({tool.name: tool for tool in usable}.values()),
+        tools=_named_once(usable),
         left_out=len(tools) - len(usable),
         resources=bool(offered.resources) and await _has_resources(session),
         prompts=tuple(signature(prompt) for prompt in prompts[:MAX_PROMPTS]),
     )
+
+
+def _named_once(tools: Sequence[McpToolFacts]) -> tuple[McpToolFacts, ...]:
+    """One tool for each name. A second one shows in the first, which has changed by that."""
+    named: dict[str, McpToolFacts] = {}
+    for tool in tools:
+        first = named.setdefault(tool.name, tool)
+        if first != tool:
+            more = f"{first.description}\n(a second tool of this name: {tool.description})"
+            named[tool.name] = replace(first, description=more)
+    return tuple(named.values())
 
 
 async def _or_none(
@@ -477,6 +488,8 @@ def transport_error(name: str, trouble: Trouble, message: str) -> ToolError:
 
 
 def refused(name: str, what: str, error: MCPError) -> ToolError:
+    if error.code == UNREADABLE:
+        return ToolError(f"{name} answered {what}, but {error.message}", retry="never")
     said = first_line(error.message, 1_000)
     changed = error.code == INVALID_PARAMS
     return ToolError(f"{name} refused {what}: {said}", retry="changed" if changed else "")

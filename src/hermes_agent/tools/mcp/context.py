@@ -9,6 +9,9 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.tools.mcp.catalogue_cache import CatalogueCache
 
+UNREADABLE = -32_098
+"""The code of our own error for an answer that is no valid text."""
+
 
 class McpContext(Struct, frozen=True):
     folder: Path

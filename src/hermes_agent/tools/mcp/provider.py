@@ -3,6 +3,7 @@ it offers is cached: a search starts only servers that were never connected."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from hermes_agent.core.errors import ToolError
@@ -124,7 +125,17 @@ class Servers:
         facts = self.known(server)
         assert facts is not None  # else it would not be in the index
         capability = "process" if self._enabled()[server].command else "network"
-        return make_tool(name, server, own, facts, capability, self._links)
+        check = partial(self._refuse_changed, server, own)
+        return make_tool(name, server, own, facts, capability, self._links, check)
+
+    def _refuse_changed(self, server: str, own: str) -> None:
+        facts = self.known(server)
+        if facts is not None and own in facts.changed():
+            raise ToolError(
+                f"{own} of {server} has changed since it was agreed to",
+                f"the user can look at it with `hermes mcp agree {server}`",
+                "never",
+            )
 
     async def _try(self, name: str) -> None:
         try:

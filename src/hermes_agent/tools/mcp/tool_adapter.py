@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.untrusted import wrap_untrusted
@@ -14,7 +14,7 @@ from hermes_agent.tools.mcp.catalogue_cache import (
     McpToolFacts,
     ServerFacts,
 )
-from hermes_agent.tools.mcp.catalogue_index import PROMPTS, RESOURCES
+from hermes_agent.tools.mcp.catalogue_index import CHANGED, PROMPTS, RESOURCES
 from hermes_agent.tools.mcp.connection_pool import McpConnectionPool
 from hermes_agent.tools.mcp.results import (
     prompt_list,
@@ -23,6 +23,11 @@ from hermes_agent.tools.mcp.results import (
     resource_result,
     tool_result,
 )
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult
+
+    from hermes_agent.tools.mcp.connection import McpConnection
 
 _Function = Callable[[ToolContext, dict[str, Any]], Awaitable[ToolResult]]
 _URI: dict[str, Any] = {"type": "object", "properties": {"uri": {"type": "string", "default": ""}}}
@@ -36,14 +41,22 @@ _PROMPT: dict[str, Any] = {
 
 
 def make_tool(
-    name: str, server: str, own: str, facts: ServerFacts, capability: str, links: McpConnectionPool
+    name: str,
+    server: str,
+    own: str,
+    facts: ServerFacts,
+    capability: str,
+    links: McpConnectionPool,
+    check: Callable[[], None],
 ) -> Tool:
     """The tool that the server calls `own`. A server's word that it only reads is not believed, so
     it is never repeatable; resources and prompts are made to be read."""
     found = next((tool for tool in facts.tools if tool.name == own), None)
     if found is not None:
         about, schema = wrap_untrusted("mcp", server, found.description), found.schema
-        function = _call(server, found, links)
+        if own in facts.changed():
+            about = CHANGED
+        function = _call(server, found, links, check)
     elif own == READ_RESOURCE:
         function, about, schema = _read_resource(server, links), RESOURCES, _URI
     else:
@@ -54,12 +67,19 @@ def make_tool(
     return Tool(name, function, about, (capability,), repeatable, origin="mcp", schema=schema)
 
 
-def _call(server: str, tool: McpToolFacts, links: McpConnectionPool) -> _Function:
+def _call(
+    server: str, tool: McpToolFacts, links: McpConnectionPool, check: Callable[[], None]
+) -> _Function:
+    """`check` raises if the tool has changed; it may have while the server was connected."""
+
     async def call(context: ToolContext, given: dict[str, Any]) -> ToolResult:
         folder, output = _workspace(context), context.output
-        answer = await links.ask(
-            server, folder, lambda far: far.call_tool(tool.name, given, folder, output)
-        )
+
+        async def ask(far: "McpConnection") -> "CallToolResult":
+            check()
+            return await far.call_tool(tool.name, given, folder, output)
+
+        answer = await links.ask(server, folder, ask)
         return tool_result(server, tool.name, answer, tool.hints)
 
     return call

@@ -5,6 +5,7 @@ The SDK has such a transport, but it reads lines of any length, leaves behind wh
 had started, and does not end a server when the runtime is killed."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -16,9 +17,10 @@ from typing import Any, BinaryIO
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.tools.mcp.context import UNREADABLE
 
 Streams = tuple[Any, Any]
 """Read and write streams; the SDK does not publish their types."""
@@ -242,7 +244,10 @@ class _Talk:
         except ValueError:
             if line.strip():
                 self._log.write(line[:CHUNK] + b"\n")
-            return
+            if (id := _answered(line)) is None:
+                return
+            trouble = ErrorData(code=UNREADABLE, message="in no valid text; see if it was done")
+            message = SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=trouble))
         await hear(message)
 
     async def speak(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -252,6 +257,17 @@ class _Talk:
                     text = said.message.model_dump_json(by_alias=True, exclude_unset=True)
                     self._stdin.write(text.encode() + b"\n")
                     await self._stdin.drain()
+
+
+def _answered(line: bytes) -> int | str | None:
+    """The id of the request that an invalid answer is for, such as one with half of a surrogate
+    pair; None if it cannot be told."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    id = said.get("id") if isinstance(said, dict) and "method" not in said else None
+    return id if isinstance(id, int | str) else None
 
 
 async def _logged(stderr: asyncio.StreamReader, log: Log) -> None:

@@ -1,0 +1,70 @@
+"""Tells what the user said from what may be anybody's words: pages, output of commands, files,
+alerts. What is not the user's is only proposed to them: it would speak in every later session."""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from hermes_agent.core import events as ev
+
+OWN_TOOLS = frozenset(
+    {"ask_user", "find_tools", "memory", "send_message", "skill", "task", "todo", "write_skill"}
+)
+"""Tools whose results are ours or the user's."""
+OTHERS = frozenset({"agent", "commander", "webhook"})
+"""Sources of messages that no user wrote."""
+SHARE = 0.6
+"""Of a note's words that the user must have said."""
+_WORD = re.compile(r"[^\W_][\w./:@%+~$=&?#-]*(?<![.:?-])")
+_POINTER = re.compile(r"[/:@.$=~\d]")
+"""In an address, a path, a version or an option: one that the user did not name is not theirs."""
+_FRAME = frozenset(
+    ("called", "from", "have", "like", "likes", "name", "named", "prefer", "prefers", "that",
+     "their", "them", "they", "this", "user", "users", "uses", "want", "wants", "with")
+)  # fmt: skip
+"""Words that a note puts around what was said."""
+_PREFIX = 5
+
+
+class Sources(Struct, frozen=True):
+    """Who speaks in some events."""
+
+    said: str
+    """All that the user said."""
+    others: bool
+    """There is more that somebody may have written."""
+    remote: bool
+    """There is text from other machines: pages, MCP servers, downloads, alerts."""
+
+    def has_said(self, text: str) -> bool:
+        """Whether the user said this, in other words perhaps."""
+        words = _WORD.findall(text.casefold())
+        known = {word[:_PREFIX] for word in _WORD.findall(self.said)}
+        plain = [word for word in words if len(word) > 3 and word not in _FRAME]
+        found = sum(word[:_PREFIX] in known for word in plain)
+        pointers = [word for word in words if _POINTER.search(word)]
+        return all(word in self.said for word in pointers) and found >= SHARE * len(plain)
+
+
+def sources(events: Iterable[ev.Recorded]) -> Sources:
+    said: list[str] = []
+    others = remote = False
+    for one in events:
+        match one.event:
+            case ev.MessageTaken(text=text, source=source, recalled=recalled, files=files):
+                if source in OTHERS:
+                    others = remote = True
+                else:
+                    said.append(text)
+                    others = others or bool(recalled.text or files)
+            case ev.QuestionAnswered(answer=answer):
+                said.append(answer or "")
+            case ev.CallFinished(tool=tool):
+                others = others or tool not in OWN_TOOLS
+                remote = remote or tool.startswith(("web_", "browser")) or "__" in tool
+            case ev.Replied(calls=calls):
+                remote = remote or any("://" in call.arguments for call in calls)
+            case ev.CallMade(call=call):
+                remote = remote or "://" in call.arguments
+    return Sources(" ".join(said).casefold(), others, remote)
