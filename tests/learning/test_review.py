@@ -450,9 +450,9 @@ async def test_a_skill_that_only_tools_speak_for_is_put_to_a_person(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("tool", "state"), [("web_fetch", "asked"), ("terminal", "asked"), ("", "kept")]
+    ("tool", "state"), [("web_fetch", "asked"), ("terminal", "kept"), ("", "kept")]
 )
-async def test_a_note_that_only_tools_speak_for_is_put_to_a_person(
+async def test_a_note_that_only_a_page_speaks_for_is_put_to_a_person(
     tmp_path: Path, tool: str, state: str
 ) -> None:
     """Whatever lines the review names: it may have been talked into them."""

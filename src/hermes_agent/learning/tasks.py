@@ -172,19 +172,18 @@ class BackgroundTasks:
         return kept
 
     async def propose_note(self, edit: NoteEdit, by: Provenance) -> str:
-        """Propose an edit that is not in the user's words where others speak too; empty if it may
-        be made at once."""
+        """Propose an edit that may be somebody else's; empty if it may be made at once."""
         from hermes_agent.learning.review.provenance import sources
 
         store = self._context.store
         found = sources(await store.events(by.session))
         prompt = await store.prompt((await store.session(by.session)).prompt)
-        if not found.others and "<context-file " not in prompt.system:
-            return ""
+        if "<context-file " in prompt.system:
+            found = replace(found, others=True)
         notes = {note.id: note for note in await self._store.notes()}
         before = notes[edit.id].text if edit.id in notes else ""
         text = before if edit.text is None else edit.text
-        if found.has_said(text):
+        if not found.doubts(text):
             return ""
         self._knowledge.memory.refuse_danger(text)
         title = f"remove: {text}" if edit.text is None else " ".join(text.split())

@@ -96,7 +96,7 @@ def note_of(
         "id": idea.replaces,
     }
     title = text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…"
-    hearsay = seen.sources.others and not seen.sources.has_said(text)
+    hearsay = seen.sources.doubts(text)
     return Proposed("note", title, body, evidence(lines), model, hearsay)
 
 

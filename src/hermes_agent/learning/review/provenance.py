@@ -37,6 +37,14 @@ class Sources(Struct, frozen=True):
     remote: bool
     """There is text from other machines: pages, MCP servers, downloads, alerts."""
 
+    def doubts(self, text: str) -> bool:
+        """Whether a note may be somebody else's: not in the user's words where other machines
+        speak, or with an address that the user did not name where anybody else does."""
+        if self.remote:
+            return not self.has_said(text)
+        addresses = (word for word in text.casefold().split() if "://" in word)
+        return self.others and not all(word in self.said for word in addresses)
+
     def has_said(self, text: str) -> bool:
         """Whether the user said this, in other words perhaps."""
         words = _WORD.findall(text.casefold())
