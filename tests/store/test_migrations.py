@@ -58,7 +58,7 @@ async def test_a_home_of_the_last_unreleased_version_is_refused(tmp_path: Path) 
     async with opened(tmp_path) as store:
         await a_session(store)
     db = apsw.Connection(str(tmp_path / "state.db"))
-    db.execute("update migrations set name = 'm001_schema'")
+    db.execute("update migrations set name = 'm001_schema' where place = 1")
     db.close()
     with pytest.raises(HermesError, match="unreleased version"):
         async with opened(tmp_path):

@@ -359,7 +359,11 @@ def _list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace)
         check_service(options.service, models.settings)
     found = models.catalogue.search(words, service=options.service, limit=limit + 1)
     shown = found[:limit]
-    rows = [{"model": entry.name, **_facts_of(models.facts(entry.name))} for entry in shown]
+    rows = [
+        {"model": entry.name, **_facts_of(models.facts(entry.name)),
+         "missing": models.missing(entry.name)}
+        for entry in shown
+    ]  # fmt: skip
     if not rows:
         meant = _closest_words(models.catalogue, words)
         what = f" matches {words!r}" if words else f" is from {options.service}"
@@ -367,11 +371,14 @@ def _list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace)
         hint = f"{meant}any model of a known service can be used: service/name"
         return emit(options, rows, f"{text}\nhint: {hint}")
     cells = [
-        (row["model"], _window(row["context"]), _price_of(row), _abilities(row)) for row in rows
-    ]
+        (row["model"] + " !" * bool(row["missing"]), _window(row["context"]), _price_of(row),
+         _abilities(row))
+        for row in rows
+    ]  # fmt: skip
     text = table(("model", "context", "$ in/out per M", "can"), cells)
     if len(found) > len(shown):
         text += f"\nand more: --limit {limit * 4} shows them, words narrow them down"
+    text += "".join(f"\n! {hint}" for hint in {row["missing"]: 0 for row in rows if row["missing"]})
     return emit(options, rows, text)
 
 
