@@ -137,6 +137,8 @@ class SessionService:
             for recorded in await self._context.store.events(session, after):
                 after = recorded.number
                 yield recorded
+            if (crash := self._turns.crash_of(session)) is not None:
+                yield crash
             while (live := await listener.next()) is not None:
                 if live.number == 0 or live.number > after:
                     after = max(after, live.number)
@@ -151,6 +153,8 @@ class SessionService:
         async for recorded in self.events(session, after):
             event = recorded.event
             taken = taken or (isinstance(event, ev.MessageTaken) and event.key == key)
+            if isinstance(event, ev.TurnFinished) and not recorded.number:
+                taken = True  # it crashed, and takes no message any more
             yield recorded, taken
             if taken and isinstance(event, ev.TurnFinished):
                 return
