@@ -7,6 +7,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.events import MessageTaken, Replied
+from hermes_agent.store.engine.connection import CHECKSUM_BYTES
 from hermes_agent.store.engine.migrations import MIGRATIONS, applied, migrate
 from tests.store.helpers import a_session, opened, told
 
@@ -16,6 +17,8 @@ OLD = Path(__file__).parent / "databases"
 def make(home: Path, name: str) -> None:
     """A database as an old version left it, from its dump."""
     db = apsw.Connection(str(home / "state.db"))
+    if name not in ("m001_tables", "unreleased/m009_gateway_attempts"):
+        db.reserve_bytes("main", CHECKSUM_BYTES)
     db.execute("pragma journal_mode = wal")
     db.execute((OLD / f"{name}.sql").read_text())
     db.close()

@@ -26,6 +26,7 @@ from hermes_agent.runtime.tools.selection import EmbeddedTools, ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
 from hermes_agent.runtime.turns.subagents import MANY
+from hermes_agent.store.health import DamagedPage
 from hermes_agent.terminals.registry import kind_of
 
 log = logging.getLogger("hermes.runtime")
@@ -127,6 +128,8 @@ class SessionService:
             self._context.bus.publish(ev.Recorded(session.id, 0, self._context.clock(), queued))
         try:
             await self._turns.begin(session)
+        except DamagedPage:
+            raise
         except Degraded as trouble:  # stored; it starts when the store is healthy again
             log.warning("session %s waits: %s", session.id, trouble.message)
         return new

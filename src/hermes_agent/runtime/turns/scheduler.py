@@ -18,6 +18,7 @@ from hermes_agent.core.errors import Degraded, Fenced, HermesError, NotFound
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session, Turn
 from hermes_agent.host.bus import Bus
+from hermes_agent.store.health import DamagedPage
 from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.scheduler")
@@ -232,7 +233,7 @@ class TurnScheduler:
             try:
                 conversation = await self._conversation(session.id)
                 return conversation, await self._dependencies(session)
-            except NotFound:
+            except (NotFound, DamagedPage):
                 raise
             except HermesError as trouble:
                 if not isinstance(trouble, Degraded) and (

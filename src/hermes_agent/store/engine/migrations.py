@@ -22,7 +22,8 @@ def m001_tables(db: apsw.Connection) -> None:
 
 
 def m002_shared_runs(db: apsw.Connection) -> None:
-    """Many missed slots share a row: how many, and after which time they were due."""
+    """Many missed slots share a row: how many, and after which time they were due. Since then,
+    pages have checksums."""
     db.execute("alter table job_runs add column slots integer not null default 1")
     db.execute("alter table job_runs add column since real")
 
