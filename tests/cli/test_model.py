@@ -138,6 +138,18 @@ def test_the_whole_catalogue_is_listed_also_what_is_not_set_up(at_home: Hermes) 
     assert "! the address of azure is not set: set AZURE_OPENAI_ENDPOINT" in shown
 
 
+def test_what_the_runtime_was_started_with_is_not_a_surprise(hermes: Hermes) -> None:
+    hermes.good("up")
+    hermes.environ.pop("HERMES_MODEL")
+    asked = ("ask", "hi", "--model", "openai/gpt-5")
+    assert "restart" not in hermes.run(*asked).stderr
+    hinted = hermes.run(*asked, OPENAI_API_KEY="sk-exported-just-now").stderr
+    assert "OPENAI_API_KEY is set here, but the runtime was started without it" in hinted
+    assert "`hermes restart`" in hinted
+    chosen = hermes.good("model", "openai/gpt-5", OPENAI_API_KEY="sk-exported-just-now")
+    assert "! the runtime was started with HERMES_MODEL=" in chosen
+
+
 def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> None:
     assert at_home.good("model", "use", "fallbacks", "mine/b", "mine/c", "mine/b") == (
         "fallbacks: mine/b, mine/c\n"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.actions import connect, emit
 from hermes_agent.cli.arguments import absolute_model, effort_option, json_option, positive
-from hermes_agent.cli.client.api import RuntimeGone, login_name, session_path
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, session_path
 from hermes_agent.cli.home import home_and_settings, open_models, write_setting
 from hermes_agent.cli.output.events import with_effort
 from hermes_agent.cli.output.formatting import dollars, print_json, sure, table
@@ -173,8 +173,17 @@ def _warning(row: dict[str, Any]) -> str:
 
 
 def _variable_warning() -> list[str]:
-    set_here = os.environ.get("HERMES_MODEL")
-    return ["! HERMES_MODEL is set in this environment and overrides the setting"] * bool(set_here)
+    """Says where HERMES_MODEL overrides the setting: here, or in the runtime."""
+    if os.environ.get("HERMES_MODEL"):
+        return ["! HERMES_MODEL is set in this environment and overrides the setting"]
+    api = RuntimeClient()
+    started_with = api.get("/v1/status")["model_variable"] if api.is_up() else ""
+    if not started_with:
+        return []
+    return [
+        f"! the runtime was started with HERMES_MODEL={started_with}, which overrides the setting",
+        "hint: `hermes restart` in a shell without HERMES_MODEL",
+    ]
 
 
 # choosing
