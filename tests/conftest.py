@@ -11,6 +11,7 @@ import certifi
 import pytest
 from hypothesis import settings, strategies
 
+from hermes_agent.store.engine.connection import checksums
 from tests.support.awake_loop import AwakeLoop
 from tests.support.daemons import in_user_namespace
 from tests.support.prompt_prefix import check_prefixes
@@ -25,6 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 def pytest_configure() -> None:
     gc.set_threshold(20_000, 20, 20)  # thousands of tests are collected, and stay
+    checksums()  # tests that change a database themselves keep its checksums
     # Who is begun in the background does not hear of Ctrl-C, nor do its children; tests press it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

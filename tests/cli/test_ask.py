@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 from hermes_agent.cli.client.follower import restarting
@@ -201,3 +202,19 @@ def test_a_restart_that_takes_long_is_waited_for(hermes: Hermes) -> None:
     said, told = asking.communicate(timeout=PATIENCE)
     assert said.strip() == "A little work was done.", told
     assert (hermes.work / "little.txt").read_text() == "once\n"
+
+
+@pytest.mark.parametrize("where", [(), ("--no-runtime",)])
+def test_whoever_asked_is_told_that_the_turn_crashed(hermes: Hermes, where: tuple[str]) -> None:
+    session = hermes.json("ask", "hello")["session"]
+    hermes.good("down")
+    db = apsw.Connection(str(hermes.home / "state.db"))
+    ((row, body),) = db.execute("select id, body from events where kind = 'replied'").fetchall()
+    db.execute('update events set body = \'{"kind": "nonsense"}\' where id = ?', (row,))
+    for _ in range(2):  # and again, as long as it crashes
+        done = hermes.run("ask", "more", "--session", session, *where)
+        assert done.returncode == 1
+        assert session in done.stderr
+    assert hermes.good("ask", "hello", *where)  # the others go on
+    db.execute("update events set body = ? where id = ?", (body, row))
+    db.close()

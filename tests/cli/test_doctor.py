@@ -47,12 +47,15 @@ def test_settings_that_cannot_be_read_fail_the_check(hermes: Hermes) -> None:
     assert found["config"]["state"] == "fail"
 
 
-def test_a_home_that_others_can_read_is_a_warning(hermes: Hermes) -> None:
+def test_a_home_that_others_can_read_is_a_warning_and_made_private(hermes: Hermes) -> None:
     hermes.home.mkdir(mode=0o755)
     code, found = findings(hermes)
     assert code == 0
     assert found["home"]["state"] == "warn"
     assert "chmod 700" in found["home"]["hint"]
+    hermes.ask("hello")  # whoever writes to it makes it private
+    assert hermes.home.stat().st_mode & 0o777 == 0o700
+    assert findings(hermes)[1]["home"]["state"] == "ok"
 
 
 def test_a_damaged_database_fails_the_check_and_is_left_alone(hermes: Hermes) -> None:

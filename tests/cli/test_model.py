@@ -129,6 +129,27 @@ def test_effort_is_chosen_with_a_model_or_alone(at_home: Hermes) -> None:
     assert at_home.json("model")["models"][0]["model"] == "mine/z"
 
 
+def test_the_whole_catalogue_is_listed_also_what_is_not_set_up(at_home: Hermes) -> None:
+    rows = at_home.json("model", "list", "--limit", "5000")
+    lacking = {row["model"].partition("/")[0] for row in rows if row["missing"]}
+    assert "azure" in lacking
+    assert len(rows) > 500
+    shown = at_home.good("model", "list", "azure")
+    assert "! the address of azure is not set: set AZURE_OPENAI_ENDPOINT" in shown
+
+
+def test_what_the_runtime_was_started_with_is_not_a_surprise(hermes: Hermes) -> None:
+    hermes.good("up")
+    hermes.environ.pop("HERMES_MODEL")
+    asked = ("ask", "hi", "--model", "openai/gpt-5")
+    assert "restart" not in hermes.run(*asked).stderr
+    hinted = hermes.run(*asked, OPENAI_API_KEY="sk-exported-just-now").stderr
+    assert "OPENAI_API_KEY is set here, but the runtime was started without it" in hinted
+    assert "`hermes restart`" in hinted
+    chosen = hermes.good("model", "openai/gpt-5", OPENAI_API_KEY="sk-exported-just-now")
+    assert "! the runtime was started with HERMES_MODEL=" in chosen
+
+
 def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> None:
     assert at_home.good("model", "use", "fallbacks", "mine/b", "mine/c", "mine/b") == (
         "fallbacks: mine/b, mine/c\n"

@@ -50,6 +50,15 @@ async def test_only_who_knows_the_token_is_heard(tmp_path: Path) -> None:
         assert not arrived.person.vouched
 
 
+async def test_a_retry_without_an_id_is_the_same_message(tmp_path: Path) -> None:
+    async with world("webhook", tmp_path) as here:
+        token = {"Authorization": f"Bearer {TOKEN}"}
+        for text in ("hello", "hello", "goodbye"):
+            body = json.dumps({"sender": "cron", "data": {"body": text}}).encode()
+            assert await post(here, "in", body, token) == 202
+        assert [one.text for one in await here.heard(2)] == ["hello", "goodbye"]
+
+
 async def test_a_stranger_cannot_make_us_read_much(tmp_path: Path) -> None:
     async with world("webhook", tmp_path) as here:
         large = b"x" * (MAX_UNKNOWN + 1)

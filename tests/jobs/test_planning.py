@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
 from hermes_agent.jobs.consistency import check
+from hermes_agent.jobs.messages import missed_text
 from hermes_agent.jobs.planner import (
     CHUNK,
     MAX_CAUGHT_UP,
+    MAX_MISSED,
     PlanSummary,
     change_job,
     plan_due,
@@ -75,7 +77,7 @@ async def test_what_nobody_was_there_for_is_caught_up_by_rule(
 
 
 @pytest.mark.parametrize("catch_up", ["latest", "all", "none"])
-async def test_months_of_minutes_have_a_row_each_and_few_of_them_run(
+async def test_months_of_minutes_have_few_rows_and_fewer_of_them_run(
     tmp_path: Path, catch_up: str
 ) -> None:
     clock = Clock(START)
@@ -87,13 +89,18 @@ async def test_months_of_minutes_have_a_row_each_and_few_of_them_run(
         assert await plan_due(store.jobs, clock.now) == PlanSummary(
             kept, count - kept, jobs=frozenset({job.id})
         )
-        found = await rows(store, job)
-        assert [run.slot for run in found] == [START + n * 60 for n in range(1, count + 1)]
+        shared, *found = await rows(store, job)
+        own = MAX_MISSED + kept
+        assert [run.slot for run in found] == [START + (count - n) * 60 for n in range(own)][::-1]
         assert {run.state for run in found[-kept:]} == {"due"}
         assert {run.state for run in found[:-kept]} == {"missed"}
-        assert len({run.error for run in found[:-kept]}) == 1
+        (why,) = {run.error for run in found[:-kept]}
+        assert (shared.state, shared.slots) == ("missed", count - own)
+        assert shared.error == f"missed {count - own:,} slots: {why}"
+        text = missed_text(job, [*reversed(found[:-kept]), shared])
+        assert f"{count - kept:,} runs were missed, due up to " in text
         assert await check(store.jobs, clock.now) == []
-        assert await store.jobs.tidy(500) == count - max(500, kept)
+        assert await store.jobs.tidy(150) == max(0, own + 1 - max(150, kept))
         assert await check(store.jobs, clock.now) == []
 
 
@@ -189,7 +196,8 @@ async def test_after_a_clock_was_wrong_jobs_are_due_again_and_none_twice(tmp_pat
         late = await a_job(store, "0 * * * *", clock.now)
         clock.now = START + 2 * 3600 + 5
         assert [one.id for one in await store.jobs.rewind(clock.now, 60.0)] == [job.id, late.id]
-        assert await plan_due(store.jobs, clock.now) == PlanSummary()
+        again = await plan_due(store.jobs, clock.now)  # the two that shared a row with the others
+        assert again == PlanSummary(1, 1, jobs=frozenset({job.id}))
         assert [run.slot for run in await rows(store, job)] == [START + 3600, START + 7200]
         clock.now = START + 3 * 3600
         assert await plan_due(store.jobs, clock.now) == PlanSummary(due=2)
@@ -208,13 +216,15 @@ async def test_the_checker_names_lost_slots_and_rows_that_nobody_asked_for(tmp_p
         db = apsw.Connection(str(tmp_path / "state.db"))
         db.execute("delete from job_runs where job = 1 and slot in (?, ?)",
                    (START + 7200, START + 10800))  # fmt: skip
-        db.execute("update job_runs set slot = slot + 1 where job = 2 and slot = ?", (START + 60,))
+        db.execute(
+            "update job_runs set slot = slot + 1 where job = 2 and slot = ?", (START + 14_460,)
+        )
         db.close()
         lost, moved, extra = await check(store.jobs, clock.now)
         assert lost == "job-1 has 2 slots without a row, the first at Thu 2026-01-01 02:00"
-        assert moved == "job-2 has 1 slot without a row, the first at Thu 2026-01-01 00:01"
+        assert moved == "job-2 has 1 slot without a row, the first at Thu 2026-01-01 04:01"
         assert "1 slot with a row that no schedule asked for" in extra
-        assert extra.endswith("Thu 2026-01-01 00:01:01")
+        assert extra.endswith("Thu 2026-01-01 04:01:01")
         # A planner that is never called is found, too.
         assert "job-1 has 3 slots without a row" in (await check(store.jobs, clock.now + 3661))[0]
         assert (await store.jobs.job(job.id)).planned == clock.now

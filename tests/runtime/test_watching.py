@@ -17,17 +17,18 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from hermes_agent.cli.mcp.serve.server import _listen
 from hermes_agent.core import events as ev
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
 from hermes_agent.core.settings.root import WatchSettings
 from hermes_agent.core.skills import Check, Expectation
-from hermes_agent.host.http_listener import MAX_PARALLEL, LimitedHttpProtocol
+from hermes_agent.host.http_listener import MAX_PARALLEL, LimitedHttpProtocol, _bound
 from hermes_agent.incidents.monitoring.runner import ENTER_SECONDS
 from hermes_agent.runtime.api.app import build_app, runtime_status
 from hermes_agent.runtime.runtime import Runtime
 from tests.incidents.test_alert_formats import ALERTMANAGER, GRAFANA, PAGERDUTY
-from tests.support.awake_loop import no_time, stand_still
+from tests.support.awake_loop import stand_still
 from tests.support.patience import PATIENCE
 from tests.support.runtime_fixture import RuntimeFixture, open_runtime, until
 
@@ -367,14 +368,43 @@ async def test_nothing_else_is_open_to_the_network(tmp_path: Path) -> None:
         assert (bad.status_code, "no message of grafana" in bad.json()["error"]) == (400, True)
 
 
-async def test_a_crowd_that_says_nothing_takes_only_so_much_room(tmp_path: Path) -> None:
-    async with listening(tmp_path) as (here, _client):
+UNFINISHED = (
+    b"POST /v1/signals HTTP/1.1\r\nHost: x\r\nX-PagerDuty-Signature: v1=00\r\n"
+    b"Content-Length: 9\r\n\r\n1"
+)
+
+
+async def test_a_crowd_that_says_nothing_makes_room_for_those_who_ask(tmp_path: Path) -> None:
+    unfinished = (
+        b"",
+        b"POST /v1/signals HTTP/1.1\r\nHost:",
+        UNFINISHED,
+    )
+    async with listening(tmp_path) as (here, client):
         host, _, port = here.runtime.incidents.listener.address.rpartition(":")
+        headers = {"Authorization": f"Bearer {TOKEN}", "Connection": "close"}
         with ExitStack() as crowd:
-            for _ in range(MAX_PARALLEL + 1):
-                last = crowd.enter_context(socket.create_connection((host, int(port)), PATIENCE))
-            with no_time():  # or it would be hung up on for its silence
-                assert await asyncio.to_thread(_hears, last) == b"", "there is no more room"
+            for start in unfinished:
+                for _ in range(MAX_PARALLEL + 1):
+                    one = crowd.enter_context(socket.create_connection((host, int(port)), PATIENCE))
+                    one.sendall(start)
+                taken = await client.post("/v1/signals", json={"title": "disk"}, headers=headers)
+                assert taken.status_code == 202, start
+
+
+async def test_an_answer_is_sent_at_once_and_not_held_back_for_more() -> None:
+    accepted: asyncio.Future[socket.socket]
+
+    class Seen(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted.set_result(transport.get_extra_info("socket"))
+
+    for listening in (_bound("127.0.0.1:0"), _listen("127.0.0.1", 0)):
+        accepted = asyncio.get_running_loop().create_future()
+        server = await asyncio.get_running_loop().create_server(Seen, sock=listening)
+        async with server:
+            with socket.create_connection(listening.getsockname(), PATIENCE):
+                assert (await accepted).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def _hears(connection: socket.socket) -> bytes:

@@ -40,7 +40,7 @@ async def a_turn(store: Store, session: Session, text: str = "hello") -> Turn:
 
 async def slots_of(store: Store, job: str, since: float, until: float) -> Sequence[float]:
     """The slots of a job that have a row."""
-    return (await store.jobs.all_slots(job, job, since, until)).get(job, [])
+    return [run.slot for run in (await store.jobs.all_slots(job, job, since, until)).get(job, [])]
 
 
 def told(recorded: Sequence[Recorded]) -> list[object]:

@@ -74,9 +74,9 @@ async def test_a_lost_file_is_named_and_the_rest_goes_on(tmp_path: Path, harm: s
         (file,) = files(tmp_path)
         if harm == "missing":
             file.unlink()
-            assert await store.check() == [f"the stored text {file.name} is missing"]
         else:
             file.write_text("something else")
+        assert (await store.check())[0] == f"the stored text {file.name} is {harm}"
         with pytest.raises(HermesError, match=f"{file.name} is {harm}") as caught:
             await store.events(session.id)
         assert "hermes restore" in caught.value.hint

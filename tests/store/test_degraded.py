@@ -12,6 +12,7 @@ from hermes_agent.core.errors import Degraded
 from hermes_agent.core.events import NoticeIssued, Replied
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import NewSession, SessionMessage
+from hermes_agent.store.engine.connection import CHECKSUM_BYTES
 from hermes_agent.store.engine.migrations import migrate
 from tests.store.helpers import a_session, a_turn, opened
 
@@ -127,6 +128,7 @@ async def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path: Path, s
         (tmp_path / "state.db").write_bytes(b"")
     else:
         db = apsw.Connection(str(tmp_path / "state.db"))
+        db.reserve_bytes("main", CHECKSUM_BYTES)
         db.pragma("journal_mode", "wal")
         if stage != "without tables":
             migrate(db, 1.0)

@@ -7,6 +7,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.events import MessageTaken, Replied
+from hermes_agent.store.engine.connection import CHECKSUM_BYTES
 from hermes_agent.store.engine.migrations import MIGRATIONS, applied, migrate
 from tests.store.helpers import a_session, opened, told
 
@@ -16,6 +17,8 @@ OLD = Path(__file__).parent / "databases"
 def make(home: Path, name: str) -> None:
     """A database as an old version left it, from its dump."""
     db = apsw.Connection(str(home / "state.db"))
+    if name not in ("m001_tables", "unreleased/m009_gateway_attempts"):
+        db.reserve_bytes("main", CHECKSUM_BYTES)
     db.execute("pragma journal_mode = wal")
     db.execute((OLD / f"{name}.sql").read_text())
     db.close()
@@ -58,7 +61,7 @@ async def test_a_home_of_the_last_unreleased_version_is_refused(tmp_path: Path) 
     async with opened(tmp_path) as store:
         await a_session(store)
     db = apsw.Connection(str(tmp_path / "state.db"))
-    db.execute("update migrations set name = 'm001_schema'")
+    db.execute("update migrations set name = 'm001_schema' where place = 1")
     db.close()
     with pytest.raises(HermesError, match="unreleased version"):
         async with opened(tmp_path):

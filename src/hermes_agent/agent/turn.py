@@ -14,7 +14,7 @@ from hermes_agent.agent.human_input import HumanInput
 from hermes_agent.agent.model_calls import ModelCaller, ReservationExhausted
 from hermes_agent.agent.tools.executor import ToolExecutor
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import Degraded, Fenced, HermesError, ModelError
+from hermes_agent.core.errors import Degraded, Fenced, HermesError, ModelError, ModelTrouble
 from hermes_agent.core.messages import Reply, UserMessage
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import Turn
@@ -26,6 +26,10 @@ T = TypeVar("T")
 INSTRUCTION_TOKENS = 500
 """An upper bound for the summary instruction."""
 RETRY_WRITE_SECONDS = 1.0
+RETRY_MODEL_SECONDS = 2.0
+MAX_WAIT_SECONDS = 60.0
+WAITED_FOR: frozenset[ModelTrouble] = frozenset({"auth", "unreachable", "timeout"})
+"""Trouble with the model that a resumed turn waits out: no key, or no network."""
 INTERRUPT_WRITE_SECONDS = 1.0
 """How long an interrupt waits for the disk before it takes effect."""
 
@@ -51,6 +55,8 @@ class TurnWorker:
         self._compaction_failed = False
         self._description_failed = False
         self._stop_error: HermesError | None = None
+        self._waits_for = ""
+        self._wait_seconds = RETRY_MODEL_SECONDS
 
     async def add(self, *events: ev.Event) -> None:
         """Journal events from outside the turn, such as a chosen model or a title."""
@@ -151,12 +157,23 @@ class TurnWorker:
                 await self._caller.abort(keep=False)
                 continue  # the turn's time is used up: ask for an extension
             except ModelError as error:
+                if self.turn.resumed and error.kind in WAITED_FOR:
+                    await self._wait_for_model(error)
+                    continue
                 # The context window is smaller than expected: compact once and retry.
                 if error.kind != "context_too_long" or trouble is not None:
                     raise
                 trouble = error
             if not await self._unless_interrupted(self._compact()):
                 raise trouble
+
+    async def _wait_for_model(self, trouble: ModelError) -> None:
+        """Wait, longer each time, for a key or a connection that the turn had when it began."""
+        if trouble.message != self._waits_for:
+            self._waits_for, self._wait_seconds = trouble.message, RETRY_MODEL_SECONDS
+            await self._write(waiting_notice(trouble))
+        await self._unless_interrupted(asyncio.sleep(self._wait_seconds))
+        self._wait_seconds = min(2 * self._wait_seconds, MAX_WAIT_SECONDS)
 
     def _seconds_left(self) -> float | None:
         """The rest of the turn's time budget."""
@@ -313,6 +330,11 @@ class TurnWorker:
 def _is_fenced(error: Exception) -> bool:
     group = error if isinstance(error, ExceptionGroup) else ExceptionGroup("one", [error])
     return group.subgroup(Fenced) is not None
+
+
+def waiting_notice(trouble: HermesError) -> ev.NoticeIssued:
+    hint = f" ({trouble.hint})" if trouble.hint else ""
+    return ev.NoticeIssued(f"the turn waits: {trouble.message}{hint}", "warning")
 
 
 def user_error(error: Exception) -> HermesError:

@@ -1,5 +1,5 @@
 """Jobs and their runs. A job is a turn that is due later or repeatedly; each slot of its schedule
-has exactly one run."""
+has exactly one run, which many missed ones may share."""
 
 from typing import Literal
 
@@ -157,6 +157,8 @@ class Run(Struct, frozen=True, omit_defaults=True):
     """Seconds between the slot and the beginning."""
     told: tuple[str, ...] = ()
     """Alerts already sent: `late`, `missed`, `failed`, `parked`."""
+    slots: int = 1
+    """How many slots it stands for, this one and earlier ones: many missed ones share a run."""
 
 
 class NewRun(Struct, frozen=True, omit_defaults=True):
@@ -164,6 +166,9 @@ class NewRun(Struct, frozen=True, omit_defaults=True):
     state: RunState = "due"
     error: str = ""
     trigger: Literal["schedule", "hand"] = "schedule"
+    slots: int = 1
+    since: float | None = None
+    """If it stands for more than one slot: the time after which they were due."""
 
 
 class Outdated(HermesError):

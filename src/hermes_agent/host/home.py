@@ -42,9 +42,12 @@ class Home:
         return self.path / "terminals"
 
     def make(self) -> bool:
-        """Create the home if needed; False if it is not writable."""
+        """Create the home if needed, and make it private; False if it is not writable."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            facts = self.path.stat()
+            if facts.st_mode & 0o077 and facts.st_uid == os.getuid():
+                self.path.chmod(facts.st_mode & 0o700)
             for folder in (Path(paths.run_folder(str(self.path))), self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:

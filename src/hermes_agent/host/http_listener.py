@@ -5,13 +5,14 @@ import asyncio
 import base64
 import contextlib
 import hmac
+import itertools
 import logging
 import socket
 from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -26,6 +27,7 @@ BODY_SECONDS = 15.0
 PATIENCE_SECONDS = 20.0
 """How long a client may stay connected without a request in progress."""
 SHORTEST_TOKEN = 16
+_NUMBERS = itertools.count()
 
 
 class SignalFreeServer(uvicorn.Server):
@@ -37,17 +39,29 @@ class SignalFreeServer(uvicorn.Server):
 
 
 class LimitedHttpProtocol(H11Protocol):
-    """A connection that is closed when it idles, or when there are too many."""
+    """A connection that is closed when it idles. When there are too many, the oldest that
+    has not sent a whole request makes room: whoever only connects keeps nobody out."""
 
     patience = PATIENCE_SECONDS
     _leaving: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
         super().connection_made(transport)
+        self._leaving = self.loop.call_later(self.patience, self._leave)
+        self._number = next(_NUMBERS)
         if len(self.connections) > MAX_PARALLEL:
-            transport.abort()
-        else:
-            self._leaving = self.loop.call_later(self.patience, self._leave)
+            others = (one for one in self.connections if isinstance(one, LimitedHttpProtocol))
+            one = min(others, key=LimitedHttpProtocol._precedence)
+            self.connections.discard(one)  # at once: the event loop aborts it a little later
+            one.transport.abort()
+
+    def _precedence(self) -> tuple[bool, int]:
+        """Sorts first what makes room first: the oldest that has not sent a whole request."""
+        return self._is_answering() and not self.cycle.more_body, self._number
+
+    def _is_answering(self) -> bool:
+        # None before the first request, whatever its type says.
+        return bool(self.cycle and not self.cycle.response_complete)  # type: ignore[truthy-bool]  # so
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._leaving is not None:
@@ -55,8 +69,7 @@ class LimitedHttpProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _leave(self) -> None:
-        # None before the first request, whatever its type says.
-        if self.cycle and not self.cycle.response_complete:  # type: ignore[truthy-bool]  # so
+        if self._is_answering():
             self._leaving = self.loop.call_later(self.patience, self._leave)
         else:
             self.transport.abort()
@@ -140,14 +153,13 @@ class HttpListener:
             http=LimitedHttpProtocol,
             loop="asyncio",
             server_header=False,
-            limit_concurrency=MAX_PARALLEL + 1,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=1,
         )
 
 
 class TookTooLong(HermesError):
-    """A request body did not arrive in time."""
+    """A request body did not arrive in time, or not at all."""
 
 
 async def body_within(request: Request, most: int = MAX_BYTES) -> bytes:
@@ -159,6 +171,8 @@ async def body_within(request: Request, most: int = MAX_BYTES) -> bytes:
                 data += piece
                 if len(data) > most:
                     raise TooMuch(f"more than {most:,} bytes", "send less at a time")
+    except ClientDisconnect:
+        raise TookTooLong("the client hung up", "send it again") from None
     except TimeoutError:
         raise TookTooLong(f"not sent within {BODY_SECONDS:g} s", "send less at a time") from None
     return bytes(data)
@@ -199,7 +213,8 @@ def _bound(address: str) -> socket.socket:
         socket.inet_pton(family, host)
     except OSError:
         raise UsageError(f"not an IP address: {host!r}", "write it as 127.0.0.1:9911") from None
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named, asyncio sets TCP_NODELAY on the connections.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, int(port)))

@@ -5,7 +5,6 @@ from typing import NoReturn
 
 from hermes_agent.core.errors import HermesError, ModelError, ToolError
 from hermes_agent.core.messages import Chunk, ModelFacts, Rates, Request
-from hermes_agent.core.protocols import ShellCommand
 
 
 class UnavailableModel:
@@ -21,7 +20,7 @@ class UnavailableModel:
         return {self.name: self.facts}
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:  # noqa: ARG002 - the protocol's
-        raise ModelError("bad_request", self._error.message, self._error.hint)
+        raise ModelError("unreachable", self._error.message, self._error.hint)
 
     async def close(self) -> None:
         """Nothing was opened."""
@@ -39,10 +38,7 @@ class UnavailableTerminal:
         raise ToolError(self._error.message, self._error.hint)
 
     run = follow = commands = stop = send = forget = _refuse
-    read = write = stat = resolve = where = trace = find = grep = destroy = _refuse
-
-    async def recover(self, _command: ShellCommand) -> None:
-        return None
+    read = write = stat = resolve = where = trace = find = grep = destroy = recover = _refuse
 
     async def close(self) -> None:
         """Nothing was opened."""

@@ -9,7 +9,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.jobs import JobSpan
+from hermes_agent.core.jobs import JobSpan, NewRun
 from hermes_agent.jobs.schedules.parse import shown_time
 from hermes_agent.jobs.schedules.slots import slots
 from hermes_agent.store.jobs.store import JobStore
@@ -75,7 +75,7 @@ def _end(span: JobSpan, now: float) -> float:
 
 
 def _compare(
-    job: str, spans: Sequence[JobSpan], rows: Sequence[float], now: float
+    job: str, spans: Sequence[JobSpan], rows: Sequence[NewRun], now: float
 ) -> Faults:  # fmt: skip
     held = [span for span in spans if _end(span, now) > span.begin]
     if not held:
@@ -87,7 +87,10 @@ def _compare(
             wanted.update(slots(span.schedule, span.begin, _end(span, now)))
     except HermesError as trouble:
         return Faults(job, "UTC", trouble=trouble.message)
-    there = Counter(slot for slot in rows if since < slot <= until)
+    there = Counter(run.slot for run in rows if since < run.slot <= until)
+    for run in rows:
+        if run.since is not None and since < run.slot <= until:
+            wanted -= {slot for slot in wanted if run.since < slot < run.slot} - there.keys()
     return Faults(
         job,
         spans[-1].schedule.zone,

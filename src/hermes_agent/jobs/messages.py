@@ -104,8 +104,9 @@ def missed_text(job: Job, runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         what = f"the run that was due {stamp(newest.slot, zone)} was missed"
     else:
-        first, last = stamp(runs[-1].slot, zone), stamp(newest.slot, zone)
-        what = f"{len(runs):,} runs were missed, due from {first} to {last}"
+        begin = "up" if runs[-1].slots > 1 else f"from {stamp(runs[-1].slot, zone)}"
+        count = sum(run.slots for run in runs)
+        what = f"{count:,} runs were missed, due {begin} to {stamp(newest.slot, zone)}"
     return f"⚠ job {title(job)}: {what}: {newest.error or 'the runtime was down'}"
 
 

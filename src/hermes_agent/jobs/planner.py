@@ -1,11 +1,11 @@
 """Gives every slot that has passed exactly one row: due if it is to be run, else missed, with the
-reason."""
+reason. When very many were missed, all but the newest share a row."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.jobs import Job, JobSpec, JobState, NewRun, Outdated, Schedule
@@ -16,9 +16,10 @@ from hermes_agent.store.jobs.store import JobStore
 
 MAX_CAUGHT_UP = 100
 """With `all`, the newest so many missed slots are run; the rest are missed."""
+MAX_MISSED = 100
+"""So many missed slots have a row each."""
 CHUNK = 5_000
-"""Rows per transaction: a year of minutes is written in parts, so that other writes are not held
-up."""
+"""Slots computed at a time: a year of minutes must not hold up everything else."""
 TOGETHER = 250
 """Jobs planned at the same time: they share a wait for the disk."""
 TROUBLE_SECONDS = 3_600.0
@@ -92,25 +93,26 @@ async def _plan(
 async def plan_job(
     jobs: JobStore, job: Job, now: float, since: float | None = None, held: Outage | None = None
 ) -> PlanSummary:
-    """Write the rows of one job in parts; each part is complete even after a kill."""
+    """Write the rows of one job."""
     kept = MAX_CAUGHT_UP if job.spec.catch_up == "all" else 1
-    total = PlanSummary()
-    reason: Reason | None = None
-    while True:
-        found = slots(job.schedule, job.planned, now, CHUNK + kept)
-        whole = len(found) < CHUNK + kept
-        if reason is None:
-            reason = _reason(job, found[0] if found else now, now, since, held)
-        runs = _runs(job, found, kept, now, reason) if whole else _missed(found[:CHUNK], reason)
-        until = now if whole else runs[-1].slot
-        next = next_slot(job.schedule, now) if whole else found[CHUNK]
-        if not await jobs.plan(job, runs, until, next):
-            return total  # whoever was quicker has planned it, or it has changed
-        missed = sum(run.state == "missed" for run in runs)
-        total += PlanSummary(len(runs) - missed, missed, jobs=frozenset({job.id} if missed else ()))
-        if whole:
-            return total
-        job = replace(job, planned=until, next=next)
+    # Of more than these, the oldest are in one row; the first of `found` is the last of those.
+    found: deque[float] = deque(maxlen=MAX_MISSED + kept + 1)
+    count, first, last = 0, now, job.planned
+    while some := slots(job.schedule, last, now, CHUNK):
+        first = first if count else some[0]
+        count, last = count + len(some), some[-1]
+        found.extend(some)
+        await asyncio.sleep(0)
+    reason = _reason(job, first, now, since, held)
+    runs = _runs(job, list(found), kept, now, reason)
+    shared = count - len(found) + 1
+    if shared > 1:
+        why = f"missed {shared:,} slots: {reason(found[0])}"
+        runs[0] = NewRun(found[0], "missed", why, slots=shared, since=job.planned)
+    if not await jobs.plan(job, runs, now, next_slot(job.schedule, now)):
+        return PlanSummary()  # whoever was quicker has planned it, or it has changed
+    missed = sum(run.slots for run in runs if run.state == "missed")
+    return PlanSummary(count - missed, missed, jobs=frozenset({job.id} if missed else ()))
 
 
 def _missed(found: Sequence[float], reason: Reason) -> list[NewRun]:

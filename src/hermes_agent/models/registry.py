@@ -148,17 +148,31 @@ class ModelRegistry:
         )
 
     def facts(self, name: str) -> ModelFacts:
-        """What the catalogue knows about a model, overridden by the settings."""
+        """What the catalogue knows about a model, overridden by the settings; also of a service
+        that is not set up."""
         name = self.catalogue.resolve(name)
-        _, service, url = self._service(name)
+        known = self.catalogue.facts(name)
+        try:
+            _, service, url = self._service(name)
+        except UsageError:
+            if known is None:
+                raise
+            return known_facts(name, self._settings, known)
         if service.wire in INSIDE:
             return self._script(name).model.facts
-        known = self.catalogue.facts(name)
         if service.wire == "local":
             from hermes_agent.models.local.files import find_model, gguf_facts
 
             known = gguf_facts(find_model(name.partition("/")[2], url))
         return known_facts(name, self._settings, known)
+
+    def missing(self, name: str) -> str:
+        """What the settings of a model's service lack, such as its address; empty if nothing."""
+        try:
+            self._service(name)
+        except UsageError as error:
+            return f"{error.message}: {error.hint}"
+        return ""
 
     def check(self, name: str) -> None:
         """Raise if a model cannot work: unknown name, no key, a missing package."""
@@ -256,8 +270,7 @@ class ModelRegistry:
             _, service, _ = self._service(own)
             keys, lack = described(self._sources(own, service)), self._lack(own)
         except UsageError as error:
-            hint = f"{error.message}: {error.hint}"
-            return ServiceRow(own, "", models, True, (), hint, error.hint)
+            return ServiceRow(own, "", models, True, (), self.missing(own), error.hint)
         hint = lack.hint if lack is not None else ""
         lacks = _lacking(own, service, keys) if lack is not None else ""
         return ServiceRow(own, service.wire, models, service.needs_key, keys, hint, lacks)

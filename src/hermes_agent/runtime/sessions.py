@@ -26,6 +26,7 @@ from hermes_agent.runtime.tools.selection import EmbeddedTools, ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
 from hermes_agent.runtime.turns.subagents import MANY
+from hermes_agent.store.health import DamagedPage
 from hermes_agent.terminals.registry import kind_of
 
 log = logging.getLogger("hermes.runtime")
@@ -127,6 +128,8 @@ class SessionService:
             self._context.bus.publish(ev.Recorded(session.id, 0, self._context.clock(), queued))
         try:
             await self._turns.begin(session)
+        except DamagedPage:
+            raise
         except Degraded as trouble:  # stored; it starts when the store is healthy again
             log.warning("session %s waits: %s", session.id, trouble.message)
         return new
@@ -137,6 +140,8 @@ class SessionService:
             for recorded in await self._context.store.events(session, after):
                 after = recorded.number
                 yield recorded
+            if (crash := self._turns.crash_of(session)) is not None:
+                yield crash
             while (live := await listener.next()) is not None:
                 if live.number == 0 or live.number > after:
                     after = max(after, live.number)
@@ -151,6 +156,8 @@ class SessionService:
         async for recorded in self.events(session, after):
             event = recorded.event
             taken = taken or (isinstance(event, ev.MessageTaken) and event.key == key)
+            if isinstance(event, ev.TurnFinished) and not recorded.number:
+                taken = True  # it crashed, and takes no message any more
             yield recorded, taken
             if taken and isinstance(event, ev.TurnFinished):
                 return

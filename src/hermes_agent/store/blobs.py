@@ -53,7 +53,10 @@ class BlobStore:
 
     def unpack(self, column: str | bytes) -> str | bytes:
         if isinstance(column, bytes):
-            return zlib.decompressobj(wbits=-15, zdict=_dictionary()).decompress(column)
+            try:
+                return zlib.decompressobj(wbits=-15, zdict=_dictionary()).decompress(column)
+            except zlib.error as error:
+                raise HermesError(f"a stored text is damaged: {error}", RESTORE) from None
         if not column.startswith(_REFERENCE):
             return column
         digest = column.removeprefix(_REFERENCE)
@@ -61,6 +64,9 @@ class BlobStore:
             data = self.path(digest).read_bytes()
         except FileNotFoundError:
             raise HermesError(f"the stored text {digest} is missing", RESTORE) from None
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise HermesError(f"the stored text {digest} cannot be read: {why}", RESTORE) from None
         if hashlib.sha256(data).hexdigest() != digest:
             raise HermesError(f"the stored text {digest} is damaged", RESTORE)
         return data
@@ -82,9 +88,15 @@ class BlobStore:
                 self.path(digest).unlink(missing_ok=True)
             db.execute("delete from unused_blobs where hash = ?", (digest,))
 
-    def missing(self, db: apsw.Connection) -> list[str]:
-        digests = _digests(db, "select distinct hash from blobs")
-        return [digest for digest in digests if not self.path(digest).exists()]
+    def faults(self, db: apsw.Connection) -> list[str]:
+        """Files that are missing or damaged, a sentence each."""
+        found = []
+        for digest in _digests(db, "select distinct hash from blobs"):
+            try:
+                self.unpack(_REFERENCE + digest)
+            except HermesError as error:
+                found.append(error.message)
+        return found
 
 
 def _digests(db: apsw.Connection, sql: str) -> list[str]:

@@ -15,6 +15,10 @@ class Damaged(Degraded):
     """The database must not be written until a person has repaired it."""
 
 
+class DamagedPage(Degraded):
+    """A page of the database does not match its checksum. What is on other pages can be used."""
+
+
 class Closed(Degraded, Stopping):
     """The store is closed. Work in progress waits, as for other trouble; requests are told to try
     again."""
@@ -40,6 +44,10 @@ def degraded_by(error: BaseException) -> Degraded | None:
             return error
         case apsw.CorruptError() | apsw.NotADBError():
             return Damaged(f"state.db is damaged: {error}", RESTORE)
+        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+            return DamagedPage(
+                "a part of state.db is damaged: it does not match its checksum", RESTORE
+            )
         case apsw.FullError():
             return Degraded("the disk is full", ROOM)
         case apsw.Error() if _shared_memory_is_full(error):

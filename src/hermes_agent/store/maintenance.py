@@ -2,13 +2,20 @@
 
 import contextlib
 import os
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.store.engine.connection import Connection
+from hermes_agent.core.events import decode
+from hermes_agent.store.engine.connection import Connection, checksums
+from hermes_agent.store.engine.database import connect_reader
+from hermes_agent.store.health import DamagedPage, degraded_by
 from hermes_agent.store.search.index import SPOKEN
+
+PACKED = ("queued_messages", "gateway_inbox", "gateway_outbox", "gateway_media")
+"""Tables other than that of events with texts that `db.blobs` has packed."""
 
 
 def backup(db: Connection, target: Path) -> None:
@@ -18,32 +25,67 @@ def backup(db: Connection, target: Path) -> None:
     draft = target.with_name(target.name + ".new")
     try:
         draft.unlink(missing_ok=True)
-        copy = apsw.Connection(str(draft))
-        try:
-            with copy.backup("main", db, "main") as copying:
+        copy = apsw.Connection(str(draft), vfs=checksums())
+        # A new connection has no pages in memory that may be better than those on the disk.
+        with closing(connect_reader(db.context)) as source, closing(copy):
+            with copy.backup("main", source, "main") as copying:
                 copying.step(-1)
             copy.pragma("journal_mode", "delete")  # one file, with nothing beside it
-            verdict = copy.pragma("quick_check")
-        finally:
-            copy.close()
-        if verdict != "ok":
-            raise HermesError(f"the copy is not sound: {verdict}", "`hermes doctor` says more")
+            if damage := [*_damage(copy), *db.blobs.faults(source)]:
+                raise HermesError(f"not backed up: {damage[0]}", "`hermes doctor` says more")
         with draft.open("rb") as file:
             os.fsync(file.fileno())
         draft.replace(target)
-    except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, OSError) as error:
-        raise HermesError(
-            f"the backup could not be written to {target}: {error}",
-            "choose a folder that exists, can be written and has room",
-        ) from error
+    except apsw.IOError as error:
+        if (trouble := degraded_by(error)) is not None and isinstance(trouble, DamagedPage):
+            raise trouble from error
+        raise _not_written(target, error) from error
+    except (apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError, OSError) as error:
+        raise _not_written(target, error) from error
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
 
 
+def _not_written(target: Path, error: Exception) -> HermesError:
+    return HermesError(
+        f"the backup could not be written to {target}: {error}",
+        "choose a folder that exists, can be written and has room",
+    )
+
+
+def _damage(db: apsw.Connection) -> list[str]:
+    """What is wrong with the file; every page in use is read."""
+    return [str(line) for (line,) in db.execute("pragma quick_check(20)") if line != "ok"]
+
+
+def _unreadable(db: Connection) -> list[str]:
+    """Bodies that cannot be decoded."""
+    found = []
+    rows = "select s.id, e.number, e.body from events e join sessions s on s.key = e.session"
+    for session, number, body in db.execute(rows):
+        try:
+            decode(db.blobs.unpack(body))
+        except (HermesError, ValueError) as error:
+            why = error.message if isinstance(error, HermesError) else str(error)
+            found.append(f"event {number} of session {session} cannot be read: {why}")
+    for table in PACKED:
+        for (body,) in db.execute(f"select body from {table} where body is not null"):
+            try:
+                db.blobs.unpack(body)
+            except HermesError as error:
+                found.append(f"{table}: {error.message}")
+    return found
+
+
 def faults(db: Connection) -> list[str]:
     """Inconsistencies, one line each."""
-    found = [line for (line,) in db.execute("pragma quick_check(20)") if line != "ok"]
+    with closing(connect_reader(db.context)) as fresh:  # as in `backup`
+        return _faults(fresh)
+
+
+def _faults(db: Connection) -> list[str]:
+    found = _damage(db)
     if found:
         return found
     gaps = db.execute(
@@ -60,5 +102,4 @@ def faults(db: Connection) -> list[str]:
     indexed = db.execute("select count(*) from doc_words_docsize").get
     if docs != indexed:
         found.append(f"{docs} texts to recall, but {indexed} in their index")
-    found += [f"the stored text {digest} is missing" for digest in db.blobs.missing(db)]
-    return found
+    return found + db.blobs.faults(db) + _unreadable(db)

@@ -15,7 +15,7 @@ from hermes_agent.store.engine.operations import Engine, read, read_only, write
 from hermes_agent.store.engine.readers import Readers
 from hermes_agent.store.engine.writer import Hook, Writer
 from hermes_agent.store.gateway.store import GatewayStore
-from hermes_agent.store.health import StoreHealth
+from hermes_agent.store.health import Damaged, DamagedPage, StoreHealth
 from hermes_agent.store.incidents.store import IncidentStore
 from hermes_agent.store.jobs.store import JobStore
 from hermes_agent.store.journal import commands
@@ -60,6 +60,8 @@ class Store(Journal):
             else:
                 store._start_writer()
                 await store._engine.sweep()
+        except DamagedPage as trouble:  # without this page, nothing can be used
+            store._health.degrade(Damaged(trouble.message, trouble.hint))
         except Degraded as trouble:
             store._health.degrade(trouble)
         except BaseException:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -305,13 +305,14 @@ class ToolExecutor:
         """Resume a call that was running when the last runtime ended."""
         if open_call.parked is not None:
             return await self._until_decided(open_call)
-        known = await self._recover(open_call)
+        troubles: list[str] = []
+        known = await self._recover(open_call, troubles.append)
         if isinstance(known, ToolResult):
             await self._finish(open_call, known, known.data.get("seconds", 0.0))
             return await self._release(open_call, known)
         if known in ("not-run", "again"):
             return await self._run(open_call, self._resolver.tool(open_call))
-        return await self._park(open_call, DIED)
+        return await self._park(open_call, ": ".join([DIED, *troubles]))
 
     async def _park(self, open_call: PendingCall, reason: str) -> None:
         name = self._name(open_call)
@@ -330,7 +331,9 @@ class ToolExecutor:
             open_call, ToolResult(texts[decision], ok=decision == "it-happened")
         )
 
-    async def _recover(self, open_call: PendingCall) -> RecoveryResult:
+    async def _recover(
+        self, open_call: PendingCall, report: Callable[[str], None] = lambda _trouble: None
+    ) -> RecoveryResult:
         try:
             await self._resolver.load(open_call)
             tool = self._resolver.tool(open_call)
@@ -340,8 +343,9 @@ class ToolExecutor:
             return await tool.recover(
                 self._context(open_call), open_call.intended.note, **arguments
             )
-        except Exception:  # gone, changed or unreachable; or anyone's code
+        except Exception as error:  # gone, changed or unreachable; or anyone's code
             log.warning("cannot recover the outcome of %s", open_call.effect, exc_info=True)
+            report(error.message if isinstance(error, HermesError) else str(error))
             return None
 
     def _context(self, open_call: PendingCall) -> ToolContext:

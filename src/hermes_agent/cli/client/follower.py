@@ -95,7 +95,9 @@ class TurnFollower:
                         yield {"kind": "reconnected"}
                         break
                     yield event
-                    if self.ours and event["kind"] == "turn_finished":
+                    # An end without a number is a crash: the turn takes no message any more.
+                    ours = self.ours or not recorded["number"]
+                    if ours and event["kind"] == "turn_finished":
                         return
             except RuntimeGone:
                 if self._left:

@@ -81,7 +81,7 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
                 return {**outcome, "reason": "parked"}
             case ev.TurnFinished():
                 asking.end(None)
-                if ours:
+                if ours or not recorded.number:  # without a number, it crashed
                     return outcome
     return outcome
 

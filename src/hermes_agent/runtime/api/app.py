@@ -349,6 +349,7 @@ async def runtime_status(runtime: Runtime) -> dict[str, Any]:
         "hint": health.hint,
         "home": str(runtime.context.home.path),
         "model": runtime.context.settings.model,
+        "model_variable": runtime.context.environ.get("HERMES_MODEL", ""),
         "policy": runtime.context.settings.policy,
         "uptime": round(runtime.context.clock() - runtime.context.started, 1),
         "working": sorted(runtime.sessions.working),

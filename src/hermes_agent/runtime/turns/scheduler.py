@@ -4,7 +4,7 @@ and decisions."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -12,12 +12,13 @@ from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import Adopt, parse_decision
 from hermes_agent.agent.tools.executor import DIED
-from hermes_agent.agent.turn import TurnWorker, user_error
+from hermes_agent.agent.turn import TurnWorker, user_error, waiting_notice
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import Degraded, Fenced, NotFound
+from hermes_agent.core.errors import Degraded, Fenced, HermesError, NotFound
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session, Turn
 from hermes_agent.host.bus import Bus
+from hermes_agent.store.health import DamagedPage
 from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.scheduler")
@@ -50,6 +51,10 @@ class TurnScheduler:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._claim_lock = asyncio.Lock()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: dict[str, Turn] = {}
+        """Turns that cannot run yet, by session."""
+        self._crashed: dict[str, ev.Recorded] = {}
+        """Sessions whose turn crashed and is unfinished, with the end that listeners are told."""
         self._closing = False
         self.has_resumed = False
         """Whether the last runtime's unfinished turns have been resumed."""
@@ -123,6 +128,12 @@ class TurnScheduler:
             turn = None if session.id in self._tasks else await self._store.start_turn(session.id)
             if turn is not None:
                 self._work(session, turn)
+            elif session.id in self._crashed:
+                await self.continue_turn(session)
+
+    def crash_of(self, session: str) -> ev.Recorded | None:
+        """The end of a turn that crashed. It is not in the journal: a later try may go well."""
+        return self._crashed.get(session)
 
     async def continue_turn(self, session: Session) -> None:
         """Resume a turn that has waited for its program."""
@@ -152,9 +163,10 @@ class TurnScheduler:
     # working
 
     def _work(self, session: Session, turn: Turn) -> None:
+        self._crashed.pop(session.id, None)
         task = asyncio.create_task(self._turn(session, turn), name=f"turn {turn.id}")
         self._tasks[session.id] = task
-        task.add_done_callback(lambda done: self._turn_done(session, done))
+        task.add_done_callback(lambda done: self._turn_done(session, turn, done))
 
     async def _turn(self, session: Session, turn: Turn) -> None:
         try:
@@ -198,14 +210,11 @@ class TurnScheduler:
             log.error("the work after a turn crashed", exc_info=error)
 
     async def _worker(self, session: Session, turn: Turn) -> TurnWorker:
-        while True:
-            try:
-                conversation = await self._conversation(session.id)
-                break
-            except Degraded as trouble:
-                log.warning("cannot read session %s: %s", session.id, trouble.message)
-                await asyncio.sleep(RETRY_SECONDS)
-        worker = TurnWorker(await self._dependencies(session), turn, conversation)
+        try:
+            conversation, dependencies = await self._wait_until_ready(session, turn)
+        finally:
+            self._waiting.pop(session.id, None)
+        worker = TurnWorker(dependencies, turn, conversation)
         if self._closing:
             worker.close()
         self._workers[session.id] = worker
@@ -214,11 +223,43 @@ class TurnScheduler:
                 self._bus.publish(recorded)
         return worker
 
+    async def _wait_until_ready(
+        self, session: Session, turn: Turn
+    ) -> tuple[ConversationState, TurnDependencies]:
+        """Wait for the store and, if the turn is resumed, for whatever else it had when it began
+        and lacks now. A resumed turn that has begun effects does not wait here: it is parked."""
+        reason = ""
+        while True:
+            try:
+                conversation = await self._conversation(session.id)
+                return conversation, await self._dependencies(session)
+            except (NotFound, DamagedPage):
+                raise
+            except HermesError as trouble:
+                if not isinstance(trouble, Degraded) and (
+                    not turn.resumed or await self._park_begun(turn, trouble.message)
+                ):
+                    raise
+                if trouble.message != reason:
+                    reason = trouble.message
+                    await self._say_waiting(turn, trouble)
+            self._waiting[session.id] = turn
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _say_waiting(self, turn: Turn, trouble: HermesError) -> None:
+        log.warning("session %s waits: %s", turn.session, trouble.message)
+        told = [ev.Recorded(turn.session, 0, self._clock(),
+                            ev.RuntimeChanged("degraded", trouble.message))]  # fmt: skip
+        with suppress(HermesError):  # the store cannot write; those who listen now are told
+            told = list(await self._store.append(turn, waiting_notice(trouble)))
+        for recorded in told:
+            self._bus.publish(recorded)
+
     async def _conversation(self, session: str) -> ConversationState:
         prompt = await self._store.prompt((await self._store.session(session)).prompt)
         return ConversationState(session, prompt).apply_all(await self._store.events(session))
 
-    def _turn_done(self, session: Session, task: asyncio.Task[None]) -> None:
+    def _turn_done(self, session: Session, turn: Turn, task: asyncio.Task[None]) -> None:
         if self._tasks.get(session.id) is task:
             self._tasks.pop(session.id)
             self._workers.pop(session.id, None)
@@ -227,8 +268,11 @@ class TurnScheduler:
             return
         if (error := task.exception()) is not None and not isinstance(error, Fenced):
             log.error("the turn of session %s crashed", session.id, exc_info=error)
-            change = ev.RuntimeChanged("degraded", f"a turn of {session.id} crashed: {error}")
-            self._bus.publish(ev.Recorded(session.id, 0, self._clock(), change))
+            shown = user_error(error) if isinstance(error, Exception) else HermesError(str(error))
+            why = f"a turn of session {session.id} crashed: {shown.message}"
+            end = ev.TurnFinished(turn.id, "failed", "", why, shown.hint)
+            self._crashed[session.id] = ev.Recorded(session.id, 0, self._clock(), end)
+            self._bus.publish(self._crashed[session.id])
         elif not self._closing:
             # A message may have arrived while the turn was ending.
             following = asyncio.create_task(self._begin_next(session))
@@ -266,7 +310,7 @@ class TurnScheduler:
         return worker is not None
 
     async def _worker_of(self, session: str) -> TurnWorker | None:
-        while session in self._tasks and session not in self._workers:
+        while session in self._tasks.keys() - self._workers.keys() - self._waiting.keys():
             await asyncio.sleep(0.001)  # it is starting
         return self._workers.get(session)
 
@@ -275,8 +319,20 @@ class TurnScheduler:
         so that it survives a crash."""
         if session.id not in self._tasks:
             await self.continue_turn(session)
+        if (turn := self._waiting.get(session.id)) is not None:
+            return await self._stop_waiting(session, turn)
         worker = await self._worker_of(session.id)
         return worker is not None and await worker.interrupt(by)
+
+    async def _stop_waiting(self, session: Session, turn: Turn) -> bool:
+        """End a turn that cannot run. What it has begun is parked."""
+        task = self._tasks[session.id]
+        task.cancel()
+        await asyncio.wait({task})
+        if not await self._park_begun(turn, "the user interrupted"):
+            for recorded in await self._store.append(turn, ev.TurnFinished(turn.id, "interrupted")):
+                self._bus.publish(recorded)
+        return True
 
     async def answer(
         self, id: str, answer: str, by: str, adopt: Adopt, names: Sequence[str] = ()

@@ -5,12 +5,13 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import PseudonymHasher
 from hermes_agent.core.protocols import Clock
 from hermes_agent.store.blobs import BlobStore
@@ -39,6 +40,28 @@ class StoreContext:
         return base64.b32encode(self.random(5)).decode().lower()
 
 
+CHECKSUM_BYTES = 8
+"""At the end of each page of the file."""
+
+
+@cache
+def checksums() -> str:
+    """The name of SQLite's layer that verifies the checksum of each page it reads."""
+    loader = apsw.Connection(":memory:")
+    loader.enable_load_extension(True)
+    try:
+        extras = Path(apsw.__file__).with_name("sqlite_extra_binaries")
+        loader.load_extension(str(extras / "cksumvfs"))
+    except apsw.Error as error:
+        raise HermesError(
+            f"this build of apsw has no checksums for databases: {error}",
+            "install the wheel of apsw from PyPI",
+        ) from None
+    finally:
+        loader.close()
+    return "cksmvfs"
+
+
 class Connection(apsw.Connection):
     def __init__(
         self,
@@ -46,7 +69,7 @@ class Connection(apsw.Connection):
         path: str,
         flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE,
     ) -> None:
-        super().__init__(path, flags)
+        super().__init__(path, flags, checksums())
         self.context = context
         self.blobs = context.blobs
         self.now = context.clock

@@ -6,7 +6,7 @@ import apsw
 
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.files import write_durably
-from hermes_agent.store.engine.connection import Connection, StoreContext
+from hermes_agent.store.engine.connection import CHECKSUM_BYTES, Connection, StoreContext
 from hermes_agent.store.engine.migrations import migrate, pending
 from hermes_agent.store.health import RESTORE, Damaged
 
@@ -56,8 +56,13 @@ def connect_writer(context: StoreContext) -> Connection:
     try:
         db.set_busy_timeout(BUSY_MS)
         identity = _identity(db, folder) if exists else None
-        if not exists:
-            db.pragma("auto_vacuum", "incremental")  # possible only before anything is written
+        if not exists:  # possible only before anything is written
+            db.reserve_bytes("main", CHECKSUM_BYTES)
+            db.pragma("auto_vacuum", "incremental")
+        elif not _has_checksums(db):
+            db.pragma("journal_mode", "delete")
+            db.reserve_bytes("main", CHECKSUM_BYTES)
+            db.execute("vacuum")
         if db.pragma("journal_mode") != "wal":  # a new database, or one that was restored
             db.pragma("journal_mode", "wal")
         if pending(db):
@@ -77,6 +82,14 @@ def connect_writer(context: StoreContext) -> Connection:
         db.close()
         raise
     return db
+
+
+def _has_checksums(db: apsw.Connection) -> bool:
+    """False for a database of an older version; `Damaged` if it had them."""
+    found = db.reserve_bytes("main") == CHECKSUM_BYTES
+    if not found and not pending(db):
+        raise Damaged("the header of state.db is damaged", RESTORE)
+    return found
 
 
 def connect_reader(context: StoreContext) -> Connection:
@@ -103,7 +116,7 @@ def _readable(db: Connection) -> Connection:
     try:
         db.set_busy_timeout(BUSY_MS)
         _identity(db, db.context.folder)
-        if pending(db):
+        if pending(db) or not _has_checksums(db):
             raise HermesError(
                 "the database was made by an older Hermes and cannot be changed now",
                 "make the home writable and start Hermes once",

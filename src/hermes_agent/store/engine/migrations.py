@@ -21,7 +21,14 @@ def m001_tables(db: apsw.Connection) -> None:
         db.execute((folder / f"{name}.sql").read_text(encoding="utf-8"))
 
 
-MIGRATIONS: Sequence[Migration] = (m001_tables,)
+def m002_shared_runs(db: apsw.Connection) -> None:
+    """Many missed slots share a row: how many, and after which time they were due. Since then,
+    pages have checksums."""
+    db.execute("alter table job_runs add column slots integer not null default 1")
+    db.execute("alter table job_runs add column since real")
+
+
+MIGRATIONS: Sequence[Migration] = (m001_tables, m002_shared_runs)
 
 
 def applied(db: apsw.Connection) -> list[str]:

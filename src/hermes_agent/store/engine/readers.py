@@ -53,7 +53,8 @@ class Readers:
                 try:
                     return work(db)
                 finally:
-                    db.execute("rollback")
+                    if db.in_transaction:  # a damaged page has ended it
+                        db.execute("rollback")
         except (apsw.Error, OSError, Degraded) as error:
             trouble = degraded_by(error)
             if trouble is None:

@@ -1,4 +1,4 @@
-"""Runs of jobs: every slot of a schedule has exactly one row."""
+"""Runs of jobs: every slot of a schedule has exactly one row, which many missed ones may share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ _FIELDS = frozenset(Run.__struct_fields__) - {"id", "job", "slot", "trigger", "c
 _RUN = (
     "select r.id, 'job-' || r.job, r.slot, r.state, r.hand, r.created, r.claimed, r.fence, "
     "r.heartbeat, r.attempts, r.began, r.ended, r.session, r.after, r.output, r.said, "
-    "coalesce(e.text, ''), r.cost, r.tokens, r.late, r.told "
+    "coalesce(e.text, ''), r.cost, r.tokens, r.late, r.told, r.slots "
     "from job_runs r left join job_reasons e on e.id = r.reason "
 )
 
@@ -89,14 +89,18 @@ def open_runs(db: Connection, limit: int = 1_000, each: int | None = None) -> li
 
 def all_slots(
     db: Connection, first: str, last: str, since: float, until: float
-) -> dict[str, list[float]]:
-    """Slots with a row, in `since < slot <= until`, in order, of all jobs from `first` to `last`:
-    for the consistency check."""
-    sql = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
+) -> dict[str, list[NewRun]]:
+    """Rows with `since < slot <= until`, in order, of all jobs from `first` to `last`: for the
+    consistency check."""
+    sql = (
+        "select job, slot, state, slots, since from job_runs "
+        "where job between ? and ? and slot > ? and slot <= ? and hand = 0 order by job, slot"
+    )
     numbers = jobs.number_of(first), jobs.number_of(last)
-    found: dict[str, list[float]] = {}
-    for number, slot in db.rows(sql + "and hand = 0 order by job, slot", (*numbers, since, until)):
-        found.setdefault(f"job-{number}", []).append(slot)
+    found: dict[str, list[NewRun]] = {}
+    for number, slot, state, slots, after in db.rows(sql, (*numbers, since, until)):
+        run = NewRun(slot, state, slots=slots, since=after)
+        found.setdefault(f"job-{number}", []).append(run)
     return found
 
 
@@ -125,11 +129,11 @@ def plan(
     reasons = {text: _reason(db, text) for text in {one.error for one in runs}}
     # A row that is there already was planned before the clock was set back.
     db.executemany(
-        "insert or ignore into job_runs (job, slot, hand, state, created, ended, reason) "
-        "values (?, ?, ?, ?, ?, ?, ?)",
+        "insert or ignore into job_runs (job, slot, hand, state, created, ended, reason, slots, "
+        "since) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (number, one.slot, one.trigger == "hand", one.state, now,
-             now if one.state in ENDED else None, reasons[one.error])
+             now if one.state in ENDED else None, reasons[one.error], one.slots, one.since)
             for one in runs
         ),
     )  # fmt: skip
@@ -263,24 +267,26 @@ def claim_unfinished_runs(db: Connection) -> list[Run]:
 
 def rewind(db: Connection, now: float, tolerance: float) -> list[Job]:
     """After the clock was set back: re-plan active jobs that are planned more than `tolerance`
-    seconds beyond `now`. Future slots that were not begun are removed; others stay, so that none
-    runs twice, and so do those of earlier schedules."""
+    seconds beyond `now`. Future slots that were not begun are removed, with those that share their
+    row; others stay, so that none runs twice, and so do those of earlier schedules."""
     ahead = db.rows(
         "select number from jobs where state = 'active' and planned > ?", (now + tolerance,)
     )
     for (number,) in ahead:
-        db.execute(
+        gone = db.rows(
             "delete from job_runs where job = ?1 and hand = 0 and state in ('due', 'missed') "
-            "and slot > (select max(?2, coalesce(max(end), ?2)) from job_spans where job = ?1)",
+            "and slot > (select max(?2, coalesce(max(end), ?2)) from job_spans where job = ?1) "
+            "returning since",
             (number, now),
         )
+        planned = min([now, *(since for (since,) in gone if since is not None)])
         db.execute(
             "update job_spans set begin = min(begin, ?) where job = ? and end is null",
-            (now, number),
+            (planned, number),
         )
         db.execute(
             "update jobs set planned = ?1, next = ?1, version = version + 1 where number = ?2",
-            (now, number),
+            (planned, number),
         )
     return [jobs.job(db, f"job-{number}") for (number,) in ahead]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hermes_agent.core.errors import NotFound
+from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.events import (
     ApprovalGiven,
     CallJudged,
@@ -26,6 +26,7 @@ from hermes_agent.core.records import (
     Turn,
 )
 from hermes_agent.store.engine.connection import Connection
+from hermes_agent.store.health import RESTORE
 
 LIST_HINT = "`hermes sessions list` shows them"
 
@@ -119,10 +120,14 @@ def events(db: Connection, session: str, after: int = 0) -> list[Recorded]:
         "select number, time, body from events where session = ? and number > ? order by number",
         (session_key(db, session), after),
     )
-    return [
-        Recorded(session, number, time, decode(db.blobs.unpack(body)))
-        for number, time, body in found
-    ]
+    try:
+        return [
+            Recorded(session, number, time, decode(db.blobs.unpack(body)))
+            for number, time, body in found
+        ]
+    except (HermesError, msgspec.MsgspecError) as error:
+        why = error.message if isinstance(error, HermesError) else str(error)
+        raise HermesError(f"session {session} is damaged: {why}", RESTORE) from error
 
 
 def last_number(db: Connection, session: str) -> int:

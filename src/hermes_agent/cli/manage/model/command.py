@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.actions import connect, emit
 from hermes_agent.cli.arguments import absolute_model, effort_option, json_option, positive
-from hermes_agent.cli.client.api import RuntimeGone, login_name, session_path
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, session_path
 from hermes_agent.cli.home import home_and_settings, open_models, write_setting
 from hermes_agent.cli.output.events import with_effort
 from hermes_agent.cli.output.formatting import dollars, print_json, sure, table
@@ -173,8 +173,17 @@ def _warning(row: dict[str, Any]) -> str:
 
 
 def _variable_warning() -> list[str]:
-    set_here = os.environ.get("HERMES_MODEL")
-    return ["! HERMES_MODEL is set in this environment and overrides the setting"] * bool(set_here)
+    """Says where HERMES_MODEL overrides the setting: here, or in the runtime."""
+    if os.environ.get("HERMES_MODEL"):
+        return ["! HERMES_MODEL is set in this environment and overrides the setting"]
+    api = RuntimeClient()
+    started_with = api.get("/v1/status")["model_variable"] if api.is_up() else ""
+    if not started_with:
+        return []
+    return [
+        f"! the runtime was started with HERMES_MODEL={started_with}, which overrides the setting",
+        "hint: `hermes restart` in a shell without HERMES_MODEL",
+    ]
 
 
 # choosing
@@ -359,7 +368,11 @@ def _list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace)
         check_service(options.service, models.settings)
     found = models.catalogue.search(words, service=options.service, limit=limit + 1)
     shown = found[:limit]
-    rows = [{"model": entry.name, **_facts_of(models.facts(entry.name))} for entry in shown]
+    rows = [
+        {"model": entry.name, **_facts_of(models.facts(entry.name)),
+         "missing": models.missing(entry.name)}
+        for entry in shown
+    ]  # fmt: skip
     if not rows:
         meant = _closest_words(models.catalogue, words)
         what = f" matches {words!r}" if words else f" is from {options.service}"
@@ -367,11 +380,14 @@ def _list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace)
         hint = f"{meant}any model of a known service can be used: service/name"
         return emit(options, rows, f"{text}\nhint: {hint}")
     cells = [
-        (row["model"], _window(row["context"]), _price_of(row), _abilities(row)) for row in rows
-    ]
+        (row["model"] + " !" * bool(row["missing"]), _window(row["context"]), _price_of(row),
+         _abilities(row))
+        for row in rows
+    ]  # fmt: skip
     text = table(("model", "context", "$ in/out per M", "can"), cells)
     if len(found) > len(shown):
         text += f"\nand more: --limit {limit * 4} shows them, words narrow them down"
+    text += "".join(f"\n! {hint}" for hint in {row["missing"]: 0 for row in rows if row["missing"]})
     return emit(options, rows, text)
 
 

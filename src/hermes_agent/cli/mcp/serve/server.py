@@ -62,7 +62,8 @@ def _log_to_stderr() -> None:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(where[:2], family=family)
+        made = socket.create_server(where[:2], family=family)
+        return socket.socket(fileno=made.detach())  # knows its protocol: asyncio sets TCP_NODELAY
     except OSError as error:
         raise HermesError(
             f"cannot listen at {host}:{port}: {error.strerror or error}",

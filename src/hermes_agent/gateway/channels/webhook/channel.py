@@ -31,6 +31,7 @@ from hermes_agent.host.http_listener import SHORTEST_TOKEN, TookTooLong, body_wi
 ALERTS = ("alertmanager", "grafana", "pagerduty")
 SECONDS = 30.0
 MAX_ID = 200
+SAME_SECONDS = 600
 MAX_UNKNOWN = 2_000_000
 """Size limit for callers without a token, who are only known by the signature of the whole body."""
 
@@ -113,7 +114,7 @@ class Webhook:
         files, voice = without_voice(_file(one) for one in posted.get("files") or ())
         thread = posted.get("thread", "")
         return InboundMessage(
-            f"{sender}/{id}" if id else secrets.token_hex(16),
+            f"{sender}/{id or _content_id(body, self._context.clock())}",
             Chat("webhook", found("chat") or sender, str(thread) if thread else ""),
             Person(sender, found("name"), vouched=False),
             clean(str(press)) if press else found("text"),
@@ -173,6 +174,11 @@ class Webhook:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _content_id(body: bytes, now: float) -> str:
+    """The id of a message without one: the same again within minutes is a retry."""
+    return f"sha256:{int(now // SAME_SECONDS)}:{hashlib.sha256(body).hexdigest()}"
 
 
 def _signature(body: bytes, token: str) -> str:

@@ -1,0 +1,80 @@
+"""A resumed turn waits for what it had when it began, and says for what."""
+
+from pathlib import Path
+
+from hermes_agent.core import events as ev
+from tests.support.runtime_fixture import RuntimeFixture, open_runtime, script, until
+
+SLOW = {"say": "It took a while.", "wait": 600}
+RULES = """\
+version: 1
+name: night
+profile: night
+extends: sandbox
+description: All that a test needs.
+rules: []
+"""
+
+
+async def notices(here: RuntimeFixture, session: str) -> list[str]:
+    events = await here.runtime.context.store.events(session)
+    return [one.event.text for one in events if isinstance(one.event, ev.NoticeIssued)]
+
+
+async def begun(here: RuntimeFixture, model: str, **more: str) -> str:
+    """A session whose turn has asked its model."""
+    session = await here.open(model, **more)
+    await here.send(session, "go")
+
+    async def asked() -> bool:
+        return any(isinstance(one, ev.ModelRequested) for one in await here.journal(session))
+
+    await until(asked)
+    return session.id
+
+
+async def test_a_turn_that_resumes_without_its_model_waits_for_it(tmp_path: Path) -> None:
+    model = script(tmp_path / "models", "slow", SLOW)
+    async with open_runtime(tmp_path) as here:
+        id = await begun(here, model)
+    gone = tmp_path / "models" / "slow.json"
+    gone.unlink()
+    async with open_runtime(tmp_path) as here:
+
+        async def said() -> bool:
+            return bool(await notices(here, id))
+
+        await until(said)
+        (notice,) = await notices(here, id)
+        assert notice.startswith("the turn waits: ")
+        assert "slow.json" in notice
+        script(tmp_path / "models", "slow", {"say": "Here I am."})
+        journal = await here.idle(await here.runtime.context.store.session(id))
+        assert [(one.reason, one.text) for one in journal if isinstance(one, ev.TurnFinished)] == [
+            ("done", "Here I am.")
+        ]
+
+
+async def test_a_turn_that_cannot_be_set_up_again_waits_and_can_be_stopped(tmp_path: Path) -> None:
+    model = script(tmp_path / "models", "slow", SLOW)
+    rules = tmp_path / "home" / "policies" / "night.yaml"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(RULES)
+    async with open_runtime(tmp_path) as here:
+        ids = [await begun(here, model, policy="night") for _ in range(2)]
+    rules.unlink()
+    async with open_runtime(tmp_path) as here:
+
+        async def said() -> bool:
+            return all([await notices(here, id) for id in ids])
+
+        await until(said)
+        assert "no policy called 'night'" in (await notices(here, ids[0]))[0]
+        stopped, going = [await here.runtime.context.store.session(id) for id in ids]
+        assert await here.runtime.sessions.interrupt(stopped.id, "cli")
+        (end,) = [e for e in await here.idle(stopped) if isinstance(e, ev.TurnFinished)]
+        assert end.reason == "interrupted"
+        script(tmp_path / "models", "slow", {"say": "Here I am."})
+        rules.write_text(RULES)
+        journal = await here.idle(going)
+        assert [one.reason for one in journal if isinstance(one, ev.TurnFinished)] == ["done"]
