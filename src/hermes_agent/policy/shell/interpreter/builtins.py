@@ -4,14 +4,16 @@ import re
 from collections.abc import Callable, Sequence
 
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.expand import hides_code
+from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, absolute
+from hermes_agent.policy.shell.parser.syntax import Quoted
 
 Builtin = Callable[[SimpleCommandRun, list[ExpandedWord]], str | None]
 
 _FLAG = re.compile(r"-[^-]|--[^-]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[(?!\d+\])")
 _SAFE_SHOPT = frozenset(
     {"nullglob", "globstar", "dotglob", "failglob", "nocaseglob", "nocasematch", "inherit_errexit",
      "histappend", "checkwinsize", "checkjobs", "huponexit"}
@@ -55,6 +57,24 @@ def _check_names(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
         run.unknown(fields[0].text, "a name with code in it", fields[0].text)
 
 
+def _check_named(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
+    """Words that are names: one that is not known, or has a subscript, may have code in it."""
+    _check_names(run, fields)
+    odd = (f for f in fields[1:] if f.dynamic or _SUBSCRIPT.match(f.text))
+    if (field := next(odd, None)) is not None:
+        run.unknown(field.text, "a name that may have code in it", fields[0].text)
+
+
+def _test(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
+    """`[ … ]`: what is not quoted may become several words, and `-v` takes a name."""
+    _plain(run, fields)
+    for field, before in zip(fields[1:], fields, strict=False):
+        loose = field.dynamic and not field.number and not field.text.startswith('"')
+        name = before.dynamic or before.text in {"-v", "-R"}
+        if loose or (name and (field.dynamic or _SUBSCRIPT.match(field.text))):
+            run.unknown(field.text, "a name that may have code in it", fields[0].text)
+
+
 def _echo(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     return _echoed(fields[1:], bash=run.around.bash)
@@ -63,7 +83,7 @@ def _echo(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
 def _printf(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     if len(fields) > 2 and fields[1].text.startswith("-v"):
-        _check_names(run, fields)
+        _check_named(run, fields[:3] if fields[1].text == "-v" else fields[:2])
         name = _NAME.match(fields[1].text[2:] or fields[2].text)
         run.set(name.group() if name else "", None)
         return ""
@@ -283,12 +303,10 @@ def _declare(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
 
 def _read(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
-    _check_names(run, fields)
+    _check_named(run, fields)
     for field in fields[1:]:
         name = _NAME.match(field.text)
-        if field.dynamic:
-            run.unknown(field.text, "which variable is set is not known", fields[0].text)
-        elif name and not field.text.startswith("-"):
+        if not field.dynamic and name and not field.text.startswith("-"):
             run.set(name.group(), None)
     if fields[0].text in {"mapfile", "readarray"} and any(f.text == "-C" for f in fields):
         run.unknown("mapfile -C", "runs a command for the lines it reads", fields[0].text)
@@ -299,7 +317,7 @@ def _read(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
 
 def _unset(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
-    _check_names(run, fields)
+    _check_named(run, fields)
     for field in fields[1:]:
         run.state.unsure.add(field.text)
         if _NAME.fullmatch(field.text):
@@ -311,10 +329,10 @@ def _unset(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
 
 def _let(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
-    _check_names(run, fields)
     for field in fields[1:]:
-        for name in _NAME.findall(field.text):
-            run.state.assign(name, None)
+        if not field.number:
+            expander = Expander(run.walk, run.state, run.around)
+            expander.calculate((Quoted("$" if field.dynamic else field.text),))
     return ""
 
 
@@ -366,6 +384,12 @@ def _odd(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
         run.unknown(" ".join(f.text for f in fields), "changes what the shell runs", fields[0].text)
 
 
+def _wait(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
+    _plain(run, fields)
+    if any(field.text.startswith("-") and "p" in field.text for field in fields[1:]):
+        _check_named(run, fields)
+
+
 def _jobs(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     if len(fields) > 2 and fields[1].text == "-x":
         return run.inside().words(fields[2:])
@@ -389,8 +413,8 @@ BUILTINS: dict[str, Builtin] = {
     "readarray": _read, "getopts": _read, "unset": _unset, "let": _let, "command": _command,
     "builtin": _command, "exec": _exec, "shopt": _shopt, "hash": _odd, "enable": _odd,
     "bind": _odd, "fc": _odd, "complete": _odd, "compgen": _odd, "jobs": _jobs,
-    ":": _silent, "true": _silent, "false": _silent, "test": _plain, "[": _plain, "exit": _silent,
-    "return": _silent, "break": _silent, "continue": _silent, "wait": _plain, "pwd": _plain,
+    ":": _silent, "true": _silent, "false": _silent, "test": _test, "[": _test, "exit": _silent,
+    "return": _silent, "break": _silent, "continue": _silent, "wait": _wait, "pwd": _plain,
     "type": _plain, "umask": _plain, "ulimit": _plain, "times": _plain, "dirs": _plain,
     "disown": _plain, "bg": _plain, "fg": _plain, "suspend": _plain, "caller": _plain,
     "help": _plain, "history": _history, "logout": _plain, "unalias": _plain,

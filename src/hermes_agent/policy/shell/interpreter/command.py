@@ -8,7 +8,13 @@ from hermes_agent.policy.shell.interpreter.collector import loose_options
 from hermes_agent.policy.shell.interpreter.expand import Expander
 from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter, SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.interpreters import INTERPRETERS
-from hermes_agent.policy.shell.interpreter.state import ExpandedWord, ShellContext, State, Value
+from hermes_agent.policy.shell.interpreter.state import (
+    NUMBER,
+    ExpandedWord,
+    ShellContext,
+    State,
+    Value,
+)
 from hermes_agent.policy.shell.interpreter.wrappers import WRAPPERS
 from hermes_agent.policy.shell.parser.syntax import Assignment, Simple
 from hermes_agent.policy.shell.programs.program_call import ProgramCall, follow
@@ -58,7 +64,7 @@ def assign(run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: 
     expander = Expander(run.walk, state, run.around)
     value: Value = ""
     if assignment.index is not None:
-        expander.visit(assignment.index)
+        expander.calculate(assignment.index)
     if assignment.array is not None:
         fields = expander.fields(assignment.array)
         plain = not any(f.dynamic or f.glob or f.text.startswith("[") for f in fields)
@@ -75,7 +81,11 @@ def assign(run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: 
             value = old + value
         else:
             value = old + value if isinstance(old, str) and isinstance(value, str) else None
+    number = value is None and assignment.value is not None and not assignment.append
+    number = number and assignment.index is None and expander.is_number(assignment.value.parts)
     run.set(assignment.name, value, state)
+    if number:
+        state.matches[assignment.name] = NUMBER
 
 
 def dispatch(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:

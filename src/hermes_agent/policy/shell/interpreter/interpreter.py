@@ -6,6 +6,7 @@ from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import OperationCollector, host_of, places_of
 from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
 from hermes_agent.policy.shell.interpreter.state import (
+    NUMBER,
     ExpandedWord,
     ShellContext,
     State,
@@ -38,6 +39,7 @@ _MAX_STEPS = 20_000
 _MAX_DEPTH = 40
 _MAX_ROUNDS = 32
 _LEAVING = frozenset({"exit", "return", "break", "continue"})
+_COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
 
@@ -197,11 +199,20 @@ class ShellInterpreter:
 
     def condition(self, command: TestExpression, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
-        for word in command.words:
+        before = ""
+        for word, after in zip(command.words, (*command.words[1:], None), strict=True):
+            if word.source.startswith("(("):
+                expander.calculate(word.parts)
+                continue
             expander.visit(word.parts)
             text = "".join(p.text for p in word.parts if isinstance(p, Literal | Quoted))
-            if hides_code(text):
+            counted = before in _COMPARES or (after is not None and after.source in _COMPARES)
+            unsafe = counted and not expander.is_number(word.parts)
+            if before in {"-v", "-R"}:
+                unsafe = not (expander.joined(word.parts) or "").isidentifier()
+            if unsafe or hides_code(text):
                 self.unknown(word.source, "a number or a name with code in it", around)
+            before = word.source
 
     def branches(self, command: Branches, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
@@ -223,17 +234,19 @@ class ShellInterpreter:
 
     def loop(self, loop: Loop, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
-        expander.visit(loop.arithmetic)
+        expander.calculate(loop.arithmetic)
         fields: list[ExpandedWord] | None = None
+        glob: str | None = None
         if loop.words is not None:
             fields = expander.fields(loop.words)
+            glob = NUMBER if all(f.number or f.text.isdigit() for f in fields) else None
             if not loop.each or len(fields) > _MAX_ROUNDS or any(f.dynamic for f in fields):
                 fields = None
         if changes_what_runs(loop.name, None):
             self.unknown(loop.name, f"{loop.name} changes what programs do", around)
         before = state.copy()
         if fields is None:
-            self.rounds(loop, None, state, around)
+            self.rounds(loop, glob, state, around)
             return
         for field in fields:
             if hides_code(field.text):

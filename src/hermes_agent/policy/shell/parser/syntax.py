@@ -25,7 +25,7 @@ class ParameterExpansion(Struct):
     name: str
     quoted: bool
     operator: str = ""
-    """What stands after the name (`:-`, `%`, `/`), or `#name` and `!name` before it."""
+    """What stands after the name (`:-`, `%`, `/`), or `!name` before it, or `length`."""
     argument: "tuple[Part, ...]" = ()
     index: "tuple[Part, ...] | None" = None
 
