@@ -15,10 +15,11 @@ _FLAG = re.compile(r"-[^-]|--[^-]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[(?!\d+\])")
 _SAFE_SHOPT = frozenset(
-    {"nullglob", "globstar", "dotglob", "failglob", "nocaseglob", "nocasematch", "inherit_errexit",
-     "histappend", "checkwinsize", "checkjobs", "huponexit"}
+    {"nullglob", "failglob", "nocasematch", "inherit_errexit", "histappend", "checkwinsize",
+     "checkjobs", "huponexit"}
 )  # fmt: skip
-_SAFE_SET = re.compile(r"[-+][abefhmnuvxBCEHPT]*")
+_EXPORTS = re.compile(r"-\w*x")
+_SAFE_SET = re.compile(r"\+[abefhmnuvxBCEHPT]*|-[befhmnuvxBCEHPT]*")
 _SAFE_SET_NAMES = frozenset(
     {"pipefail", "errexit", "nounset", "xtrace", "noglob", "noclobber", "verbose", "monitor",
      "errtrace", "functrace", "noexec", "vi", "emacs", "history", "histexpand", "notify", "hashall"}
@@ -278,6 +279,7 @@ def _declare(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _check_names(run, fields)
     inner = fields[0].text in {"local", "declare", "typeset"}
     inner = inner and not any(f.text.startswith("-") and "g" in f.text for f in fields[1:])
+    exported = fields[0].text == "export" or any(_EXPORTS.match(f.text) for f in fields[1:])
     for field in fields[1:]:
         text = field.prefix if field.dynamic else field.text
         name = text.partition("=")[0].rstrip("+")
@@ -293,11 +295,12 @@ def _declare(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
             run.state.forget()
         elif equals:
             append = name.endswith("+")
-            run.set(name.rstrip("+"), None if field.dynamic or append else value)
+            value_known = None if field.dynamic or append else value
+            run.set(name.rstrip("+"), value_known, exported=exported)
         elif inner and _NAME.fullmatch(name):
             run.state.assign(name, None)
         elif name:
-            run.set(name, run.state.lookup(name))
+            run.set(name, run.state.lookup(name), exported=exported)
     return "" if len(fields) > 1 else None
 
 

@@ -33,7 +33,7 @@ def run_simple(
     target = state if not fields else state.copy()
     first = fields[0].text if fields else ""
     for assignment in command.assignments:
-        assign(run, assignment, target, shy=first in _READING)
+        assign(run, assignment, target, shy=first in _READING, exported=bool(fields))
     for assignment in command.arrays:
         assign(run, assignment, state, shy=False)
     output: str | None = None if command.redirections else ""
@@ -59,7 +59,9 @@ def runs_here(name: str, state: State) -> bool:
     return name in state.functions or name in {"eval", "source", ".", "command", "builtin"}
 
 
-def assign(run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: bool) -> None:
+def assign(
+    run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: bool, exported: bool = False
+) -> None:
     """Note an assignment. `shy`: it is one for the shell's `read` alone, where IFS is usual."""
     expander = Expander(run.walk, state, run.around)
     value: Value = ""
@@ -83,7 +85,7 @@ def assign(run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: 
             value = old + value if isinstance(old, str) and isinstance(value, str) else None
     number = value is None and assignment.value is not None and not assignment.append
     number = number and assignment.index is None and expander.is_number(assignment.value.parts)
-    run.set(assignment.name, value, state)
+    run.set(assignment.name, value, state, exported=exported)
     if number:
         state.matches[assignment.name] = NUMBER
 

@@ -304,12 +304,14 @@ class ShellInterpreter:
         if one.fd == "2" and one.operator == ">&":
             found.stdout = True  # what goes wrong is printed as well
         if one.fd == "0" or (one.operator in {"<", "<>", "<&"} and not one.fd):
-            found.stdin = Stdin(field.content)
+            found.stdin = Stdin("" if field.text == "/dev/null" else field.content)
         if duplicates and (number.isdigit() or number == ""):
             return
         if field.text.startswith(("/dev/tcp/", "/dev/udp/")):
             host = field.text.split("/")[3] if field.text.count("/") > 3 else field.text
-            found.hosts.append(host_of(ExpandedWord(host)) if not field.dynamic else field.text)
+            host = field.text if field.dynamic else host_of(ExpandedWord(host))
+            # no rule about the program's own hosts is about this one
+            self.note.places((), (host,), Operation("program", via=expander.around.via))
             return
         access: Access = "write" if one.operator in _WRITES else "read"
         found.places += places_of(field, access, expander.state)
@@ -329,10 +331,12 @@ class SimpleCommandRun:
     def unknown(self, text: str, reason: str, program: str = "") -> None:
         self.walk.note.unknown(text, reason, self.around, program)
 
-    def set(self, name: str, value: Value, state: State | None = None) -> None:
+    def set(
+        self, name: str, value: Value, state: State | None = None, *, exported: bool = False
+    ) -> None:
         """Assign a variable, and say so when it changes what runs."""
         (state or self.state).assign(name, value)
-        if changes_what_runs(name, value):
+        if changes_what_runs(name, value, exported=exported):
             self.unknown(f"{name}=", f"{name} changes what programs do")
         texts = (value,) if isinstance(value, str) else value or ()
         if any(hides_code(text) for text in texts):

@@ -116,7 +116,7 @@ def go_on(call: ProgramCall, words: list[ExpandedWord]) -> None:
     if call.name in {"sudo", "doas"}:
         while words and "=" in (words[0].prefix if words[0].dynamic else words[0].text):
             name = words[0].text.partition("=")[0]
-            inside.set(name, None)
+            inside.set(name, None, exported=True)
             words = words[1:]
         if words and {"-s", "-i", "--shell", "--login"} & set(call.reading.flags):
             _text(call, words, far=False)
