@@ -60,7 +60,12 @@ def runs_here(name: str, state: State) -> bool:
 
 
 def assign(
-    run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: bool, exported: bool = False
+    run: SimpleCommandRun,
+    assignment: Assignment,
+    state: State,
+    *,
+    shy: bool,
+    exported: bool = False,
 ) -> None:
     """Note an assignment. `shy`: it is one for the shell's `read` alone, where IFS is usual."""
     expander = Expander(run.walk, state, run.around)
@@ -83,8 +88,9 @@ def assign(
             value = old + value
         else:
             value = old + value if isinstance(old, str) and isinstance(value, str) else None
-    number = value is None and assignment.value is not None and not assignment.append
-    number = number and assignment.index is None and expander.is_number(assignment.value.parts)
+    parts = assignment.value.parts if assignment.value is not None else ()
+    known = value is not None or assignment.index is not None or assignment.append
+    number = not known and bool(parts) and expander.is_number(parts)
     run.set(assignment.name, value, state, exported=exported)
     if number:
         state.matches[assignment.name] = NUMBER

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from hermes_agent.policy.shell.interpreter.state import (
     MAX_TEXT,
     NUMBER,
@@ -40,6 +42,7 @@ _NUMBERS = word_list("number_variables")
 _PRINTS_NUMBERS = re.compile("|".join(word_list("prints_numbers")))
 _TILDE = re.compile(r"~([^/]*)")
 _MAX_FIELDS = 1000
+_MAX_NAMES_DEEP = 9
 
 
 class CommandFollower(Protocol):
@@ -170,7 +173,7 @@ class Expander:
             building.flush()
             fields += building.done
         if len(fields) != 1:  # no place in the text is this word's alone
-            fields = [ExpandedWord(f.text, f.dynamic, f.glob, f.prefix, f.content) for f in fields]
+            fields = [replace(field, start=-1, end=-1) for field in fields]
         return fields
 
     def tilde(self, parts: Parts, building: _Fields) -> Parts:
@@ -327,11 +330,14 @@ class Expander:
 
     def is_safe(self, text: str, depth: int = 0) -> bool:
         """Whether text runs nothing when it is taken for arithmetic."""
-        return depth < 9 and not set("$`") & set(text) and all(
-            self.is_numeric(name)
-            or (isinstance(value := self.state.lookup(name), str) and self.is_safe(value, depth + 1))
-            for name in _NAME.findall(re.sub(r"0[xX][0-9a-fA-F]+", "", text))
-        )  # fmt: skip
+        if depth > _MAX_NAMES_DEEP or set("$`") & set(text):
+            return False
+        for name in _NAME.findall(re.sub(r"0[xX][0-9a-fA-F]+", "", text)):
+            value = self.state.lookup(name)
+            known = isinstance(value, str) and self.is_safe(value, depth + 1)
+            if not known and not self.is_numeric(name):
+                return False
+        return True
 
     def is_numeric(self, name: str) -> bool:
         """Whether a variable, or one that bash itself counts with, surely holds a number."""

@@ -9,7 +9,7 @@ from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import UNSEEN, ExpandedWord, Stdin, absolute
-from hermes_agent.policy.shell.programs.program_call import ProgramCall, follow
+from hermes_agent.policy.shell.programs.program_call import ROLES, ProgramCall, follow
 from hermes_agent.policy.shell.programs.table import ProgramSpec, sort_words, spec
 from hermes_agent.policy.word_lists import word_list
 
@@ -186,18 +186,14 @@ _FIND_KINDS = re.compile(r"^(?!.* (?:-o|-or|,|!|-not) ).* -i?name \*\.\w+ ")
 """A search for files of one kind, none of which is run or trusted by other programs."""
 
 
-def _check_written(
-    run: SimpleCommandRun, acts: list[Operation], found: list[ExpandedWord]
-) -> None:
+def _check_written(run: SimpleCommandRun, acts: list[Operation], found: list[ExpandedWord]) -> None:
     """What is written may be any file below the folders, such as one of git's own."""
     names = {word.text for word in found if word.glob}
     if any(p.access != "read" and p.given in names for act in acts for p in act.places):
         run.unknown(" ".join(word.text for word in found), "which files it writes", "find")
 
 
-def _found(
-    word: ExpandedWord, roots: list[ExpandedWord], folder: str | None
-) -> list[ExpandedWord]:
+def _found(word: ExpandedWord, roots: list[ExpandedWord], folder: str | None) -> list[ExpandedWord]:
     """The folder with a slash stands for whatever is in it: no program is called like that."""
     roots = roots or [ExpandedWord(".")]
     if word.text != "{}" or any(root.dynamic or root.glob for root in roots):
@@ -232,7 +228,7 @@ def _tar(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | 
     for option, _, value in call.reading.values:
         if option in {"-f", "--file"}:
             new = flags & {"-c", "-r", "-u", "-A", "--create", "--append", "--update", "--delete"}
-            call.place(value, "write" if new else "read")
+            ROLES["to" if new else "from"](call, value, option)
         elif option in {"-C", "--directory"}:
             call.place(value, "write" if writes else "read")
     call.reading.operands = [
