@@ -323,6 +323,8 @@ def _unset(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _check_named(run, fields)
     for field in fields[1:]:
         run.state.unsure.add(field.text)
+        if field.text == "PATH":
+            run.unknown("unset PATH", "programs would be looked for in this folder", "unset")
         if _NAME.fullmatch(field.text):
             run.state.assign(field.text, None)
     if any(field.dynamic for field in fields):

@@ -30,6 +30,7 @@ from hermes_agent.policy.shell.parser.syntax import (
     UnreadableShell,
     Word,
 )
+from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_runs
 from hermes_agent.policy.word_lists import word_list
 
 _GLOB = re.compile(r"[*?]")
@@ -259,7 +260,7 @@ class Expander:
         if operator in {":-", "-", ":=", "=", ":+", "+"}:
             argument = self.joined(part.argument)
             if operator in {":=", "="}:
-                self.state.assign(part.name, None)
+                self.assign(part.name)
             if operator in {":+", "+"}:
                 return argument if plain else None
             return plain or None
@@ -306,7 +307,13 @@ class Expander:
         text = " ".join(part.text for part in parts if isinstance(part, Literal | Quoted))
         if _ASSIGNS.search(text):
             for name in _NAME.findall(text):
-                self.state.assign(name, None)
+                self.assign(name)
+
+    def assign(self, name: str) -> None:
+        """Something is assigned in passing."""
+        self.state.assign(name, None)
+        if changes_what_runs(name, None):
+            self.runs.unknown(f"{name}=", f"{name} changes what programs do", self.around)
 
     def calculate(self, parts: Sequence[Part]) -> None:
         """Follow what bash takes for arithmetic: a variable in it that does not surely hold a

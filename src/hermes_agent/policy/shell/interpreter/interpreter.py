@@ -123,6 +123,7 @@ class ShellInterpreter:
             self.define(command, state, around)
             return ""
         if isinstance(command, Coprocess):
+            Expander(self, state, around).assign(command.name)
             self.command(command.body, state.copy(), around.fed(Stdin()))
             return None
         return self.compound(command, state, around)
@@ -300,7 +301,7 @@ class ShellInterpreter:
         if one.operator not in {"<", "<&"} and one.fd in {"", "1"}:
             found.stdout = True
         if one.fd.startswith("{"):
-            expander.state.assign(one.fd.strip("{}"), None)
+            expander.assign(one.fd.strip("{}"))
         if one.fd == "2" and one.operator == ">&":
             found.stdout = True  # what goes wrong is printed as well
         if one.fd == "0" or (one.operator in {"<", "<>", "<&"} and not one.fd):

@@ -188,18 +188,18 @@ _FIND_KINDS = re.compile(r"^(?!.* (?:-o|-or|,|!|-not) ).* -i?name \*\.\w+ ")
 
 def _check_written(run: SimpleCommandRun, acts: list[Operation], found: list[ExpandedWord]) -> None:
     """What is written may be any file below the folders, such as one of git's own."""
-    names = {word.text for word in found if word.glob}
-    if any(p.access != "read" and p.given in names for act in acts for p in act.places):
+    names = {word.text for word in found if word.text.endswith("//")}
+    if any(p.access == "write" and p.given in names for act in acts for p in act.places):
         run.unknown(" ".join(word.text for word in found), "which files it writes", "find")
 
 
 def _found(word: ExpandedWord, roots: list[ExpandedWord], folder: str | None) -> list[ExpandedWord]:
-    """The folder with a slash stands for whatever is in it: no program is called like that."""
+    """The folder with two slashes stands for whatever is in it: no program is called like that."""
     roots = roots or [ExpandedWord(".")]
     if word.text != "{}" or any(root.dynamic or root.glob for root in roots):
         return [word]
     paths = (absolute(root.text, folder) or root.text for root in roots)
-    return [ExpandedWord(f"{path.rstrip('/')}/", glob=True) for path in paths]
+    return [ExpandedWord(f"{path.rstrip('/')}//") for path in paths]
 
 
 def _busybox(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:

@@ -147,6 +147,7 @@ class TestExpression(Struct):
 
 class Coprocess(Struct):
     body: "Command"
+    name: str = "COPROC"
 
 
 Compound = Group | Branches | Loop | TestExpression

@@ -258,14 +258,16 @@ def _repository(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     match the ones that are there, as the program `git-repository`."""
     given = sum(role == "repository" for _, role, _ in call.reading.values)
     folders = [absolute(field.text, folder) for folder in call.run.state.folders]
-    if field.dynamic or field.glob or given > 1 or not all(folders):
+    found = field.glob or field.text.endswith("//")
+    if field.dynamic or found or given > 1 or not all(folders):
         _unknown(call, field, option)
         return
     tops = [top for folder in folders for top in (folder, *map(str, PurePath(folder).parents))]
     marks = [f"{top.rstrip('/')}/{mark}" for top in tops for mark in (".gi[t]", "HEA[D]")]
-    like = Operation("program", program="git-repository", flags=(option,), via=call.run.around.via)
-    places = [PathAccess("read", path, path) for path in (*folders, *marks)]
-    call.later.append(lambda: call.run.walk.note.places(places, (), like))
+    for flags, paths in (((option,), folders), ((), marks)):
+        like = Operation("program", program="git-repository", flags=flags, via=call.run.around.via)
+        places = [PathAccess("read", path, path) for path in paths]
+        call.run.walk.note.places(places, (), like)
 
 
 def _trusted(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -285,6 +287,12 @@ def _amount(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """A number, or several: never the name of a program, of which it would be an argument."""
     if not field.number and (field.dynamic or not re.match(r"[\d.]", field.text)):
         _unknown(call, field, option)
+
+
+def _variable(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
+    """`NAME=value` for the program that is run, wherever that is."""
+    name, _, value = (field.prefix if field.dynamic else field.text).partition("=")
+    call.inside().set(name, None if field.dynamic else value, exported=True)
 
 
 def _suffix(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -480,7 +488,8 @@ ROLES: dict[str, Role] = {
     "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method,
     "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
     "repository": _repository, "trusted": _trusted, "silent": _silent, "amount": _amount,
-    "suffix": _suffix, "into": _into, "pager": _pager_file, "processes": _processes,
+    "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
+    "processes": _processes,
 }  # fmt: skip
 
 

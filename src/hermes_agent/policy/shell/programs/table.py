@@ -253,6 +253,8 @@ class _Sorter:
 
     def option(self, name: str) -> Option | None:
         found = self.spec.options.get(name)
+        if found is not None and found.role == "repository" and self.verb:
+            return None  # behind the verb it is another one
         if found is None and name.startswith("--") and len(name) > 2:
             # long options may be shortened
             longer = sorted(full for full in self.spec.options if full.startswith(name))
@@ -293,9 +295,7 @@ class _Sorter:
         for at, letter in enumerate(text[1:], 1):
             name = f"-{letter}"
             self.reading.flags.append(name)
-            option = self.spec.options.get(name)
-            if option is not None and option.role == "repository" and self.verb:
-                option = None  # behind the verb it is another one
+            option = self.option(name)
             if option is None:
                 self.reading.unlisted.append(name)
                 self.reading.given.append((name, None))
