@@ -18,7 +18,9 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sql_verbs,
 )
 from hermes_agent.policy.shell.programs.table import Reading
+from hermes_agent.policy.word_lists import word_list
 
+_ELSEWHERE = word_list("elsewhere")
 _USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "mosh"})
 """Whose commands are read by the user's shell, which is bash; others use sh."""
 
@@ -258,6 +260,8 @@ def _repository(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     match the ones that are there, as the program `git-repository`."""
     given = sum(role == "repository" for _, role, _ in call.reading.values)
     folders = [absolute(field.text, folder) for folder in call.run.state.folders]
+    if not option and _ELSEWHERE & set(call.run.around.via):
+        return  # it stands where that machine puts it
     found = field.glob or field.text.endswith("//")
     if field.dynamic or found or given > 1 or not all(folders):
         _unknown(call, field, option)
