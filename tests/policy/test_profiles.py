@@ -396,3 +396,23 @@ def test_a_session_reads_its_own_large_results_and_nobody_elses(scene: Scene, pr
     assert reading("results/mine/../yours/1.txt") == "ask"
     assert reading("results/mine/../../config.yaml") == "ask"
     assert reading("results/mine/1.txt", frozenset({"network"})) == "deny"
+
+
+@pytest.mark.parametrize("profile", KEPT)
+def test_a_repository_within_the_workspace_is_not_trusted_with_its_settings(
+    scene: Scene, profile: str
+) -> None:
+    """Its `core.fsmonitor` would run: also that of a bare one, which a clone can bring along."""
+    for kind, marks in {"bare": ("HEAD",), "nested": (".git", ".git/config")}.items():
+        folder = scene.workspace / kind / "deep"
+        folder.mkdir(parents=True)
+        for mark in marks:
+            made = folder.parent / mark
+            made.mkdir() if mark == ".git" else made.write_text("")
+        for run in (f"git -C {kind} status", f"cd {kind} && git log", f"git -C {kind}/deep diff"):
+            assert scene.says(profile, "terminal", command=run) != "allow", run
+    (scene.workspace / "src").mkdir()
+    (scene.workspace / ".git").mkdir()
+    for run in ("git status", "git -C src status", "cd src && git log", "git -C /opt/app log"):
+        assert scene.says(profile, "terminal", command=run) == "allow", run
+    assert scene.says(profile, "terminal", command="git -C / -C tmp status") != "allow"

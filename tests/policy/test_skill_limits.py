@@ -146,7 +146,7 @@ COMMANDS = [
     ("git:*", "sh -c 'git status'", True),
     ("git:*", "sh -c 'rm x'", False),
     ("git:*", "bash -c \"sh -c 'rm x'\"", False),
-    ("git:*", "env A=1 git status", True),
+    ("git:*", "env LANG=C git status", True),
     ("git:*", "env A=1 rm x", False),
     ("git:*", "timeout 5 git status", True),
     ("git:*", "ls | xargs rm", False),

@@ -150,7 +150,8 @@ def _act_tests(rule: PolicyRule) -> Iterator[Test]:
     for key, words in _OF_ACT.items():
         for name, wanted in ((key, True), (f"no_{key}", False)):
             if (globs := getattr(match, name, None)) is not None:
-                yield _act_test(WordGlobs(globs), words, wanted)
+                shortened = globs if key == "flag" and whole != wanted else ()
+                yield _act_test(WordGlobs(globs), words, wanted, shortened)
     if match.no_program is not None:
         yield _act_test(WordGlobs(match.no_program), lambda act: (act.program,), wanted=False)
     yield from _option_tests(match, whole=whole)
@@ -160,8 +161,23 @@ def _act_tests(rule: PolicyRule) -> Iterator[Test]:
         yield _host_test(match.host, whole)
 
 
-def _act_test(globs: WordGlobs, words: Callable[[Operation], Iterable[str]], wanted: bool) -> Test:
-    return lambda _facts, act: globs.fit_any(words(act)) == wanted
+def _act_test(
+    globs: WordGlobs,
+    words: Callable[[Operation], Iterable[str]],
+    wanted: bool,
+    shortened: tuple[str, ...] = (),
+) -> Test:
+    """`shortened`: long options that count as given, too, when a word may be short for them, which
+    the flag `--word*` says."""
+    full = tuple(name for name in shortened if name.startswith("--"))
+
+    def test(_facts: MatchContext, act: Operation) -> bool:
+        found = bool(globs.fit_any(words(act))) or any(
+            name.startswith(flag[:-1]) for flag in act.flags if flag[-1:] == "*" for name in full
+        )
+        return found == wanted
+
+    return test
 
 
 def _option_tests(match: RuleMatch, *, whole: bool) -> Iterator[Test]:

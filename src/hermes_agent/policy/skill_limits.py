@@ -238,6 +238,8 @@ def _carriers(act: Operation, acts: Sequence[Operation]) -> list[Operation]:
 
 def _by_paths(declared: _Declared, facts: MatchContext, acts: Sequence[Operation]) -> Iterator[str]:
     for act in acts:
+        if act.program == "git-repository":
+            continue  # git itself is judged
         roots = facts.elsewhere if is_elsewhere(act) else facts.roots
         within = roots.pattern(declared.paths)
         if act.kind == "path":

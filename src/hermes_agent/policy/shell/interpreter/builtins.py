@@ -4,19 +4,22 @@ import re
 from collections.abc import Callable, Sequence
 
 from hermes_agent.policy.shell.interpreter.collector import places_of
-from hermes_agent.policy.shell.interpreter.expand import hides_code
+from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, absolute
+from hermes_agent.policy.shell.parser.syntax import Quoted
 
 Builtin = Callable[[SimpleCommandRun, list[ExpandedWord]], str | None]
 
 _FLAG = re.compile(r"-[^-]|--[^-]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[(?!\d+\])")
 _SAFE_SHOPT = frozenset(
-    {"nullglob", "globstar", "dotglob", "failglob", "nocaseglob", "nocasematch", "inherit_errexit",
-     "histappend", "checkwinsize", "checkjobs", "huponexit"}
+    {"nullglob", "failglob", "nocasematch", "inherit_errexit", "histappend", "checkwinsize",
+     "checkjobs", "huponexit"}
 )  # fmt: skip
-_SAFE_SET = re.compile(r"[-+][abefhmnuvxBCEHPT]*")
+_EXPORTS = re.compile(r"-\w*x")
+_SAFE_SET = re.compile(r"\+[abefhmnuvxBCEHPT]*|-[befhmnuvxBCEHPT]*")
 _SAFE_SET_NAMES = frozenset(
     {"pipefail", "errexit", "nounset", "xtrace", "noglob", "noclobber", "verbose", "monitor",
      "errtrace", "functrace", "noexec", "vi", "emacs", "history", "histexpand", "notify", "hashall"}
@@ -55,6 +58,24 @@ def _check_names(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
         run.unknown(fields[0].text, "a name with code in it", fields[0].text)
 
 
+def _check_named(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
+    """Words that are names: one that is not known, or has a subscript, may have code in it."""
+    _check_names(run, fields)
+    odd = (f for f in fields[1:] if f.dynamic or _SUBSCRIPT.match(f.text))
+    if (field := next(odd, None)) is not None:
+        run.unknown(field.text, "a name that may have code in it", fields[0].text)
+
+
+def _test(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
+    """`[ … ]`: what is not quoted may become several words, and `-v` takes a name."""
+    _plain(run, fields)
+    for field, before in zip(fields[1:], fields, strict=False):
+        loose = field.dynamic and not field.number and not field.text.startswith('"')
+        name = before.dynamic or before.text in {"-v", "-R"}
+        if loose or (name and (field.dynamic or _SUBSCRIPT.match(field.text))):
+            run.unknown(field.text, "a name that may have code in it", fields[0].text)
+
+
 def _echo(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     return _echoed(fields[1:], bash=run.around.bash)
@@ -63,7 +84,7 @@ def _echo(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
 def _printf(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _note(run, fields)
     if len(fields) > 2 and fields[1].text.startswith("-v"):
-        _check_names(run, fields)
+        _check_named(run, fields[:3] if fields[1].text == "-v" else fields[:2])
         name = _NAME.match(fields[1].text[2:] or fields[2].text)
         run.set(name.group() if name else "", None)
         return ""
@@ -258,6 +279,7 @@ def _declare(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     _check_names(run, fields)
     inner = fields[0].text in {"local", "declare", "typeset"}
     inner = inner and not any(f.text.startswith("-") and "g" in f.text for f in fields[1:])
+    exported = fields[0].text == "export" or any(_EXPORTS.match(f.text) for f in fields[1:])
     for field in fields[1:]:
         text = field.prefix if field.dynamic else field.text
         name = text.partition("=")[0].rstrip("+")
@@ -273,22 +295,21 @@ def _declare(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
             run.state.forget()
         elif equals:
             append = name.endswith("+")
-            run.set(name.rstrip("+"), None if field.dynamic or append else value)
+            value_known = None if field.dynamic or append else value
+            run.set(name.rstrip("+"), value_known, exported=exported)
         elif inner and _NAME.fullmatch(name):
             run.state.assign(name, None)
         elif name:
-            run.set(name, run.state.lookup(name))
+            run.set(name, run.state.lookup(name), exported=exported)
     return "" if len(fields) > 1 else None
 
 
 def _read(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
-    _check_names(run, fields)
+    _check_named(run, fields)
     for field in fields[1:]:
         name = _NAME.match(field.text)
-        if field.dynamic:
-            run.unknown(field.text, "which variable is set is not known", fields[0].text)
-        elif name and not field.text.startswith("-"):
+        if not field.dynamic and name and not field.text.startswith("-"):
             run.set(name.group(), None)
     if fields[0].text in {"mapfile", "readarray"} and any(f.text == "-C" for f in fields):
         run.unknown("mapfile -C", "runs a command for the lines it reads", fields[0].text)
@@ -299,9 +320,11 @@ def _read(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
 
 def _unset(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
-    _check_names(run, fields)
+    _check_named(run, fields)
     for field in fields[1:]:
         run.state.unsure.add(field.text)
+        if field.text == "PATH":
+            run.unknown("unset PATH", "programs would be looked for in this folder", "unset")
         if _NAME.fullmatch(field.text):
             run.state.assign(field.text, None)
     if any(field.dynamic for field in fields):
@@ -311,10 +334,10 @@ def _unset(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
 
 def _let(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     _note(run, fields)
-    _check_names(run, fields)
     for field in fields[1:]:
-        for name in _NAME.findall(field.text):
-            run.state.assign(name, None)
+        if not field.number:
+            expander = Expander(run.walk, run.state, run.around)
+            expander.calculate((Quoted("$" if field.dynamic else field.text),))
     return ""
 
 
@@ -366,6 +389,12 @@ def _odd(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
         run.unknown(" ".join(f.text for f in fields), "changes what the shell runs", fields[0].text)
 
 
+def _wait(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
+    _plain(run, fields)
+    if any(field.text.startswith("-") and "p" in field.text for field in fields[1:]):
+        _check_named(run, fields)
+
+
 def _jobs(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
     if len(fields) > 2 and fields[1].text == "-x":
         return run.inside().words(fields[2:])
@@ -389,8 +418,8 @@ BUILTINS: dict[str, Builtin] = {
     "readarray": _read, "getopts": _read, "unset": _unset, "let": _let, "command": _command,
     "builtin": _command, "exec": _exec, "shopt": _shopt, "hash": _odd, "enable": _odd,
     "bind": _odd, "fc": _odd, "complete": _odd, "compgen": _odd, "jobs": _jobs,
-    ":": _silent, "true": _silent, "false": _silent, "test": _plain, "[": _plain, "exit": _silent,
-    "return": _silent, "break": _silent, "continue": _silent, "wait": _plain, "pwd": _plain,
+    ":": _silent, "true": _silent, "false": _silent, "test": _test, "[": _test, "exit": _silent,
+    "return": _silent, "break": _silent, "continue": _silent, "wait": _wait, "pwd": _plain,
     "type": _plain, "umask": _plain, "ulimit": _plain, "times": _plain, "dirs": _plain,
     "disown": _plain, "bg": _plain, "fg": _plain, "suspend": _plain, "caller": _plain,
     "help": _plain, "history": _history, "logout": _plain, "unalias": _plain,

@@ -8,7 +8,13 @@ from hermes_agent.policy.shell.interpreter.collector import loose_options
 from hermes_agent.policy.shell.interpreter.expand import Expander
 from hermes_agent.policy.shell.interpreter.interpreter import ShellInterpreter, SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.interpreters import INTERPRETERS
-from hermes_agent.policy.shell.interpreter.state import ExpandedWord, ShellContext, State, Value
+from hermes_agent.policy.shell.interpreter.state import (
+    NUMBER,
+    ExpandedWord,
+    ShellContext,
+    State,
+    Value,
+)
 from hermes_agent.policy.shell.interpreter.wrappers import WRAPPERS
 from hermes_agent.policy.shell.parser.syntax import Assignment, Simple
 from hermes_agent.policy.shell.programs.program_call import ProgramCall, follow
@@ -27,7 +33,7 @@ def run_simple(
     target = state if not fields else state.copy()
     first = fields[0].text if fields else ""
     for assignment in command.assignments:
-        assign(run, assignment, target, shy=first in _READING)
+        assign(run, assignment, target, shy=first in _READING, exported=bool(fields))
     for assignment in command.arrays:
         assign(run, assignment, state, shy=False)
     output: str | None = None if command.redirections else ""
@@ -53,12 +59,19 @@ def runs_here(name: str, state: State) -> bool:
     return name in state.functions or name in {"eval", "source", ".", "command", "builtin"}
 
 
-def assign(run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: bool) -> None:
+def assign(
+    run: SimpleCommandRun,
+    assignment: Assignment,
+    state: State,
+    *,
+    shy: bool,
+    exported: bool = False,
+) -> None:
     """Note an assignment. `shy`: it is one for the shell's `read` alone, where IFS is usual."""
     expander = Expander(run.walk, state, run.around)
     value: Value = ""
     if assignment.index is not None:
-        expander.visit(assignment.index)
+        expander.calculate(assignment.index)
     if assignment.array is not None:
         fields = expander.fields(assignment.array)
         plain = not any(f.dynamic or f.glob or f.text.startswith("[") for f in fields)
@@ -75,7 +88,12 @@ def assign(run: SimpleCommandRun, assignment: Assignment, state: State, *, shy: 
             value = old + value
         else:
             value = old + value if isinstance(old, str) and isinstance(value, str) else None
-    run.set(assignment.name, value, state)
+    parts = assignment.value.parts if assignment.value is not None else ()
+    known = value is not None or assignment.index is not None or assignment.append
+    number = not known and bool(parts) and expander.is_number(parts)
+    run.set(assignment.name, value, state, exported=exported)
+    if number:
+        state.matches[assignment.name] = NUMBER
 
 
 def dispatch(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from hermes_agent.policy.shell.interpreter.state import (
     MAX_TEXT,
+    NUMBER,
     ExpandedWord,
     ShellContext,
     State,
@@ -18,21 +21,29 @@ from hermes_agent.policy.shell.parser.syntax import (
     ParameterExpansion,
     Part,
     Parts,
+    Pipeline,
     Process,
     Quoted,
     Script,
+    Simple,
     Substitution,
     UnreadableShell,
     Word,
 )
+from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_runs
+from hermes_agent.policy.word_lists import word_list
 
 _GLOB = re.compile(r"[*?]")
 _BLANKS = re.compile(r"[ \t\n]+")
 _HIDDEN_CODE = re.compile(r"\$\(|`|\$\{")
 _ASSIGNS = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>=")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_ASSIGNED_FIRST = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)([^,;]*)[,;]?")
+_NUMBERS = word_list("number_variables")
+_PRINTS_NUMBERS = re.compile("|".join(word_list("prints_numbers")))
 _TILDE = re.compile(r"~([^/]*)")
 _MAX_FIELDS = 1000
+_MAX_NAMES_DEEP = 9
 
 
 class CommandFollower(Protocol):
@@ -49,6 +60,16 @@ def hides_code(text: str) -> bool:
     """Whether bash would run commands in this text if it took it for a variable or a number."""
     start = text.find("[")
     return start >= 0 and bool(_HIDDEN_CODE.search(text, start))
+
+
+def _prints_numbers(body: Script) -> bool:
+    """Whether the last program of the only command prints numbers, whatever it is given."""
+    command = body.items[0][0] if len(body.items) == 1 else None
+    last = command.commands[-1] if isinstance(command, Pipeline) else command
+    if not isinstance(last, Simple) or any(one.operator != "<" for one in last.redirections):
+        return False
+    text = " ".join(word.source for word in last.words)
+    return not last.assignments and bool(_PRINTS_NUMBERS.fullmatch(text))
 
 
 def _alone(part: Part, word: Word) -> bool:
@@ -69,6 +90,7 @@ class _Fields:
         self.prefix: str | None = None
         self.content: str | None = None
         self.literal_sign = self.literal_in_set = False
+        self.number = False
 
     def quoted(self, text: str) -> None:
         self.text += text
@@ -107,8 +129,8 @@ class _Fields:
         word = self.word
         if self.prefix is not None:
             return ExpandedWord(
-                word.source, dynamic=True, prefix=self.prefix, content=self.content,
-                start=word.start, end=word.end,
+                word.source, dynamic=True, prefix=self.prefix, number=self.number,
+                content=self.content, start=word.start, end=word.end,
             )  # fmt: skip
         opening = self.pattern.find("[")
         glob = bool(_GLOB.search(self.pattern)) or -1 < opening < self.pattern.rfind("]") - 1
@@ -146,12 +168,13 @@ class Expander:
             return [ExpandedWord(word.source, dynamic=True, start=word.start, end=word.end)]
         for parts in variants:
             building = _Fields(word)
+            building.number = self.is_number(parts)
             for part in self.tilde(parts, building):
                 self.part(part, building)
             building.flush()
             fields += building.done
         if len(fields) != 1:  # no place in the text is this word's alone
-            fields = [ExpandedWord(f.text, f.dynamic, f.glob, f.prefix, f.content) for f in fields]
+            fields = [replace(field, start=-1, end=-1) for field in fields]
         return fields
 
     def tilde(self, parts: Parts, building: _Fields) -> Parts:
@@ -189,7 +212,7 @@ class Expander:
             else:
                 self.insert(output.rstrip("\n"), building, quoted=part.quoted)
         elif isinstance(part, Arithmetic):
-            self.visit(part.parts)
+            self.calculate(part.parts)
             building.unknown()
         else:
             output = self.runs.substitute(part.body, self.state, self.around)
@@ -208,7 +231,7 @@ class Expander:
     def parameter(self, part: ParameterExpansion, building: _Fields) -> None:
         value = self.value(part)
         if value is None:
-            glob = self.state.matches.get(part.name, "")
+            glob = self.state.matches.get(part.name, "").replace(NUMBER, "")
             plain = part.quoted and not part.operator and part.index is None
             if glob and plain and _alone(part, building.word):
                 building.unquoted(glob)
@@ -229,7 +252,7 @@ class Expander:
     def value(self, part: ParameterExpansion) -> Value:
         """The value of `$name` or `${…}`; commands in its argument and index are followed."""
         if part.index is not None:
-            self.visit(part.index)
+            self.calculate(part.index)
         operator = part.operator
         plain = self.plain(part)
         if operator == "":
@@ -237,15 +260,19 @@ class Expander:
         if operator in {":-", "-", ":=", "=", ":+", "+"}:
             argument = self.joined(part.argument)
             if operator in {":=", "="}:
-                self.state.assign(part.name, None)
+                self.assign(part.name)
             if operator in {":+", "+"}:
                 return argument if plain else None
             return plain or None
-        self.visit(part.argument)
+        if operator == ":":
+            self.calculate(part.argument)
+        else:
+            self.visit(part.argument)
         if operator == "@P":
             self.runs.unknown(part.name, "a value is expanded like a prompt", self.around)
-        if operator.startswith("!") and isinstance(plain, str) and hides_code(plain):
-            self.runs.unknown(plain, "a name with code in it", self.around)
+        keys = part.index is not None and self.joined(part.index) in {"@", "*"}
+        if operator == "!" and not keys and (not isinstance(plain, str) or hides_code(plain)):
+            self.runs.unknown(part.name, "a name that may have code in it", self.around)
         return None
 
     def plain(self, part: ParameterExpansion) -> Value:
@@ -280,7 +307,67 @@ class Expander:
         text = " ".join(part.text for part in parts if isinstance(part, Literal | Quoted))
         if _ASSIGNS.search(text):
             for name in _NAME.findall(text):
-                self.state.assign(name, None)
+                self.assign(name)
+
+    def assign(self, name: str) -> None:
+        """Something is assigned in passing."""
+        self.state.assign(name, None)
+        if changes_what_runs(name, None):
+            self.runs.unknown(f"{name}=", f"{name} changes what programs do", self.around)
+
+    def calculate(self, parts: Sequence[Part]) -> None:
+        """Follow what bash takes for arithmetic: a variable in it that does not surely hold a
+        number may hold `a[$(…)]`, which bash would run."""
+        if "".join(p.text for p in parts if isinstance(p, Literal | Quoted)) not in {"@", "*"}:
+            first = parts[0] if parts else None
+            text = first.text if isinstance(first, Literal | Quoted) else ""
+            at = 0
+            while (found := _ASSIGNED_FIRST.match(text, at)) and self.is_safe(found.group(2)):
+                at = found.end()
+                self.state.assign(found.group(1), None)
+                self.state.matches[found.group(1)] = NUMBER
+            safe = self.is_number(parts)
+            self.visit(parts)
+            shown = " ".join(p.text for p in parts if isinstance(p, Literal | Quoted))
+            if not safe:
+                self.runs.unknown(shown, "a number that may have code in it", self.around)
+            for name in _NAME.findall(shown) if safe else ():
+                if self.state.variables.get(name, "") is None:
+                    self.state.matches[name] = NUMBER
+
+    def is_safe(self, text: str, depth: int = 0) -> bool:
+        """Whether text runs nothing when it is taken for arithmetic."""
+        if depth > _MAX_NAMES_DEEP or set("$`") & set(text):
+            return False
+        for name in _NAME.findall(re.sub(r"0[xX][0-9a-fA-F]+", "", text)):
+            value = self.state.lookup(name)
+            known = isinstance(value, str) and self.is_safe(value, depth + 1)
+            if not known and not self.is_numeric(name):
+                return False
+        return True
+
+    def is_numeric(self, name: str) -> bool:
+        """Whether a variable, or one that bash itself counts with, surely holds a number."""
+        own = name in _NUMBERS and name not in self.state.variables
+        return own or self.state.matches.get(name) == NUMBER
+
+    def is_number(self, parts: Sequence[Part]) -> bool:
+        """Whether the parts run nothing when bash takes them for arithmetic."""
+        for part in parts:
+            if isinstance(part, Literal | Quoted):
+                safe = self.is_safe(part.text)
+            elif isinstance(part, ParameterExpansion):
+                value = self.plain(part) if part.operator in {"", ":-", "-"} else None
+                known = isinstance(value, str) and value != ""
+                safe = self.is_safe(str(value)) if known else self.is_numeric(part.name)
+                safe = part.operator == "length" or (safe and self.is_number(part.argument))
+            elif isinstance(part, Substitution):
+                safe = _prints_numbers(part.body)
+            else:
+                safe = isinstance(part, Arithmetic)
+            if not safe:
+                return False
+        return True
 
     def joined(self, parts: Sequence[Part]) -> str | None:
         """The parts as one text, as between double quotes; None when it cannot be known."""
@@ -300,7 +387,7 @@ class Expander:
                 self.runs.substitute(part.body, self.state, self.around)
                 piece = None
             else:
-                self.visit(part.parts)
+                self.calculate(part.parts)
                 piece = None
             text = None if text is None or piece is None else text + piece
             if text is not None and len(text) > MAX_TEXT:

@@ -6,6 +6,7 @@ from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import OperationCollector, host_of, places_of
 from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
 from hermes_agent.policy.shell.interpreter.state import (
+    NUMBER,
     ExpandedWord,
     ShellContext,
     State,
@@ -38,6 +39,7 @@ _MAX_STEPS = 20_000
 _MAX_DEPTH = 40
 _MAX_ROUNDS = 32
 _LEAVING = frozenset({"exit", "return", "break", "continue"})
+_COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
 
@@ -121,6 +123,7 @@ class ShellInterpreter:
             self.define(command, state, around)
             return ""
         if isinstance(command, Coprocess):
+            Expander(self, state, around).assign(command.name)
             self.command(command.body, state.copy(), around.fed(Stdin()))
             return None
         return self.compound(command, state, around)
@@ -197,11 +200,20 @@ class ShellInterpreter:
 
     def condition(self, command: TestExpression, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
-        for word in command.words:
+        before = ""
+        for word, after in zip(command.words, (*command.words[1:], None), strict=True):
+            if word.source.startswith("(("):
+                expander.calculate(word.parts)
+                continue
             expander.visit(word.parts)
             text = "".join(p.text for p in word.parts if isinstance(p, Literal | Quoted))
-            if hides_code(text):
+            counted = before in _COMPARES or (after is not None and after.source in _COMPARES)
+            unsafe = counted and not expander.is_number(word.parts)
+            if before in {"-v", "-R"}:
+                unsafe = not (expander.joined(word.parts) or "").isidentifier()
+            if unsafe or hides_code(text):
                 self.unknown(word.source, "a number or a name with code in it", around)
+            before = word.source
 
     def branches(self, command: Branches, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
@@ -223,17 +235,19 @@ class ShellInterpreter:
 
     def loop(self, loop: Loop, state: State, around: ShellContext) -> None:
         expander = Expander(self, state, around)
-        expander.visit(loop.arithmetic)
+        expander.calculate(loop.arithmetic)
         fields: list[ExpandedWord] | None = None
+        glob: str | None = None
         if loop.words is not None:
             fields = expander.fields(loop.words)
+            glob = NUMBER if all(f.number or f.text.isdigit() for f in fields) else None
             if not loop.each or len(fields) > _MAX_ROUNDS or any(f.dynamic for f in fields):
                 fields = None
         if changes_what_runs(loop.name, None):
             self.unknown(loop.name, f"{loop.name} changes what programs do", around)
         before = state.copy()
         if fields is None:
-            self.rounds(loop, None, state, around)
+            self.rounds(loop, glob, state, around)
             return
         for field in fields:
             if hides_code(field.text):
@@ -287,16 +301,18 @@ class ShellInterpreter:
         if one.operator not in {"<", "<&"} and one.fd in {"", "1"}:
             found.stdout = True
         if one.fd.startswith("{"):
-            expander.state.assign(one.fd.strip("{}"), None)
+            expander.assign(one.fd.strip("{}"))
         if one.fd == "2" and one.operator == ">&":
             found.stdout = True  # what goes wrong is printed as well
         if one.fd == "0" or (one.operator in {"<", "<>", "<&"} and not one.fd):
-            found.stdin = Stdin(field.content)
+            found.stdin = Stdin("" if field.text == "/dev/null" else field.content)
         if duplicates and (number.isdigit() or number == ""):
             return
         if field.text.startswith(("/dev/tcp/", "/dev/udp/")):
             host = field.text.split("/")[3] if field.text.count("/") > 3 else field.text
-            found.hosts.append(host_of(ExpandedWord(host)) if not field.dynamic else field.text)
+            host = field.text if field.dynamic else host_of(ExpandedWord(host))
+            # no rule about the program's own hosts is about this one
+            self.note.places((), (host,), Operation("program", via=expander.around.via))
             return
         access: Access = "write" if one.operator in _WRITES else "read"
         found.places += places_of(field, access, expander.state)
@@ -316,10 +332,12 @@ class SimpleCommandRun:
     def unknown(self, text: str, reason: str, program: str = "") -> None:
         self.walk.note.unknown(text, reason, self.around, program)
 
-    def set(self, name: str, value: Value, state: State | None = None) -> None:
+    def set(
+        self, name: str, value: Value, state: State | None = None, *, exported: bool = False
+    ) -> None:
         """Assign a variable, and say so when it changes what runs."""
         (state or self.state).assign(name, value)
-        if changes_what_runs(name, value):
+        if changes_what_runs(name, value, exported=exported):
             self.unknown(f"{name}=", f"{name} changes what programs do")
         texts = (value,) if isinstance(value, str) else value or ()
         if any(hides_code(text) for text in texts):

@@ -12,6 +12,8 @@ Value = str | tuple[str, ...] | None
 """Of a variable: its text, the elements of an array, or None when nobody can tell."""
 
 MAX_TEXT = 20_000
+NUMBER = "[0-9]*"
+"""What the value of a variable fits that holds a number."""
 _MAX_FOLDERS = 4
 _MAX_NAMES = 300
 
@@ -25,6 +27,8 @@ class ExpandedWord(Struct, frozen=True):
     glob: bool = False
     prefix: str = ""
     """Of a dynamic word: what it surely starts with."""
+    number: bool = False
+    """Of a dynamic word: whether it can be nothing but numbers."""
     content: str | None = None
     """What somebody who reads the file of this name gets, when that is in the text."""
     start: int = -1
@@ -52,7 +56,7 @@ class State:
         self.home = home
         self.variables: dict[str, Value] = {}
         self.matches: dict[str, str] = {}
-        """Of variables that hold the name of some file: the glob that it fits."""
+        """Of variables that hold the name of some file, or a number: the glob that it fits."""
         self.functions: dict[str, tuple[Command, ...]] = {}
         self.unsure: set[str] = set()
         """Functions that may not be defined when they are called."""
@@ -100,7 +104,12 @@ class State:
             )  # fmt: skip
             self.functions[name] = mine_too + more
         self.unsure |= other.unsure
-        self.matches = dict(self.matches.items() & other.matches.items())
+        numbers = {
+            name: NUMBER
+            for name, value in self.variables.items()
+            if value is None and self.holds_number(name, before[0]) and other.holds_number(name)
+        }
+        self.matches = dict(self.matches.items() & other.matches.items()) | numbers
         self.stand(self.folders + other.folders)
         self.failed = tuple(dict.fromkeys(self.failed + other.failed))
         for name in self.locals.keys() | other.locals.keys():
@@ -109,6 +118,11 @@ class State:
         if self.positional != other.positional:
             self.positional = None
         return before != (self.variables, self.folders, self.functions, self.positional)
+
+    def holds_number(self, name: str, values: dict[str, Value] | None = None) -> bool:
+        value = (self.variables if values is None else values).get(name)
+        digits = isinstance(value, str) and value.isdigit()
+        return digits or self.matches.get(name) == NUMBER
 
     def stand(self, folders: tuple[str | None, ...]) -> None:
         known = tuple(dict.fromkeys(folders))

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Access, PathAccess
+from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import places_of
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
-from hermes_agent.policy.shell.interpreter.state import UNSEEN, ExpandedWord, Stdin
-from hermes_agent.policy.shell.programs.program_call import ProgramCall, follow
+from hermes_agent.policy.shell.interpreter.state import UNSEEN, ExpandedWord, Stdin, absolute
+from hermes_agent.policy.shell.programs.program_call import ROLES, ProgramCall, follow
 from hermes_agent.policy.shell.programs.table import ProgramSpec, sort_words, spec
 from hermes_agent.policy.word_lists import word_list
 
@@ -55,7 +55,7 @@ def _env(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | 
         rest = rest[1:]
     while rest and "=" in (rest[0].prefix if rest[0].dynamic else rest[0].text):
         variable, _, text = rest[0].text.partition("=")
-        inside.set(variable, None if rest[0].dynamic else text)
+        inside.set(variable, None if rest[0].dynamic else text, exported=True)
         rest = rest[1:]
     if not rest:
         _note(run, name, fields)
@@ -125,7 +125,7 @@ def _find(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str |
     roots: list[ExpandedWord] = []
     flags: list[str] = []
     places = []
-    commands: list[list[ExpandedWord]] = []
+    commands: list[tuple[str, list[ExpandedWord]]] = []
     at = 1
     access: Access = "read"
     tests = False
@@ -150,7 +150,7 @@ def _find(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str |
                     and not (fields[end].text == "+" and fields[end - 1].text == "{}")
                 ):
                     end += 1
-                commands.append([_marked(one, "{}") for one in fields[at:end]])
+                commands.append((text, [_marked(one, "{}") for one in fields[at:end]]))
                 at = end + 1
             elif text in _FIND_FILES:
                 kind, count = _FIND_FILES[text]
@@ -167,19 +167,39 @@ def _find(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str |
     for root in roots or [ExpandedWord(".")]:
         places += places_of(root, access, run.state)
     _note(run, name, fields, places, flags)
-    for words in commands:
+    for option, words in commands:
         inside = _inside(run, name)
+        folder = run.state.folders[0] if len(run.state.folders) == 1 else None
+        if option.endswith("dir"):
+            inside.state.folders = (None,)
         # what is found lies in the folders that are given
-        found = [one for word in words for one in _found(word, roots or [ExpandedWord(".")])]
+        found = [one for word in words for one in _found(word, roots, folder)]
         if found:
+            before = len(run.walk.note.acts)
             inside.words(found, functions=False)
+            if not _FIND_KINDS.search(" ".join(f.text for f in fields)):
+                _check_written(inside, list(run.walk.note.acts)[before:], found)
     return None
 
 
-def _found(word: ExpandedWord, roots: list[ExpandedWord]) -> list[ExpandedWord]:
+_FIND_KINDS = re.compile(r"^(?!.* (?:-o|-or|,|!|-not) ).* -i?name \*\.\w+ ")
+"""A search for files of one kind, none of which is run or trusted by other programs."""
+
+
+def _check_written(run: SimpleCommandRun, acts: list[Operation], found: list[ExpandedWord]) -> None:
+    """What is written may be any file below the folders, such as one of git's own."""
+    names = {word.text for word in found if word.text.endswith("//")}
+    if any(p.access == "write" and p.given in names for act in acts for p in act.places):
+        run.unknown(" ".join(word.text for word in found), "which files it writes", "find")
+
+
+def _found(word: ExpandedWord, roots: list[ExpandedWord], folder: str | None) -> list[ExpandedWord]:
+    """The folder with two slashes stands for whatever is in it: no program is called like that."""
+    roots = roots or [ExpandedWord(".")]
     if word.text != "{}" or any(root.dynamic or root.glob for root in roots):
         return [word]
-    return [ExpandedWord(root.text) for root in roots]
+    paths = (absolute(root.text, folder) or root.text for root in roots)
+    return [ExpandedWord(f"{path.rstrip('/')}//") for path in paths]
 
 
 def _busybox(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
@@ -208,7 +228,7 @@ def _tar(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | 
     for option, _, value in call.reading.values:
         if option in {"-f", "--file"}:
             new = flags & {"-c", "-r", "-u", "-A", "--create", "--append", "--update", "--delete"}
-            call.place(value, "write" if new else "read")
+            ROLES["to" if new else "from"](call, value, option)
         elif option in {"-C", "--directory"}:
             call.place(value, "write" if writes else "read")
     call.reading.operands = [

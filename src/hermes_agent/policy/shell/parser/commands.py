@@ -162,7 +162,8 @@ class ShellParser(CompoundParser):
             name = _COPROC_NAME.match(self.text, self.at)
             if name:
                 self.at = name.end()
-            command = Coprocess(self.command())
+            called = name.group().strip() if name else "COPROC"
+            command = Coprocess(self.command(), called)
         elif word == "function":
             command = self.function()
         elif word or self.next() == "(":

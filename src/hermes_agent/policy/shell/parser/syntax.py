@@ -25,7 +25,7 @@ class ParameterExpansion(Struct):
     name: str
     quoted: bool
     operator: str = ""
-    """What stands after the name (`:-`, `%`, `/`), or `#name` and `!name` before it."""
+    """What stands after the name (`:-`, `%`, `/`), or `!name` before it, or `length`."""
     argument: "tuple[Part, ...]" = ()
     index: "tuple[Part, ...] | None" = None
 
@@ -147,6 +147,7 @@ class TestExpression(Struct):
 
 class Coprocess(Struct):
     body: "Command"
+    name: str = "COPROC"
 
 
 Compound = Group | Branches | Loop | TestExpression

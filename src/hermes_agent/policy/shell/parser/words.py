@@ -295,12 +295,12 @@ class WordParser:
             elif not open_brackets and self.text.startswith(closing, self.at):
                 self.at += len(closing)
                 return tuple(parts)
-            elif sign == "\\":
+            elif self.next(2) == "\\\n":
                 self.at += 2
             elif sign == '"':
                 self.at += 1
                 self.double(parts)
-            elif sign == "'":
+            elif sign in "'\\":
                 # bash versions differ in what it means here
                 raise UnreadableShell("a quotation mark in arithmetic")
             elif sign in pairs:
@@ -359,6 +359,7 @@ class WordParser:
         if self.next() != "}":
             found = _OPERATOR.match(self.text, self.at)
             if found is None and prefix == "!" and self.next() in {"*", "@"}:
+                operator = self.next()  # all names that start like this
                 self.at += 1
             elif found is None:
                 raise UnreadableShell("what stands in ${…} is not understood")
@@ -370,7 +371,8 @@ class WordParser:
             raise UnreadableShell("${ is not closed")
         self.at += 1
         self.depth -= 1
-        return ParameterExpansion(name.group(), quoted, prefix + operator, argument, index)
+        operator = "length" if prefix == "#" and not operator else prefix + operator
+        return ParameterExpansion(name.group(), quoted, operator, argument, index)
 
     def argument(self, *, quoted: bool, literal: bool) -> Parts:
         """The word after an operator, up to the brace; `literal`: a single quotation mark between

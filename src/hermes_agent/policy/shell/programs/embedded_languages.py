@@ -10,7 +10,10 @@ _SED_FLAGS = re.compile(r"[gpiIMm0-9]*")
 _SED_ALONE = frozenset("=dDgGhHlnNpPxzFqQ")
 _SED_TEXT = frozenset("aic")
 _SED_LABEL = frozenset("btT:")
-
+_SED_LINE = re.compile(r"[ \t]*(?:\\[ \t]*\n)?[^\n]*")
+"""The text of `a`, `i` and `c`, on their line or on the next one."""
+_IN_BRACKETS = r"\[\^?\]?(?:\[:\w+:\]|[^]\[\\\n%s]|\\[^]\[\n%s])*\]"
+"""A set of signs without the delimiter, which ends where every program thinks that it ends."""
 
 _MAX_LENGTH = 10_000
 
@@ -39,9 +42,11 @@ class _Sed:
                 self.at += 1
             elif sign == "[":
                 # where a delimiter within brackets ends the pattern depends on the sed
-                end = re.compile(r"\^?\]?[^\]]*\]").match(self.text, self.at)
-                if end and delimiter in end.group():
+                quoted = re.escape(delimiter)
+                plain = re.compile(_IN_BRACKETS % (quoted, quoted)).match(self.text, self.at - 1)
+                if not plain and "]" in self.text[self.at :]:
                     raise _Odd
+                self.at = plain.end() if plain else self.at
             elif sign == "\n":
                 raise _Odd
         raise _Odd
@@ -88,16 +93,15 @@ class _Sed:
                 flags = _SED_FLAGS.match(self.text, self.at)
                 self.at = flags.end() if flags else self.at
         elif sign in _SED_TEXT:
-            while self.at < len(self.text):
-                end = self.text.find("\n", self.at)
-                end = len(self.text) if end < 0 else end
-                continued = self.text[self.at : end].endswith("\\")
-                self.at = end + 1
-                if not continued:
-                    return
+            found = _SED_LINE.match(self.text, self.at)
+            assert found is not None
+            self.at = found.end() + 1
+            if found.group().endswith("\\"):
+                raise _Odd  # whether the text goes on depends on what stands before the backslash
             return
         elif sign in _SED_LABEL:
-            while self.at < len(self.text) and self.text[self.at] not in "\n;}":
+            self.skip(" \t")
+            while self.at < len(self.text) and self.text[self.at] not in "\n;} \t":
                 self.at += 1
         elif sign in _SED_ALONE and sign:
             if sign in "lqQ":
@@ -136,8 +140,9 @@ _AWK_WORDS = re.compile(r"system|getline|@|\|&|inet|close|fflush|extension|PROCI
 _AWK_PIECE = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|\|\||&&|[A-Za-z_]\w*|[0-9.]+|\s+|.', re.DOTALL
 )
-_AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/]*\])+/")
+_AWK_REGEX = re.compile(rf"/(?:[^/\\\n\[]|\\.|{_IN_BRACKETS % ('/', '/')})+/")
 _AWK_BEFORE_VALUE = frozenset("(,{};!~&|=?:") | {"&&", "||", ""}
+_AWK_STATEMENTS = frozenset({"if", "while", "for", "switch"})
 
 
 def awk_is_plain(text: str) -> bool:
@@ -148,7 +153,8 @@ def awk_is_plain(text: str) -> bool:
     at = 0
     before = ""
     printing = False
-    brackets = 0
+    brackets: list[str] = []
+    """Of each that is open: what stands before it."""
     while at < len(text):
         if text[at] == "/":
             if before in _AWK_BEFORE_VALUE:
@@ -159,7 +165,7 @@ def awk_is_plain(text: str) -> bool:
                 before = "/re/"
                 continue
             if not (before.isdigit() or before in {")", "]", "NF", "NR"}) and not re.fullmatch(
-                r"(?!print|printf|return|in|else|do|case)[A-Za-z_]\w*", before
+                r"(?!(?:print|printf|return|in|else|do|case|exit)$)[A-Za-z_]\w*", before
             ):
                 return False
         found = _AWK_PIECE.match(text, at)
@@ -168,17 +174,20 @@ def awk_is_plain(text: str) -> bool:
         piece = found.group()
         at = found.end()
         if piece.isspace():
-            printing = printing and "\n" not in piece
+            # a line that ends may go on, such as after a comma
+            before = "" if "\n" in piece else before
             continue
         if piece in {"print", "printf"}:
-            printing, brackets = True, 0
+            printing, brackets = True, []
         elif piece in {";", "}"}:
             printing = False
-        elif piece in {"(", ")"}:
-            brackets += 1 if piece == "(" else -1
-        elif piece == "|" or (piece == ">" and printing and brackets <= 0) or piece == '"':
+        elif piece == "(":
+            brackets.append(before)
+        elif piece == "|" or (piece == ">" and printing and not brackets) or piece == '"':
             return False
         before = piece
+        if piece == ")" and brackets and brackets.pop() in _AWK_STATEMENTS:
+            before = ""  # a statement follows
     return True
 
 

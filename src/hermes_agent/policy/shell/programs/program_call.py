@@ -3,10 +3,11 @@ mean."""
 
 import re
 from collections.abc import Callable
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Access, PathAccess
+from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import (
     host_of,
     hosts_of,
@@ -14,7 +15,7 @@ from hermes_agent.policy.shell.interpreter.collector import (
     remote_host,
 )
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
-from hermes_agent.policy.shell.interpreter.state import ExpandedWord
+from hermes_agent.policy.shell.interpreter.state import ExpandedWord, absolute
 from hermes_agent.policy.shell.programs.embedded_languages import (
     awk_is_plain,
     sed_is_plain,
@@ -22,7 +23,9 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sql_verbs,
 )
 from hermes_agent.policy.shell.programs.table import Reading
+from hermes_agent.policy.word_lists import word_list
 
+_ELSEWHERE = word_list("elsewhere")
 _USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "mosh"})
 """Whose commands are read by the user's shell, which is bash; others use sh."""
 
@@ -123,7 +126,7 @@ def go_on(call: ProgramCall, words: list[ExpandedWord]) -> None:
     if call.name in {"sudo", "doas"}:
         while words and "=" in (words[0].prefix if words[0].dynamic else words[0].text):
             name = words[0].text.partition("=")[0]
-            inside.set(name, None)
+            inside.set(name, None, exported=True)
             words = words[1:]
         if words and {"-s", "-i", "--shell", "--login"} & set(call.reading.flags):
             _text(call, words, far=False)
@@ -265,6 +268,68 @@ def _mount(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         call.place(ExpandedWord(field.text, dynamic=True), "write")
     elif here.startswith(("/", ".", "~")):
         call.place(ExpandedWord(here), "read" if kept else "write")
+
+
+def _repository(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """Where git looks for a repository, whose own settings can name programs to run: a rule can
+    match the ones that are there, as the program `git-repository`."""
+    given = sum(role == "repository" for _, role, _ in call.reading.values)
+    folders = [absolute(field.text, folder) for folder in call.run.state.folders]
+    if not option and _ELSEWHERE & set(call.run.around.via):
+        return  # it stands where that machine puts it
+    found = field.glob or field.text.endswith("//")
+    if field.dynamic or found or given > 1 or not all(folders):
+        _unknown(call, field, option)
+        return
+    tops = [top for folder in folders for top in (folder, *map(str, PurePath(folder).parents))]
+    marks = [f"{top.rstrip('/')}/{mark}" for top in tops for mark in (".gi[t]", "HEA[D]")]
+    for flags, paths in (((option,), folders), ((), marks)):
+        like = Operation("program", program="git-repository", flags=flags, via=call.run.around.via)
+        places = [PathAccess("read", path, path) for path in paths]
+        call.run.walk.note.places(places, (), like)
+
+
+def _trusted(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """A file of settings that can name programs: none that somebody hands over on the way."""
+    if field.dynamic or not re.match(r"(?!/dev/|/proc/|-$).", field.text):
+        _unknown(call, field, option)
+    call.place(field, "read")
+
+
+def _silent(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """Input that says nothing to the other side."""
+    if field.dynamic or field.text.strip() not in {"", "Q"}:
+        _unknown(call, field, option)
+
+
+def _amount(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """A number, or several: never the name of a program, of which it would be an argument."""
+    if not field.number and (field.dynamic or not re.match(r"[\d.]", field.text)):
+        _unknown(call, field, option)
+
+
+def _variable(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
+    """`NAME=value` for the program that is run, wherever that is."""
+    name, _, value = (field.prefix if field.dynamic else field.text).partition("=")
+    call.inside().set(name, None if field.dynamic else value, exported=True)
+
+
+def _suffix(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """What is added to the name of a copy, or in other words where the copy is."""
+    if field.dynamic or field.glob or "/" in field.text or "*" in field.text:
+        _unknown(call, field, option)
+
+
+def _into(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
+    """What is copied or moved gets its own name in a folder, or a folder's files get theirs."""
+    call.place(field, "delete" if call.name == "mv" else "read")
+    roles = (*((role, value) for _, role, value in call.reading.values), *call.reading.operands)
+    target = next((word for role, word in roles if role == "write"), None)
+    if target is None or target.dynamic or field.dynamic:
+        return
+    name = field.text.rstrip("/").rpartition("/")[2]
+    whole = name in {"", ".", ".."} or {"-T", "--no-target-directory"} & set(call.reading.flags)
+    call.place(ExpandedWord(f"{target.text}/{'.*' if whole else name}", glob=True), "write")
 
 
 def _dd(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
@@ -441,8 +506,23 @@ ROLES: dict[str, Role] = {
     "sshoption": _ssh_option, "data": _data, "mount": _mount, "dd": _dd, "sed": _sed,
     "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method,
     "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
-    "pager": _pager_file, "processes": _processes,
+    "repository": _repository, "trusted": _trusted, "silent": _silent, "amount": _amount,
+    "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
+    "processes": _processes,
 }  # fmt: skip
+
+
+_SMUGGLED = re.compile(
+    r"[\x00-\x1f]|(?i:\s*(?:x-http-method|x-method|.*-override|transfer-encoding|content-length)\b)"
+)
+
+
+def _check_request(call: ProgramCall) -> None:
+    """Lines within a line are requests of their own, and some headers make another of this one."""
+    for option, _, field in (*call.reading.values, *(("", r, f) for r, f in call.reading.operands)):
+        text = "" if option in {"-w", "--write-out", "--data-urlencode"} else field.text
+        if _SMUGGLED.match(text) or "\n" in text or "\r" in text:
+            call.unknown(field, "it may be another request than it seems")
 
 
 def follow(call: ProgramCall) -> None:
@@ -453,6 +533,10 @@ def follow(call: ProgramCall) -> None:
         apply(call, role, field, option)
     for role, field in reading.operands:
         apply(call, role, field, "")
+    if call.name == "git" and not any(role == "repository" for _, role, _ in reading.values):
+        _repository(call, ExpandedWord("."), "")
+    if call.name in {"curl", "wget"}:
+        _check_request(call)
     stdin = call.run.around.stdin
     if (
         found.input
@@ -468,7 +552,7 @@ def follow(call: ProgramCall) -> None:
     elif reading.unlisted and found.closed:
         words = " ".join(reading.unlisted)
         call.unknown(ExpandedWord(words), f"not a known option of {call.name}")
-    elif reading.unsure and found.risky:
+    elif reading.unsure and (found.risky or found.closed):
         call.unknown(reading.unsure[0], f"may be an option of {call.name}")
     if not (runs and found.bare and not call.places and not call.hosts):
         call.note()

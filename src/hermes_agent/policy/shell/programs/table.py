@@ -16,7 +16,7 @@ or a word about the program:
     until=a,b   the verb ends with one of these
     words       its options have one dash and many letters
     bare        a wrapper: when it runs something, that is what counts
-    first       its options end where its command could start
+    first       its options end where its command could start, or with the first operand
     input=ROLE  what it makes of its standard input
     far         what it runs, runs elsewhere: nothing is known of the folder there
     risky       options that run, write or remove: a word that could be any option is unknown
@@ -24,6 +24,7 @@ or a word about the program:
 Operands are roles: `read* write` is any number to read and one to write; `.` is just a word.
 """
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -176,25 +177,26 @@ class _Sorter:
         self.changes: list[str] = []
         self.reading = Reading()
         self.run_at = self.place_of_run()
+        self.ended = False
+        """Whether nothing is an option any longer."""
 
     def place_of_run(self) -> int | None:
         roles = self.spec.operands
         return next((n for n, role in enumerate(roles) if role in {"run", "shells"}), None)
 
     def sort(self) -> Reading:
-        ended = False
         reading = self.reading
         while self.at < len(self.fields):
             field = self.fields[self.at]
             text = field.prefix if field.dynamic else field.text
             self.at += 1
-            if ended or len(text) < 2 or text[0] != "-":
-                if field.maybe_option and not ended:
+            if self.ended or len(text) < 2 or text[0] != "-":
+                if field.maybe_option and not self.ended:
                     reading.unsure.append(field)
                 if self.operand(field):
                     break
             elif text == "--" and not field.dynamic:
-                ended = True
+                self.ended = True
                 if self.run_at is not None and not self.verb_open and self.spec.far:
                     # behind `kubectl exec pod --` stands the command, whatever came before
                     reading.rest = self.fields[self.at :]
@@ -225,6 +227,7 @@ class _Sorter:
                 self.reading.unlisted.append("--")  # `kubectl exec pod ls -- rm` runs rm
             return True
         self.operands.append(field)
+        self.ended = self.ended or (self.spec.first and self.run_at is None)
         if self.spec.first and len(self.operands) == self.run_at:
             self.reading.rest = self.fields[self.at :]
             return True
@@ -250,6 +253,8 @@ class _Sorter:
 
     def option(self, name: str) -> Option | None:
         found = self.spec.options.get(name)
+        if found is not None and found.role == "repository" and self.verb:
+            return None  # behind the verb it is another one
         if found is None and name.startswith("--") and len(name) > 2:
             # long options may be shortened
             longer = sorted(full for full in self.spec.options if full.startswith(name))
@@ -278,6 +283,8 @@ class _Sorter:
         if option is None:
             self.reading.unlisted.append(name)
             self.reading.given.append((name, _known(attached)))
+            if name.startswith("--"):
+                self.reading.flags.append(f"{name}*")  # it may be short for another
             return
         self.value(option, attached)
 
@@ -288,7 +295,7 @@ class _Sorter:
         for at, letter in enumerate(text[1:], 1):
             name = f"-{letter}"
             self.reading.flags.append(name)
-            option = self.spec.options.get(name)
+            option = self.option(name)
             if option is None:
                 self.reading.unlisted.append(name)
                 self.reading.given.append((name, None))
@@ -313,6 +320,8 @@ class _Sorter:
                 return
             attached = self.fields[self.at]
             self.at += 1
+            if re.match(r"-[^\d-]|--.", attached.text) and not attached.dynamic:
+                self.reading.unsure.append(attached)  # other versions may take it for an option
         self.give(option, "" if attached is None else _known(attached))
         if attached is None and option.role == "unknown":
             attached = ExpandedWord(option.name)
