@@ -38,6 +38,8 @@ def faults(split: Split) -> list[Fault]:
     if split == "no-fault":
         return [one for one in FAULTS if one.category == "no-fault"]
     real = [one for one in FAULTS if one.category != "no-fault"]
+    if split == "first":  # where the only stacks of a fault are held out, so is the fault
+        real = [one for one in real if not one.stacks or set(one.stacks) - set(HELD)]
     return [one for one in real if one.foreign == (split == "foreign")]
 
 
