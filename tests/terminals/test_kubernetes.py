@@ -252,9 +252,7 @@ async def test_credentials_that_are_not_accepted_are_said_to_be_so(tmp_path: Any
     described["users"][0]["user"]["token"] = "wrong"
     config = tmp_path / "config"
     config.write_text(yaml.safe_dump(described))
-    assert "rejects the credentials" in await kubernetes.check(
-        place(kubeconfig=str(config)), {}
-    )
+    assert "rejects the credentials" in await kubernetes.check(place(kubeconfig=str(config)), {})
 
 
 async def test_a_place_that_can_be_used_has_nothing_missing() -> None:

@@ -1,6 +1,7 @@
 """Prepares a reply for the journal: without secrets, and with names that every service accepts."""
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,15 +24,12 @@ def redact_call(call: ToolCall, redact: Redactor) -> ToolCall:
 
 def _arguments(text: str, redact: Redactor) -> str:
     """Remove known secrets from JSON, including those hidden by escapes."""
-    text = redact.known(text)
-    if "\\" not in text:
-        return text
-    try:
-        given = msgspec.json.decode(text)
-        clean = _deep(given, redact)
-    except (msgspec.MsgspecError, RecursionError):
-        return text  # invalid: the call is refused anyway
-    return text if clean == given else msgspec.json.encode(clean).decode()
+    if "\\" in text:  # first: escapes that are cut in two would be no JSON
+        with suppress(msgspec.MsgspecError, RecursionError):  # invalid: the call is refused anyway
+            given = msgspec.json.decode(text)
+            clean = _deep(given, redact)
+            text = text if clean == given else msgspec.json.encode(clean).decode()
+    return redact.known(text)
 
 
 def _deep(value: Any, redact: Redactor) -> Any:

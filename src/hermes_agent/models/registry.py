@@ -270,7 +270,8 @@ class ModelRegistry:
             _, service, _ = self._service(own)
             keys, lack = described(self._sources(own, service)), self._lack(own)
         except UsageError as error:
-            return ServiceRow(own, "", models, True, (), self.missing(own), error.hint)
+            hint = f"{error.message}: {error.hint}"
+            return ServiceRow(own, "", models, True, (), hint, error.hint)
         hint = lack.hint if lack is not None else ""
         lacks = _lacking(own, service, keys) if lack is not None else ""
         return ServiceRow(own, service.wire, models, service.needs_key, keys, hint, lacks)

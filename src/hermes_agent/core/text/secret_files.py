@@ -266,7 +266,6 @@ SECRET_FILES: tuple[str, ...] = (
     "/var/lib/samba/private/**",
     "/var/lib/sss/secrets/**",
     "/var/lib/docker/swarm/certificates/**",
-    "/opt/splunk/etc/auth/**",
 )
 """Nothing but their own programs needs them: reading them is denied."""
 

@@ -12,8 +12,8 @@ OWN_TOOLS = frozenset(
     {"ask_user", "find_tools", "memory", "send_message", "skill", "task", "todo", "write_skill"}
 )
 """Tools whose results are ours or the user's."""
-OTHERS = frozenset({"agent", "commander", "webhook"})
-"""Sources of messages that no user wrote."""
+OTHERS = frozenset({"agent", "webhook"})
+"""Sources of messages that neither a user nor Hermes wrote."""
 SHARE = 0.6
 """Of a note's words that the user must have said."""
 _WORD = re.compile(r"[^\W_][\w./:@%+~$=&?#-]*(?<![.:?-])")
