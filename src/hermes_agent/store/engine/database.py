@@ -7,7 +7,7 @@ import apsw
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.files import write_durably
 from hermes_agent.store.engine.connection import CHECKSUM_BYTES, Connection, StoreContext
-from hermes_agent.store.engine.migrations import migrate, pending
+from hermes_agent.store.engine.migrations import applied, migrate, pending
 from hermes_agent.store.health import RESTORE, Damaged
 
 DATABASE = "state.db"
@@ -56,13 +56,11 @@ def connect_writer(context: StoreContext) -> Connection:
     try:
         db.set_busy_timeout(BUSY_MS)
         identity = _identity(db, folder) if exists else None
-        if not exists:  # possible only before anything is written
+        if applied(db):
+            _check_header(db)
+        else:  # possible only before anything is written
             db.reserve_bytes("main", CHECKSUM_BYTES)
             db.pragma("auto_vacuum", "incremental")
-        elif not _has_checksums(db):
-            db.pragma("journal_mode", "delete")
-            db.reserve_bytes("main", CHECKSUM_BYTES)
-            db.execute("vacuum")
         if db.pragma("journal_mode") != "wal":  # a new database, or one that was restored
             db.pragma("journal_mode", "wal")
         if pending(db):
@@ -84,12 +82,11 @@ def connect_writer(context: StoreContext) -> Connection:
     return db
 
 
-def _has_checksums(db: apsw.Connection) -> bool:
-    """False for a database of an older version; `Damaged` if it had them."""
-    found = db.reserve_bytes("main") == CHECKSUM_BYTES
-    if not found and not pending(db):
+def _check_header(db: apsw.Connection) -> None:
+    """The header says whether pages have checksums, and has none itself."""
+    if db.reserve_bytes("main") != CHECKSUM_BYTES:
+        pending(db)  # refuses what an unreleased version has made
         raise Damaged("the header of state.db is damaged", RESTORE)
-    return found
 
 
 def connect_reader(context: StoreContext) -> Connection:
@@ -116,7 +113,9 @@ def _readable(db: Connection) -> Connection:
     try:
         db.set_busy_timeout(BUSY_MS)
         _identity(db, db.context.folder)
-        if pending(db) or not _has_checksums(db):
+        if applied(db):
+            _check_header(db)
+        if pending(db):
             raise HermesError(
                 "the database was made by an older Hermes and cannot be changed now",
                 "make the home writable and start Hermes once",

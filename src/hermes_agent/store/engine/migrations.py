@@ -11,24 +11,17 @@ Migration = Callable[[apsw.Connection], None]
 
 SCHEMA = ("journal", "knowledge", "incidents", "jobs", "gateway")
 """The files of `store/schema`, in order."""
-UNRELEASED = {"m001_first_tables", "m001_schema"}
+UNRELEASED = {"m001_first_tables", "m001_schema", "m001_tables"}
 """The first migrations of versions before 0.1.0."""
 
 
-def m001_tables(db: apsw.Connection) -> None:
+def m001_store(db: apsw.Connection) -> None:
     folder = Path(__file__).parents[1] / "schema"
     for name in SCHEMA:
         db.execute((folder / f"{name}.sql").read_text(encoding="utf-8"))
 
 
-def m002_shared_runs(db: apsw.Connection) -> None:
-    """Many missed slots share a row: how many, and after which time they were due. Since then,
-    pages have checksums."""
-    db.execute("alter table job_runs add column slots integer not null default 1")
-    db.execute("alter table job_runs add column since real")
-
-
-MIGRATIONS: Sequence[Migration] = (m001_tables, m002_shared_runs)
+MIGRATIONS: Sequence[Migration] = (m001_store,)
 
 
 def applied(db: apsw.Connection) -> list[str]:

@@ -51,7 +51,9 @@ create table job_runs (
   cost real,
   tokens integer not null default 0,
   late real not null default 0,
-  told text not null default ''
+  told text not null default '',
+  slots integer not null default 1,
+  since real
 ) strict;
 create unique index job_runs_by_job on job_runs (job, slot, hand);
 create index job_runs_by_slot on job_runs (slot);

@@ -1,5 +1,5 @@
 create table migrations (place integer primary key, name text not null unique, time real not null) strict;
-insert into migrations (name, time) values ('m001_tables', 1000000.0), ('m002_shared_runs', 1000000.0);
+insert into migrations (name, time) values ('m001_store', 1000000.0);
 create table meta (name text primary key, value any) strict, without rowid;
 
 create table sessions (
