@@ -1,5 +1,7 @@
 """Runs the runtime's own commands under policy."""
 
+from msgspec.structs import replace
+
 from hermes_agent.core.effects import Actor, Effect, Gate, Resolve, Verdict
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Usage
@@ -54,6 +56,12 @@ class PolicyShells:
         return PolicyShell(self, session, name, by, self._context.clock)
 
 
+def as_allowed(command: ShellCommand, verdict: Verdict) -> ShellCommand:
+    """As a rule rewrote it, and held to what the verdict lets it change."""
+    text = command.text if verdict.input is None else str(verdict.input["command"])
+    return replace(command, text=text, confinement=verdict.confinement)
+
+
 class PolicyShell:
     def __init__(
         self, shells: PolicyShells, session: Session, name: str, by: Actor, clock: Clock
@@ -76,11 +84,8 @@ class PolicyShell:
             ("process", "filesystem"), command, actor=self._by, time=self._clock(),
         )  # fmt: skip
         verdict = await self._shells.require_allowed(session, effect, terminal.trace)
-        if verdict.input is not None:
-            command = str(verdict.input["command"])
-        return await terminal.run(
-            ShellCommand(f"run-{self._ran}", command, seconds, confinement=verdict.confinement)
-        )
+        given = ShellCommand(f"run-{self._ran}", command, seconds)
+        return await terminal.run(as_allowed(given, verdict))
 
     async def close(self) -> None:
         await self.terminal.destroy()

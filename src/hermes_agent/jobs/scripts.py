@@ -9,13 +9,18 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Actor, Effect, Verdict
+from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JOBS, Job, Run
 from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.host.policy_shell import NotAllowed, PolicyShells, synthetic_session
+from hermes_agent.host.policy_shell import (
+    NotAllowed,
+    PolicyShells,
+    as_allowed,
+    synthetic_session,
+)
 from hermes_agent.jobs.messages import cut, span, title
 from hermes_agent.policy.path_resolvers import on_disk
 from hermes_agent.terminals.registry import kind_of
@@ -76,7 +81,7 @@ class Scripts:
             if isinstance(known, str):
                 effect = self._effect(job, session, terminal.workspace, await terminal.where())
                 verdict = await self._shells.require_allowed(session, effect, terminal.trace)
-                known = await terminal.run(_as_allowed(command, verdict))
+                known = await terminal.run(as_allowed(command, verdict))
         finally:
             self._at_work.pop(run.id, None)
         if known.state in ("lost", "running"):
@@ -132,12 +137,6 @@ async def workspace(context: RuntimeContext, job: Job) -> str:
 
 def folder_of(context: RuntimeContext, job: Job) -> str:
     return job.spec.workspace or str(context.home.path / "jobs" / job.id)
-
-
-def _as_allowed(command: ShellCommand, verdict: Verdict) -> ShellCommand:
-    if verdict.input is None:
-        return command
-    return replace(command, text=str(verdict.input["command"]))
 
 
 def printed(done: CommandState, seconds: float) -> ScriptOutput:

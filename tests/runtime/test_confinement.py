@@ -1,0 +1,59 @@
+"""What the rules take for a look cannot write, whoever asked for it."""
+
+from pathlib import Path
+
+from hermes_agent.core import events as ev
+from tests.runtime.test_jobs import says
+from tests.support.jobs import workplace
+from tests.support.runtime_fixture import open_runtime, script
+
+MISTAKEN = """
+version: 1
+rules:
+  - {id: touched, match: {program: touch}, then: allow, confine: read-only}
+  - {id: written, match: {access: write, path: "**"}, then: allow, confine: read-only}
+"""
+
+
+def mistake(folder: Path) -> None:
+    """Rules that take a command for a look which is none."""
+    rules = folder / "home" / "policies" / "mine.yaml"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(MISTAKEN)
+
+
+async def test_a_look_that_writes_is_refused_by_the_kernel_and_the_model_is_told(
+    tmp_path: Path,
+) -> None:
+    mistake(tmp_path)
+    given = {"command": "echo seen; touch made"}
+    model = script(
+        tmp_path, "model",
+        {"calls": [{"tool": "terminal", "with": given}]},
+        {"calls": [{"tool": "terminal", "with": {**given, "changes": True}}]},
+        {"say": "done"},
+    )  # fmt: skip
+    async with open_runtime(tmp_path) as h:
+        session = await h.open(model, policy="careful")
+        journal = await h.say(session, "look")
+        judged = [one for one in journal if isinstance(one, ev.CallJudged)]
+        assert [(one.action, one.confinement) for one in judged] == [
+            ("allow", "read-only"), ("ask", "none"),
+        ]  # fmt: skip
+        look, openly = [one for one in journal if isinstance(one, ev.CallFinished)]
+        assert look.text.startswith("seen\n")
+        assert "ran where it cannot write; say `changes` if it must" in look.text
+        assert look.data["refused"] == "read-only"
+        assert "the agent says that it changes something" in openly.text
+        assert list(h.work.iterdir()) == []
+
+
+async def test_the_script_of_a_job_is_held_as_well(tmp_path: Path) -> None:
+    mistake(tmp_path)
+    async with workplace(tmp_path, says(tmp_path, "woken")) as place:
+        job = await place.add(
+            script="echo seen; touch made 2>&1", script_only=True, prompt="", policy="careful"
+        )
+        run = await place.by_hand(job)
+        assert "Read-only file system" in run.error + run.output
+        assert list(tmp_path.rglob("made")) == []
