@@ -1,6 +1,7 @@
 """`hermes policy`: what is in force, whether it is in order, and why."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,23 @@ def test_a_verdict_is_explained(hermes: Hermes, words: list[str], verdict: str) 
     assert told["verdict"] == verdict
     assert told["acts"][0]["kind"] == "call"
     assert hermes.good("policy", "explain", *words, "--profile", "careful").startswith(verdict)
+
+
+def test_an_explanation_says_where_a_command_would_run_here(hermes: Hermes, tmp_path: Path) -> None:
+    told = hermes.json("policy", "explain", "ls | wc -l", "--profile", "careful")
+    assert (told["verdict"], told["confinement"]) == ("allow", "read-only")
+    bare = tmp_path / "bin"  # a machine without bubblewrap
+    bare.mkdir()
+    (bare / "bash").symlink_to(shutil.which("bash") or "")
+    for confine, verdict in (("preferred", "allow"), ("required", "ask")):
+        hermes.good("config", "set", "terminal.confine", confine)
+        done = hermes.run(
+            "policy", "explain", "ls", "--profile", "careful", "--json", PATH=str(bare)
+        )
+        told = json.loads(done.stdout)
+        assert (told["verdict"], told["confinement"]) == (verdict, "none")
+    told = hermes.run("doctor", PATH=str(bare), HERMES_POLICY="careful").stdout
+    assert "bubblewrap is not installed" in told
 
 
 def test_an_explanation_names_the_acts_the_rules_and_a_rule_that_would_allow_it(

@@ -24,6 +24,7 @@ def test_terminals_are_listed_with_what_is_missing(hermes: Hermes) -> None:
     assert rows["local"]["usable"]
     assert rows["local"]["default"]
     assert rows["sandbox"]["usable"]
+    assert (rows["local"]["looks"], rows["box"]["looks"]) == ("kernel", "rules")
     assert not rows["box"]["usable"]
     assert "nowhere.sock" in rows["box"]["missing"]
     told = hermes.good("terminals")

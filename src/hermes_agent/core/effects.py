@@ -14,6 +14,9 @@ Origin = Literal["builtin", "program", "mcp", "written"]
 """Where a tool comes from: Hermes, a program that embeds it, an MCP server, or the agent."""
 Confinement = Literal["none", "workspace", "read-only"]
 """What the kernel lets a command change: whatever the user may, the workspace, or nothing."""
+Unconfined = Callable[[], str | None]
+"""Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
+are trusted alone; None: it can be."""
 
 
 DEFAULT = "default"

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import Effect, Gate, Resolve, Verdict
+from hermes_agent.core.effects import Effect, Gate, Resolve, Unconfined, Verdict
 
 if TYPE_CHECKING:
     from hermes_agent.policy.files.loader import Policies
@@ -20,21 +20,17 @@ class GateFactory:
         self,
         home: Path,
         user: Path,
-        cannot_confine: Callable[[], str] = str,
-        must_confine: Callable[[], bool] = bool,
+        unconfined: Unconfined = lambda: None,
     ) -> None:
         self._home = home
         self._user = user
-        self._cannot_confine = cannot_confine
-        self._must_confine = must_confine
+        self._unconfined = unconfined
 
     @cached_property
     def policies(self) -> "Policies":
         from hermes_agent.policy.files.loader import Policies
 
-        made = Policies.of_home(self._home, self._user)
-        made.cannot_confine, made.must_confine = self._cannot_confine, self._must_confine
-        return made
+        return Policies.of_home(self._home, self._user, unconfined=self._unconfined)
 
     def expect(self, profile: str) -> None:
         """Raise `UsageError` for an unknown profile, without loading the rules of a known one."""

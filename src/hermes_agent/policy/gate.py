@@ -11,6 +11,7 @@ from hermes_agent.core.effects import (
     Confinement,
     Effect,
     Resolve,
+    Unconfined,
     Verdict,
 )
 from hermes_agent.core.errors import HermesError
@@ -37,19 +38,16 @@ class Judged(Struct, frozen=True):
 
 class RuleGate:
     """A gate over rules that are looked up for each effect, so that a changed file applies at once.
-    `capabilities` are those of the agent; None: no limit. `cannot_confine` says why commands cannot
-    be confined here, and `must_confine` whether those that only look ask then."""
+    `capabilities` are those of the agent; None: no limit."""
 
     def __init__(
         self,
         rules: Callable[[], RuleSet],
         homes: KnownFolders,
         capabilities: frozenset[str] | None = None,
-        cannot_confine: Callable[[], str] = str,
-        must_confine: Callable[[], bool] = bool,
+        unconfined: Unconfined = lambda: None,
     ) -> None:
-        self._cannot_confine = cannot_confine
-        self._must_confine = must_confine
+        self._unconfined = unconfined
         self._rules = rules
         self._homes = homes
         self._capabilities = capabilities
@@ -82,10 +80,10 @@ class RuleGate:
     def _enforceable(self, judged: Judged, granted: frozenset[str]) -> Judged:
         """What would be confined asks where it cannot be."""
         verdict = judged.verdict
-        if verdict.confinement == "none" or not (why := self._cannot_confine()):
+        if verdict.confinement == "none" or (why := self._unconfined()) is None:
             return judged
         changed = msgspec.structs.replace(verdict, confinement="none")
-        if self._must_confine() and UNCONFINED not in granted:
+        if why and UNCONFINED not in granted:
             reason = f"it seems only to look, but {why}"
             changed = msgspec.structs.replace(
                 changed, action="ask", reason=reason, grants=(UNCONFINED,)

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -131,8 +130,7 @@ class Runtime:
         self._gates = GateFactory(
             home,
             Path(environ.get("HOME") or Path.home()),
-            partial(_cannot_confine, environ),
-            lambda: context.settings.terminal.confine == "required",
+            lambda: _unconfined(environ, context.settings),
         )
         self.terminals = TerminalPool(context.settings, environ, context.home.terminals, clock)
         self.shells = PolicyShells(context, self._gates, self.terminals)
@@ -290,7 +288,7 @@ class Runtime:
         return bool(active or self.services.busy or await self.terminals.has_running_commands())
 
 
-def _cannot_confine(environ: Mapping[str, str]) -> str:
-    from hermes_agent.terminals.local.view import cannot_confine
+def _unconfined(environ: Mapping[str, str], settings: Settings) -> str | None:
+    from hermes_agent.terminals.local.view import unconfined
 
-    return cannot_confine(environ)
+    return unconfined(environ, settings.terminal.confine)

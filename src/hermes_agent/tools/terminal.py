@@ -15,7 +15,7 @@ COMMAND_CHARS = 100
 
 
 FOLLOW_SECONDS = 60.0
-REFUSALS = ("Read-only file system", "Operation not permitted", "Permission denied")
+REFUSALS = ("Read-only file system", "Operation not permitted")
 ENDED = frozenset({"exited", "timeout", "stopped"})
 REDACTED_BYTES = 16_000_000
 """More output than this is removed instead: to look for secrets in it would take seconds."""

@@ -19,7 +19,7 @@ import msgspec
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.home import home_and_settings, home_folder
 from hermes_agent.cli.output.formatting import moment, one_line, stamp, table
-from hermes_agent.core.effects import Effect
+from hermes_agent.core.effects import Effect, Unconfined
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.records import Judgement
 from hermes_agent.core.text.terminal import clean, visible
@@ -80,8 +80,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--profile", default="", help="default: the setting `policy`")
 
 
-def _policies(*, tests: bool = False) -> Policies:
-    return Policies.of_home(home_folder().expanduser().resolve(), Path.home(), tests=tests)
+def _policies(*, tests: bool = False, unconfined: Unconfined = lambda: None) -> Policies:
+    home = home_folder().expanduser().resolve()
+    return Policies.of_home(home, Path.home(), tests=tests, unconfined=unconfined)
 
 
 def _profile(options: argparse.Namespace) -> str:
@@ -271,7 +272,11 @@ def _explain(options: argparse.Namespace) -> int:
         workspace=os.path.abspath(options.folder or os.getcwd()),
         terminal=options.terminal, place=_place(options), time=time.time(),
     )  # fmt: skip
-    gate = _policies().gate(_profile(options))
+    from hermes_agent.terminals.local.view import unconfined
+
+    confine = home_and_settings()[1].terminal.confine
+    policies = _policies(unconfined=lambda: unconfined(os.environ, confine))
+    gate = policies.gate(_profile(options))
     judged = finish(gate.consider(effect, on_disk, whole=True))
     return emit(options, explain_report(judged), visible("\n".join(explain_lines(judged))))
 

@@ -2,8 +2,8 @@
 Without an action, it lists them.
 
 Reviews propose instead of applying when the setting `learning.notes` or `learning.skills` is
-`ask`. So do the agent and reviews when it may not be you who said it: pages, output of commands
-and alerts cannot speak in later sessions until you agree."""
+`ask`. The agent and reviews also propose what may come from web pages, MCP servers or webhooks, and
+addresses that you did not name: none of it reaches later sessions until you agree."""
 
 import argparse
 import time

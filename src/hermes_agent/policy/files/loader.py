@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from hermes_agent.core.effects import Unconfined
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.files.rule_lint import near
@@ -102,7 +103,9 @@ class Policies:
         *,
         tests: bool = False,
         clock: Callable[[], int] = time.time_ns,
+        unconfined: Unconfined = lambda: None,
     ) -> None:
+        self._unconfined = unconfined
         self.folder = folder
         self.homes = homes
         self._bundled = bundled
@@ -113,15 +116,19 @@ class Policies:
         ] = {}
         self._loaded: LoadedPolicies | None = None
         self._rules: dict[str, RuleSet] = {}
-        self.cannot_confine: Callable[[], str] = str
-        """Why this machine cannot confine commands; empty if it can."""
-        self.must_confine: Callable[[], bool] = bool
-        """Whether what only looks asks then."""
 
     @classmethod
-    def of_home(cls, home: Path, user: Path, *, tests: bool = False) -> "Policies":
+    def of_home(
+        cls,
+        home: Path,
+        user: Path,
+        *,
+        tests: bool = False,
+        unconfined: Unconfined = lambda: None,
+    ) -> "Policies":
         """The policies of a home, for the user whose home folder is `user`."""
-        return cls(home / "policies", KnownFolders(str(user), str(home)), tests=tests)
+        folders = KnownFolders(str(user), str(home))
+        return cls(home / "policies", folders, tests=tests, unconfined=unconfined)
 
     def load(self) -> LoadedPolicies:
         """All files, reread where something has changed."""
@@ -154,13 +161,7 @@ class Policies:
         loaded = self.load()
         if not loaded.problems:
             _check_profile(loaded, profile)
-        return RuleGate(
-            lambda: self.rules(profile),
-            self.homes,
-            capabilities,
-            self.cannot_confine,
-            self.must_confine,
-        )
+        return RuleGate(lambda: self.rules(profile), self.homes, capabilities, self._unconfined)
 
     def _read(self, folder: Path) -> tuple[bool, tuple[PolicyFile, ...], tuple[PolicyProblem, ...]]:
         """Whether a folder has changed, its files and what is wrong with them."""

@@ -4,6 +4,7 @@ Hermes' own files, and nothing can be written, signalled or connected to."""
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.sandbox import landlock, launch, mounts, seccomp
@@ -33,6 +34,12 @@ def read_only(
     )
     inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope")
     return "\0".join((bwrap, *inner)), {"view": os.fsencode(options), "view.bpf": allowed}
+
+
+def unconfined(environ: Mapping[str, str], confine: Literal["required", "preferred"]) -> str | None:
+    """For the gate: see `Unconfined`."""
+    why = cannot_confine(environ)
+    return (why if confine == "required" else "") if why else None
 
 
 def cannot_confine(environ: Mapping[str, str]) -> str:
