@@ -539,6 +539,9 @@ class SwapsAfterwards:
         self._place = place
         self._link = link
 
+    def outside(self) -> frozenset[str]:
+        return self._gate.outside()
+
     async def judge(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
     ) -> Verdict:

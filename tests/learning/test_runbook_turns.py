@@ -127,6 +127,9 @@ class Stays:
         self._left = number
         self.reached = asyncio.Event()
 
+    def outside(self) -> frozenset[str]:
+        return self._gate.outside()
+
     async def judge(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
     ) -> Verdict:

@@ -11,6 +11,7 @@ MISTAKEN = """
 version: 1
 rules:
   - {id: touched, match: {program: touch}, then: allow, confine: read-only}
+  - {id: through-env, match: {program: getent, via: env}, then: allow, confine: read-only}
   - {id: written, match: {access: write, path: "**"}, then: allow, confine: read-only}
 """
 
@@ -46,6 +47,26 @@ async def test_a_look_that_writes_is_refused_by_the_kernel_and_the_model_is_told
         assert look.data["refused"] == "read-only"
         assert "the agent says that it changes something" in openly.text
         assert list(h.work.iterdir()) == []
+
+
+async def test_a_program_that_needs_a_service_is_judged_by_what_it_really_gets(
+    tmp_path: Path,
+) -> None:
+    mistake(tmp_path)
+    model = script(
+        tmp_path, "model",
+        {"calls": [{"tool": "terminal", "with": {"command": "getent passwd root | cut -d: -f1"}}]},
+        {"calls": [{"tool": "terminal", "with": {"command": "env getent shadow root"}}]},
+        {"say": "done"},
+    )  # fmt: skip
+    async with open_runtime(tmp_path) as h:
+        session = await h.open(model, policy="careful")
+        journal = await h.say(session, "look")
+        judged = [one for one in journal if isinstance(one, ev.CallJudged)]
+        assert {(one.action, one.confinement) for one in judged} == {("allow", "read-only")}
+        look, misled = [one for one in journal if isinstance(one, ev.CallFinished)]
+        assert look.text == "root"
+        assert "hermes: getent was not run" in misled.text
 
 
 async def test_the_script_of_a_job_is_held_as_well(tmp_path: Path) -> None:

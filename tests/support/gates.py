@@ -13,6 +13,9 @@ class Says:
         self.seen: list[Effect] = []
         self.granted: list[frozenset[str]] = []
 
+    def outside(self) -> frozenset[str]:
+        return frozenset()
+
     async def judge(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
     ) -> Verdict:

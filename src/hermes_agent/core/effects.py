@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_agent.core.skills import SkillLimits
 
@@ -169,10 +170,36 @@ Resolve = Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, ...]]]]
 missing path resolves to itself below its existing parent; a glob without matches to itself."""
 
 
+class OutsideCalls(Struct, frozen=True):
+    """The programs that a command in a view of the machine calls outside of it."""
+
+    programs: frozenset[str]
+    refusal: Callable[[str, str], Awaitable[str]]
+    """Why a call, as a command, may not run in this folder; empty if it may."""
+
+
 class Gate(Protocol):
+    def outside(self) -> frozenset[str]:
+        """Programs that run outside of the view in which the rest of a command only looks."""
+        ...
+
     async def judge(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
     ) -> Verdict:
         """Decide one effect. `granted` are the keys already allowed for this session. Never raises
         for a strange effect: what is not understood asks, and a failure denies."""
         ...
+
+
+def outside_calls(
+    gate: Gate, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
+) -> OutsideCalls:
+    """For the parts of an allowed command: each is judged again as it is really called."""
+
+    async def refusal(command: str, folder: str) -> str:
+        given = {**effect.input, "command": command}
+        call = replace(effect, command=command, folder=folder, input=given)
+        verdict = await gate.judge(call, resolve, granted)
+        return "" if verdict.action == "allow" and verdict.input is None else verdict.reason
+
+    return OutsideCalls(gate.outside(), refusal)

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Confinement
+from hermes_agent.core.effects import Confinement, OutsideCalls
 from hermes_agent.core.messages import Chunk, ModelFacts, Request
 
 
@@ -42,6 +42,8 @@ class ShellCommand(Struct, frozen=True):
     secrets: dict[str, str] = {}
     """Variables for this command only; never left in a file or a later command."""
     confinement: Confinement = "none"
+    outside: OutsideCalls | None = None
+    """What it may call outside of where it is confined."""
 
 
 class CommandState(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Confinement, Origin
+from hermes_agent.core.effects import Access, Confinement, Origin, OutsideCalls
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, ToolSpec, Usage
@@ -376,6 +376,8 @@ class ToolContext(Struct, frozen=True):
     """Called by a program, which may make other calls concurrently."""
     confinement: Confinement = "none"
     """What a command may change, by the gate's verdict."""
+    outside: OutsideCalls | None = None
+    """What a command may call outside of where it is confined."""
 
     async def resolve(self, path: str) -> str:
         """Where a path leads on the terminal: to the same place as when the call was judged."""

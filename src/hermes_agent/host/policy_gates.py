@@ -57,6 +57,9 @@ class _LazyGate:
     def _gate(self) -> Gate:
         return self._make()
 
+    def outside(self) -> frozenset[str]:
+        return self._gate.outside()
+
     async def judge(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
     ) -> Verdict:

@@ -2,7 +2,15 @@
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Actor, Effect, Gate, Resolve, Verdict
+from hermes_agent.core.effects import (
+    Actor,
+    Effect,
+    Gate,
+    OutsideCalls,
+    Resolve,
+    Verdict,
+    outside_calls,
+)
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.protocols import Clock, CommandState, ShellCommand
@@ -56,10 +64,10 @@ class PolicyShells:
         return PolicyShell(self, session, name, by, self._context.clock)
 
 
-def as_allowed(command: ShellCommand, verdict: Verdict) -> ShellCommand:
+def as_allowed(command: ShellCommand, verdict: Verdict, outside: OutsideCalls) -> ShellCommand:
     """As a rule rewrote it, and held to what the verdict lets it change."""
     text = command.text if verdict.input is None else str(verdict.input["command"])
-    return replace(command, text=text, confinement=verdict.confinement)
+    return replace(command, text=text, confinement=verdict.confinement, outside=outside)
 
 
 class PolicyShell:
@@ -85,7 +93,8 @@ class PolicyShell:
         )  # fmt: skip
         verdict = await self._shells.require_allowed(session, effect, terminal.trace)
         given = ShellCommand(f"run-{self._ran}", command, seconds)
-        return await terminal.run(as_allowed(given, verdict))
+        outside = outside_calls(self._shells.gate(session), effect, terminal.trace)
+        return await terminal.run(as_allowed(given, verdict, outside))
 
     async def close(self) -> None:
         await self.terminal.destroy()

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.effects import Actor, Effect, outside_calls
 from hermes_agent.core.errors import OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JOBS, Job, Run
 from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
@@ -81,7 +81,8 @@ class Scripts:
             if isinstance(known, str):
                 effect = self._effect(job, session, terminal.workspace, await terminal.where())
                 verdict = await self._shells.require_allowed(session, effect, terminal.trace)
-                known = await terminal.run(as_allowed(command, verdict))
+                outside = outside_calls(self._shells.gate(session), effect, terminal.trace)
+                known = await terminal.run(as_allowed(command, verdict, outside))
         finally:
             self._at_work.pop(run.id, None)
         if known.state in ("lost", "running"):

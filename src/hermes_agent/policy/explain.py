@@ -16,6 +16,7 @@ def report(judged: Judged) -> dict[str, Any]:
         "reason": verdict.reason,
         "rule": verdict.rule,
         "confinement": verdict.confinement,
+        "outside": _outside(judged) if verdict.confinement != "none" else [],
         "command": judged.command,
         "audits": list(verdict.audits),
         "secrets": list(verdict.secrets),
@@ -37,6 +38,8 @@ def lines(judged: Judged) -> list[str]:
         found.append(f"it would run: {judged.command}")
     if verdict.confinement != "none":
         found.append(f"it would run confined: {verdict.confinement}")
+        if outside := _outside(judged):
+            found.append(f"outside of that, judged again when called: {', '.join(outside)}")
     if verdict.secrets:
         found.append(f"it would be given: {', '.join(verdict.secrets)}")
     for decision in judged.decisions:
@@ -55,6 +58,11 @@ def lines(judged: Judged) -> list[str]:
     if verdict.proposal:
         found += ["", "a rule that would allow it:", *verdict.proposal.splitlines()]
     return found
+
+
+def _outside(judged: Judged) -> list[str]:
+    around = (one.act for one in judged.decisions if one.by and one.by.confine == "around")
+    return sorted({act.program for act in around if act.kind == "program"})
 
 
 def _act(decision: Decision) -> dict[str, Any]:

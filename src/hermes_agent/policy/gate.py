@@ -52,6 +52,9 @@ class RuleGate:
         self._homes = homes
         self._capabilities = capabilities
 
+    def outside(self) -> frozenset[str]:
+        return self._rules().outside
+
     async def judge(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
     ) -> Verdict:
@@ -100,6 +103,7 @@ class RuleGate:
         read = await operations.read(effect, self._homes, resolve)
         facts = MatchContext(effect, read.roots)
         found = [rules.decide(facts, act, granted, whole=whole) for act in read.acts]
+        found = _alone(effect, found, granted)
         changes = [one for one in found if one.action == "rewrite"]
         if not changes or any(one.action == "deny" for one in found):
             return _bounded(Judged(_verdict(effect, read, found), tuple(found)), facts, read)
@@ -115,6 +119,7 @@ class RuleGate:
         after = [
             rules.decide(facts, act, granted, rewrites=False, whole=whole) for act in read.acts
         ]
+        after = _alone(changed, after, granted)
         verdict = _changed_verdict(changed, read, changes, after)
         return _bounded(Judged(verdict, tuple(after), changed.command), facts, read)
 
@@ -156,8 +161,12 @@ def _asks_instead(
     """A rewrite that cannot be done becomes a question."""
     if decision.action != "rewrite":
         return decision
-    key = key_of(effect, decision.act, decision.by)
     reason = f"{decision.rule} would change {operations.describe(decision.act)}, but {why}"
+    return _question(effect, decision, reason, granted)
+
+
+def _question(effect: Effect, decision: Decision, reason: str, granted: frozenset[str]) -> Decision:
+    key = key_of(effect, decision.act, decision.by)
     return msgspec.structs.replace(
         decision,
         action="allow" if key in granted else "ask",
@@ -202,13 +211,32 @@ def _confinement(effect: Effect, decisions: Sequence[Decision]) -> Confinement:
     """The widest that a rule wants; none where a person or a rule agreed to the effect itself."""
     if effect.command is None or effect.terminal_kind != "local":
         return "none"
-    wanted = {
+    wanted: set[str] = {
         "none" if one.granted or one.by is None else one.by.confine
         for one in decisions
         # A shell changes its folder without any program; a call is what its parts are.
         if one.act.kind != "call" and one.act.program != "cd"
     }
+    if "around" in wanted:
+        wanted = wanted - {"around"} | {"read-only"}
     return next((widest for widest in get_args(Confinement) if widest in wanted), "none")
+
+
+def _alone(effect: Effect, decisions: list[Decision], granted: frozenset[str]) -> list[Decision]:
+    """What runs as it is if the command is nothing else asks where there is more."""
+    if effect.command is None or effect.terminal_kind != "local":
+        return decisions
+    programs = [one.act.span for one in decisions if one.act.kind == "program"]
+    if programs == [(0, len(effect.command))]:
+        return decisions
+    return [
+        _question(
+            effect, one, f"{operations.describe(one.act)} cannot be confined with the rest", granted
+        )
+        if one.action == "allow" and one.by is not None and one.by.confine == "alone"
+        else one
+        for one in decisions
+    ]
 
 
 def _reasons(asking: Sequence[Decision]) -> str:

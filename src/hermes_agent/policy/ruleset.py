@@ -1,6 +1,7 @@
 """The rules in force, and their decision on one operation."""
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ from hermes_agent.policy.operations import describe
 from hermes_agent.policy.patterns import expressions
 
 _MAX_INDEXED = 4096
+ELEVATING = frozenset({"sudo", "doas", "su", "runuser", "nsenter"})
+"""Wrappers that work only outside of a view."""
 
 
 class Decision(Struct, frozen=True):
@@ -64,6 +67,15 @@ class RuleSet:
             for rule in self.rules
         )
         self._index: dict[tuple[str, str, str], tuple[_Ready, ...]] = {}
+
+    @cached_property
+    def outside(self) -> frozenset[str]:
+        """The names of programs that run outside of the view in which the rest only looks."""
+        around = [rule.match for rule in self.rules if rule.confine == "around"]
+        named = {name for match in around for name in match.program or ()}
+        texts = {text for match in around if match.program is None for text in match.text or ()}
+        found = named | {text.partition(" ")[0] for text in texts}
+        return frozenset(found | ELEVATING) if found else frozenset()
 
     def decide(
         self,

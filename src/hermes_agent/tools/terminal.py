@@ -32,8 +32,9 @@ async def _recover_command(
     beside = context.aside and not background
     limit = _limit(context, timeout) if beside else timeout
     given = ShellCommand(
-        context.effect, command, limit, background or beside, confinement=context.confinement
-    )
+        context.effect, command, limit, background or beside,
+        confinement=context.confinement, outside=context.outside,
+    )  # fmt: skip
     found = await context.terminal.recover(given)
     if found is None or found == "not-run":
         return found
@@ -108,6 +109,7 @@ async def terminal(
         background or beside,
         dict(context.secrets),
         context.confinement,
+        context.outside,
     )
     state = await context.terminal.run(given, context.output)
     if beside:

@@ -14,7 +14,16 @@ from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import DEFAULT, Effect, JudgementInputs, Resolve, Verdict, paths_in
+from hermes_agent.core.effects import (
+    DEFAULT,
+    Effect,
+    JudgementInputs,
+    OutsideCalls,
+    Resolve,
+    Verdict,
+    outside_calls,
+    paths_in,
+)
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.skills import SkillLimits
 from hermes_agent.core.text.addresses import host_of
@@ -142,6 +151,18 @@ class CallAuthorizer:
             )
 
         return may
+
+    def outside(self, open_call: PendingCall, tool: Tool, terminal: str) -> OutsideCalls | None:
+        """What a confined command may call outside of its view."""
+        if open_call.judged is None or open_call.judged.confinement == "none":
+            return None
+        deps, place = self._deps, self._deps.terminals[terminal]
+        given = tool.arguments(open_call.call.target()[1])
+        effect = self._base_effect(
+            open_call, tool, self.arguments(open_call, tool, given), terminal,
+            deps.places.get(terminal, "local"), place.workspace,
+        )  # fmt: skip
+        return outside_calls(deps.gate, effect, place.trace, self._conversation.granted)
 
     def permit(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> Permit:
         """The permit for a call that was allowed according to the journal."""

@@ -73,6 +73,7 @@ class ToolContextFactory:
             note=open_call.intended.note if open_call.intended else {},
             aside=bool(open_call.by),
             confinement=open_call.judged.confinement if open_call.judged else "none",
+            outside=self._authorizer.outside(open_call, tool, name) if tool is not None else None,
         )
 
     def _split_for(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[BudgetShare]]:

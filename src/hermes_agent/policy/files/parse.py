@@ -8,7 +8,6 @@ from hermes_agent.core.effects import (
     Action,
     Actor,
     ApprovalRequirement,
-    Confinement,
     Origin,
 )
 from hermes_agent.policy.files.reader import PolicyReader
@@ -27,6 +26,7 @@ from hermes_agent.policy.files.schema import (
     PolicyTest,
     Rewrite,
     RuleAction,
+    RuleConfinement,
     RuleMatch,
 )
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
@@ -36,7 +36,7 @@ KINDS: tuple[str, ...] = ("call", "program", "path", "host", "unknown")
 ACCESSES: tuple[str, ...] = get_args(Access)
 ACTIONS: tuple[Action, ...] = get_args(Action)
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
-CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
+CONFINEMENTS: tuple[RuleConfinement, ...] = get_args(RuleConfinement)
 
 _HEADER = (
     "version", "name", "description", "profile", "extends", "otherwise", "rules", "tests",
@@ -117,7 +117,7 @@ class _FileReader(PolicyReader):
 
     # rules
 
-    def _confine(self, given: dict[str, Node], action: RuleAction) -> Confinement:
+    def _confine(self, given: dict[str, Node], action: RuleAction) -> RuleConfinement:
         if "confine" not in given:
             return "none"
         if action != "allow":

@@ -4,10 +4,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Action, Actor, ApprovalRequirement, Confinement
+from hermes_agent.core.effects import Action, Actor, ApprovalRequirement
 
 Strings = tuple[str, ...]
 RuleAction = Literal["allow", "ask", "deny", "audit", "rewrite"]
+RuleConfinement = Literal["none", "alone", "workspace", "around", "read-only"]
+"""`around`: the program runs outside, judged once more by the words it is really given, and all
+that is around it may only look. `alone`: it runs as it is if the command is nothing else."""
 
 
 class Times(Struct, frozen=True):
@@ -83,7 +86,7 @@ class PolicyRule(Struct, frozen=True):
     exact: bool = False
     """Consent for the session covers only exactly the same text."""
     reason: str = ""
-    confine: Confinement = "none"
+    confine: RuleConfinement = "none"
     """What the kernel lets commands change that it allows."""
 
     @property

@@ -7,7 +7,9 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from hermes_agent.core.effects import OutsideCalls
 from hermes_agent.core.protocols import Clock, FileFacts, SearchMatch, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.command_backend import CommandReport, CommandStatus, Why
@@ -17,10 +19,20 @@ from hermes_agent.terminals.persistent import PersistentTerminal
 from hermes_agent.terminals.shell.daemon import ShellDaemon, scrubbed
 from hermes_agent.terminals.shell.spool import KINDS, Spool
 
+if TYPE_CHECKING:
+    from hermes_agent.terminals.local.calls import CallServer
+
 NEWS_SECONDS = 0.1
 POLL_SECONDS = 0.5
 """How often a wait checks that the command, or its shell, still runs."""
 SEND_SECONDS = 5.0
+
+
+async def _nobody(_command: str, _folder: str) -> str:
+    return "nobody can judge it"
+
+
+NOTHING_OUTSIDE = OutsideCalls(frozenset(), _nobody)
 
 
 _grep = files.grep
@@ -96,6 +108,8 @@ class LocalBackend:
     ) -> None:
         self._environment = environment
         self._view: tuple[str, dict[str, bytes]] | None = None
+        self._calls: CallServer | None = None
+        self._outside: tuple[frozenset[str], dict[str, str]] = (frozenset(), {})
         self._spool = spool
         self._daemon = daemon
         self._workspace = workspace
@@ -117,7 +131,7 @@ class LocalBackend:
             if command.secrets:
                 spool.put_secrets(id, command.secrets)
             if command.confinement != "none":
-                await asyncio.to_thread(self._confine, id)
+                await self._confine(command)
             spool.put_text(id, command.text)
             if command.background:
                 await self._daemon.launch("job", id, str(self._most))
@@ -127,12 +141,28 @@ class LocalBackend:
                 return CommandStatus(known=True, daemon=True)
         return self._look(id)
 
-    def _confine(self, id: str) -> None:
-        if self._view is None:
-            from hermes_agent.terminals.local.view import read_only
+    async def _confine(self, command: ShellCommand) -> None:
+        from hermes_agent.terminals.local.calls import CallServer
+        from hermes_agent.terminals.local.view import read_only
 
-            self._view = read_only(self._spool.folder, self._workspace, self._environment)
-        self._spool.put_confinement(id, *self._view)
+        folder, outside = self._spool.folder, command.outside or NOTHING_OUTSIDE
+        if self._calls is None:
+            self._calls = CallServer(folder, self._daemon.environment, self._holders)
+        if self._view is None or self._outside[0] != outside.programs:
+            found = await asyncio.to_thread(self._calls.prepare, outside)
+            self._outside = outside.programs, found
+            self._view = await asyncio.to_thread(
+                read_only, folder, self._workspace, self._environment, found
+            )
+        self._calls.serve(outside, self._outside[1])
+        self._spool.put_confinement(command.id, *self._view)
+
+    def _holders(self) -> set[int]:
+        """The shells whose commands may make calls."""
+        spool = self._spool
+        claims = (spool.claim(id) for id in spool.background_ids())
+        shell = self._daemon.shell()
+        return {one.pid for one in claims if one and one.held} | ({shell} if shell else set())
 
     async def look(self, id: str) -> CommandStatus:
         return self._look(id)
@@ -190,11 +220,15 @@ class LocalBackend:
         return self._daemon.folder() or await asyncio.to_thread(self._daemon.last_folder)
 
     async def close(self) -> None:
+        if self._calls is not None:
+            self._calls.close()
         if self._daemon.attach():
             self._daemon.submit("end -")
         self._daemon.detach()
 
     async def destroy(self) -> None:
+        if self._calls is not None:
+            self._calls.close()
         if self._spool.folder.exists():
             await self._daemon.destroy()
             await asyncio.to_thread(shutil.rmtree, self._spool.folder)

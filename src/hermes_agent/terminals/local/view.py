@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.terminals.local import calls
 from hermes_agent.terminals.sandbox import landlock, launch, mounts, seccomp
+from hermes_agent.terminals.shell.daemon import find_bash
 from hermes_agent.terminals.shell.spool import PRIVATE
 
 SCRATCH = "scratch"
 SCRATCH_BYTES = 64 << 20
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/pts", "/dev/ptmx")
 APART = (
     "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--new-session",
     "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev",
@@ -22,17 +25,23 @@ they cannot be signalled is left to Landlock, or on older kernels nothing can be
 
 
 def read_only(
-    spool: Path, workspace: str, environ: Mapping[str, str]
+    spool: Path, workspace: str, environ: Mapping[str, str], outside: Mapping[str, str]
 ) -> tuple[str, dict[str, bytes]]:
     """Bubblewrap and what it runs before the shell, and what `daemon.sh` hands to it, by the name
-    of the file. Raises `HermesError` where commands cannot be confined like this."""
+    of the file. `outside` are programs that are called out of it, and where they are. Raises
+    `HermesError` where commands cannot be confined like this."""
     bwrap = launch.find_bubblewrap(environ)
     (spool / SCRATCH).mkdir(mode=0o700, parents=True, exist_ok=True)
-    options = "\0".join((*APART, *_hidden(spool, workspace, environ), *_scratch(spool)))
+    needed = {os.path.realpath(path) for path in (launch.PYTHON, bwrap, find_bash(environ) or "")}
+    stub = str(spool / calls.STUB)
+    covered = (word for path in calls.stubs(outside, needed) for word in ("--ro-bind", stub, path))
+    hidden = _hidden(spool, workspace, environ)
+    options = "\0".join((*APART, *covered, *hidden, *_scratch(spool)))
     allowed = seccomp.program(
         frozenset({seccomp.NETLINK}), netlink=seccomp.SHOWN, signals=not landlock.missing()
     )
-    inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope")
+    writable = (*DEVICES, *(f"{spool}/{name}" for name in (SCRATCH, "look", calls.FIFO)))
+    inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope", *writable, "--")
     return "\0".join((bwrap, *inner)), {"view": os.fsencode(options), "view.bpf": allowed}
 
 

@@ -4,8 +4,9 @@ signalled), everything in the workspace is writable, and /tmp is out of reach.
 
 As a script, run by a bare Python: `RULES FILTER WORKSPACE -- DOOR …`, the first two open files. It
 confines the door and stays outside as its guard: what the door leaves behind when it ends is
-killed. `scope COMMAND …` only keeps signals and abstract sockets in, where the kernel can; orphans
-of the command stay its children. It imports only the standard library."""
+killed. `scope PATHS … -- COMMAND …` only keeps signals and abstract sockets in, where the kernel
+can, and opens nothing else for writing, not even a FIFO; orphans of the command stay its children.
+It imports only the standard library."""
 
 import contextlib
 import ctypes
@@ -28,6 +29,8 @@ READ = 0b1101
 WRITE = 0b1111_0111_1011_1111
 """All but making devices."""
 EVERYTHING = 0xFFFF
+WRITE_FILES = 0b0100_0000_0000_0010
+"""Open for writing, truncate."""
 ON_FILES = 0b1100_0000_0000_0111
 TCP = 0b11
 SCOPES = 0b11
@@ -66,7 +69,7 @@ def _restrict(rules: list[str], tcp: bool, files: int = EVERYTHING) -> None:
             file = os.open(rule[1:], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:  # gone, or not accessible to this user: nothing to allow
             continue
-        access = READ if rule[0] == "r" else WRITE
+        access = (READ if rule[0] == "r" else WRITE) & files
         if not stat.S_ISDIR(os.fstat(file).st_mode):
             access &= ON_FILES
         _done(_libc.syscall(ADD, ruleset, 1, struct.pack("=Qi", access, file), 0))
@@ -150,14 +153,18 @@ def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]
     _sweep()
 
 
-def scope(command: list[str]) -> None:
+def scope(paths: list[str], command: list[str]) -> None:
     _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
     if not missing():
-        _restrict([], tcp=True, files=0)
+        own = [path for path in ("/proc/self/fd/1", "/proc/self/fd/2") if Path(path).is_file()]
+        _restrict(
+            [f"w{os.path.realpath(path)}" for path in (*paths, *own)], tcp=True, files=WRITE_FILES
+        )
     os.execv(command[0], command)  # noqa: S606 - that is the point
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "scope":
-        scope(sys.argv[2:])
+        end = sys.argv.index("--")
+        scope(sys.argv[2:end], sys.argv[end + 1 :])
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "network", sys.argv[4], sys.argv[6:])

@@ -53,7 +53,7 @@ class ShellDaemon:
         self._spool = spool
         self._workspace = workspace
         self._idle = idle
-        self._environment = dict(environment)
+        self.environment = dict(environment)
         self._link: _Link | None = None
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
@@ -61,7 +61,7 @@ class ShellDaemon:
         """Whether the daemon we are linked to, or at least its shell, still lives."""
         link = self._link
         return link is not None and (
-            process_lives(link.pid, link.ticks) or self._spine() is not None
+            process_lives(link.pid, link.ticks) or self.shell() is not None
         )
 
     def linked(self) -> bool:
@@ -70,7 +70,7 @@ class ShellDaemon:
 
     def folder(self) -> str:
         """The shell's working directory; empty when there is no shell."""
-        pid = self._spine()
+        pid = self.shell()
         if pid is None:
             return ""
         try:
@@ -149,7 +149,7 @@ class ShellDaemon:
     def _call(
         self, mode: str, *arguments: str, detached: bool
     ) -> subprocess.CompletedProcess[bytes]:
-        bash = find_bash(self._environment)
+        bash = find_bash(self.environment)
         if bash is None:
             raise HermesError("bash is not installed", "commands run in bash 5.0 or newer")
         shell = mode in ("keep", "job")
@@ -159,7 +159,7 @@ class ShellDaemon:
             )
         self._spool.prepare()
         folder = self._spool.folder
-        environment = dict(self._environment)
+        environment = dict(self.environment)
         if shell:  # marks our processes; `destroy` looks for it
             environment["HERMES_SPOOL"] = str(folder)
         start = ("start",) if detached else ()
@@ -198,7 +198,7 @@ class ShellDaemon:
         words = (folder / f"daemon.{max(numbers)}").read_text().split()
         if words[2:] != ["ready"]:
             return None
-        if not process_lives(int(words[0]), words[1]) and self._spine() is None:
+        if not process_lives(int(words[0]), words[1]) and self.shell() is None:
             return None
         # Both ways, so that neither side ever sees the other's end as the end of the file.
         mode = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
@@ -210,7 +210,7 @@ class ShellDaemon:
             raise
         return _Link(int(words[0]), words[1], into, out)
 
-    def _spine(self) -> int | None:
+    def shell(self) -> int | None:
         """The pid of the shell, when it lives."""
         try:
             words = (self._spool.folder / "spine").read_text().split()

@@ -1,0 +1,263 @@
+"""Calls out of a view: a program that needs a service, a device or another process runs outside of
+it, as the user, if the gate allows it with the words, variables and folder that it really got.
+
+In the view a small script is in the program's place. It writes its pid and the number of a pipe to
+the FIFO `calls` and gives the exit code that comes back through the pipe. What it says is not
+trusted: the words are those that the kernel shows, and only pipes are taken over from it."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import select
+import shlex
+import shutil
+import signal
+import stat
+from collections.abc import Callable, Iterator, Mapping, Set
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.effects import OutsideCalls
+
+FIFO = "calls"
+STUB = "call.sh"
+SCRIPT = r"""#!{bash}
+PATH=/usr/bin:/bin:$PATH beside=()
+plain() {{ [[ -p /dev/fd/$1 || /dev/fd/$1 -ef /dev/null ]]; }}
+if ! plain 0; then exec < <(exec cat); fi
+if ! plain 1; then exec > >(exec cat); beside+=("$!"); fi
+if ! plain 2; then exec 2> >(exec cat >&2); beside+=("$!"); fi
+exec {{both}}<> <(:)
+(printf '%s %s\n' "$$" "$both" 1<>{fifo}) # aside: this one's files stay what they are
+if ! read -r -t 60 -u "$both" _; then echo "hermes: nobody answered this call" >&2; exit 126; fi
+# For reading alone, so that the end of whoever answers is seen.
+exec {{reply}}</dev/fd/$both {{both}}>&-
+read -r -u "$reply" code || code=137
+exec >&- 2>&-
+wait "${{beside[@]}}"
+exit "$code"
+"""
+MANY_IN_ONE = frozenset({"busybox", "toybox", "coreutils"})
+"""Programs with many names, most of which belong into the view."""
+OWN = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "PATH", "TMPDIR", "HERMES_SPOOL"})
+"""Variables that the shell sets, or that a call has from the terminal."""
+LEVELS = 64
+MOST = 64
+"""Calls at once."""
+LAST_SECONDS = 2.0
+RLIMIT_LOCKS = 10
+"""The mark of what an agent's shell has started; see `daemon.sh`."""
+REFUSED = 126
+
+
+def find_programs(names: Set[str], path: str) -> dict[str, str]:
+    """Where they are; of the same name, the one that a shell would find."""
+    found: dict[str, str] = {}
+    for folder in path.split(os.pathsep):
+        with contextlib.suppress(OSError):  # no such folder, or not for this user
+            for name in names & set(os.listdir(folder)) - found.keys():  # noqa: PTH208 - fast
+                if os.access(f"{folder}/{name}", os.X_OK):
+                    found[name] = f"{folder}/{name}"
+    return found
+
+
+def stubs(found: Mapping[str, str], needed: Set[str]) -> Iterator[str]:
+    """The files that the script covers; never one that the view itself needs."""
+    for path in sorted({os.path.realpath(path) for path in found.values()} - needed):
+        if Path(path).name not in MANY_IN_ONE:
+            yield path
+
+
+class Call(NamedTuple):
+    """What a process in a view was started with, and its pipes."""
+
+    words: list[str]
+    variables: dict[str, str]
+    folder: str
+    files: tuple[int, int, int]
+
+
+class CallServer:
+    """Answers the calls of one spool's commands. `holders` are the shells that run them."""
+
+    def __init__(
+        self,
+        spool: Path,
+        environment: Mapping[str, str],
+        holders: Callable[[], Set[int]],
+    ) -> None:
+        self._spool = spool
+        self._environment = dict(environment)
+        self._holders = holders
+        self._programs: dict[str, str] = {}
+        self._calls: OutsideCalls | None = None
+        self._fifo: int | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def prepare(self, calls: OutsideCalls) -> dict[str, str]:
+        """Make the files that a view needs, and return the programs to cover. This blocks."""
+        path = self._environment.get("PATH", os.defpath)
+        found = find_programs(calls.programs, path)
+        fifo, stub = self._spool / FIFO, self._spool / STUB
+        if not fifo.exists():
+            os.mkfifo(fifo, 0o600)
+        bash = shutil.which("bash", path=path) or "/bin/bash"
+        stub.write_text(SCRIPT.format(bash=bash, fifo=shlex.quote(str(fifo))), "utf-8")
+        stub.chmod(0o700)
+        return found
+
+    def serve(self, calls: OutsideCalls, programs: Mapping[str, str]) -> None:
+        """Answer with this judge from now on."""
+        self._calls, self._programs = calls, dict(programs)
+        loop = asyncio.get_running_loop()
+        if self._fifo is None:
+            mode = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+            self._fifo = os.open(self._spool / FIFO, mode)
+        if self._loop is not loop:
+            self._loop = loop
+            loop.add_reader(self._fifo, self._heard)
+
+    def close(self) -> None:
+        if self._fifo is not None:
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.remove_reader(self._fifo)
+            os.close(self._fifo)
+            self._fifo = self._loop = None
+        for task in self._tasks:
+            task.cancel()
+
+    def _heard(self) -> None:
+        if self._fifo is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            for line in os.read(self._fifo, 65536).split(b"\n"):
+                match line.split():
+                    case [pid, number] if pid.isdigit() and number.isdigit():
+                        if len(self._tasks) < MOST:
+                            task = asyncio.create_task(self._answer(int(pid), int(number)))
+                            self._tasks.add(task)
+                            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, pid: int, number: int) -> None:
+        with contextlib.ExitStack() as held:
+            try:
+                caller = os.pidfd_open(pid)
+                held.callback(os.close, caller)
+                reply = _pipe(pid, number, os.O_WRONLY, held)
+                call = await asyncio.to_thread(self._take, pid, held)
+                signal.pidfd_send_signal(caller, 0)  # still the same process
+            except (OSError, ValueError):  # it is gone, or was none of ours
+                return
+            with contextlib.suppress(OSError):
+                os.write(reply, b"ok\n")
+            code = await self._carry_out(call, caller)
+            with contextlib.suppress(OSError):
+                os.write(reply, b"%d\n" % code)
+
+    def _take(self, pid: int, held: contextlib.ExitStack) -> Call:
+        if not _below(pid, self._holders()):
+            raise ValueError(f"{pid} is not in a view of this terminal")
+        # The interpreter, the script in the program's place, and what the program gets.
+        words = _words(f"/proc/{pid}/cmdline")[1:]
+        variables = dict(
+            one.split("=", 1) for one in _words(f"/proc/{pid}/environ") if one.find("=") > 0
+        )
+        folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - as it is
+        given = _pipe(pid, 0, os.O_RDONLY, held)
+        out, err = (_pipe(pid, one, os.O_WRONLY, held) for one in (1, 2))
+        return Call(words, variables, folder, (given, out, err))
+
+    async def _carry_out(self, call: Call, caller: int) -> int:
+        name = Path(call.words[0]).name if call.words else ""
+        path, calls = self._programs.get(name), self._calls
+        if path is None or calls is None:
+            return _refused(call, f"{name} cannot be called from here")
+        changed = {
+            key: value
+            for key, value in call.variables.items()
+            if key not in OWN and key.isidentifier() and self._environment.get(key) != value
+        }
+        variables = [f"{key}={shlex.quote(value)}" for key, value in sorted(changed.items())]
+        text = " ".join((*variables, shlex.join((name, *call.words[1:]))))
+        try:
+            refusal = await calls.refusal(text, call.folder)
+        except Exception:
+            logging.getLogger(__name__).exception("the gate failed on a call of %s", name)
+            refusal = "the gate failed"
+        if refusal:
+            return _refused(call, f"{name} was not run: {refusal}; call it in a command of its own")
+        return await self._run(path, call, changed, caller)
+
+    async def _run(self, path: str, call: Call, changed: Mapping[str, str], caller: int) -> int:
+        mark = {"HERMES_SPOOL": str(self._spool)}
+        lasting = shutil.which("setpriv")  # ends with us, whatever ends us
+        before = (lasting, "--pdeathsig", "KILL", "--") if lasting else ()
+        given, out, err = call.files
+        process = await asyncio.create_subprocess_exec(
+            *before, path, *call.words[1:], stdin=given, stdout=out, stderr=err, cwd=call.folder,
+            env={**self._environment, **changed, **mark}, start_new_session=True,
+        )  # fmt: skip
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(process.pid, RLIMIT_LOCKS, (0, 0))
+        ended = asyncio.ensure_future(process.wait())
+        gone = asyncio.ensure_future(_end_of(caller))
+        try:
+            await asyncio.wait((ended, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if not ended.done():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, number)
+                    await asyncio.wait((ended,), timeout=LAST_SECONDS)
+        code = await ended
+        return code if code >= 0 else 128 - code
+
+
+async def _end_of(caller: int) -> None:
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    watched = os.dup(caller)
+    loop.add_reader(watched, heard.set)
+    try:
+        await heard.wait()
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
+
+
+def _words(path: str) -> list[str]:
+    return os.fsdecode(Path(path).read_bytes()).split("\0")[:-1]
+
+
+def _below(pid: int, holders: Set[int]) -> bool:
+    for _ in range(LEVELS):
+        if pid in holders:
+            return True
+        pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[1])
+        if pid <= 1:
+            break
+    return False
+
+
+def _pipe(pid: int, number: int, mode: int, held: contextlib.ExitStack) -> int:
+    """A pipe, or the null device, that a process has open; opened anew, because then what we set
+    is not set there. Anything else would be opened with more rights than the process has."""
+    file = os.open(f"/proc/{pid}/fd/{number}", mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    held.callback(os.close, file)
+    facts = os.fstat(file)
+    null = stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(1, 3)
+    if not stat.S_ISFIFO(facts.st_mode) and not null:
+        raise ValueError(f"file {number} of {pid} is not a pipe")
+    os.set_blocking(file, True)
+    return file
+
+
+def _refused(call: Call, why: str) -> int:
+    err = call.files[2]
+    if select.select((), (err,), (), 0)[1]:
+        with contextlib.suppress(OSError):
+            os.write(err, f"hermes: {why}\n"[:4096].encode("utf-8", "replace"))
+    return REFUSED

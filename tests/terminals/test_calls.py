@@ -1,0 +1,192 @@
+"""Programs that a confined command calls outside of its view."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from hermes_agent.core.effects import OutsideCalls
+from hermes_agent.core.protocols import CommandState, ShellCommand
+from tests.support.terminals import LocalPlace, lives, until
+
+SERVICE = """#!/bin/sh
+# Shows what it got, and that it runs where files can be made.
+touch "$MADE"
+case $1 in
+  words) shift; for word; do printf '<%s>' "$word"; done; echo " in $PWD with ${SETTING-nothing}" ;;
+  read) cat; echo wrong >&2 ;;
+  end) exit "$2" ;;
+  stay) echo $$; exec sleep 1000 ;;
+esac
+"""
+
+
+class Caller:
+    """A terminal whose commands may call `service` outside, unless it is told to `harm`."""
+
+    def __init__(self, folder: Path) -> None:
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "service").write_text(SERVICE)
+        (programs / "service").chmod(0o755)
+        self.made = folder / "made"
+        self.place = LocalPlace(folder)
+        self.place.spool = folder / "home" / "terminals" / "session" / "local"
+        environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        settings = self.place.settings
+        self.place.settings = type(settings)(keep_environment=("MADE",))
+        self.terminal = self.place.open({**environment, "MADE": str(self.made)})
+        self.judged: list[tuple[str, str]] = []
+        self._number = 0
+
+    async def refusal(self, command: str, folder: str) -> str:
+        self.judged.append((command, folder))
+        return "it would do harm" if "harm" in command else ""
+
+    async def look(self, text: str, **more: object) -> CommandState:
+        self._number += 1
+        outside = OutsideCalls(frozenset({"service", "absent"}), self.refusal)
+        return await self.terminal.run(
+            ShellCommand(
+                f"run-{self._number}", text, confinement="read-only", outside=outside, **more  # type: ignore[arg-type]
+            )
+        )  # fmt: skip
+
+
+@pytest_asyncio.fixture
+async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
+    made = Caller(tmp_path)
+    yield made
+    await made.terminal.destroy()
+
+
+async def test_a_program_runs_outside_with_the_words_it_really_got(caller: Caller) -> None:
+    (caller.place.workspace / "sub").mkdir()
+    told = await caller.look(
+        "cd sub; a='two  words'; SETTING=set service words \"$a\" $(printf '%s' com)puted '' | cat;"
+        "touch within"
+    )
+    sub = f"{caller.place.workspace}/sub"
+    assert told.stdout == f"<two  words><computed><> in {sub} with set\n"
+    assert caller.judged == [("SETTING=set service words 'two  words' computed ''", sub)]
+    assert caller.made.exists()
+    assert list(Path(sub).iterdir()) == []
+
+
+async def test_what_is_refused_does_not_run_and_says_why(caller: Caller) -> None:
+    told = await caller.look("x=ha; service words ${x}rm; echo $?; absent; service end 7; exit $?")
+    assert (told.code, told.stdout) == (7, "126\n")
+    assert "hermes: service was not run: it would do harm" in told.stderr
+    assert "absent: command not found" in told.stderr
+    assert [words for words, _ in caller.judged] == ["service words harm", "service end 7"]
+
+
+async def test_every_way_to_start_it_leads_outside(caller: Caller) -> None:
+    told = await caller.look(
+        "service words 1; command service words 2; env service words 3;"
+        "echo 4 | xargs service words; bash -c 'service words 5';"
+        "exec $(command -v service) words 6"
+    )
+    assert [line[:3] for line in told.stdout.splitlines()] == [f"<{n}>" for n in range(1, 7)]
+    assert len(caller.judged) == 6
+
+
+async def test_input_and_output_go_through(caller: Caller) -> None:
+    (caller.place.workspace / "kept").write_text("from a file\n")
+    told = await caller.look(
+        "echo piped | service read 2>&1; service read < kept > $TMPDIR/out 2> $TMPDIR/err;"
+        "cat $TMPDIR/out $TMPDIR/err; service read <<< here > /dev/null 2>&1"
+    )
+    assert told.stdout == "piped\nwrong\nfrom a file\nwrong\n"
+    large = await caller.look("seq 1 100000 | service read 2>/dev/null | tail -1")
+    assert large.stdout == "100000\n"
+
+
+async def test_it_ends_with_the_command_that_called_it(caller: Caller) -> None:
+    stopped = await caller.look("service stay", timeout=1.0)
+    assert stopped.state == "timeout"
+    await until(lambda: not lives(int(stopped.stdout)))
+    begun = await caller.look("service stay", background=True)
+
+    async def told() -> str:
+        return (await caller.terminal.follow(begun.id)).stdout
+
+    await until(told)
+    pid = int(await told())
+    await caller.terminal.stop(begun.id)
+    await until(lambda: not lives(pid))
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[int]:
+    """A process outside that looks like a call."""
+    words = [sys.executable, "-c", "import time; time.sleep(1000)", "service"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process.pid
+        process.kill()
+
+
+async def test_a_process_elsewhere_cannot_be_named_as_the_caller(
+    caller: Caller, elsewhere: int
+) -> None:
+    fifo = caller.place.spool / "calls"
+    await caller.look(f"echo {elsewhere} 1 > {fifo}; echo 1 1 > {fifo}; echo x >> {fifo}; true")
+    assert (await caller.look("service words after")).stdout.startswith("<after>")
+    assert [words for words, _ in caller.judged] == ["service words after"]
+
+
+FORGED = """
+import os, sys
+# A file that may only be looked at: whoever opens it anew could read it.
+os.dup2(os.open(sys.argv[1], os.O_PATH), 0)
+given, reply = os.pipe()
+with open(sys.argv[2], "w") as fifo:
+    fifo.write(f"{os.getpid()} {reply}\\n")
+os.close(reply)
+print(os.read(given, 100))
+"""
+
+
+async def test_only_pipes_are_taken_over_from_a_caller(caller: Caller, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    (caller.place.workspace / "service").write_text(FORGED)
+    fifo = caller.place.spool / "calls"
+    told = await caller.look(
+        f"{sys.executable} ./service {secret} {fifo} & wait $!; echo on", timeout=60
+    )
+    assert told.stdout == "b''\non\n"
+    assert caller.judged == []
+
+
+RUNTIME = """
+import asyncio, sys
+from pathlib import Path
+from tests.terminals.test_calls import Caller
+asyncio.run(Caller(Path(sys.argv[1])).look("service stay; echo $?"))
+"""
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", RUNTIME, tmp_path]) as process:
+        yield process
+
+
+async def test_a_call_ends_with_the_runtime_and_the_command_goes_on(
+    runtime: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    place = LocalPlace(tmp_path)
+    place.spool = tmp_path / "home" / "terminals" / "session" / "local"
+    await until((tmp_path / "made").exists)
+    runtime.kill()
+    again = place.open()
+    command = ShellCommand("run-1", "service stay; echo $?", confinement="read-only")
+    ended = await again.recover(command)
+    assert isinstance(ended, CommandState)
+    assert (ended.state, ended.stdout.splitlines()[-1]) == ("exited", "137")
+    await again.destroy()
