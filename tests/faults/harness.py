@@ -65,9 +65,20 @@ def wait_until(met: Any, what: str) -> None:
         time.sleep(next(pause))
 
 
-def script(folder: Path, work: Path, turns: int) -> Path:
+LOOK = "wc -l < effects.log; getent passwd root | cut -d: -f1"
+LOOKS = """
+version: 1
+rules:
+  - {id: looks, match: {program: [wc, cut]}, then: allow, confine: read-only}
+  - {id: read, match: {access: read}, then: allow, confine: read-only}
+  - {id: asks, match: {program: getent}, then: allow, confine: around}
+"""
+
+
+def script(folder: Path, work: Path, turns: int, *, looks: bool = False) -> Path:
     """Each turn changes things in every way there is: commands, files, a tool that leaves no
-    trace, several at once, and one that only looks. Each effect adds a line of its own."""
+    trace, several at once, and one that only looks. Each effect adds a line of its own. `looks`
+    adds a confined command, which calls a program outside."""
     log = work / "effects.log"
     entries = []
     for turn in range(turns):
@@ -90,6 +101,7 @@ def script(folder: Path, work: Path, turns: int) -> Path:
                         "calls": [
                             {"tool": "write_file", "with": {"path": note, "content": line("file")}},
                             {"tool": "count_lines", "with": {"path": str(log)}},
+                            *([{"tool": "terminal", "with": {"command": LOOK}}] if looks else ()),
                         ]
                     },
                     {"calls": [append("left"), append("right"), command("beside")]},
@@ -121,6 +133,8 @@ class Site(Struct, frozen=True):
     """What config.yaml says of the terminal."""
     work: Path | None = None
     """Its workspace as this machine sees it, where that is not the session's own."""
+    looks: bool = False
+    """Whether it runs confined commands as well."""
 
 
 class Case:
@@ -137,7 +151,10 @@ class Case:
             each.mkdir(parents=True)
         self.work = self.site.work or self.near
         (self.home / "config.yaml").write_text(self.site.config)
-        self.script = script(folder, self.work, turns)
+        if self.site.looks:
+            (self.home / "policies").mkdir()
+            (self.home / "policies" / "looks.yaml").write_text(LOOKS)
+        self.script = script(folder, self.work, turns, looks=self.site.looks)
         self.api = RuntimeClient(str(self.home))
         self.fork_server = fork_server
         self.pid = 0

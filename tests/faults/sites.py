@@ -27,4 +27,8 @@ def ssh(server: Sshd | None = None) -> Site:
     return Site("far", config, work)
 
 
+def looking() -> Site:
+    return Site(looks=True)
+
+
 SITES: dict[str, Callable[[], Site]] = {"local": local, "sandbox": sandbox, "ssh": ssh}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.harness import Case, ForkServer, Site, case
-from tests.faults.sites import SITES
+from tests.faults.sites import SITES, looking
 from tests.faults.storm import storm
 
 TURNS = 12
@@ -66,7 +66,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="hermes-soak-"))
     try:
         while done < options.kills:
-            site = chance.choice(list(SITES.values()))
+            site = chance.choice((*SITES.values(), looking))
             done += soak(
                 folder / str(done), fork_server, chance, min(50, options.kills - done), site
             )

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import signal
 import stat
+import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +31,19 @@ if ! plain 0; then exec < <(exec cat); fi
 if ! plain 1; then exec > >(exec cat); beside+=("$!"); fi
 if ! plain 2; then exec 2> >(exec cat >&2); beside+=("$!"); fi
 exec {{both}}<> <(:)
-(printf '%s %s\n' "$$" "$both" 1<>{fifo}) # aside: this one's files stay what they are
-if ! read -r -t 60 -u "$both" _; then echo "hermes: nobody answered this call" >&2; exit 126; fi
+# Aside, so that this one's files stay what they are. Again, because it may be lost with a runtime.
+tries=60
+while :; do
+  (printf '%s %s\n' "$$" "$both" 1<>{fifo})
+  if read -r -t 1 -u "$both" _; then break; fi
+  if ((--tries == 0)); then echo "hermes: nobody answered this call" >&2; exit 126; fi
+done
 # For reading alone, so that the end of whoever answers is seen.
 exec {{reply}}</dev/fd/$both {{both}}>&-
-read -r -u "$reply" code || code=137
+if ! read -r -u "$reply" code; then
+  echo "hermes: the runtime ended during this call" >&2
+  code=137
+fi
 exec >&- 2>&-
 wait "${{beside[@]}}"
 exit "$code"
@@ -95,7 +104,8 @@ class CallServer:
         self._calls: OutsideCalls | None = None
         self._fifo: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        """By the pid of the caller."""
 
     def prepare(self, calls: OutsideCalls) -> dict[str, str]:
         """Make the files that a view needs, and return the programs to cover. This blocks."""
@@ -105,8 +115,12 @@ class CallServer:
         if not fifo.exists():
             os.mkfifo(fifo, 0o600)
         bash = shutil.which("bash", path=path) or "/bin/bash"
-        stub.write_text(SCRIPT.format(bash=bash, fifo=shlex.quote(str(fifo))), "utf-8")
-        stub.chmod(0o700)
+        text = SCRIPT.format(bash=bash, fifo=shlex.quote(str(fifo)))
+        if not stub.exists() or stub.read_text("utf-8") != text:  # a view may be running it
+            draft = stub.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+            draft.write_text(text, "utf-8")
+            draft.chmod(0o700)
+            draft.replace(stub)
         return found
 
     def serve(self, calls: OutsideCalls, programs: Mapping[str, str]) -> None:
@@ -126,7 +140,7 @@ class CallServer:
                 self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
             self._fifo = self._loop = None
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
 
     def _heard(self) -> None:
@@ -136,10 +150,12 @@ class CallServer:
             for line in os.read(self._fifo, 65536).split(b"\n"):
                 match line.split():
                     case [pid, number] if pid.isdigit() and number.isdigit():
-                        if len(self._tasks) < MOST:
-                            task = asyncio.create_task(self._answer(int(pid), int(number)))
-                            self._tasks.add(task)
-                            task.add_done_callback(self._tasks.discard)
+                        self._begin(int(pid), int(number))
+
+    def _begin(self, pid: int, number: int) -> None:
+        if pid not in self._tasks and len(self._tasks) < MOST:
+            task = self._tasks[pid] = asyncio.create_task(self._answer(pid, number))
+            task.add_done_callback(lambda _: self._tasks.pop(pid, None))
 
     async def _answer(self, pid: int, number: int) -> None:
         with contextlib.ExitStack() as held:

@@ -126,12 +126,12 @@ class LocalBackend:
         id, spool = command.id, self._spool
         spool.prepare()
         spool.revive(id)
+        if spool.end(id) is None and command.confinement != "none":
+            await self._confine(command)
         if spool.end(id) is None and spool.claim(id) is None:
             spool.check_room()
             if command.secrets:
                 spool.put_secrets(id, command.secrets)
-            if command.confinement != "none":
-                await self._confine(command)
             spool.put_text(id, command.text)
             if command.background:
                 await self._daemon.launch("job", id, str(self._most))
