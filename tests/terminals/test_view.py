@@ -14,7 +14,7 @@ from tests.support.terminals import LocalPlace, lives, until
 
 
 class Looker:
-    """Runs texts in the view, and others as the user."""
+    """Runs texts in one of the views, and others as the user."""
 
     def __init__(self, folder: Path) -> None:
         home = folder / "home"
@@ -28,6 +28,9 @@ class Looker:
 
     async def look(self, text: str, **more: object) -> CommandState:
         return await self._run(text, confinement="read-only", **more)
+
+    async def build(self, text: str, **more: object) -> CommandState:
+        return await self._run(text, confinement="workspace", **more)
 
     async def act(self, text: str) -> CommandState:
         return await self._run(text)
@@ -196,3 +199,68 @@ async def test_a_large_output_comes_through_whole(looker: Looker) -> None:
     assert large.code == 3
     assert Path(large.spool).read_text().split()[-1] == "200000"
     assert large.stderr_size == len("".join(f"{number}\n" for number in range(1, 1001)))
+
+
+async def test_a_build_can_write_the_workspace_and_nothing_else(
+    looker: Looker, tmp_path: Path
+) -> None:
+    work, elsewhere = looker.place.workspace, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (work / "link").symlink_to(elsewhere)
+    (work / ".git" / "hooks").mkdir(parents=True)
+    (work / ".env").write_text("KEY=secret-in-work")
+    tried = await looker.build(
+        f"echo new > made; mkdir sub; rm -r sub; echo x > {elsewhere}/made; echo x > link/made;"
+        f"mv made {elsewhere}/; echo x > .git/hooks/pre-commit; echo x > {looker.home}/state.db;"
+        "cat .env; echo y > $TMPDIR/note && cat $TMPDIR/note; cat made"
+    )
+    assert tried.stdout == "y\nnew\n"
+    assert list(elsewhere.iterdir()) == []
+    assert list((work / ".git" / "hooks").iterdir()) == []
+    assert (looker.home / "state.db").read_text() == "journal"
+    assert (work / ".env").read_text() == "KEY=secret-in-work"
+
+
+async def test_a_link_that_is_changed_while_it_writes_leads_nowhere(
+    looker: Looker, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    await looker.build(
+        "mkdir inside; ln -s inside place; for n in $(seq 200); do"
+        f" ln -sfn {elsewhere} place & echo x > place/made 2>/dev/null; ln -sfn inside place; done"
+    )
+    assert list(elsewhere.iterdir()) == []
+
+
+async def test_a_build_reaches_hosts_but_no_service_of_the_machine(looker: Looker) -> None:
+    service = Path("/run/hermes-test-service")
+    if os.geteuid() != 0:
+        service = looker.home / "service"
+    with socket.socket() as inet, socket.socket(socket.AF_UNIX) as unix:
+        inet.bind(("127.0.0.1", 0))
+        unix.bind(str(service))
+        for listener in (inet, unix):
+            listener.listen()
+            listener.setblocking(False)
+        try:
+            await looker.build(
+                f"echo x > /dev/tcp/127.0.0.1/{inet.getsockname()[1]};"
+                f"python3 -c 'import socket; socket.socket(1).connect(\"{service}\")'"
+            )
+        finally:
+            service.unlink()
+        inet.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            unix.accept()
+
+
+async def test_both_views_and_the_shell_share_a_folder_and_variables(looker: Looker) -> None:
+    (looker.place.workspace / "sub").mkdir()
+    await looker.act("first=1")
+    await looker.look("second=$first.2; cd sub")
+    built = await looker.build("echo $first $second; basename $PWD; third=3")
+    assert built.stdout == "1 1.2\nsub\n"
+    assert (await looker.look("echo $third; cd ..")).stdout == "3\n"
+    assert (await looker.build("basename $PWD; exit 4")).stdout == "work\n"
+    assert (await looker.act("echo $second $third; basename $PWD")).stdout == "1.2 3\nwork\n"

@@ -200,6 +200,8 @@ def outside_calls(
         given = {**effect.input, "command": command}
         call = replace(effect, command=command, folder=folder, input=given)
         verdict = await gate.judge(call, resolve, granted)
+        if verdict.confinement == "workspace":
+            return "it may only run confined to the workspace"
         return "" if verdict.action == "allow" and verdict.input is None else verdict.reason
 
     return OutsideCalls(gate.outside(), refusal)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
+from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.protocols import CommandState, ShellCommand
 from hermes_agent.core.tool_results import ToolResult
@@ -116,7 +117,9 @@ async def terminal(
         state = await _to_its_end(context, state)
     if state.state == "lost":
         raise OutcomeUnknown("the shell went away while the command ran")
-    return _confined(show(state), state) if context.confinement != "none" else show(state)
+    if context.confinement == "none":
+        return show(state)
+    return _confined(show(state), state, context.confinement)
 
 
 async def _recover_process(
@@ -162,15 +165,16 @@ def show(state: CommandState, *, asked_to_stop: bool = False) -> ToolResult:
     return ToolResult("\n".join(parts), _data(state), ok)
 
 
-def _confined(result: ToolResult, state: CommandState) -> ToolResult:
+def _confined(result: ToolResult, state: CommandState, confinement: Confinement) -> ToolResult:
     """Tell the model why a command failed that tried more than to look."""
     if not any(sign in state.stderr for sign in REFUSALS):
         return result
-    hint = "it was judged to only look and ran where it cannot write; say `changes` if it must"
+    judged = "only look and ran where it cannot write"
+    if confinement == "workspace":
+        judged = "stay in the workspace and ran where it cannot write elsewhere"
+    hint = f"it was judged to {judged}; say `changes` if it must"
     return replace(
-        result,
-        text=f"{result.text}\n[{hint}]",
-        data={**result.data, "refused": "read-only"},
+        result, text=f"{result.text}\n[{hint}]", data={**result.data, "refused": confinement}
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import OutsideCalls
+from hermes_agent.core.effects import Confinement, OutsideCalls
 from hermes_agent.core.protocols import Clock, FileFacts, SearchMatch, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.command_backend import CommandReport, CommandStatus, Why
@@ -107,7 +107,7 @@ class LocalBackend:
         environment: Mapping[str, str],
     ) -> None:
         self._environment = environment
-        self._view: tuple[str, dict[str, bytes]] | None = None
+        self._views: dict[Confinement, tuple[str, dict[str, bytes]]] = {}
         self._calls: CallServer | None = None
         self._outside: tuple[frozenset[str], dict[str, str]] = (frozenset(), {})
         self._spool = spool
@@ -143,19 +143,21 @@ class LocalBackend:
 
     async def _confine(self, command: ShellCommand) -> None:
         from hermes_agent.terminals.local.calls import CallServer
-        from hermes_agent.terminals.local.view import read_only
+        from hermes_agent.terminals.local.view import view
 
         folder, outside = self._spool.folder, command.outside or NOTHING_OUTSIDE
         if self._calls is None:
             self._calls = CallServer(folder, self._daemon.environment, self._holders)
-        if self._view is None or self._outside[0] != outside.programs:
+        if not self._views or self._outside[0] != outside.programs:
             found = await asyncio.to_thread(self._calls.prepare, outside)
-            self._outside = outside.programs, found
-            self._view = await asyncio.to_thread(
-                read_only, folder, self._workspace, self._environment, found
-            )
+            self._outside, self._views = (outside.programs, found), {}
         self._calls.serve(outside, self._outside[1])
-        self._spool.put_confinement(command.id, *self._view)
+        kind = command.confinement
+        if kind not in self._views:
+            self._views[kind] = await asyncio.to_thread(
+                view, kind, folder, self._workspace, self._environment, self._outside[1]
+            )
+        self._spool.put_confinement(command.id, *self._views[kind])
 
     def _holders(self) -> set[int]:
         """The shells whose commands may make calls."""

@@ -1,11 +1,14 @@
-"""The view of the machine for commands that may only look: everything can be read but secrets and
-Hermes' own files, and nothing can be written, signalled or connected to."""
+"""Views of the machine for confined commands: everything can be read but secrets and Hermes' own
+files, and no process can be signalled. In the one for looking nothing can be written or connected
+to; in the other the workspace can be written, and hosts can be connected to but not services of
+this machine that listen in the file system."""
 
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.local import calls
 from hermes_agent.terminals.sandbox import landlock, launch, mounts, seccomp
@@ -24,25 +27,33 @@ APART = (
 they cannot be signalled is left to Landlock, or on older kernels nothing can be signalled."""
 
 
-def read_only(
-    spool: Path, workspace: str, environ: Mapping[str, str], outside: Mapping[str, str]
+def view(
+    kind: Confinement,
+    spool: Path,
+    workspace: str,
+    environ: Mapping[str, str],
+    outside: Mapping[str, str],
 ) -> tuple[str, dict[str, bytes]]:
-    """Bubblewrap and what it runs before the shell, and what `daemon.sh` hands to it, by the name
-    of the file. `outside` are programs that are called out of it, and where they are. Raises
-    `HermesError` where commands cannot be confined like this."""
+    """Bubblewrap and what it runs before the shell, behind the kind, and what `daemon.sh` hands to
+    it, by the name of the file. `outside` are programs that are called out of it, and where they
+    are. Raises `HermesError` where commands cannot be confined like this."""
     bwrap = launch.find_bubblewrap(environ)
-    (spool / SCRATCH).mkdir(mode=0o700, parents=True, exist_ok=True)
+    scratch = spool / f"{kind}.{SCRATCH}"
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     needed = {os.path.realpath(path) for path in (launch.PYTHON, bwrap, find_bash(environ) or "")}
     stub = str(spool / calls.STUB)
     covered = (word for path in calls.stubs(outside, needed) for word in ("--ro-bind", stub, path))
-    hidden = _hidden(spool, workspace, environ)
-    options = "\0".join((*APART, *covered, *hidden, *_scratch(spool)))
-    allowed = seccomp.program(
-        frozenset({seccomp.NETLINK}), netlink=seccomp.SHOWN, signals=not landlock.missing()
-    )
-    writable = (*DEVICES, *(f"{spool}/{name}" for name in (SCRATCH, "look", calls.FIFO)))
+    own = _workspace(workspace, scratch) if kind == "workspace" else _scratch(scratch)
+    hidden = _hidden(spool, workspace, environ, own)
+    options = "\0".join((*APART, *covered, *hidden, "--setenv", "TMPDIR", str(scratch)))
+    families = seccomp.USUAL if kind == "workspace" else frozenset({seccomp.NETLINK})
+    allowed = seccomp.program(families, netlink=seccomp.SHOWN, signals=not landlock.missing())
+    writable = [*DEVICES, str(scratch), f"{spool}/{kind}.look", f"{spool}/{calls.FIFO}"]
+    if kind == "workspace":
+        writable.append(workspace)
     inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope", *writable, "--")
-    return "\0".join((bwrap, *inner)), {"view": os.fsencode(options), "view.bpf": allowed}
+    files = {f"{kind}.view": os.fsencode(options), f"{kind}.bpf": allowed}
+    return "\0".join((kind, bwrap, *inner)), files
 
 
 def unconfined(environ: Mapping[str, str], confine: Literal["required", "preferred"]) -> str | None:
@@ -60,23 +71,40 @@ def cannot_confine(environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _hidden(spool: Path, workspace: str, environ: Mapping[str, str]) -> Iterator[str]:
+def _hidden(
+    spool: Path, workspace: str, environ: Mapping[str, str], own: tuple[str, ...]
+) -> Iterator[str]:
+    """What is not there; `own` comes before the secrets, which may be in it."""
     session = spool.parent
+    homes = mounts.hermes_homes(spool, environ)
+    for home in homes:
+        yield from ("--tmpfs", str(home))
+        for shown in (session, home / "results" / session.name, Path(workspace)):
+            if shown.is_relative_to(home) and shown.is_dir():
+                yield from ("--ro-bind", str(shown), str(shown))
+    yield from own
     for path in sorted(set(mounts.secrets(environ, workspace))):
         if path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
         else:
             yield from ("--ro-bind", "/dev/null", str(path))
-    for home in mounts.hermes_homes(spool, environ):
-        yield from ("--tmpfs", str(home))
-        for shown in (session, home / "results" / session.name, Path(workspace)):
-            if shown.is_relative_to(home) and shown.is_dir():
-                yield from ("--ro-bind", str(shown), str(shown))
-        yield from ("--remount-ro", str(home))
     for private in sorted(session.glob(f"*/{PRIVATE}")):
         yield from ("--tmpfs", str(private), "--remount-ro", str(private))
+    for home in homes:
+        yield from ("--remount-ro", str(home))
 
 
-def _scratch(spool: Path) -> tuple[str, ...]:
-    path = str(spool / SCRATCH)
-    return ("--size", str(SCRATCH_BYTES), "--tmpfs", path, "--setenv", "TMPDIR", path)
+def _scratch(path: Path) -> tuple[str, ...]:
+    return ("--size", str(SCRATCH_BYTES), "--tmpfs", str(path))
+
+
+def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
+    """It can be written, but not what git would run; sockets of services are not there."""
+    names = os.path.realpath("/etc/resolv.conf")
+    kept = (*(f"{path}/.git/{name}" for name in ("hooks", "config")), names)
+    return (
+        "--size", str(SCRATCH_BYTES), "--tmpfs", "/run",
+        "--bind", path, path, "--bind", str(scratch), str(scratch),
+        "--setenv", "XDG_CACHE_HOME", str(scratch),
+        *(word for one in kept for word in ("--ro-bind-try", one, one)),
+    )  # fmt: skip

@@ -7,8 +7,8 @@
 #   job   SPOOL ID MOST    one background command, in a shell of its own with the same state; one
 #                          that writes more than MOST bytes is stopped
 #   task  SPOOL ID STATE MOST  what `job` becomes once it knows the state
-#   view  SPOOL ID STATE   a shell that may only look, inside of bubblewrap: runs the commands that
-#                          `spine` hands it, or this one
+#   view  SPOOL ID STATE KIND  a confined shell, inside of bubblewrap: runs the commands that
+#                          `spine` hands it, or this one; KIND is what it may change
 #   stop  SPOOL ID WHY     end a command: INT, TERM, KILL
 #   where SPOOL WORKSPACE  print the folder where the shell stands or would stand
 #   destroy SPOOL          kill everything that was started in this spool and carries its mark
@@ -16,13 +16,15 @@
 #
 # Of each command: ID.c text, ID.s claimed (start, fg or bg, pid and ticks of the claimer, children
 # it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code and time,
-# ID.v variables that it alone sees; gone when it runs; ID.f there if it may only look. Who creates
+# ID.v variables that it alone sees; gone when it runs; ID.f there if it is confined: KIND and what
+# it runs in. Who creates
 # ID.s runs the command and nobody else does. ID.r is one short write: empty is "not yet". In the
-# folder `private`, which commands that may only look do not see: ID.i, ID.v and the FIFOs.
+# folder `private`, which confined commands do not see: ID.i, ID.v and the FIFOs.
 # Of the shell: daemon.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
 # id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out,
-# spare (room that is given up for an ID.r that a full disk does not take), view and view.bpf (what
-# bubblewrap and the kernel allow those that may only look), look (FIFOs to them and from them).
+# spare (room that is given up for an ID.r that a full disk does not take), KIND.view and KIND.bpf
+# (what bubblewrap and the kernel allow those that are confined), KIND.look (FIFOs to them and from
+# them).
 
 if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
 
@@ -48,7 +50,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     IFS= builtin read -r -d '' __hermes_text <"$__hermes_spool/$1.c" || :
   }
 
-  # Become bubblewrap, and in it a shell that may only look. What comes back from there is data: a
+  # Become bubblewrap, and in it a confined shell. What comes back from there is data: a
   # code, a folder and values. Through a file that stayed open, it could be written: none does.
   __hermes_confine() {
     builtin mapfile -d '' -t __hermes_lent <"$__hermes_spool/$__hermes_id.f"
@@ -56,12 +58,14 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       __hermes_next=${__hermes_next##*/}
       if ((__hermes_next > 2 && __hermes_next != 255)); then exec {__hermes_next}>&-; fi
     done
-    exec "${__hermes_lent[0]}" --args 7 --seccomp 8 -- "${__hermes_lent[@]:1}" "$BASH" --noprofile \
-      --norc "$0" view "$__hermes_spool" "$1" "$2" 7<"$__hermes_spool/view" 8<"$__hermes_spool/view.bpf"
+    __hermes_next=$__hermes_spool/${__hermes_lent[0]}
+    exec "${__hermes_lent[1]}" --args 7 --seccomp 8 -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
+      --norc "$0" view "$__hermes_spool" "$1" "$2" "${__hermes_lent[0]}" \
+      7<"$__hermes_next.view" 8<"$__hermes_next.bpf"
   }
 
   if [[ $__hermes_mode == view ]]; then
-    __hermes_id=$3 __hermes_flags=$-
+    __hermes_id=$3 __hermes_kind=$5 __hermes_flags=$-
     builtin set +e
     builtin set --
     if [[ $__hermes_id != - ]]; then # this command alone
@@ -80,21 +84,22 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
           builtin printf 'set %s %s=%s\0' "$__hermes_next" "${!__hermes_next@a}" "${!__hermes_next}"
         fi
       done
-    } 2>/dev/null 1<>"$__hermes_spool/look/out"
-    while IFS=' ' builtin read -r -a __hermes_words <>"$__hermes_spool/look/in"; do
+    } 2>/dev/null 1<>"$__hermes_spool/$__hermes_kind.look/out"
+    while IFS=' ' builtin read -r -a __hermes_words <>"$__hermes_spool/$__hermes_kind.look/in"; do
       if [[ ${__hermes_words[0]} == renew ]]; then
-        exec "$BASH" --noprofile --norc "$0" view "$__hermes_spool" - "${__hermes_words[1]}"
+        exec "$BASH" --noprofile --norc "$0" view "$__hermes_spool" - "${__hermes_words[1]}" \
+          "$__hermes_kind"
       fi
       __hermes_read "${__hermes_words[1]}"
       (
         builtin trap - INT TERM HUP
         builtin trap __hermes_report EXIT
-        exec </dev/null >|"$__hermes_spool/look/1" 2>|"$__hermes_spool/look/2"
+        exec </dev/null >|"$__hermes_spool/$__hermes_kind.look/1" 2>|"$__hermes_spool/$__hermes_kind.look/2"
         if [[ $__hermes_flags == *e* ]]; then builtin set -e; fi
         builtin eval "$__hermes_text"
       )
       __hermes_rc=$?
-      builtin printf 'end %s %s\0' "${__hermes_words[1]}" "$__hermes_rc" 1<>"$__hermes_spool/look/out"
+      builtin printf 'end %s %s\0' "${__hermes_words[1]}" "$__hermes_rc" 1<>"$__hermes_spool/$__hermes_kind.look/out"
     done 2>/dev/null
     exit 0
   fi
@@ -211,12 +216,15 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
 
   __hermes_idle=$3
 
-  __hermes_view= __hermes_stale=
+  # The confined shells by what they may change, and with which state; how often that has changed.
+  builtin unset -v __hermes_views __hermes_known
+  builtin declare -A __hermes_views __hermes_known
+  __hermes_changed=0
 
-  # Kill what is below the shell in the view, until nothing is; its orphans stay its children.
+  # Kill what is below the shell in a view, until nothing is; its orphans stay its children.
   __hermes_sweep_view() {
-    local __hermes_kin __hermes_tries=200
-    IFS=' ' builtin read -r __hermes_next _ <"/proc/$__hermes_view/task/$__hermes_view/children"
+    local __hermes_kin __hermes_tries=200 __hermes_pid=${__hermes_views[$1]}
+    IFS=' ' builtin read -r __hermes_next _ <"/proc/$__hermes_pid/task/$__hermes_pid/children"
     while ((__hermes_tries--)); do
       __hermes_kin=()
       IFS=' ' builtin read -r -a __hermes_kin <"/proc/$__hermes_next/task/$__hermes_next/children"
@@ -225,24 +233,27 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
   } 2>/dev/null
 
-  __hermes_close_view() {
-    if [[ -z $__hermes_view ]]; then return 0; fi
-    __hermes_sweep_view
-    builtin kill -KILL "$__hermes_view"
-    builtin wait "$__hermes_view"
-    __hermes_view=
+  __hermes_close_views() {
+    local __hermes_kind
+    for __hermes_kind in "${!__hermes_views[@]}"; do
+      __hermes_sweep_view "$__hermes_kind"
+      builtin kill -KILL "${__hermes_views[$__hermes_kind]}"
+      builtin wait "${__hermes_views[$__hermes_kind]}"
+    done
+    __hermes_views=()
   } 2>/dev/null
 
-  # The shell that may only look, with the state that this one has now.
+  # The confined shell of this kind, with the state that this one has now.
   __hermes_open_view() {
+    local __hermes_look=$__hermes_spool/$1.look
     __hermes_next=$__hermes_spool/state.$((__hermes_seq % 2))
     [[ -e $__hermes_next ]] || __hermes_next=
-    if [[ -z $__hermes_view ]] || ! builtin kill -0 "$__hermes_view" 2>/dev/null; then
-      builtin command -p rm -rf "$__hermes_spool/look"
-      builtin command -p mkdir -m 700 "$__hermes_spool/look"
-      builtin command -p mkfifo -m 600 "$__hermes_spool"/look/{in,out,1,2}
-      { __hermes_confine - "$__hermes_next" </dev/null >/dev/null 2>|"$__hermes_spool/view.log"; } &
-      __hermes_view=$! __hermes_stale=
+    if [[ -z ${__hermes_views[$1]-} ]] || ! builtin kill -0 "${__hermes_views[$1]}" 2>/dev/null; then
+      builtin command -p rm -rf "$__hermes_look"
+      builtin command -p mkdir -m 700 "$__hermes_look"
+      builtin command -p mkfifo -m 600 "$__hermes_look"/{in,out,1,2}
+      { __hermes_confine - "$__hermes_next" </dev/null >/dev/null 2>|"$__hermes_spool/$1.log"; } &
+      __hermes_views[$1]=$! __hermes_known[$1]=$__hermes_changed
     fi
   }
 
@@ -253,13 +264,16 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     if [[ $__hermes_value == x=* ]]; then builtin export "$__hermes_name"; fi
     if [[ ! -v $__hermes_name || ${!__hermes_name} != "${__hermes_value#*=}" ]]; then
       builtin printf -v "$__hermes_name" %s "${__hermes_value#*=}"
-      __hermes_stale=1
+      __hermes_changed=$((__hermes_changed + 1))
     fi
   }
 
   # Run a command in it; where it went and what it assigned by name is repeated here.
   __hermes_look() {
     local __hermes_line __hermes_names= __hermes_rest=$__hermes_text __hermes_fds=() __hermes_cats=()
+    local __hermes_kind __hermes_look
+    IFS= builtin read -r -d '' __hermes_kind <"$__hermes_spool/$__hermes_id.f"
+    __hermes_look=$__hermes_spool/$__hermes_kind.look
     while [[ $__hermes_rest =~ (^|[^A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\+?=(.*) ]]; do
       __hermes_rest=${BASH_REMATCH[3]}
       case ${BASH_REMATCH[2]} in
@@ -267,30 +281,33 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
         *) __hermes_names+="${BASH_REMATCH[2]} " ;;
       esac
     done
-    __hermes_open_view
-    exec {__hermes_fds[0]}<>"$__hermes_spool/look/out" {__hermes_fds[1]}<>"$__hermes_spool/look/1" \
-      {__hermes_fds[2]}<>"$__hermes_spool/look/2" {__hermes_fds[3]}<>"$__hermes_spool/look/in" \
-      {__hermes_fds[4]}<"$__hermes_spool/look/1" {__hermes_fds[5]}<"$__hermes_spool/look/2"
-    if [[ -n $__hermes_stale ]]; then builtin printf 'renew %s\n' "$__hermes_next" >&"${__hermes_fds[3]}"; fi
+    __hermes_open_view "$__hermes_kind"
+    exec {__hermes_fds[0]}<>"$__hermes_look/out" {__hermes_fds[1]}<>"$__hermes_look/1" \
+      {__hermes_fds[2]}<>"$__hermes_look/2" {__hermes_fds[3]}<>"$__hermes_look/in" \
+      {__hermes_fds[4]}<"$__hermes_look/1" {__hermes_fds[5]}<"$__hermes_look/2"
+    if ((__hermes_known[$__hermes_kind] != __hermes_changed)); then
+      builtin printf 'renew %s\n' "$__hermes_next" >&"${__hermes_fds[3]}"
+      __hermes_known[$__hermes_kind]=$__hermes_changed
+    fi
     builtin printf 'run %s %s\n' "$__hermes_id" "$__hermes_names" >&"${__hermes_fds[3]}"
-    __hermes_stale= __hermes_rest=0.02 # seconds: what ends sooner needs nobody to read along
+    __hermes_rest=0.02 # seconds: what ends sooner needs nobody to read along
     while :; do
       if ! IFS= builtin read -r -d '' -t "$__hermes_rest" -u "${__hermes_fds[0]}" __hermes_line; then
         if [[ $__hermes_rest != 1 ]]; then __hermes_copy 1; __hermes_copy 2; __hermes_rest=1; fi
-        if builtin kill -0 "$__hermes_view" 2>/dev/null; then continue; fi
-        builtin printf 'the confined shell ended: %s\n' "$(<"$__hermes_spool/view.log")" >&2
-        __hermes_rc=126 __hermes_view=
+        if builtin kill -0 "${__hermes_views[$__hermes_kind]}" 2>/dev/null; then continue; fi
+        builtin printf 'the confined shell ended: %s\n' "$(<"$__hermes_spool/$__hermes_kind.log")" >&2
+        __hermes_rc=126 __hermes_views[$__hermes_kind]=
         break
       fi
       case $__hermes_line in
         "end $__hermes_id "*) __hermes_rc=${__hermes_line##* }; break ;;
         "at $PWD") ;;
-        "at "*) builtin cd -- "${__hermes_line#at }" 2>/dev/null && __hermes_stale=1 ;;
+        "at "*) builtin cd -- "${__hermes_line#at }" 2>/dev/null && ((++__hermes_changed)) ;;
         "set "*) __hermes_assign "${__hermes_line#set }" ;;
       esac
     done
     if [[ ! $__hermes_rc =~ ^[0-9]{1,3}$ ]]; then __hermes_rc=126; fi
-    __hermes_sweep_view # what it left running
+    __hermes_sweep_view "$__hermes_kind" # what it left running
     for __hermes_next in 1 2; do
       if builtin read -t 0 -u "${__hermes_fds[__hermes_next + 3]}"; then __hermes_copy "$__hermes_next"; fi
     done
@@ -314,7 +331,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
 
   # The shell may end when it has no children left: jobs that the user put in the background.
   __hermes_end() {
-    __hermes_close_view
+    __hermes_close_views
     builtin read -r __hermes_next 2>/dev/null <"/proc/$$/task/$$/children"
     if [[ -z $__hermes_next ]]; then
       builtin printf '\n' 1<>"$__hermes_spool/now"
@@ -352,7 +369,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   }
 
   __hermes_bye() {
-    __hermes_close_view
+    __hermes_close_views
     if [[ -n $__hermes_id ]]; then
       __hermes_take_back
       __hermes_save
@@ -372,7 +389,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       { __hermes_rc=126; continue; }
     [[ $- == *m* ]] || builtin set -m
     if [[ -e $__hermes_spool/$__hermes_id.f ]]; then __hermes_look || :; continue; fi
-    __hermes_stale=1
+    ((++__hermes_changed))
     builtin eval "$__hermes_text"
     { __hermes_rc=$?; } 2>/dev/null
   done
