@@ -77,7 +77,7 @@ def test_a_full_disk_is_said_everywhere_and_what_was_acknowledged_stays(small: C
         lambda: small.api.get("/v1/status")["state"] == "running", "the store to be well again"
     )
     assert small.send("m1")
-    wait_until(lambda: small.state() == "idle", "the turns to end")
+    small.finish()  # a call in flight when it was killed may have been parked
     taken = {e["event"].get("key") for e in small.journal()}
     assert set(small.acknowledged) <= taken
 
@@ -129,7 +129,7 @@ def test_acknowledged_messages_survive_a_kill_on_a_full_disk(small: Case) -> Non
     wait_until(
         lambda: small.api.get("/v1/status")["state"] == "running", "the store to be well again"
     )
-    wait_until(lambda: small.state() == "idle", "the turns to end")
+    small.finish()  # a call in flight when it was killed may have been parked
     taken = {e["event"].get("key") for e in small.journal()}
     assert set(small.acknowledged) <= taken
 

@@ -19,6 +19,7 @@ touch "$MADE"
 case $1 in
   words) shift; for word; do printf '<%s>' "$word"; done; echo " in $PWD with ${SETTING-nothing}" ;;
   read) cat; echo wrong >&2 ;;
+  ask) cat ;;
   end) exit "$2" ;;
   stay) echo $$; exec sleep 1000 ;;
 esac
@@ -45,7 +46,8 @@ class Caller:
 
     async def refusal(self, command: str, folder: str) -> str:
         self.judged.append((command, folder))
-        return "it would do harm" if "harm" in command else ""
+        # What comes through a pipe may be anything, until it is known.
+        return "it would do harm" if "harm" in command or command == "cat | service ask" else ""
 
     async def look(self, text: str, **more: object) -> CommandState:
         self._number += 1
@@ -141,26 +143,43 @@ async def test_a_process_elsewhere_cannot_be_named_as_the_caller(
 
 FORGED = """
 import os, sys
-# A file that may only be looked at: whoever opens it anew could read it.
-os.dup2(os.open(sys.argv[1], os.O_PATH), 0)
+# A file that may not even be opened: whoever opened it anew could read it.
+os.dup2(os.open(sys.argv[2], os.O_PATH), 0)
 given, reply = os.pipe()
-with open(sys.argv[2], "w") as fifo:
+with open(sys.argv[3], "w") as fifo:
     fifo.write(f"{os.getpid()} {reply}\\n")
 os.close(reply)
-print(os.read(given, 100))
+print(os.read(given, 100), os.read(given, 100))
 """
 
 
-async def test_only_pipes_are_taken_over_from_a_caller(caller: Caller, tmp_path: Path) -> None:
+async def test_a_call_gets_no_more_rights_to_a_file_than_its_caller_has(
+    caller: Caller, tmp_path: Path
+) -> None:
     secret = tmp_path / "secret"
     secret.write_text("a secret")
     (caller.place.workspace / "service").write_text(FORGED)
     fifo = caller.place.spool / "calls"
     told = await caller.look(
-        f"{sys.executable} ./service {secret} {fifo} & wait $!; echo on", timeout=60
+        f"{sys.executable} ./service read {secret} {fifo} & wait $!; echo on", timeout=60
     )
-    assert told.stdout == "b''\non\n"
-    assert caller.judged == []
+    assert told.stdout == "b'ok\\n' b'0\\n'\non\n"
+    assert "a secret" not in told.stdout + told.stderr
+    out = caller.place.spool / "read-only.look" / "out"
+    forged = await caller.look(f"service words 'set PATH x=/evil' 1< {out}; echo $?")
+    assert forged.stdout == "1\n"
+
+
+async def test_input_is_judged_as_well_and_left_to_whoever_reads_it(caller: Caller) -> None:
+    (caller.place.workspace / "lines").write_text("one\ntwo\n")
+    loop = await caller.look("while read -r line; do service words $line; done < lines")
+    assert [line[:5] for line in loop.stdout.splitlines()] == ["<one>", "<two>"]
+    told = await caller.look(
+        "echo harm | service ask; service ask <<< harm; service ask < <(echo fine; sleep 1000);"
+        "cat lines | service ask"
+    )
+    assert told.stdout == "one\ntwo\n"
+    assert told.stderr.count("it would do harm") == 3
 
 
 RUNTIME = """

@@ -142,6 +142,16 @@ async def test_what_comes_back_is_never_more_than_a_value(looker: Looker, tmp_pa
     assert not (tmp_path / "escaped").exists()
 
 
+async def test_a_look_sets_only_what_it_assigns_by_name(looker: Looker) -> None:
+    out = looker.place.spool / "read-only.look" / "out"
+    await looker.look(
+        "named=1; { printf 'set PATH x=/evil\\0set other =2\\0set LD_PRELOAD x=/evil.so\\0';"
+        f" printf 'set named =3\\0'; }} > {out}"
+    )
+    after = await looker.act('echo $named "${other-}" "${LD_PRELOAD-}"; echo $PATH')
+    assert after.stdout == f"1  \n{os.environ['PATH']}\n"
+
+
 async def test_a_file_that_the_shell_has_open_leads_out_of_nothing(looker: Looker) -> None:
     work = looker.place.workspace
     await looker.act("exec 5>open 6<>other; echo first >&5")

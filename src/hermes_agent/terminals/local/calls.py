@@ -3,10 +3,12 @@ it, as the user, if the gate allows it with the words, variables and folder that
 
 In the view a small script is in the program's place. It writes its pid and the number of a pipe to
 the FIFO `calls` and gives the exit code that comes back through the pipe. What it says is not
-trusted: the words are those that the kernel shows, and only pipes are taken over from it."""
+trusted: the words are those that the kernel shows, and the files are the very ones that it has
+open, with no more rights than it has."""
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import resource
@@ -25,11 +27,6 @@ from hermes_agent.core.effects import OutsideCalls
 FIFO = "calls"
 STUB = "call.sh"
 SCRIPT = r"""#!{bash}
-PATH=/usr/bin:/bin:$PATH beside=()
-plain() {{ [[ -p /dev/fd/$1 || /dev/fd/$1 -ef /dev/null ]]; }}
-if ! plain 0; then exec < <(exec cat); fi
-if ! plain 1; then exec > >(exec cat); beside+=("$!"); fi
-if ! plain 2; then exec 2> >(exec cat >&2); beside+=("$!"); fi
 exec {{both}}<> <(:)
 # Aside, so that this one's files stay what they are. Again, because it may be lost with a runtime.
 tries=60
@@ -44,8 +41,6 @@ if ! read -r -u "$reply" code; then
   echo "hermes: the runtime ended during this call" >&2
   code=137
 fi
-exec >&- 2>&-
-wait "${{beside[@]}}"
 exit "$code"
 """
 MANY_IN_ONE = frozenset({"busybox", "toybox", "coreutils"})
@@ -59,6 +54,12 @@ LAST_SECONDS = 2.0
 RLIMIT_LOCKS = 10
 """The mark of what an agent's shell has started; see `daemon.sh`."""
 REFUSED = 126
+PIDFD_GETFD = 438
+NO_WAITING = 2
+MOST_INPUT = 32_768
+INPUT_SECONDS = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def find_programs(names: Set[str], path: str) -> dict[str, str]:
@@ -80,7 +81,7 @@ def stubs(found: Mapping[str, str], needed: Set[str]) -> Iterator[str]:
 
 
 class Call(NamedTuple):
-    """What a process in a view was started with, and its pipes."""
+    """What a process in a view was started with, and its files."""
 
     words: list[str]
     variables: dict[str, str]
@@ -162,18 +163,16 @@ class CallServer:
             try:
                 caller = os.pidfd_open(pid)
                 held.callback(os.close, caller)
-                reply = _pipe(pid, number, os.O_WRONLY, held)
-                call = await asyncio.to_thread(self._take, pid, held)
+                reply = _file(caller, number, held)
+                call = await asyncio.to_thread(self._take, pid, caller, held)
                 signal.pidfd_send_signal(caller, 0)  # still the same process
             except (OSError, ValueError):  # it is gone, or was none of ours
                 return
-            with contextlib.suppress(OSError):
-                os.write(reply, b"ok\n")
+            _say(reply, "ok\n")
             code = await self._carry_out(call, caller)
-            with contextlib.suppress(OSError):
-                os.write(reply, b"%d\n" % code)
+            _say(reply, f"{code}\n")
 
-    def _take(self, pid: int, held: contextlib.ExitStack) -> Call:
+    def _take(self, pid: int, caller: int, held: contextlib.ExitStack) -> Call:
         if not _below(pid, self._holders()):
             raise ValueError(f"{pid} is not in a view of this terminal")
         # The interpreter, the script in the program's place, and what the program gets.
@@ -182,8 +181,7 @@ class CallServer:
             one.split("=", 1) for one in _words(f"/proc/{pid}/environ") if one.find("=") > 0
         )
         folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - as it is
-        given = _pipe(pid, 0, os.O_RDONLY, held)
-        out, err = (_pipe(pid, one, os.O_WRONLY, held) for one in (1, 2))
+        given, out, err = (_file(caller, number, held) for number in range(3))
         return Call(words, variables, folder, (given, out, err))
 
     async def _carry_out(self, call: Call, caller: int) -> int:
@@ -199,7 +197,13 @@ class CallServer:
         variables = [f"{key}={shlex.quote(value)}" for key, value in sorted(changed.items())]
         text = " ".join((*variables, shlex.join((name, *call.words[1:]))))
         try:
-            refusal = await calls.refusal(text, call.folder)
+            refusal = await calls.refusal(
+                text if _is_null(call.files[0]) else f"cat | {text}", call.folder
+            )
+            if refusal and (given := await _content(call.files[0])) is not None:
+                refusal = await calls.refusal(
+                    f"printf %s {shlex.quote(given)} | {text}", call.folder
+                )
         except Exception:
             logging.getLogger(__name__).exception("the gate failed on a call of %s", name)
             refusal = "the gate failed"
@@ -258,22 +262,60 @@ def _below(pid: int, holders: Set[int]) -> bool:
     return False
 
 
-def _pipe(pid: int, number: int, mode: int, held: contextlib.ExitStack) -> int:
-    """A pipe, or the null device, that a process has open; opened anew, because then what we set
-    is not set there. Anything else would be opened with more rights than the process has."""
-    file = os.open(f"/proc/{pid}/fd/{number}", mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+def _file(caller: int, number: int, held: contextlib.ExitStack) -> int:
+    """The very file that a process has open."""
+    file: int = _libc.syscall(PIDFD_GETFD, caller, number, 0)
+    if file < 0:
+        raise OSError(ctypes.get_errno(), f"file {number} cannot be taken over")
     held.callback(os.close, file)
-    facts = os.fstat(file)
-    null = stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(1, 3)
-    if not stat.S_ISFIFO(facts.st_mode) and not null:
-        raise ValueError(f"file {number} of {pid} is not a pipe")
-    os.set_blocking(file, True)
     return file
 
 
-def _refused(call: Call, why: str) -> int:
-    err = call.files[2]
-    if select.select((), (err,), (), 0)[1]:
+def _is_null(file: int) -> bool:
+    facts = os.fstat(file)
+    return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(1, 3)
+
+
+async def _content(file: int) -> str | None:
+    """What will be read from it, which stays there; None if that cannot be known."""
+    kind = os.fstat(file).st_mode
+    if stat.S_ISREG(kind):
+        data = os.pread(file, MOST_INPUT + 1, os.lseek(file, 0, os.SEEK_CUR))
+    elif stat.S_ISFIFO(kind) and await asyncio.to_thread(_is_written, file):
+        data = _peek(file)
+    else:
+        return None
+    text = data.decode("utf-8", "replace")
+    return text if len(data) <= MOST_INPUT and text.encode() == data and "\0" not in text else None
+
+
+def _is_written(pipe: int) -> bool:
+    """Whether nobody can write to it any more, in a moment at the latest."""
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(INPUT_SECONDS * 1000))
+
+
+def _peek(pipe: int) -> bytes:
+    """What is in a pipe, up to a bit more than we want to know."""
+    out, into = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        count = _libc.tee(pipe, into, MOST_INPUT + 1, NO_WAITING)
+        return os.read(out, count) if count > 0 else b""
+    finally:
+        os.close(out)
+        os.close(into)
+
+
+def _say(file: int, text: str) -> None:
+    """To whom may not listen any more, or reads slowly."""
+    poll = select.poll()
+    poll.register(file, select.POLLOUT)
+    if poll.poll(0):
         with contextlib.suppress(OSError):
-            os.write(err, f"hermes: {why}\n"[:4096].encode("utf-8", "replace"))
+            os.write(file, text.encode("utf-8", "replace")[:4096])
+
+
+def _refused(call: Call, why: str) -> int:
+    _say(call.files[2], f"hermes: {why}\n")
     return REFUSED

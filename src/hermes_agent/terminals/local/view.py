@@ -45,7 +45,8 @@ def view(
     covered = (word for path in calls.stubs(outside, needed) for word in ("--ro-bind", stub, path))
     own = _workspace(workspace, scratch) if kind == "workspace" else _scratch(scratch)
     hidden = _hidden(spool, workspace, environ, own)
-    options = "\0".join((*APART, *covered, *hidden, "--setenv", "TMPDIR", str(scratch)))
+    rights = ("--cap-add", "CAP_DAC_READ_SEARCH") if os.geteuid() == 0 else ()
+    options = "\0".join((*APART, *rights, *covered, *hidden, "--setenv", "TMPDIR", str(scratch)))
     families = seccomp.USUAL if kind == "workspace" else frozenset({seccomp.NETLINK})
     allowed = seccomp.program(families, netlink=seccomp.SHOWN, signals=not landlock.missing())
     writable = [*DEVICES, str(scratch), f"{spool}/{kind}.look", f"{spool}/{calls.FIFO}"]

@@ -59,9 +59,31 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       if ((__hermes_next > 2 && __hermes_next != 255)); then exec {__hermes_next}>&-; fi
     done
     __hermes_next=$__hermes_spool/${__hermes_lent[0]}
-    exec "${__hermes_lent[1]}" --args 7 --seccomp 8 -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
+    __hermes_map=()
+    if ((EUID == 0)); then __hermes_map_users; fi
+    exec "${__hermes_lent[1]}" --args 7 --seccomp 8 "${__hermes_map[@]}" -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
       --norc "$0" view "$__hermes_spool" "$1" "$2" "${__hermes_lent[0]}" \
       7<"$__hermes_next.view" 8<"$__hermes_next.bpf"
+  }
+
+  # For root: the same users inside as outside, where bubblewrap alone would know but one.
+  __hermes_map_users() {
+    local file first count lines= info block
+    exec {info}<> <(:) {block}<> <(:)
+    __hermes_map=(--info-fd "$info" --userns-block-fd "$block")
+    (
+      {
+        while IFS= builtin read -r -t 10 -u "$info" file; do
+          if [[ $file =~ child-pid\":\ *([0-9]+) ]]; then break; fi
+        done
+        for file in uid_map gid_map; do
+          lines=
+          while builtin read -r first _ count; do lines+="$first $first $count"$'\n'; done <"/proc/$$/$file"
+          builtin printf %s "$lines" >"/proc/${BASH_REMATCH[1]}/$file"
+        done
+        builtin echo >&"$block"
+      } &
+    )
   }
 
   if [[ $__hermes_mode == view ]]; then
@@ -257,10 +279,11 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     fi
   }
 
-  # NAME [x]=VALUE. Only to plain variables: to others a value could be more than a value.
+  # NAME [x]=VALUE. Only to the plain variables that the command assigns by name: to others a value
+  # could be more than a value.
   __hermes_assign() {
     local __hermes_name=${1%% *} __hermes_value=${1#* }
-    if [[ ! $__hermes_name =~ ^[A-Za-z_][A-Za-z0-9_]*$ || ${!__hermes_name@a} != ?(x) ]]; then return; fi
+    if [[ " $__hermes_names" != *" $__hermes_name "* || ${!__hermes_name@a} != ?(x) ]]; then return; fi
     if [[ $__hermes_value == x=* ]]; then builtin export "$__hermes_name"; fi
     if [[ ! -v $__hermes_name || ${!__hermes_name} != "${__hermes_value#*=}" ]]; then
       builtin printf -v "$__hermes_name" %s "${__hermes_value#*=}"
@@ -271,7 +294,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   # Run a command in it; where it went and what it assigned by name is repeated here.
   __hermes_look() {
     local __hermes_line __hermes_names= __hermes_rest=$__hermes_text __hermes_fds=() __hermes_cats=()
-    local __hermes_kind __hermes_look
+    local __hermes_kind __hermes_look __hermes_part=
     IFS= builtin read -r -d '' __hermes_kind <"$__hermes_spool/$__hermes_id.f"
     __hermes_look=$__hermes_spool/$__hermes_kind.look
     while [[ $__hermes_rest =~ (^|[^A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\+?=(.*) ]]; do
@@ -293,12 +316,14 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     __hermes_rest=0.02 # seconds: what ends sooner needs nobody to read along
     while :; do
       if ! IFS= builtin read -r -d '' -t "$__hermes_rest" -u "${__hermes_fds[0]}" __hermes_line; then
+        __hermes_part+=$__hermes_line # the time may be over in the midst of a line
         if [[ $__hermes_rest != 1 ]]; then __hermes_copy 1; __hermes_copy 2; __hermes_rest=1; fi
         if builtin kill -0 "${__hermes_views[$__hermes_kind]}" 2>/dev/null; then continue; fi
         builtin printf 'the confined shell ended: %s\n' "$(<"$__hermes_spool/$__hermes_kind.log")" >&2
         __hermes_rc=126 __hermes_views[$__hermes_kind]=
         break
       fi
+      __hermes_line=$__hermes_part$__hermes_line __hermes_part=
       case $__hermes_line in
         "end $__hermes_id "*) __hermes_rc=${__hermes_line##* }; break ;;
         "at $PWD") ;;
