@@ -1,7 +1,9 @@
 """What a command costs in a persistent shell elsewhere, beside the same round trip on a bare
-channel to a bash there. The servers are those of the tests."""
+channel to a bash there, and what it costs to confine one here. The servers are those of the
+tests."""
 
 import asyncio
+import itertools
 import statistics
 import tempfile
 import time
@@ -10,11 +12,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from bench.table import Figure, scaled
+from hermes_agent.core.effects import Confinement, OutsideCalls
+from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.terminals.transport import Transport
 from tests.support.dockerd import docker_place, docker_way
 from tests.support.sandboxes import sandbox_place, sandbox_way
 from tests.support.sshd import ssh_place, ssh_way
-from tests.support.terminals import Place, Shell
+from tests.support.terminals import LocalPlace, Place, Shell
 from tests.support.transports import Way
 
 COMMANDS = scaled(200, 5)
@@ -28,6 +32,8 @@ MEASURED: dict[str, tuple[Ways, Places]] = {
 
 
 def figures() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield from asyncio.run(_confined(Path(folder)))
     for name, (way, place) in MEASURED.items():
         with tempfile.TemporaryDirectory() as folder:
             bare, kept = asyncio.run(_measured(Path(folder), way, place))
@@ -35,6 +41,46 @@ def figures() -> Iterator[Figure]:
             f"a command over {name} less the bare round trip, median",
             (kept - bare) * 1000, "ms", bare * 1000, "ms bare", 5.0, "ms",
         )  # fmt: skip
+
+
+async def _confined(folder: Path) -> list[Figure]:
+    place, number = LocalPlace(folder), itertools.count()
+    place.spool = folder / "home" / "terminals" / "session" / "local"
+    terminal = place.open()
+
+    async def refusal(_command: str, _folder: str) -> str:
+        return ""
+
+    outside = OutsideCalls(frozenset({"getent"}), refusal)
+
+    async def taken(text: str, confinement: Confinement) -> float:
+        command = ShellCommand(f"c{next(number)}", text, 60, False, {}, confinement, outside)
+        began = time.perf_counter()
+        await terminal.run(command)
+        return time.perf_counter() - began
+
+    async def usual(text: str, confinement: Confinement) -> float:
+        return statistics.median([await taken(text, confinement) for _ in range(COMMANDS)])
+
+    await taken("true", "none")
+    opening = await taken("true", "read-only")
+    plain, look = await usual("true", "none"), await usual("true", "read-only")
+    bare, called = (
+        await usual("getent passwd root", "none"),
+        await usual("getent passwd root", "read-only"),
+    )
+    await terminal.destroy()
+    return [
+        Figure(
+            "a confined command over an unconfined one, median",
+            (look - plain) * 1000, "ms", plain * 1000, "ms unconfined", 3.0, "ms",
+        ),
+        Figure("opening a confined shell", (opening - look) * 1000, "ms", None, "", 40.0, "ms"),
+        Figure(
+            "calling a program out of the view, median",
+            (called - bare) * 1000, "ms", bare * 1000, "ms unconfined",
+        ),
+    ]  # fmt: skip
 
 
 async def _measured(folder: Path, ways: Ways, places: Places) -> tuple[float, float]:
