@@ -168,6 +168,14 @@ async def test_what_a_look_leaves_running_ends_with_it(looker: Looker) -> None:
     assert (await looker.look("echo again")).stdout == "again\n"
 
 
+async def test_a_look_that_multiplies_is_held_and_ends(looker: Looker) -> None:
+    bomb = await looker.look("b() { b | b & }; b; sleep 1; exit 5", timeout=20)
+    assert (bomb.state, bomb.code) == ("exited", 5)
+    assert (await looker.look("echo again")).stdout == "again\n"
+    view = Path(f"/proc/{looker.place.spine()}/task/{looker.place.spine()}/children")
+    assert len(view.read_text().split()) == 1
+
+
 async def test_a_look_can_be_stopped_and_the_next_one_runs(looker: Looker) -> None:
     stopped = await looker.look("echo $BASHPID; trap '' INT TERM; sleep 1000", timeout=1.0)
     assert stopped.state == "timeout"

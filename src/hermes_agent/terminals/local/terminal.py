@@ -16,6 +16,7 @@ from hermes_agent.terminals.command_backend import CommandReport, CommandStatus,
 from hermes_agent.terminals.local import files, globs
 from hermes_agent.terminals.output import beyond, piece
 from hermes_agent.terminals.persistent import PersistentTerminal
+from hermes_agent.terminals.sandbox import limits
 from hermes_agent.terminals.shell.daemon import ShellDaemon, scrubbed
 from hermes_agent.terminals.shell.spool import KINDS, Spool
 
@@ -233,6 +234,7 @@ class LocalBackend:
             self._calls.close()
         if self._spool.folder.exists():
             await self._daemon.destroy()
+            await asyncio.to_thread(limits.leave, self._spool.folder)
             await asyncio.to_thread(shutil.rmtree, self._spool.folder)
 
     def _look(self, id: str) -> CommandStatus:

@@ -10,13 +10,15 @@ from typing import Literal
 
 from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.terminals import Limits
 from hermes_agent.terminals.local import calls
-from hermes_agent.terminals.sandbox import landlock, launch, mounts, seccomp
+from hermes_agent.terminals.sandbox import landlock, launch, limits, mounts, seccomp
 from hermes_agent.terminals.shell.daemon import find_bash
 from hermes_agent.terminals.shell.spool import PRIVATE
 
 SCRATCH = "scratch"
 SCRATCH_BYTES = 64 << 20
+PROCESSES = 1000
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/pts", "/dev/ptmx")
 APART = (
     "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--new-session",
@@ -53,8 +55,18 @@ def view(
     if kind == "workspace":
         writable.append(workspace)
     inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope", *writable, "--")
-    files = {f"{kind}.view": os.fsencode(options), f"{kind}.bpf": allowed}
+    limited = _limits(spool).encode()
+    files = {
+        f"{kind}.view": os.fsencode(options), f"{kind}.bpf": allowed, f"{kind}.limits": limited
+    }  # fmt: skip
     return "\0".join((kind, bwrap, *inner)), files
+
+
+def _limits(spool: Path) -> str:
+    """A control group that holds the processes of a terminal's views, or else how many may be."""
+    most = Limits(processes=PROCESSES)
+    groups = limits.join(most, spool, ("pids",))
+    return groups.get("pids") or str(limits.per_process(most, groups, apart=True)[1])
 
 
 def unconfined(environ: Mapping[str, str], confine: Literal["required", "preferred"]) -> str | None:

@@ -6,20 +6,19 @@ As a script, run by a bare Python: `RULES FILTER WORKSPACE -- DOOR …`, the fir
 confines the door and stays outside as its guard: what the door leaves behind when it ends is
 killed. `scope PATHS … -- COMMAND …` only keeps signals and abstract sockets in, where the kernel
 can, and opens nothing else for writing, not even a FIFO; orphans of the command stay its children.
-It imports only the standard library."""
+It imports only the standard library, and little of it."""
 
-import contextlib
 import ctypes
 import errno
 import os
-import signal
-import socket
 import stat
 import struct
 import sys
-from pathlib import Path
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each import is waited for whenever a shell is opened
+    from types import FrameType
+    from typing import NoReturn
 
 CREATE, ADD, RESTRICT = 444, 445, 446
 NEEDED = 6
@@ -97,21 +96,27 @@ def _filter(program: bytes) -> None:
 def below(pid: int) -> list[int]:
     """All descendants of a process."""
     found: list[int] = []
-    with contextlib.suppress(OSError):  # it ended while it was listed
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                for child in task.read_text().split():
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                for child in file.read().split():
                     found += [int(child), *below(int(child))]
+    except OSError:  # it ended while it was listed
+        pass
     return found
 
 
-def _sweep() -> NoReturn:
+def _sweep() -> "NoReturn":
     """Stop all descendants, so that none starts another, then kill them."""
+    import signal
+
     while True:
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in below(os.getpid()):
-                with contextlib.suppress(ProcessLookupError):
+                try:
                     os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -119,19 +124,22 @@ def _sweep() -> NoReturn:
             os._exit(0)
 
 
-def _told(_number: int, _frame: FrameType | None) -> None:
+def _told(_number: int, _frame: "FrameType | None") -> None:
     _sweep()
 
 
 def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]) -> None:
     """The door's own arguments begin, behind the script's name, with its listener, the pipe where
     it says that it is ready, and the lock."""
+    import signal
+    import socket
+
     with os.fdopen(rules) as file:
         allowed = file.read().split("\0")
     with os.fdopen(filter, "rb") as file_of_filter:
         program = file_of_filter.read()
     _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
-    script, listener, ready = int(Path(door[3]).name), int(door[4]), int(door[5])
+    script, listener, ready = int(os.path.basename(door[3])), int(door[4]), int(door[5])
     # Here, not in the door: the host signals the process that listened first.
     with socket.socket(fileno=os.dup(listener)) as opened:
         opened.listen(128)
@@ -156,7 +164,7 @@ def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]
 def scope(paths: list[str], command: list[str]) -> None:
     _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
     if not missing():
-        own = [path for path in ("/proc/self/fd/1", "/proc/self/fd/2") if Path(path).is_file()]
+        own = [path for path in ("/proc/self/fd/1", "/proc/self/fd/2") if os.path.isfile(path)]
         _restrict(
             [f"w{os.path.realpath(path)}" for path in (*paths, *own)], tcp=True, files=WRITE_FILES
         )

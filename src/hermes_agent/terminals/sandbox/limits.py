@@ -7,7 +7,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from hermes_agent.core.settings.terminals import Limits
@@ -29,10 +29,10 @@ COUNTED_APART = (5, 14)
 """From this Linux on, a user's processes are counted per user namespace."""
 
 
-def join(limits: Limits, folder: Path) -> dict[str, str]:
+def join(limits: Limits, folder: Path, things: Collection[str] = WANTED) -> dict[str, str]:
     """Create the groups of a sandbox. Returns the group's folder for each limited resource."""
     name = f"hermes-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
-    found = {controller: str(home / name) for controller, home in _homes()}
+    found = {thing: str(home / name) for thing, home in _homes() if thing in things}
     (folder / NOTE).write_text("\n".join(sorted(set(found.values()))))
     return {thing: group for thing, group in found.items() if _made(Path(group), thing, limits)}
 

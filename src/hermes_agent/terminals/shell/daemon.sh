@@ -22,8 +22,8 @@
 # folder `private`, which confined commands do not see: ID.i, ID.v and the FIFOs.
 # Of the shell: daemon.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
 # id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out,
-# spare (room that is given up for an ID.r that a full disk does not take), KIND.view and KIND.bpf
-# (what bubblewrap and the kernel allow those that are confined), KIND.look (FIFOs to them and from
+# spare (room that is given up for an ID.r that a full disk does not take), KIND.view, KIND.bpf
+# and KIND.limits (what bubblewrap and the kernel allow those that are confined), KIND.look (FIFOs to them and from
 # them).
 
 if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
@@ -60,6 +60,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
     __hermes_next=$__hermes_spool/${__hermes_lent[0]}
     __hermes_map=()
+    IFS= builtin read -r __hermes_text <"$__hermes_next.limits" || :
+    if [[ $__hermes_text == /* ]]; then builtin echo "$BASHPID" >"$__hermes_text/cgroup.procs" || exit; fi
     if ((EUID == 0)); then __hermes_map_users; fi
     exec "${__hermes_lent[1]}" --args 7 --seccomp 8 "${__hermes_map[@]}" -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
       --norc "$0" view "$__hermes_spool" "$1" "$2" "${__hermes_lent[0]}" \
@@ -88,6 +90,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
 
   if [[ $__hermes_mode == view ]]; then
     __hermes_id=$3 __hermes_kind=$5 __hermes_flags=$-
+    IFS= builtin read -r __hermes_text <"$__hermes_spool/$__hermes_kind.limits" || :
+    if [[ $__hermes_text != /* ]]; then builtin ulimit -u "$__hermes_text"; fi
     builtin set +e
     builtin set --
     if [[ $__hermes_id != - ]]; then # this command alone
@@ -243,7 +247,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   builtin declare -A __hermes_views __hermes_known
   __hermes_changed=0
 
-  # Kill what is below the shell in a view, until nothing is; its orphans stay its children.
+  # Kill what is below the shell in a view, until nothing is; its orphans stay its children. What
+  # starts others faster than that is stopped first.
   __hermes_sweep_view() {
     local __hermes_kin __hermes_tries=200 __hermes_pid=${__hermes_views[$1]}
     IFS=' ' builtin read -r __hermes_next _ <"/proc/$__hermes_pid/task/$__hermes_pid/children"
@@ -251,9 +256,21 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       __hermes_kin=()
       IFS=' ' builtin read -r -a __hermes_kin <"/proc/$__hermes_next/task/$__hermes_next/children"
       if ((${#__hermes_kin[@]} == 0)); then return 0; fi
+      if ((__hermes_tries < 195)); then __hermes_kin_below "${__hermes_kin[@]}"; fi
+      builtin kill -STOP "${__hermes_kin[@]}"
       builtin kill -KILL "${__hermes_kin[@]}"
     done
   } 2>/dev/null
+
+  __hermes_kin_below() {
+    local __hermes_child __hermes_more
+    for __hermes_child; do
+      __hermes_more=()
+      IFS=' ' builtin read -r -a __hermes_more <"/proc/$__hermes_child/task/$__hermes_child/children"
+      __hermes_kin+=("${__hermes_more[@]}")
+      if ((${#__hermes_more[@]})); then __hermes_kin_below "${__hermes_more[@]}"; fi
+    done
+  }
 
   __hermes_close_views() {
     local __hermes_kind
