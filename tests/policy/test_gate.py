@@ -247,6 +247,9 @@ CONFINED = f"""
 - {{id: making, match: {{program: touch}}, then: allow, confine: workspace}}
 - {{id: written, match: {{access: write, inside: workspace}}, then: allow, confine: workspace}}
 - {{id: service, match: {{program: docker}}, then: allow}}
+- {{id: around, match: {{program: [ss, curl]}}, then: allow, confine: around}}
+- {{id: by-text, match: {{text: ["mount", "ip a*"]}}, then: allow, confine: around}}
+- {{id: alone, match: {{program: lsof}}, then: allow, confine: alone}}
 """
 
 
@@ -257,6 +260,9 @@ CONFINED = f"""
         ("cd sub && ls", "read-only"),
         ("ls; touch a", "workspace"),
         ("ls; docker ps", "none"),
+        ("ss | cat", "read-only"),
+        ("ss; touch a", "workspace"),
+        ("lsof -p 1", "none"),
         ("cd sub", "none"),
         ("x=1", "none"),
     ],
@@ -266,6 +272,24 @@ def test_the_rules_that_allow_a_command_say_where_it_runs(command: str, confinem
     assert (verdict.action, verdict.confinement) == ("allow", confinement)
     elsewhere = judge(CONFINED, effect_of(command, terminal_kind="ssh")).verdict
     assert elsewhere.confinement == "none"
+
+
+def test_what_cannot_be_confined_asks_unless_it_is_alone() -> None:
+    asked = judge(CONFINED, effect_of("lsof -p 1 | cat")).verdict
+    assert (asked.action, asked.confinement) == ("ask", "none")
+    assert "cannot be confined with the rest" in asked.reason
+    granted = frozenset(asked.grants)
+    assert judge(CONFINED, effect_of("lsof -p 1 | cat"), granted=granted).verdict.action == "allow"
+
+
+def test_programs_around_which_a_command_is_confined_are_known() -> None:
+    named = {"ss", "curl", "mount", "ip"}
+    outside = RuleSet(rules_of(CONFINED)).outside
+    assert named <= outside
+    assert "sudo" in outside - named
+    assert (
+        RuleSet(rules_of("- {id: one, match: {program: ls}, then: allow}")).outside == frozenset()
+    )
 
 
 def test_what_a_person_agreed_to_runs_where_it_belongs() -> None:

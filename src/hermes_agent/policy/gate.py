@@ -217,6 +217,8 @@ def _confinement(effect: Effect, decisions: Sequence[Decision]) -> Confinement:
         # A shell changes its folder without any program; a call is what its parts are.
         if one.act.kind != "call" and one.act.program != "cd"
     }
+    if "alone" in wanted:
+        return "none"
     if "around" in wanted:
         wanted = wanted - {"around"} | {"read-only"}
     return next((widest for widest in get_args(Confinement) if widest in wanted), "none")
