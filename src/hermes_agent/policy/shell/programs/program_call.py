@@ -552,7 +552,7 @@ def follow(call: ProgramCall) -> None:
     elif reading.unlisted and found.closed:
         words = " ".join(reading.unlisted)
         call.unknown(ExpandedWord(words), f"not a known option of {call.name}")
-    elif reading.unsure and (found.risky or found.closed):
+    elif reading.unsure and found.risky:
         call.unknown(reading.unsure[0], f"may be an option of {call.name}")
     if not (runs and found.bare and not call.places and not call.hosts):
         call.note()
