@@ -134,13 +134,11 @@ class OperationCollector:
             )  # fmt: skip
 
     def found(self, places: Sequence[PathAccess], program: str) -> Sequence[PathAccess]:
-        """The places as far as they are known; git itself follows no links."""
+        """The places, and wherever else they may lead by now; git itself follows no links."""
         if not self.moved or program in {"git", "git-repository"}:
             return places
-        return [
-            place if re.match(r"/(?:dev|proc|sys)/", place.named) else replace(place, named="")
-            for place in places
-        ]
+        led = (place for place in places if not re.match(r"/(?:dev|proc|sys)/", place.named))
+        return [*places, *(replace(place, named="") for place in led)]
 
     def program(
         self, name: str, fields: Sequence[ExpandedWord], around: ShellContext, *,

@@ -374,7 +374,7 @@ def _known(value: ExpandedWord | None) -> str | None:
 
 _MOVING = frozenset(
     {"switch", "checkout", "pull", "stash", "merge", "rebase", "reset", "restore", "apply", "am",
-     "cherry-pick", "revert", "submodule"}
+     "cherry-pick", "revert"}
 )  # fmt: skip
 
 
@@ -382,7 +382,7 @@ def moves_files(git: Reading) -> bool:
     """Whether other files, or links, may stand in the work tree after it. A new branch that starts
     where one stands brings none."""
     new = {"-b", "-c", "--create"} & set(git.flags) and not git.operands
-    looks = git.verb in {"stash list", "stash show", "submodule status", "submodule summary"}
+    looks = git.verb in {"stash list", "stash show"}
     return git.verb.partition(" ")[0] in _MOVING and not new and not looks
 
 
