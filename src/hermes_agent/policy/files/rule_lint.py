@@ -19,7 +19,7 @@ SESSIONS: tuple[str, ...] = get_args(Actor.__annotations__["kind"])
 _GLOB = re.compile(r"[*?[]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PORT = re.compile(r"[^:]*:\d+|\[.*\]:\d+")
-_LETTERS = {"ps": ("e",)}
+_LETTERS = dict.fromkeys(("ps", "docker", "podman", "nerdctl"), ("e",))
 """Options written without a dash."""
 _OPPOSITES = (
     ("program", "no_program"), ("flag", "no_flag"), ("option", "no_option"), ("via", "no_via"),

@@ -4,6 +4,8 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.core.text import addresses
 from hermes_agent.policy.shell.interpreter.state import (
@@ -101,6 +103,8 @@ class OperationCollector:
 
     def __init__(self) -> None:
         self.acts: dict[Operation, None] = {}
+        self.moved = False
+        """Whether links may stand now where none was: nobody can tell where a path leads."""
 
     def add(self, act: Operation) -> None:
         self.acts[act] = None
@@ -114,7 +118,7 @@ class OperationCollector:
 
     def places(self, places: Sequence[PathAccess], hosts: Sequence[str], like: Operation) -> None:
         """An act of its own for each place and host of a program."""
-        for place in dict.fromkeys(places):
+        for place in dict.fromkeys(self.found(places, like.program)):
             self.add(
                 Operation(
                     "path", place.named or place.given, like.program, like.arguments, like.verb,
@@ -129,6 +133,13 @@ class OperationCollector:
                 )
             )  # fmt: skip
 
+    def found(self, places: Sequence[PathAccess], program: str) -> Sequence[PathAccess]:
+        """The places, and wherever else they may lead by now; git itself follows no links."""
+        if not self.moved or program in {"git", "git-repository"}:
+            return places
+        led = (place for place in places if not re.match(r"/(?:dev|proc|sys)/", place.named))
+        return [*places, *(replace(place, named="") for place in led)]
+
     def program(
         self, name: str, fields: Sequence[ExpandedWord], around: ShellContext, *,
         verb: str = "", flags: Sequence[str] = (), places: Sequence[PathAccess] = (),
@@ -136,6 +147,7 @@ class OperationCollector:
     ) -> None:  # fmt: skip
         if options is None:
             options = loose_options(fields[1:])
+        places = self.found(places, name)
         span = None
         if all(field.start >= 0 for field in fields):
             span = (fields[0].start, fields[-1].end)

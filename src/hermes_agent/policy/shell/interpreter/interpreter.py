@@ -263,6 +263,7 @@ class ShellInterpreter:
         """Rounds of which nobody knows how many, for values that nobody knows, or for files that
         fit a glob."""
         for _ in range(_MAX_ROUNDS):
+            moved = self.note.moved
             if loop.name:
                 state.assign(loop.name, None)
                 if glob is not None:
@@ -271,7 +272,7 @@ class ShellInterpreter:
             if loop.condition is not None:
                 self.script(loop.condition, inside, around)
             self.script(loop.body, inside, around)
-            if not state.merge(inside):
+            if not state.merge(inside) and moved == self.note.moved:
                 return
         raise UnreadableShell("a loop changes too much")
 

@@ -22,7 +22,7 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sql_is_plain,
     sql_verbs,
 )
-from hermes_agent.policy.shell.programs.table import Reading
+from hermes_agent.policy.shell.programs.table import Reading, moves_files
 from hermes_agent.policy.word_lists import word_list
 
 _ELSEWHERE = word_list("elsewhere")
@@ -57,6 +57,10 @@ _DATABASE_ODD = re.compile(
 )
 """Words of an address that may do more than to say where; how long to wait is none."""
 _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
+_STATE = re.compile(
+    r"/(?:healthz|livez|readyz|metrics|version|apis?|openapi/v[23]"
+    r"|apis/metrics\.k8s\.io/v1beta1/(?:nodes|pods))(?:\?[\w=&]*)?"
+)
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
 
@@ -296,6 +300,27 @@ def _trusted(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     call.place(field, "read")
 
 
+def _fetched(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """A word that some versions take for an address to fetch, if it is one."""
+    if re.match(r"(?i)https?:", field.text):
+        _host(call, field, option)
+
+
+def _forge(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """A number, a branch, `owner/name`, or with a host before it; or a URL."""
+    first, *more = field.text.split("/")
+    if ":" in first or (len(more) > 1 and "." in first):
+        _host(call, field, option)
+
+
+def _rclone(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """`remote:path` or a path; the settings of a remote, commands too, can stand in its name."""
+    if re.match(r":|[^:/]*,", field.text):
+        _unknown(call, field, option)
+    elif ":" not in field.text.partition("/")[0]:
+        call.place(field, "read")
+
+
 def _silent(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """Input that says nothing to the other side."""
     if field.dynamic or field.text.strip() not in {"", "Q"}:
@@ -327,7 +352,9 @@ def _into(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     target = next((word for role, word in roles if role == "write"), None)
     if target is None or target.dynamic or field.dynamic:
         return
-    name = field.text.rstrip("/").rpartition("/")[2]
+    name = field.text.rstrip("/")
+    if "--parents" not in call.reading.flags:
+        name = name.rpartition("/")[2]
     whole = name in {"", ".", ".."} or {"-T", "--no-target-directory"} & set(call.reading.flags)
     call.place(ExpandedWord(f"{target.text}/{'.*' if whole else name}", glob=True), "write")
 
@@ -391,6 +418,12 @@ def _kind(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _unknown(call, field, option)
 
 
+def _raw(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """What kubectl asks the cluster for by its path: how it is, and nothing that is in it."""
+    if field.dynamic or not _STATE.fullmatch(field.text):
+        _unknown(call, field, option)
+
+
 def _keyed(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
     """`name=file,name=file`, or a file."""
     if field.dynamic:
@@ -425,7 +458,7 @@ def _page(call: ProgramCall, field: ExpandedWord, option: str) -> None:
 def _processes(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """ps: letters with an `e` among them, or a format with `environ`, show environments."""
     letters = not set(field.text) - _PS_LETTERS and "e" in field.text
-    if field.dynamic or (letters if not option else "environ" in field.text):
+    if field.dynamic or "environ" in field.text or (letters and not option):
         call.reading.flags.append("e")
 
 
@@ -508,7 +541,8 @@ ROLES: dict[str, Role] = {
     "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
     "repository": _repository, "trusted": _trusted, "silent": _silent, "amount": _amount,
     "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
-    "processes": _processes,
+    "processes": _processes, "fetched": _fetched, "forge": _forge, "rclone": _rclone,
+    "raw": _raw,
 }  # fmt: skip
 
 
@@ -552,10 +586,12 @@ def follow(call: ProgramCall) -> None:
     elif reading.unlisted and found.closed:
         words = " ".join(reading.unlisted)
         call.unknown(ExpandedWord(words), f"not a known option of {call.name}")
-    elif reading.unsure and (found.risky or found.closed):
+    elif reading.unsure and found.risky:
         call.unknown(reading.unsure[0], f"may be an option of {call.name}")
     if not (runs and found.bare and not call.places and not call.hosts):
         call.note()
+    if call.name == "git" and moves_files(reading) and not _ELSEWHERE & set(call.run.around.via):
+        call.run.walk.note.moved = True
     for step in call.later:
         step()
     if runs and reading.rest is not None:

@@ -3,7 +3,7 @@ operands, and which of them are places, hosts or commands.
 
 `programs.table` has a line for each program, or for several, or for a verb of one:
 
-    name[,name…] [verb] | items ; operands
+    name[,name…] [verb[,verb…]] | items ; operands
 
 An item is an option, `-o,--output`, with what follows it:
     (nothing)   it takes no value            =ROLE   it takes a value
@@ -12,7 +12,7 @@ An item is an option, `-o,--output`, with what follows it:
                                              ^ROLE   with it, operands to read have this role
 or a word about the program:
     verbs=N     its first N operands say what it does
-    deep=a,b    these first verbs have another word
+    deep=a,b/c  these verbs have another word
     until=a,b   the verb ends with one of these
     words       its options have one dash and many letters
     bare        a wrapper: when it runs something, that is what counts
@@ -20,12 +20,14 @@ or a word about the program:
     input=ROLE  what it makes of its standard input
     far         what it runs, runs elsewhere: nothing is known of the folder there
     risky       options that run, write or remove: a word that could be any option is unknown
-    closed      all its options that are harmless stand here: any other is unknown
+    closed      all its options that are harmless stand here: any other is unknown, and so is one
+                that is shortened, or that stands where a value should
 Operands are roles: `read* write` is any number to read and one to write; `.` is just a word.
 """
 
 import re
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -88,9 +90,9 @@ def table() -> dict[str, str]:
     for line in text.replace("\n    ", " ").splitlines():
         if line and line[0] != "#":
             names, _, items = line.partition("|")
-            head, _, verb = names.strip().partition(" ")
-            for name in head.split(","):
-                key = f"{name} {verb}".strip()
+            head, _, verbs = names.strip().partition(" ")
+            for name, verb in product(head.split(","), verbs.split(",")):
+                key = f"{name} {verb.strip()}".strip()
                 if key in found:
                     raise ValueError(f"{key!r} has two lines in programs.table")
                 found[key] = items
@@ -175,6 +177,8 @@ class _Sorter:
         self.verb_open = spec.verbs > 0
         self.operands: list[ExpandedWord] = []
         self.changes: list[str] = []
+        self.doubtful: list[str] = []
+        """Options that are shortened, and values that look like one."""
         self.reading = Reading()
         self.run_at = self.place_of_run()
         self.ended = False
@@ -209,6 +213,8 @@ class _Sorter:
                 self.long(field, text)
             else:
                 self.short(field, text)
+        if self.spec.closed:
+            reading.unlisted += self.doubtful
         if reading.unsure:
             reading.given.append(("", None))
         reading.verb = " ".join(self.verb)
@@ -243,7 +249,8 @@ class _Sorter:
             self.operands.append(field)
             return
         self.verb.append(field.text)
-        wanted = self.spec.verbs + (1 if self.verb[0] in self.spec.deep else 0)
+        said = ("/".join(self.verb[:count]) for count in range(1, len(self.verb) + 1))
+        wanted = self.spec.verbs + sum(words in self.spec.deep for words in said)
         last = field.text in self.spec.until
         self.verb_open = len(self.verb) < wanted and not last
         own = merged(self.program, " ".join(self.verb))
@@ -260,6 +267,7 @@ class _Sorter:
             longer = sorted(full for full in self.spec.options if full.startswith(name))
             if longer:
                 self.reading.flags.extend(longer)
+                self.doubtful.append(name)
                 if len(longer) > 1:
                     self.reading.unlisted.append(name)  # nobody can tell which
                 return self.spec.options[longer[0]]
@@ -322,6 +330,7 @@ class _Sorter:
             self.at += 1
             if re.match(r"-[^\d-]|--.", attached.text) and not attached.dynamic:
                 self.reading.unsure.append(attached)  # other versions may take it for an option
+                self.doubtful.append(attached.text)
         self.give(option, "" if attached is None else _known(attached))
         if attached is None and option.role == "unknown":
             attached = ExpandedWord(option.name)
@@ -361,6 +370,20 @@ def _part(field: ExpandedWord, value: str) -> ExpandedWord:
 
 def _known(value: ExpandedWord | None) -> str | None:
     return None if value is None or value.dynamic or value.glob else value.text
+
+
+_MOVING = frozenset(
+    {"switch", "checkout", "pull", "stash", "merge", "rebase", "reset", "restore", "apply", "am",
+     "cherry-pick", "revert"}
+)  # fmt: skip
+
+
+def moves_files(git: Reading) -> bool:
+    """Whether other files, or links, may stand in the work tree after it. A new branch that starts
+    where one stands brings none."""
+    new = {"-b", "-c", "--create"} & set(git.flags) and not git.operands
+    looks = git.verb in {"stash list", "stash show"}
+    return git.verb.partition(" ")[0] in _MOVING and not new and not looks
 
 
 def sort_words(program: str, found: ProgramSpec, fields: list[ExpandedWord]) -> Reading:
