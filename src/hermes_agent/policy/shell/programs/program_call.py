@@ -22,7 +22,8 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sql_is_plain,
     sql_verbs,
 )
-from hermes_agent.policy.shell.programs.table import Reading, moves_files
+from hermes_agent.policy.shell.programs.git_words import GIT_CODE, GIT_PLAIN, moves_files
+from hermes_agent.policy.shell.programs.table import Reading
 from hermes_agent.policy.word_lists import word_list
 
 _ELSEWHERE = word_list("elsewhere")
@@ -30,20 +31,6 @@ _USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "
 """Whose commands are read by the user's shell, which is bash; others use sh."""
 
 
-_GIT_CODE = re.compile(
-    r"(?i)alias\.|core\.(?:alternaterefscommand|pager|editor|sshcommand|fsmonitor|hookspath|gitproxy|askpass|worktree)"
-    r"|pager\.|diff\.|difftool\.|merge\.|mergetool\.|filter\.|credential|gpg|sequence\.editor"
-    r"|protocol\.|include|url\.|uploadpack|receivepack|remote\.|http\.|browser|man\.|submodule"
-    r"|init\.templatedir|interactive\.difffilter|trailer|tar\.|sendemail|web\.|instaweb"
-)
-_GIT_PLAIN = re.compile(
-    r"(?i)(?:user|author|committer)\.(?:name|email)|(?:advice|color|status|column|i18n|pack|log)\.[\w.]+"
-    r"|core\.(?:abbrev|autocrlf|bare|commentchar|eol|filemode|ignorecase|longpaths|precomposeunicode"
-    r"|quotepath|safecrlf|whitespace)|diff\.(?:algorithm|colormoved|context|mnemonicprefix|noprefix"
-    r"|renamelimit|renames)|(?:commit|tag)\.gpgsign|gc\.auto|grep\.\w+|init\.defaultbranch"
-    r"|pull\.(?:ff|rebase)|push\.default|safe\.directory|versionsort\.suffix|blame\.date"
-)
-"""Settings that name neither files nor hosts nor commands."""
 _WEB = re.compile(r"(?i)(https?|ftps?|file):[/\\\\]*")
 _FILE_URL = re.compile(r"(?i)file:(?://)?(/(?!/)[^%?#\\{}\[\]]*)")
 """One that means the path as it is written: no host, nothing encoded, no list of curl's."""
@@ -233,7 +220,7 @@ def _config(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`git -c key=value`: most settings name files, hosts or commands."""
     text = field.prefix if field.dynamic else field.text
     key, equals, _ = text.partition("=")
-    if not _GIT_PLAIN.fullmatch(key) or (field.dynamic and not equals):
+    if not GIT_PLAIN.fullmatch(key) or (field.dynamic and not equals):
         _unknown(call, field, option)
 
 
@@ -506,7 +493,7 @@ def _git_remote(call: ProgramCall, field: ExpandedWord, option: str) -> None:
 
 def _git_setting(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`git config key value`: some values are commands that git will run."""
-    if field.dynamic or _GIT_CODE.match(field.text):
+    if field.dynamic or GIT_CODE.match(field.text):
         reading = call.reading
         asks = {"--get", "--get-all", "--get-regexp", "-l", "--list", "--unset"}
         if not asks & set(reading.flags) and len(reading.operands) > 1:

@@ -372,19 +372,5 @@ def _known(value: ExpandedWord | None) -> str | None:
     return None if value is None or value.dynamic or value.glob else value.text
 
 
-_MOVING = frozenset(
-    {"switch", "checkout", "pull", "stash", "merge", "rebase", "reset", "restore", "apply", "am",
-     "cherry-pick", "revert"}
-)  # fmt: skip
-
-
-def moves_files(git: Reading) -> bool:
-    """Whether other files, or links, may stand in the work tree after it. A new branch that starts
-    where one stands brings none."""
-    new = {"-b", "-c", "--create"} & set(git.flags) and not git.operands
-    looks = git.verb in {"stash list", "stash show"}
-    return git.verb.partition(" ")[0] in _MOVING and not new and not looks
-
-
 def sort_words(program: str, found: ProgramSpec, fields: list[ExpandedWord]) -> Reading:
     return _Sorter(program, found, fields).sort()
