@@ -8,6 +8,7 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, Operation, PathAccess
+from hermes_agent.core.text.addresses import address_of
 from hermes_agent.policy.shell.interpreter.collector import (
     host_of,
     hosts_of,
@@ -21,6 +22,11 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sed_is_plain,
     sql_is_plain,
     sql_verbs,
+)
+from hermes_agent.policy.shell.programs.hosts_in_words import (
+    database_hosts,
+    hosts_named,
+    is_plain_for_dig,
 )
 from hermes_agent.policy.shell.programs.table import Reading
 from hermes_agent.policy.word_lists import word_list
@@ -51,11 +57,8 @@ _SSH_CODE = re.compile(
     r"(?i)\s*(proxycommand|localcommand|knownhostscommand|permitlocalcommand|include|match"
     r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
 )
-_DATABASE_ODD = re.compile(
-    r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*"
-    r"|options(?!=-c(?:lock|statement)_timeout=\d+m?s?(?:\s|$)))\s*="
-)
-"""Words of an address that may do more than to say where; how long to wait is none."""
+_PSQL_PLAIN = re.compile(r"(?:ECHO|FETCH_COUNT|ON_ERROR_STOP|QUIET|SHOW_CONTEXT|VERBOSITY)(?:=.*)?")
+"""Variables of psql that stand in no statement and run nothing."""
 _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
@@ -246,7 +249,9 @@ def _data(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """curl's data: `@file`, or `name=@file` and `name=<file` in a form."""
     text = field.prefix if field.dynamic else field.text
     found = re.match(r"(?:[^=@]*=)?[@<](.*)", text) if option in {"-F", "--form"} else None
-    if text.startswith("@"):
+    if text.startswith("@") and option in {"-H", "--header"}:
+        _unknown(call, field, option)  # each line is sent
+    elif text.startswith("@"):
         call.place(ExpandedWord(text[1:], field.dynamic), "read")
     elif found or (field.dynamic and not text):
         call.place(ExpandedWord(found.group(1) if found else field.text, field.dynamic), "read")
@@ -363,13 +368,36 @@ def _sql(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
 
 def _database(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
-    found = re.findall(r"host(?:addr)?\s*=\s*(\S+)", field.text)
-    if "=" in field.text and _DATABASE_ODD.search(field.text):
-        _unknown(call, field, option)
-    elif field.dynamic or "://" in field.text:
+    hosts = None if field.dynamic else database_hosts(field.text)
+    if hosts is None:
         _host(call, field, option)
+        _unknown(call, field, option)
     else:
-        call.hosts += [host_of(ExpandedWord(host)) for host in found]
+        call.hosts += [host_of(ExpandedWord(host)) for host in hosts]
+
+
+def _names(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
+    """A filter, in which hosts may be named."""
+    call.hosts += [] if field.dynamic else hosts_named(field.text)
+
+
+def _address(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """An address, which is not looked up as a name."""
+    if not field.dynamic and address_of(field.text) is None:
+        _host(call, field, option)
+
+
+def _question(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """What dig is asked: `+word`, `@server`, a name or a type."""
+    if not field.text.startswith("+"):
+        _host(call, field, option)
+    elif not is_plain_for_dig(field.text):
+        _unknown(call, field, option)
+
+
+def _psql_variable(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    if field.dynamic or not _PSQL_PLAIN.fullmatch(field.text):
+        _unknown(call, field, option)
 
 
 def _date(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -508,7 +536,8 @@ ROLES: dict[str, Role] = {
     "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
     "repository": _repository, "trusted": _trusted, "silent": _silent, "amount": _amount,
     "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
-    "processes": _processes,
+    "processes": _processes, "names": _names, "address": _address, "question": _question,
+    "setting": _psql_variable,
 }  # fmt: skip
 
 
@@ -552,7 +581,7 @@ def follow(call: ProgramCall) -> None:
     elif reading.unlisted and found.closed:
         words = " ".join(reading.unlisted)
         call.unknown(ExpandedWord(words), f"not a known option of {call.name}")
-    elif reading.unsure and (found.risky or found.closed):
+    elif reading.unsure and found.risky:
         call.unknown(reading.unsure[0], f"may be an option of {call.name}")
     if not (runs and found.bare and not call.places and not call.hosts):
         call.note()

@@ -237,7 +237,8 @@ class _Sorter:
         return any(field.text == "--" for field in self.fields[self.at :])
 
     def take_verb(self, field: ExpandedWord) -> None:
-        if field.dynamic or field.glob or self.reading.unlisted or self.reading.unsure:
+        unsure = self.reading.unlisted or self.reading.unsure or re.search(r"\s", field.text)
+        if field.dynamic or field.glob or unsure:
             self.verb_open = False  # nobody can tell which word is the verb
             self.verb = []
             self.operands.append(field)
@@ -260,7 +261,7 @@ class _Sorter:
             longer = sorted(full for full in self.spec.options if full.startswith(name))
             if longer:
                 self.reading.flags.extend(longer)
-                if len(longer) > 1:
+                if len(longer) > 1 or self.spec.closed:
                     self.reading.unlisted.append(name)  # nobody can tell which
                 return self.spec.options[longer[0]]
         return found
@@ -322,6 +323,7 @@ class _Sorter:
             self.at += 1
             if re.match(r"-[^\d-]|--.", attached.text) and not attached.dynamic:
                 self.reading.unsure.append(attached)  # other versions may take it for an option
+                self.reading.unlisted += [attached.text] if self.spec.closed else []
         self.give(option, "" if attached is None else _known(attached))
         if attached is None and option.role == "unknown":
             attached = ExpandedWord(option.name)
