@@ -67,7 +67,8 @@ def remote_host(field: ExpandedWord) -> str | None:
 
 
 def places_of(field: ExpandedWord, access: Access, state: State) -> list[PathAccess]:
-    if field.text in _NO_FILES or (field.dynamic and field.prefix == "/dev/fd/"):
+    no_file = field.text in _NO_FILES and (access == "read" or field.text != "/dev/stdin")
+    if no_file or (field.dynamic and field.prefix == "/dev/fd/"):
         return []
     if field.dynamic or len(field.text) > _MAX_LENGTH:
         return [PathAccess(access, field.text[:_MAX_LENGTH])]

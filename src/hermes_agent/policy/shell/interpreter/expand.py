@@ -12,6 +12,7 @@ from hermes_agent.policy.shell.interpreter.state import (
     ExpandedWord,
     ShellContext,
     State,
+    Stdin,
     Value,
 )
 from hermes_agent.policy.shell.parser.braces import expand_braces
@@ -215,10 +216,15 @@ class Expander:
             self.calculate(part.parts)
             building.unknown()
         else:
-            output = self.runs.substitute(part.body, self.state, self.around)
+            output = self.process(part)
             building.unknown()
             building.prefix = "/dev/fd/"
             building.content = output if part.reads else None
+
+    def process(self, part: Process) -> str | None:
+        """Follow what is in `<(…)`, or in `>(…)`, which is fed by whoever writes there."""
+        around = self.around if part.reads else self.around.fed(Stdin())
+        return self.runs.substitute(part.body, self.state, around)
 
     def insert(self, value: str, building: _Fields, *, quoted: bool) -> None:
         if quoted:
@@ -384,7 +390,7 @@ class Expander:
                 piece = self.runs.substitute(part.body, self.state, self.around)
                 piece = piece.rstrip("\n") if piece is not None else None
             elif isinstance(part, Process):
-                self.runs.substitute(part.body, self.state, self.around)
+                self.process(part)
                 piece = None
             else:
                 self.calculate(part.parts)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from hermes_agent.core.effects import Access, Operation, PathAccess
 from hermes_agent.policy.shell.interpreter.collector import OperationCollector, host_of, places_of
 from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
@@ -72,6 +74,10 @@ class ShellInterpreter:
         self.steps = 0
         self.depth = 0
         self.calling: list[Command] = []
+        self.inputs: dict[str, list[PathAccess]] = {}
+        """By descriptor: what is opened there to be read."""
+        self.outputs: set[str] = set()
+        """Descriptors that somebody writes to."""
         self.run_simple = simple
         self.dispatch = dispatch
         self.is_known = is_known
@@ -299,7 +305,7 @@ class ShellInterpreter:
         field = fields[0] if len(fields) == 1 else ExpandedWord(one.target.source, dynamic=True)
         number = field.text.rstrip("-")
         duplicates = one.operator in {"<&", ">&"} and not field.dynamic
-        if one.operator not in {"<", "<&"} and one.fd in {"", "1"}:
+        if one.fd == "1" or (not one.fd and one.operator not in {"<", "<&"}):
             found.stdout = True
         if one.fd.startswith("{"):
             expander.assign(one.fd.strip("{}"))
@@ -308,6 +314,10 @@ class ShellInterpreter:
         if one.fd == "0" or (one.operator in {"<", "<>", "<&"} and not one.fd):
             found.stdin = Stdin("" if field.text == "/dev/null" else field.content)
         if duplicates and (number.isdigit() or number == ""):
+            if one.fd != "0" and (one.fd or one.operator == ">&"):
+                self.outputs.add(number)
+                opened = (*self.inputs.get(number, ()), *self.inputs.get("", ()))
+                found.places += [replace(place, access="write") for place in opened]
             return
         if field.text.startswith(("/dev/tcp/", "/dev/udp/")):
             host = field.text.split("/")[3] if field.text.count("/") > 3 else field.text
@@ -316,6 +326,12 @@ class ShellInterpreter:
             self.note.places((), (host,), Operation("program", via=expander.around.via))
             return
         access: Access = "write" if one.operator in _WRITES else "read"
+        if one.operator == "<":
+            # what a descriptor was opened for does not hold who opens it once more
+            descriptor = "" if one.fd.startswith("{") else one.fd or "0"
+            if descriptor in {"1", "2"} | self.outputs or (self.outputs and not descriptor):
+                access = "write"
+            self.inputs.setdefault(descriptor, []).extend(places_of(field, access, expander.state))
         found.places += places_of(field, access, expander.state)
 
 

@@ -195,12 +195,16 @@ _SQL_ODD = re.compile(
     r"(?i)\\[!owicsef]|\\g(?!\s*$)|\bprogram\b|\bsystem\b(?!\.)|\bshell\b|^\s*\.|\n\s*\.|load_extension|outfile"
     r"|dumpfile|load_file|lo_import|lo_export|xp_cmdshell|\bcopy\b|\bpg_read|\bpg_ls|\bdblink"
     r"|\beval\b|\bsource\b|`"
+    r"|pg_authid|pg_shadow|pg_user_mapping|primary_conninfo|authentication_string"
+    r"|\bsystem_auth\b|\bshow\s+(?:create\s+user|grants)\b|\bmysql(?!\.user\b)[\"\s]*\."
+    r"|(?<!from )\bmysql\.|(?s:\A(?=.*\bmysql\.).*(?:\*(?!\s*\))|\bpassword))"
 )
+"""Ways to files and programs, and tables with passwords."""
 
 
 _SQL_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
 _SQL_LOOKS = frozenset({"select", "show", "explain", "describe", "desc", "with", "table", "values"})
-_SQL_LISTS = re.compile(r"\\(?:l|d\w*|conninfo|timing|x)\+?(?:\s+[\w.*\"]+)*")
+_SQL_LISTS = re.compile(r"\\(?:l|d(?!eu|Rs)\w*|conninfo|timing|x)\+?(?:\s+[\w.*\"]+)*")
 _SQL_CHANGES = re.compile(
     r"(?i)\b(?:insert|update|delete|merge|replace|drop|truncate|alter|create|grant|revoke|into|call"
     r"|do|set|reset|lock|kill|shutdown|vacuum|reindex|refresh|analyze|analyse|execute|prepare"

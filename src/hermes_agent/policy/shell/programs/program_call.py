@@ -8,6 +8,7 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import Access, Operation, PathAccess
+from hermes_agent.core.text.addresses import address_of
 from hermes_agent.policy.shell.interpreter.collector import (
     host_of,
     hosts_of,
@@ -16,6 +17,7 @@ from hermes_agent.policy.shell.interpreter.collector import (
 )
 from hermes_agent.policy.shell.interpreter.interpreter import SimpleCommandRun
 from hermes_agent.policy.shell.interpreter.state import ExpandedWord, absolute
+from hermes_agent.policy.shell.programs import plain_words
 from hermes_agent.policy.shell.programs.embedded_languages import (
     awk_is_plain,
     sed_is_plain,
@@ -34,21 +36,6 @@ _USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "
 _WEB = re.compile(r"(?i)(https?|ftps?|file):[/\\\\]*")
 _FILE_URL = re.compile(r"(?i)file:(?://)?(/(?!/)[^%?#\\{}\[\]]*)")
 """One that means the path as it is written: no host, nothing encoded, no list of curl's."""
-_SSH_CODE = re.compile(
-    r"(?i)\s*(proxycommand|localcommand|knownhostscommand|permitlocalcommand|include|match"
-    r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
-)
-_DATABASE_ODD = re.compile(
-    r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*"
-    r"|options(?!=-c(?:lock|statement)_timeout=\d+m?s?(?:\s|$)))\s*="
-)
-"""Words of an address that may do more than to say where; how long to wait is none."""
-_PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
-_STATE = re.compile(
-    r"/(?:healthz|livez|readyz|metrics|version|apis?|openapi/v[23]"
-    r"|apis/metrics\.k8s\.io/v1beta1/(?:nodes|pods))(?:\?[\w=&]*)?"
-)
-_SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
 
 class ProgramCall:
@@ -226,8 +213,8 @@ def _config(call: ProgramCall, field: ExpandedWord, option: str) -> None:
 
 def _ssh_option(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     text = field.prefix if field.dynamic else field.text
-    host = _SSH_HOST.match(text)
-    if _SSH_CODE.match(text) or not text:
+    host = plain_words.SSH_HOST.match(text)
+    if plain_words.SSH_CODE.match(text) or not text:
         _unknown(call, field, option)
     elif host:
         call.hosts.append(host_of(ExpandedWord(host.group(1))))
@@ -237,7 +224,9 @@ def _data(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """curl's data: `@file`, or `name=@file` and `name=<file` in a form."""
     text = field.prefix if field.dynamic else field.text
     found = re.match(r"(?:[^=@]*=)?[@<](.*)", text) if option in {"-F", "--form"} else None
-    if text.startswith("@"):
+    if text.startswith("@") and option in {"-H", "--header"}:
+        _unknown(call, field, option)  # each line is sent
+    elif text.startswith("@"):
         call.place(ExpandedWord(text[1:], field.dynamic), "read")
     elif found or (field.dynamic and not text):
         call.place(ExpandedWord(found.group(1) if found else field.text, field.dynamic), "read")
@@ -377,13 +366,36 @@ def _sql(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
 
 def _database(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
-    found = re.findall(r"host(?:addr)?\s*=\s*(\S+)", field.text)
-    if "=" in field.text and _DATABASE_ODD.search(field.text):
-        _unknown(call, field, option)
-    elif field.dynamic or "://" in field.text:
+    hosts = None if field.dynamic else plain_words.database_hosts(field.text)
+    if hosts is None:
         _host(call, field, option)
+        _unknown(call, field, option)
     else:
-        call.hosts += [host_of(ExpandedWord(host)) for host in found]
+        call.hosts += [host_of(ExpandedWord(host)) for host in hosts]
+
+
+def _names(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
+    """A filter, in which hosts may be named."""
+    call.hosts += [] if field.dynamic else plain_words.hosts_named(field.text)
+
+
+def _address(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """An address, which is not looked up as a name."""
+    if not field.dynamic and address_of(field.text) is None:
+        _host(call, field, option)
+
+
+def _question(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """What dig is asked: `+word`, `@server`, a name or a type."""
+    if not field.text.startswith("+"):
+        _host(call, field, option)
+    elif not plain_words.is_plain_for_dig(field.text):
+        _unknown(call, field, option)
+
+
+def _psql_variable(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    if field.dynamic or not plain_words.PSQL_PLAIN.fullmatch(field.text):
+        _unknown(call, field, option)
 
 
 def _date(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -407,7 +419,7 @@ def _kind(call: ProgramCall, field: ExpandedWord, option: str) -> None:
 
 def _raw(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """What kubectl asks the cluster for by its path: how it is, and nothing that is in it."""
-    if field.dynamic or not _STATE.fullmatch(field.text):
+    if field.dynamic or not plain_words.CLUSTER_STATE.fullmatch(field.text):
         _unknown(call, field, option)
 
 
@@ -444,7 +456,7 @@ def _page(call: ProgramCall, field: ExpandedWord, option: str) -> None:
 
 def _processes(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """ps: letters with an `e` among them, or a format with `environ`, show environments."""
-    letters = not set(field.text) - _PS_LETTERS and "e" in field.text
+    letters = not set(field.text) - plain_words.PS_LETTERS and "e" in field.text
     if field.dynamic or "environ" in field.text or (letters and not option):
         call.reading.flags.append("e")
 
@@ -529,7 +541,8 @@ ROLES: dict[str, Role] = {
     "repository": _repository, "trusted": _trusted, "silent": _silent, "amount": _amount,
     "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
     "processes": _processes, "fetched": _fetched, "forge": _forge, "rclone": _rclone,
-    "raw": _raw,
+    "raw": _raw, "names": _names, "address": _address, "question": _question,
+    "setting": _psql_variable,
 }  # fmt: skip
 
 

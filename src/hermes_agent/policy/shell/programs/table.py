@@ -243,7 +243,8 @@ class _Sorter:
         return any(field.text == "--" for field in self.fields[self.at :])
 
     def take_verb(self, field: ExpandedWord) -> None:
-        if field.dynamic or field.glob or self.reading.unlisted or self.reading.unsure:
+        unsure = self.reading.unlisted or self.reading.unsure or re.search(r"\s", field.text)
+        if field.dynamic or field.glob or unsure:
             self.verb_open = False  # nobody can tell which word is the verb
             self.verb = []
             self.operands.append(field)
