@@ -148,8 +148,9 @@ os.dup2(os.open(sys.argv[2], os.O_PATH), 0)
 given, reply = os.pipe()
 with open(sys.argv[3], "w") as fifo:
     fifo.write(f"{os.getpid()} {reply}\\n")
+said = os.read(given, 100)
 os.close(reply)
-print(os.read(given, 100), os.read(given, 100))
+print(said + b"".join(iter(lambda: os.read(given, 100), b"")))
 """
 
 
@@ -163,7 +164,7 @@ async def test_a_call_gets_no_more_rights_to_a_file_than_its_caller_has(
     told = await caller.look(
         f"{sys.executable} ./service read {secret} {fifo} & wait $!; echo on", timeout=60
     )
-    assert told.stdout == "b'ok\\n' b'0\\n'\non\n"
+    assert told.stdout == "b'ok\\n0\\n'\non\n"
     assert "a secret" not in told.stdout + told.stderr
     out = caller.place.spool / "read-only.look" / "out"
     forged = await caller.look(f"service words 'set PATH x=/evil' 1< {out}; echo $?")
@@ -180,6 +181,21 @@ async def test_input_is_judged_as_well_and_left_to_whoever_reads_it(caller: Call
     )
     assert told.stdout == "one\ntwo\n"
     assert told.stderr.count("it would do harm") == 3
+
+
+async def test_a_process_that_is_not_confined_is_no_caller(caller: Caller) -> None:
+    await caller.look("true")
+    await caller.terminal.run(ShellCommand("open", "exec 5> taken"))
+    fifo, shell = caller.place.spool / "calls", caller.place.spine()
+    await caller.look(f"echo {shell} 5 > {fifo}; service words after")
+    assert (caller.place.workspace / "taken").read_text() == ""
+    assert len(caller.judged) == 1
+
+
+async def test_a_folder_that_is_only_in_the_view_is_told(caller: Caller) -> None:
+    told = await caller.look("mkdir $TMPDIR/here; cd $TMPDIR/here; service words; echo $?")
+    assert told.stdout == "126\n"
+    assert "did not start" in told.stderr
 
 
 RUNTIME = """

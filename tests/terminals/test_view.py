@@ -121,8 +121,8 @@ async def test_the_folder_and_named_variables_carry_over_both_ways(looker: Looke
     await looker.act("shared=before; export SEEN=yes; helper() { echo helped; }")
     looked = await looker.look("echo $shared $SEEN; helper; cd sub; shared='a  b'; export NEW=x")
     assert looked.stdout == "before yes\nhelped\n"
-    acted = await looker.act('echo "$shared" $NEW; pwd; env | grep -c "^NEW=x"')
-    assert acted.stdout == f"a  b x\n{looker.place.workspace}/sub\n1\n"
+    acted = await looker.act('echo "$shared" $NEW $SEEN; pwd; env | grep -c "^NEW="')
+    assert acted.stdout == f"a  b x yes\n{looker.place.workspace}/sub\n0\n"
     assert (await looker.look('echo "$shared"; pwd')).stdout.endswith("/sub\n")
 
 
@@ -140,6 +140,35 @@ async def test_what_comes_back_is_never_more_than_a_value(looker: Looker, tmp_pa
     )
     assert after.stdout == "1 1 1  \t\n\n\nfile\non\n"
     assert not (tmp_path / "escaped").exists()
+
+
+async def test_how_others_run_and_what_devices_are_cannot_be_changed(
+    looker: Looker, outside: subprocess.Popen[bytes]
+) -> None:
+    mode = Path("/dev/null").stat().st_mode
+    tried = await looker.look(
+        f"prlimit --pid {outside.pid} --cpu=1:1; renice -n 5 -p {outside.pid};"
+        f"taskset -p 1 {outside.pid}; chrt -b -p 0 {outside.pid}; ionice -c 3 -p {outside.pid};"
+        "chmod 644 /dev/null; chmod 644 /proc/$$/fd/1; nice true && echo own",
+    )
+    assert tried.stdout.splitlines()[-1] == "own"
+    assert Path("/dev/null").stat().st_mode == mode
+    assert os.getpriority(os.PRIO_PROCESS, outside.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+    assert outside.poll() is None
+
+
+async def test_nobody_in_a_view_hands_it_commands(looker: Looker) -> None:
+    into = looker.place.spool / "read-only.look" / "in"
+    tried = await looker.look(f"echo 'renew /tmp/evil' > {into} || echo refused; echo on")
+    assert tried.stdout == "refused\non\n"
+    assert (await looker.look("echo again")).stdout == "again\n"
+
+
+async def test_what_is_left_when_a_view_ends_ends_as_well(looker: Looker) -> None:
+    ended = await looker.look("(setsid sleep 1000 & echo $!); kill -9 $$")
+    assert ended.code == 126
+    assert "the confined shell ended" in ended.stderr
+    assert (await looker.look("echo again")).stdout == "again\n"
 
 
 async def test_a_look_sets_only_what_it_assigns_by_name(looker: Looker) -> None:

@@ -95,10 +95,12 @@ class CallServer:
     def __init__(
         self,
         spool: Path,
+        workspace: str,
         environment: Mapping[str, str],
         holders: Callable[[], Set[int]],
     ) -> None:
         self._spool = spool
+        self._workspace = workspace
         self._environment = dict(environment)
         self._holders = holders
         self._programs: dict[str, str] = {}
@@ -111,7 +113,9 @@ class CallServer:
     def prepare(self, calls: OutsideCalls) -> dict[str, str]:
         """Make the files that a view needs, and return the programs to cover. This blocks."""
         path = self._environment.get("PATH", os.defpath)
-        found = find_programs(calls.programs, path)
+        # Not from where commands can write.
+        folders = [f for f in path.split(os.pathsep) if not Path(f).is_relative_to(self._workspace)]
+        found = find_programs(calls.programs, os.pathsep.join(folders))
         fifo, stub = self._spool / FIFO, self._spool / STUB
         if not fifo.exists():
             os.mkfifo(fifo, 0o600)
@@ -150,7 +154,7 @@ class CallServer:
         with contextlib.suppress(BlockingIOError):
             for line in os.read(self._fifo, 65536).split(b"\n"):
                 match line.split():
-                    case [pid, number] if pid.isdigit() and number.isdigit():
+                    case [pid, number] if pid.isdigit() and number.isdigit() and len(line) < 20:
                         self._begin(int(pid), int(number))
 
     def _begin(self, pid: int, number: int) -> None:
@@ -164,16 +168,19 @@ class CallServer:
                 caller = os.pidfd_open(pid)
                 held.callback(os.close, caller)
                 reply = _file(caller, number, held)
+                if not stat.S_ISFIFO(os.fstat(reply).st_mode):
+                    return
                 call = await asyncio.to_thread(self._take, pid, caller, held)
                 signal.pidfd_send_signal(caller, 0)  # still the same process
             except (OSError, ValueError):  # it is gone, or was none of ours
                 return
             _say(reply, "ok\n")
-            code = await self._carry_out(call, caller)
+            code = await self._carry_out(call, caller, held)
             _say(reply, f"{code}\n")
 
     def _take(self, pid: int, caller: int, held: contextlib.ExitStack) -> Call:
-        if not _below(pid, self._holders()):
+        same = os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user")  # noqa: PTH115
+        if same or not _below(pid, self._holders()):
             raise ValueError(f"{pid} is not in a view of this terminal")
         # The interpreter, the script in the program's place, and what the program gets.
         words = _words(f"/proc/{pid}/cmdline")[1:]
@@ -184,7 +191,7 @@ class CallServer:
         given, out, err = (_file(caller, number, held) for number in range(3))
         return Call(words, variables, folder, (given, out, err))
 
-    async def _carry_out(self, call: Call, caller: int) -> int:
+    async def _carry_out(self, call: Call, caller: int, held: contextlib.ExitStack) -> int:
         name = Path(call.words[0]).name if call.words else ""
         path, calls = self._programs.get(name), self._calls
         if path is None or calls is None:
@@ -201,9 +208,9 @@ class CallServer:
                 text if _is_null(call.files[0]) else f"cat | {text}", call.folder
             )
             if refusal and (given := await _content(call.files[0])) is not None:
-                refusal = await calls.refusal(
-                    f"printf %s {shlex.quote(given)} | {text}", call.folder
-                )
+                known = f"printf %s {shlex.quote(given)} | {text}"
+                refusal = await calls.refusal(known, call.folder)
+                call = call._replace(files=(_holding(given, held), *call.files[1:]))
         except Exception:
             logging.getLogger(__name__).exception("the gate failed on a call of %s", name)
             refusal = "the gate failed"
@@ -216,10 +223,14 @@ class CallServer:
         lasting = shutil.which("setpriv")  # ends with us, whatever ends us
         before = (lasting, "--pdeathsig", "KILL", "--") if lasting else ()
         given, out, err = call.files
-        process = await asyncio.create_subprocess_exec(
-            *before, path, *call.words[1:], stdin=given, stdout=out, stderr=err, cwd=call.folder,
-            env={**self._environment, **changed, **mark}, start_new_session=True,
-        )  # fmt: skip
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *before, path, *call.words[1:], stdin=given, stdout=out, stderr=err,
+                cwd=call.folder, env={**self._environment, **changed, **mark},
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:  # a folder that is only in the view, for one
+            return _refused(call, f"{path} did not start: {error}")
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(process.pid, RLIMIT_LOCKS, (0, 0))
         ended = asyncio.ensure_future(process.wait())
@@ -271,6 +282,15 @@ def _file(caller: int, number: int, held: contextlib.ExitStack) -> int:
     return file
 
 
+def _holding(text: str, held: contextlib.ExitStack) -> int:
+    """A file with what was judged, whatever becomes of where it came from."""
+    file = os.memfd_create("input")
+    held.callback(os.close, file)
+    os.write(file, text.encode())
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
 def _is_null(file: int) -> bool:
     facts = os.fstat(file)
     return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(1, 3)
@@ -308,7 +328,10 @@ def _peek(pipe: int) -> bytes:
 
 
 def _say(file: int, text: str) -> None:
-    """To whom may not listen any more, or reads slowly."""
+    """To whom may not listen any more, or reads slowly; others could keep us waiting."""
+    kind = os.fstat(file).st_mode
+    if not stat.S_ISFIFO(kind) and not stat.S_ISREG(kind):
+        return
     poll = select.poll()
     poll.register(file, select.POLLOUT)
     if poll.poll(0):

@@ -148,7 +148,9 @@ class LocalBackend:
 
         folder, outside = self._spool.folder, command.outside or NOTHING_OUTSIDE
         if self._calls is None:
-            self._calls = CallServer(folder, self._daemon.environment, self._holders)
+            self._calls = CallServer(
+                folder, self._workspace, self._daemon.environment, self._holders
+            )
         if not self._views or self._outside[0] != outside.programs:
             found = await asyncio.to_thread(self._calls.prepare, outside)
             self._outside, self._views = (outside.programs, found), {}
@@ -158,7 +160,11 @@ class LocalBackend:
             self._views[kind] = await asyncio.to_thread(
                 view, kind, folder, self._workspace, self._environment, self._outside[1]
             )
-        self._spool.put_confinement(command.id, *self._views[kind])
+        words, files = self._views[kind]
+        if command.background:  # it has a shell of its own, and no business with the other
+            look = f"{folder}/{kind}.look/"
+            words = "\0".join(word for word in words.split("\0") if not word.startswith(look))
+        self._spool.put_confinement(command.id, words, files)
 
     def _holders(self) -> set[int]:
         """The shells whose commands may make calls."""

@@ -50,8 +50,11 @@ def view(
     rights = ("--cap-add", "CAP_DAC_READ_SEARCH") if os.geteuid() == 0 else ()
     options = "\0".join((*APART, *rights, *covered, *hidden, "--setenv", "TMPDIR", str(scratch)))
     families = seccomp.USUAL if kind == "workspace" else frozenset({seccomp.NETLINK})
-    allowed = seccomp.program(families, netlink=seccomp.SHOWN, signals=not landlock.missing())
-    writable = [*DEVICES, str(scratch), f"{spool}/{kind}.look", f"{spool}/{calls.FIFO}"]
+    allowed = seccomp.program(
+        families, netlink=seccomp.SHOWN, signals=not landlock.missing(), modes=kind == "workspace"
+    )
+    replies = (f"{spool}/{kind}.look/{name}" for name in ("out", "1", "2"))
+    writable = [*DEVICES, str(scratch), f"{spool}/{calls.FIFO}", *replies]
     if kind == "workspace":
         writable.append(workspace)
     inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope", *writable, "--")
@@ -112,9 +115,9 @@ def _scratch(path: Path) -> tuple[str, ...]:
 
 
 def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
-    """It can be written, but not what git would run; sockets of services are not there."""
+    """It can be written, but not its repository; sockets of services are not there."""
     names = os.path.realpath("/etc/resolv.conf")
-    kept = (*(f"{path}/.git/{name}" for name in ("hooks", "config")), names)
+    kept = (f"{path}/.git", names)
     return (
         "--size", str(SCRATCH_BYTES), "--tmpfs", "/run",
         "--bind", path, path, "--bind", str(scratch), str(scratch),

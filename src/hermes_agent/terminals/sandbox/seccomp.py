@@ -28,6 +28,16 @@ HOARDS = ("memfd_create", "memfd_secret", "shmget", "semget", "msgget")
 
 SIGNALS = ("kill", "tkill", "tgkill", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
+MODES = ("chmod", "fchmod", "fchmodat", "fchmodat2")
+"""Devices are those of the machine: on a read-only file system their mode could be changed."""
+OF_OTHERS = {
+    "setpriority": 1, "ioprio_set": 1, "sched_setaffinity": 0, "sched_setscheduler": 0,
+    "sched_setparam": 0, "sched_setattr": 0,
+}  # fmt: skip
+"""Calls that change how a process runs, and which argument says whose: 0 is the caller's own."""
+DATAGRAMS = (2, 3)
+"""Types of socket pairs that reach others by address."""
+
 NEW_NAMESPACES = (
     0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
@@ -54,22 +64,31 @@ def program(
     hoards: bool = True,
     netlink: frozenset[int] = ROUTES,
     signals: bool = True,
+    modes: bool = True,
 ) -> bytes:
     """The filter, compiled for this machine. Programs for another architecture are killed, or
     they could make the same calls under other numbers."""
-    from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, Arg, SyscallFilter
+    from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, NE, Arg, SyscallFilter
 
     made = SyscallFilter(ALLOW)
     refuse, unknown = ERRNO(errno.EPERM), ERRNO(errno.ENOSYS)
     for name in REFUSED if signals else (*REFUSED, *SIGNALS):
         with contextlib.suppress(OSError):  # a call that this architecture does not have
             made.add_rule(refuse, name)
+    for name in () if modes else MODES:
+        with contextlib.suppress(OSError):  # as above
+            made.add_rule(ERRNO(errno.EROFS), name)
     for name in MISSING if hoards else (*MISSING, *HOARDS):
         with contextlib.suppress(OSError):  # as above
             made.add_rule(unknown, name)
     made.add_rule(unknown, "clone3")  # its flags cannot be seen; libraries fall back to clone
     for bit in NEW_NAMESPACES:
         made.add_rule(refuse, "clone", Arg(0, MASKED_EQ, bit, bit))
+    for name, whose in OF_OTHERS.items():
+        made.add_rule(refuse, name, Arg(whose, NE, 0))
+    made.add_rule(refuse, "prlimit64", Arg(0, NE, 0), Arg(2, NE, 0))
+    for kind in DATAGRAMS if socket.AF_UNIX not in families else ():
+        made.add_rule(refuse, "socketpair", Arg(1, MASKED_EQ, 0xF, kind))
     for request in TERMINAL_INPUT:
         made.add_rule(refuse, "ioctl", Arg(1, MASKED_EQ, 0xFFFFFFFF, request))
     for family in range(FAMILIES):

@@ -101,6 +101,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       builtin eval "$__hermes_text"
       exit
     fi
+    exec </dev/null >/dev/null 2>/dev/null # those of the view: others could be changed through them
+    builtin ulimit -c 0
     builtin trap : INT TERM HUP
     # Where it stands now, and the variables that it assigns by name.
     __hermes_report() {
@@ -111,7 +113,11 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
         fi
       done
     } 2>/dev/null 1<>"$__hermes_spool/$__hermes_kind.look/out"
-    while IFS=' ' builtin read -r -a __hermes_words <>"$__hermes_spool/$__hermes_kind.look/in"; do
+    while :; do
+      # Not open for writing, so that nobody here can; until somebody writes, it waits.
+      if ! IFS=' ' builtin read -r -a __hermes_words <"$__hermes_spool/$__hermes_kind.look/in"; then
+        if [[ -p $__hermes_spool/$__hermes_kind.look/in ]]; then continue; else exit 0; fi
+      fi
       if [[ ${__hermes_words[0]} == renew ]]; then
         exec "$BASH" --noprofile --norc "$0" view "$__hermes_spool" - "${__hermes_words[1]}" \
           "$__hermes_kind"
@@ -262,6 +268,17 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
   } 2>/dev/null
 
+  # Kill what is left of the terminal's views after one has ended by itself.
+  __hermes_end_group() {
+    local __hermes_tries=200 __hermes_kin
+    IFS= builtin read -r __hermes_next <"$__hermes_spool/$1.limits" || :
+    while [[ $__hermes_next == /* ]] && ((__hermes_tries--)); do
+      builtin mapfile -t __hermes_kin <"$__hermes_next/cgroup.procs"
+      if ((${#__hermes_kin[@]} == 0)); then return 0; fi
+      builtin kill -KILL "${__hermes_kin[@]}"
+    done
+  } 2>/dev/null
+
   __hermes_kin_below() {
     local __hermes_child __hermes_more
     for __hermes_child; do
@@ -296,12 +313,11 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     fi
   }
 
-  # NAME [x]=VALUE. Only to the plain variables that the command assigns by name: to others a value
-  # could be more than a value.
+  # NAME [x]=VALUE. Only to the plain variables that the command assigns by name, and never to what
+  # programs get: to others a value could be more than a value.
   __hermes_assign() {
     local __hermes_name=${1%% *} __hermes_value=${1#* }
-    if [[ " $__hermes_names" != *" $__hermes_name "* || ${!__hermes_name@a} != ?(x) ]]; then return; fi
-    if [[ $__hermes_value == x=* ]]; then builtin export "$__hermes_name"; fi
+    if [[ " $__hermes_names" != *" $__hermes_name "* || -n ${!__hermes_name@a} ]]; then return; fi
     if [[ ! -v $__hermes_name || ${!__hermes_name} != "${__hermes_value#*=}" ]]; then
       builtin printf -v "$__hermes_name" %s "${__hermes_value#*=}"
       __hermes_changed=$((__hermes_changed + 1))
@@ -317,7 +333,9 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     while [[ $__hermes_rest =~ (^|[^A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\+?=(.*) ]]; do
       __hermes_rest=${BASH_REMATCH[3]}
       case ${BASH_REMATCH[2]} in
-        __hermes* | BASH* | LD_* | IFS | ENV | PATH | CDPATH | PS? | PROMPT_* | SHELLOPTS | GLOB* | HIST*) ;;
+        __hermes* | BASH* | LD_* | IFS | ENV | PATH | CDPATH | PS? | PROMPT_* | SHELLOPTS | GLOB* | HIST* | \
+          EXECIGNORE | POSIXLY_CORRECT | FIGNORE | TMOUT | FUNCNEST | MAIL* | INPUTRC | EMACS | TIMEFORMAT | \
+          auto_resume | histchars) ;;
         *) __hermes_names+="${BASH_REMATCH[2]} " ;;
       esac
     done
@@ -337,6 +355,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
         if [[ $__hermes_rest != 1 ]]; then __hermes_copy 1; __hermes_copy 2; __hermes_rest=1; fi
         if builtin kill -0 "${__hermes_views[$__hermes_kind]}" 2>/dev/null; then continue; fi
         builtin printf 'the confined shell ended: %s\n' "$(<"$__hermes_spool/$__hermes_kind.log")" >&2
+        __hermes_end_group "$__hermes_kind"
         __hermes_rc=126 __hermes_views[$__hermes_kind]=
         break
       fi
