@@ -374,7 +374,11 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
     exec {__hermes_fds[0]}>&- {__hermes_fds[1]}>&- {__hermes_fds[2]}>&- {__hermes_fds[3]}>&- \
       {__hermes_fds[4]}>&- {__hermes_fds[5]}>&-
-    if ((${#__hermes_cats[@]})); then builtin wait "${__hermes_cats[@]}" 2>/dev/null; fi
+    if ((${#__hermes_cats[@]})); then
+      # What is left of a view that has ended may keep its output open for ever.
+      if [[ -z ${__hermes_views[$__hermes_kind]} ]]; then builtin kill "${__hermes_cats[@]}"; fi
+      builtin wait "${__hermes_cats[@]}"
+    fi 2>/dev/null
   }
 
   # Copy one of the two outputs of a look, until nobody can write it any more.
