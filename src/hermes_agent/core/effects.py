@@ -176,6 +176,8 @@ class OutsideCalls(Struct, frozen=True):
     programs: frozenset[str]
     refusal: Callable[[str, str], Awaitable[str]]
     """Why a call, as a command, may not run in this folder; empty if it may."""
+    made: list[tuple[str, str]] = []
+    """The calls so far, each with why it was refused, if it was."""
 
 
 class Gate(Protocol):

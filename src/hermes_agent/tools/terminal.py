@@ -119,7 +119,7 @@ async def terminal(
         raise OutcomeUnknown("the shell went away while the command ran")
     if context.confinement == "none":
         return show(state)
-    return _confined(show(state), state, context.confinement)
+    return _confined(_with_calls(context, show(state)), state, context.confinement)
 
 
 async def _recover_process(
@@ -163,6 +163,17 @@ def show(state: CommandState, *, asked_to_stop: bool = False) -> ToolResult:
         parts.append("[no output]")
     ok = state.state == "running" or state.code == 0 or (asked_to_stop and state.state != "lost")
     return ToolResult("\n".join(parts), _data(state), ok)
+
+
+def _with_calls(context: ToolContext, result: ToolResult) -> ToolResult:
+    """Note for the journal what the command called outside of where it was confined."""
+    if context.outside is None or not context.outside.made:
+        return result
+    made = [
+        {"command": context.redact(command), "refused": context.redact(refused)}
+        for command, refused in context.outside.made
+    ]
+    return replace(result, data={**result.data, "outside": made})
 
 
 def _confined(result: ToolResult, state: CommandState, confinement: Confinement) -> ToolResult:
