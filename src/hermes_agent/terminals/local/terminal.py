@@ -16,7 +16,6 @@ from hermes_agent.terminals.command_backend import CommandReport, CommandStatus,
 from hermes_agent.terminals.local import files, globs
 from hermes_agent.terminals.output import beyond, piece
 from hermes_agent.terminals.persistent import PersistentTerminal
-from hermes_agent.terminals.sandbox import limits
 from hermes_agent.terminals.shell.daemon import ShellDaemon, scrubbed
 from hermes_agent.terminals.shell.spool import KINDS, Spool
 
@@ -240,6 +239,8 @@ class LocalBackend:
             self._calls.close()
         if self._spool.folder.exists():
             await self._daemon.destroy()
+            from hermes_agent.terminals.sandbox import limits
+
             await asyncio.to_thread(limits.leave, self._spool.folder)
             await asyncio.to_thread(shutil.rmtree, self._spool.folder)
 

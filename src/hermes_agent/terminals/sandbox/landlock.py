@@ -168,7 +168,9 @@ def scope(paths: list[str], command: list[str]) -> None:
         _restrict(
             [f"w{os.path.realpath(path)}" for path in (*paths, *own)], tcp=True, files=WRITE_FILES
         )
-    os.execv(command[0], command)  # noqa: S606 - that is the point
+    with open("/proc/self/environ", "rb") as file:  # as it was given: Python adds a locale
+        given = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
+    os.execve(command[0], command, given)  # noqa: S606 - that is the point
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       builtin printf 'at %s\0' "$PWD"
       for __hermes_next in "${__hermes_words[@]:2}"; do
         if [[ -v $__hermes_next && ${!__hermes_next@a} == ?(x) ]]; then
-          builtin printf 'set %s %s=%s\0' "$__hermes_next" "${!__hermes_next@a}" "${!__hermes_next}"
+          builtin printf 'set %s=%s\0' "$__hermes_next" "${!__hermes_next}"
         fi
       done
     } 2>/dev/null 1<>"$__hermes_spool/$__hermes_kind.look/out"
@@ -313,14 +313,14 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     fi
   }
 
-  # NAME [x]=VALUE. Only to the plain variables that the command assigns by name, and never to what
+  # NAME=VALUE. Only to the plain variables that the command assigns by name, and never to what
   # programs get: to others a value could be more than a value.
   __hermes_assign() {
-    local __hermes_name=${1%% *} __hermes_value=${1#* }
+    local __hermes_name=${1%%=*} __hermes_value=${1#*=}
     if [[ " $__hermes_names" != *" $__hermes_name "* || -n ${!__hermes_name@a} ]]; then return; fi
-    if [[ ! -v $__hermes_name || ${!__hermes_name} != "${__hermes_value#*=}" ]]; then
-      builtin printf -v "$__hermes_name" %s "${__hermes_value#*=}"
-      __hermes_changed=$((__hermes_changed + 1))
+    if [[ ! -v $__hermes_name || ${!__hermes_name} != "$__hermes_value" ]]; then
+      builtin printf -v "$__hermes_name" %s "$__hermes_value"
+      ((++__hermes_changed))
     fi
   }
 

@@ -18,7 +18,7 @@ LEAST_ROOM = 65536
 """Bytes that must be free before a command starts, so that its end can be recorded."""
 KINDS = ("c", "o", "e", "f", "i", "k", "r", "s", "v")
 PRIVATE = "private"
-"""The folder with what commands that may only look do not see: FIFOs and secrets."""
+"""The folder with what confined commands do not see: FIFOs and secrets."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
