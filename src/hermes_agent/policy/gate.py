@@ -24,7 +24,7 @@ from hermes_agent.policy.ruleset import Decision, RuleSet
 
 _MAX_REASONS = 3
 UNCONFINED = "unconfined"
-"""The key of consent for a session to everything that only looks."""
+"""The key of consent for a session to everything that would run confined."""
 
 
 class Judged(Struct, frozen=True):
@@ -87,7 +87,7 @@ class RuleGate:
             return judged
         changed = msgspec.structs.replace(verdict, confinement="none")
         if why and UNCONFINED not in granted:
-            reason = f"it seems only to look, but {why}"
+            reason = f"it would run confined, but {why}"
             changed = msgspec.structs.replace(
                 changed, action="ask", reason=reason, grants=(UNCONFINED,)
             )

@@ -297,7 +297,7 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
     if kind.name == "local" and (why := cannot_confine(environ)):
         what = "ask" if settings.terminal.confine == "required" else "are held by the rules alone"
         return DoctorFinding(
-            "terminal", "warn", f"commands that only look {what}: {why}",
+            "terminal", "warn", f"commands that should run confined {what}: {why}",
             "install bubblewrap and allow user namespaces, or see `terminal.confine`",
         )  # fmt: skip
     return DoctorFinding("terminal", "ok", f"{name}: {kind.summary}")

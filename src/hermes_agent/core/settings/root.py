@@ -127,7 +127,7 @@ class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     keep_environment: tuple[str, ...] = ()
     """Environment variables passed to commands besides the basic ones (PATH, HOME, …)."""
     confine: Literal["required", "preferred"] = "required"
-    """What happens to commands that only look where this machine cannot confine them: `required`
+    """What happens to commands that should run confined where this machine cannot: `required`
     asks, `preferred` trusts the rules alone."""
 
 
