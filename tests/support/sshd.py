@@ -128,6 +128,7 @@ class Sshd:
         """No new connections, and the old ones are cut."""
         if self._process is None:
             return
+        self._process.send_signal(signal.SIGSTOP)  # who is cut off may be back before it is killed
         for pid in _children(self._process.pid):
             for child in [*_children(pid), pid]:
                 if b"sshd" in _name(child):
