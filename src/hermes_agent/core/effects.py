@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_agent.core.fronts import Front
 from hermes_agent.core.skills import SkillLimits
 
 Access = Literal["read", "write", "delete"]
@@ -170,14 +171,23 @@ Resolve = Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, ...]]]]
 missing path resolves to itself below its existing parent; a glob without matches to itself."""
 
 
+class OutsideCall(Struct, frozen=True):
+    """The decision on a call out of a view."""
+
+    refusal: str = ""
+    """Why it may not run; empty if it may."""
+    looks: bool = True
+    """It is allowed because it only looks, and is held to that; else its effect was agreed to."""
+
+
 class OutsideCalls(Struct, frozen=True):
     """The programs that a command in a view of the machine calls outside of it."""
 
     programs: frozenset[str]
-    refusal: Callable[[str, str], Awaitable[str]]
-    """Why a call, as a command, may not run in this folder; empty if it may."""
-    made: list[tuple[str, str]] = []
-    """The calls so far, each with why it was refused, if it was."""
+    judge: Callable[[str, str], Awaitable[OutsideCall]]
+    """Decides on a call, as a command, in a folder."""
+    made: list[tuple[str, str, Front]] = []
+    """The calls so far, each with why it was refused, if it was, and what held it."""
 
 
 class Gate(Protocol):
@@ -198,12 +208,13 @@ def outside_calls(
 ) -> OutsideCalls:
     """For the parts of an allowed command: each is judged again as it is really called."""
 
-    async def refusal(command: str, folder: str) -> str:
+    async def judge(command: str, folder: str) -> OutsideCall:
         given = {**effect.input, "command": command}
         call = replace(effect, command=command, folder=folder, input=given)
         verdict = await gate.judge(call, resolve, granted)
         if verdict.confinement == "workspace":
-            return "it may only run confined to the workspace"
-        return "" if verdict.action == "allow" and verdict.input is None else verdict.reason
+            return OutsideCall("it may only run confined to the workspace")
+        allowed = verdict.action == "allow" and verdict.input is None
+        return OutsideCall("" if allowed else verdict.reason, verdict.confinement != "none")
 
-    return OutsideCalls(gate.outside(), refusal)
+    return OutsideCalls(gate.outside(), judge)
