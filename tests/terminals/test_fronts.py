@@ -26,8 +26,8 @@ from hermes_agent.terminals.local.fronts import kubernetes as kubernetes_front
 from hermes_agent.terminals.local.fronts.http import (
     Filter,
     FilterServer,
-    Request,
     RequestRefused,
+    ServiceRequest,
     Streams,
     parse_head,
 )
@@ -195,7 +195,7 @@ class Filtered:
         self._address = made.getsockname()
         await self.server.listen(made)
 
-    async def connect(self, _: Request) -> Streams:
+    async def connect(self, _: ServiceRequest) -> Streams:
         return await asyncio.open_connection(*self._service.sockets[0].getsockname())
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -424,6 +424,12 @@ async def test_a_look_at_a_cluster_passes_as_the_user(clustered: Deceived, clust
     assert {made[2] for made in clustered.outside.made} == {"kubernetes"}
 
 
+async def test_a_broken_kubeconfig_is_said_to_be_broken(clustered: Deceived) -> None:
+    (clustered.place.workspace / "broken").write_text("{")
+    told = await clustered.look("kubectl --kubeconfig broken get pods")
+    assert "error loading config file" in told.stderr
+
+
 async def test_no_change_of_a_cluster_gets_through(clustered: Deceived, cluster: Path) -> None:
     harm = [
         "kubectl delete pod one", "kubectl delete pods --all", "kubectl label pod one a=b",
@@ -465,7 +471,7 @@ async def test_services_are_asked_as_nobody(tmp_path: Path, programs: Path) -> N
     made = Deceived(tmp_path, PATH=f"{programs}:{os.environ['PATH']}")
     told = await made.look("systemctl stop web")
     assert told.stdout.startswith("uid=65534(nobody) gid=65534(nogroup)"), told.stderr
-    assert "systemd-journal" in told.stdout.splitlines()[0]
+    assert "root" not in told.stdout.splitlines()[0]
     assert told.stdout.splitlines()[1:] == [
         *(f"Cap{kind}:\t0000000000000000" for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")),
         "NoNewPrivs:\t1", "--no-ask-password stop web",
@@ -478,9 +484,10 @@ async def test_a_program_of_the_network_writes_no_file(tmp_path: Path) -> None:
     (made.place.workspace / "page").write_text("a page")
     told = await made.look(
         "curl -s file://$PWD/page; curl -s -o $PWD/harm file://$PWD/page; echo $?;"
-        "curl -s --unix-socket /run/docker.sock http://x/; echo $?; ls", "curl",
+        "curl -s --unix-socket /run/docker.sock http://x/; echo $?; ls;"
+        f"curl -s file://{made.place.spool}/private/in; echo $?", "curl",
     )  # fmt: skip
-    assert told.stdout == "a page23\n7\npage\n"
+    assert told.stdout == "a page23\n7\npage\n37\n"
     await made.terminal.destroy()
 
 
@@ -491,4 +498,13 @@ async def test_a_database_file_is_opened_for_reading(tmp_path: Path) -> None:
     told = await made.look("sqlite3 db 'select a from t'; sqlite3 db 'delete from t'", "sqlite3")
     assert told.stdout == "1\n"
     assert "readonly" in told.stderr
+    await made.terminal.destroy()
+
+
+async def test_a_session_of_a_database_is_read_only(tmp_path: Path, programs: Path) -> None:
+    (programs / "psql").write_text('#!/bin/sh\necho "$PGOPTIONS"\n')
+    (programs / "psql").chmod(0o755)
+    made = Deceived(tmp_path, PATH=f"{programs}:{os.environ['PATH']}")
+    told = await made.look("PGOPTIONS='-c work_mem=1MB' psql -c 'select 1'", "psql")
+    assert told.stdout == "-c work_mem=1MB -c default_transaction_read_only=on\n"
     await made.terminal.destroy()

@@ -7,7 +7,6 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.fronts import Front
 from hermes_agent.core.skills import SkillLimits
 
 Access = Literal["read", "write", "delete"]
@@ -16,6 +15,10 @@ Origin = Literal["builtin", "program", "mcp", "written"]
 """Where a tool comes from: Hermes, a program that embeds it, an MCP server, or the agent."""
 Confinement = Literal["none", "workspace", "read-only"]
 """What the kernel lets a command change: whatever the user may, the workspace, or nothing."""
+Front = Literal["engine", "kubernetes", "unprivileged", "network", "none"]
+"""What holds a program that runs outside of the view for looking, besides the rules. `engine`
+and `kubernetes`: it reaches the service through a filter of requests, and nothing else.
+`unprivileged`: it runs as nobody, if Hermes runs as root. `network`: it can write no file."""
 Unconfined = Callable[[], str | None]
 """Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
 are trusted alone; None: it can be."""
@@ -218,3 +221,29 @@ def outside_calls(
         return OutsideCall("" if allowed else verdict.reason, verdict.confinement != "none")
 
     return OutsideCalls(gate.outside(), judge)
+
+
+_FRONTS: dict[Front, str] = {
+    "engine": "docker docker-compose podman podman-compose",
+    "kubernetes": "kubectl oc k helm",
+    "unprivileged": (
+        "systemctl loginctl hostnamectl timedatectl localectl networkctl resolvectl machinectl"
+        " systemd-analyze coredumpctl"
+    ),
+    "network": (
+        "curl wget dig drill host kdig nslookup nc ncat netcat openssl ssh-keyscan rpcinfo"
+        " showmount psql pgcli pg_isready mysql mariadb mysqladmin redis-cli valkey-cli cqlsh"
+        " clickhouse-client etcdctl consul nomad promtool amtool logcli ntpq kubeconform kubeval"
+    ),
+}
+FRONTS: dict[str, Front] = {
+    name: front for front, names in _FRONTS.items() for name in names.split()
+}
+RELEASES = frozenset({"list", "ls", "status", "get", "history", "hist"})
+"""The verbs of `helm` that ask the cluster; the others need the network instead."""
+
+
+def front_of(program: str, words: tuple[str, ...]) -> Front:
+    if program == "helm" and RELEASES.isdisjoint(words):
+        return "network"
+    return FRONTS.get(program, "none")

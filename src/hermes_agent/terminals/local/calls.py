@@ -22,9 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.core.effects import OutsideCall, OutsideCalls
+from hermes_agent.core.effects import Front, OutsideCall, OutsideCalls
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.fronts import Front
 from hermes_agent.terminals.local.fronts import front
 
 FIFO = "calls"

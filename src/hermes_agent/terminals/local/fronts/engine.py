@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hermes_agent.terminals.local.fronts.http import Request, RequestRefused
+from hermes_agent.terminals.local.fronts.http import RequestRefused, ServiceRequest
 
 OPENLY = "it may change something; ask for it openly, in a command of its own"
 _SHOWN = re.compile(
@@ -25,7 +25,7 @@ _SHOWN = re.compile(
 _EXEC = re.compile(r"(/v[0-9.]+)?(/libpod)?/(containers/[^/]+/exec|exec/[^/]+/(start|resize))")
 
 
-def only_shows(request: Request, words: Sequence[str]) -> Request:
+def only_shows(request: ServiceRequest, words: Sequence[str]) -> ServiceRequest:
     """`words` are those of the call: it may execute in a container what it names."""
     path = request.path
     if request.method in ("GET", "HEAD"):

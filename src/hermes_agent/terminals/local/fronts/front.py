@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.core.fronts import GUARDS, Front, front_of
+from hermes_agent.core.effects import Front, front_of
 from hermes_agent.terminals.local.fronts import engine, kubernetes, listen
-from hermes_agent.terminals.local.fronts.http import FilterServer, Request, Streams
+from hermes_agent.terminals.local.fronts.http import FilterServer, ServiceRequest, Streams
 from hermes_agent.terminals.sandbox import launch
+from hermes_agent.terminals.shell.spool import PRIVATE
 
 NOBODY = "65534"
 READERS = ("systemd-journal", "adm")
@@ -24,6 +25,22 @@ READ_ONLY = (
 )  # fmt: skip
 SERVICES = ("nscd", "systemd/resolve", "postgresql", "mysqld", "redis", "valkey", "clickhouse")
 """What a program of the network reaches below /run."""
+
+QUIET = ("--no-ask-password",)
+GUARDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "psql": ("PGOPTIONS=-c default_transaction_read_only=on", (), ()),
+    "pgcli": ("PGOPTIONS=-c default_transaction_read_only=on", (), ()),
+    "mysql": ("", (), ("--init-command=SET SESSION TRANSACTION READ ONLY",)),
+    "mariadb": ("", (), ("--init-command=SET SESSION TRANSACTION READ ONLY",)),
+    "clickhouse-client": ("", (), ("--readonly=2",)),
+    "sqlite3": ("", ("-readonly",), ()),
+    **dict.fromkeys(
+        ("systemctl", "loginctl", "hostnamectl", "timedatectl", "localectl", "machinectl"),
+        ("", QUIET, ()),
+    ),
+}
+"""A variable to add to, words to put before the others, and words to put behind them, with which a
+program changes nothing by mistake. What it is told can undo them: guards, not locks."""
 
 
 class Held(NamedTuple):
@@ -40,13 +57,13 @@ class Held(NamedTuple):
 async def hold(
     path: str, words: Sequence[str], folder: str, environ: Mapping[str, str], spool: Path
 ) -> AsyncIterator[Held]:
-    """`path` is the program's, `words` are the call's, and `spool` is a folder of our own. Where
-    its service is none that we can stand in front of, the front is `none`."""
+    """`path` is the program's, `words` are the call's, and no confined command sees what we keep in
+    `spool`. Where its service is none that we can stand in front of, the front is `none`."""
     name, given = Path(words[0]).name, tuple(words[1:])
     front = front_of(name, given)
     unheld = Held("none", given, environ)
     async with contextlib.AsyncExitStack() as stack:
-        call = _Call(name, path, folder, spool / "fronts", stack)
+        call = _Call(name, path, folder, spool / PRIVATE / "fronts", stack)
         match front:
             case "unprivileged" if os.geteuid() == 0:
                 held = unheld._replace(front=front, before=_as_nobody())
@@ -67,7 +84,8 @@ def _as_nobody() -> tuple[str, ...]:
     return (
         # While it is still ours: the mark of what we have started.
         "prlimit", "--locks=0:0", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
-        "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", f"--groups={groups}" if groups else "--clear-groups",
+        "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all",
+        f"--groups={groups}" if groups else "--clear-groups",
         "--pdeathsig", "KILL", "--",
     )  # fmt: skip
 
@@ -98,7 +116,8 @@ class _Call(NamedTuple):
     def confined(self, front: Front, held: Held, options: Iterable[str]) -> Held:
         """It writes no file, signals no process, and reaches no service but by these options."""
         bwrap = launch.find_bubblewrap(held.environ)
-        before = (bwrap, *READ_ONLY, *options, "--chdir", self.folder, "--")
+        ours = ("--tmpfs", str(self.place.parent))
+        before = (bwrap, *READ_ONLY, *ours, *options, "--chdir", self.folder, "--")
         return held._replace(front=front, before=before)
 
     async def engine(self, held: Held) -> Held:
@@ -107,7 +126,7 @@ class _Call(NamedTuple):
             return held
         real, door = str(found), self.place / f"engine.{id(held)}"
 
-        async def connect(_: Request) -> Streams:
+        async def connect(_: ServiceRequest) -> Streams:
             return await asyncio.open_unix_connection(real)
 
         server = FilterServer(lambda request: engine.only_shows(request, held.words), connect)
@@ -123,8 +142,9 @@ class _Call(NamedTuple):
         return self.confined("engine", held._replace(environ=environ), options)
 
     async def kubernetes(self, held: Held) -> Held:
-        if "config" in held.words:  # it reads files, and gets no network
-            return self.confined("kubernetes", held, ("--unshare-net",))
+        files_alone = self.confined("kubernetes", held, ("--unshare-net",))
+        if "config" in held.words and not kubernetes.CONFIG.isdisjoint(held.words):
+            return files_alone
         elsewhere = self.name == "helm"
         asks = shutil.which("kubectl", path=held.environ.get("PATH")) if elsewhere else self.path
         if asks is None:
@@ -135,7 +155,10 @@ class _Call(NamedTuple):
         )
         self.stack.push_async_callback(front.close)
         config, cache = self.place / f"kubeconfig.{id(held)}", self.place / "cache"
-        config.write_text(await front.kubeconfig())
+        text = await front.kubeconfig()
+        if not text:  # it will say what is wrong with it
+            return files_alone
+        config.write_text(text)
         self.stack.callback(config.unlink)
         cache.mkdir(exist_ok=True)
         server = FilterServer(front.judge, front.connect)
@@ -146,13 +169,14 @@ class _Call(NamedTuple):
         own = {"KUBECONFIG": str(config), "KUBECACHEDIR": str(cache), "TMPDIR": str(cache)}
         confined = self.confined(
             "kubernetes", held._replace(environ={**held.environ, **own}),
-            ("--unshare-net", "--bind", str(cache), str(cache), *instead),
+            ("--unshare-net", "--bind", str(cache), str(cache), "--ro-bind", str(config),
+             str(config), *instead),
         )  # fmt: skip
         listens = (launch.PYTHON, "-I", "-S", listen.__file__, str(theirs), str(kubernetes.PORT))
         return confined._replace(before=(*confined.before, *listens), files=(theirs,))
 
     def _open(self) -> int:
-        self.place.mkdir(mode=0o700, exist_ok=True)
+        self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = os.open(self.place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.stack.callback(os.close, own)
         return own

@@ -30,7 +30,7 @@ class RequestRefused(HermesError):
         self.status = status
 
 
-class Request(NamedTuple):
+class ServiceRequest(NamedTuple):
     method: str
     target: str
     fields: tuple[tuple[str, str], ...]
@@ -56,18 +56,18 @@ class Request(NamedTuple):
         return next((value for key, value in self.fields if key == name), "")
 
 
-Filter = Callable[[Request], Request]
+Filter = Callable[[ServiceRequest], ServiceRequest]
 """Returns what to forward, or raises `RequestRefused`."""
-Connect = Callable[[Request], Awaitable[Streams]]
+Connect = Callable[[ServiceRequest], Awaitable[Streams]]
 
 
-def parse_head(head: bytes) -> Request:
+def parse_head(head: bytes) -> ServiceRequest:
     """The head of a request, up to its empty line. Strict: what is unusual is refused."""
     line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     begun, fields = _LINE.fullmatch(line), [_FIELD.fullmatch(one) for one in lines]
     if begun is None or not all(fields):
         raise RequestRefused("the request is malformed", 400)
-    request = Request(
+    request = ServiceRequest(
         begun[1], begun[2], tuple((one[1].lower(), one[2]) for one in fields if one)
     )  # fmt: skip
     names = [name for name, _ in request.fields]
@@ -128,7 +128,7 @@ class FilterServer:
             writer.close()
 
     async def _forward(
-        self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, request: ServiceRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
             answers, service = await self._connect(request)
@@ -164,7 +164,7 @@ async def _rest(reader: asyncio.StreamReader) -> None:
     await reader.read(1)
 
 
-def _encoded(request: Request) -> bytes:
+def _encoded(request: ServiceRequest) -> bytes:
     upgraded = request.field("upgrade")
     lines = [f"{request.method} {request.target} HTTP/1.1", "host: localhost"]
     lines += [f"{name}: {value}" for name, value in request.fields if name not in _HOP]

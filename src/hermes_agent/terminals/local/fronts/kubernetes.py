@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.terminals.local.fronts.engine import OPENLY
-from hermes_agent.terminals.local.fronts.http import Request, RequestRefused, Streams
+from hermes_agent.terminals.local.fronts.http import RequestRefused, ServiceRequest, Streams
 
 PORT = 8001
 _HOST = re.compile(rf"127\.0\.([0-9]{{1,3}})\.([0-9]{{1,3}}):{PORT}")
@@ -27,10 +27,12 @@ _ASKS = re.compile(
 )
 """What is posted there is a question."""
 _INTO = frozenset({"attach", "exec", "portforward", "proxy"})
+CONFIG = frozenset({"view", "get-contexts", "current-context", "get-clusters", "get-users"})
+"""What `kubectl config` shows, for which no server is asked."""
 _RELEASE = re.compile(r"sh\.helm\.release\.v1\.")
 
 
-def only_shows(request: Request, program: str, words: Sequence[str]) -> Request:
+def only_shows(request: ServiceRequest, program: str, words: Sequence[str]) -> ServiceRequest:
     """`words` are those of the call: it may execute in a pod what it names."""
     path, query = request.path, request.query
     named = _GROUP.fullmatch(path)
@@ -54,8 +56,8 @@ def only_shows(request: Request, program: str, words: Sequence[str]) -> Request:
 
 
 def _without_secrets(
-    request: Request, parts: Sequence[str], program: str, words: Sequence[str]
-) -> Request:
+    request: ServiceRequest, parts: Sequence[str], program: str, words: Sequence[str]
+) -> ServiceRequest:
     """What is in secrets is left to who may see it: `describe` counts it, Helm keeps its own there,
     and the others get a list of names."""
     if parts[:1] != ["secrets"]:
@@ -93,9 +95,11 @@ class KubernetesFront:
         self._running: list[asyncio.subprocess.Process] = []
 
     async def kubeconfig(self) -> str:
-        """As JSON. Raises `OSError` or `ValueError` where there is none to go by."""
+        """As JSON; empty where the user's is broken."""
         process = await self._start("config", "view", "-o", "json")
         said, _ = await process.communicate()
+        if process.returncode:
+            return ""
         given: dict[str, Any] = json.loads(said)
         contexts = {one["name"]: one.get("context") or {} for one in given.get("contexts") or ()}
         current = given.get("current-context") or ""
@@ -118,7 +122,7 @@ class KubernetesFront:
         }  # fmt: skip
         return json.dumps(made)
 
-    async def connect(self, request: Request) -> Streams:
+    async def connect(self, request: ServiceRequest) -> Streams:
         found = _HOST.fullmatch(request.field("host"))
         number = int(found[1]) * 256 + int(found[2]) - 1 if found else -1
         if number not in range(len(self._contexts)):
@@ -128,7 +132,7 @@ class KubernetesFront:
             task = self._proxies[number] = asyncio.ensure_future(self._proxy(number))
         return await asyncio.open_unix_connection(await task)
 
-    def judge(self, request: Request) -> Request:
+    def judge(self, request: ServiceRequest) -> ServiceRequest:
         return only_shows(request, self._program, self._words)
 
     async def close(self) -> None:
