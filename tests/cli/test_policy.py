@@ -113,6 +113,15 @@ def test_an_explanation_says_where_a_command_would_run_here(hermes: Hermes, tmp_
     assert "bubblewrap is not installed" in told
 
 
+def test_an_explanation_says_what_holds_programs_outside(hermes: Hermes) -> None:
+    command = "kubectl get pods; ls | xargs docker inspect; sudo systemctl status x; dmesg | tail"
+    told = hermes.json("policy", "explain", command, "--profile", "careful")
+    fronts = {"dmesg": "none", "docker": "engine", "kubectl": "kubernetes", "systemctl": "none"}
+    assert told["fronts"] == fronts
+    text = hermes.good("policy", "explain", command, "--profile", "careful")
+    assert "held there: docker by engine, kubectl by kubernetes" in text
+
+
 def test_an_explanation_names_the_acts_the_rules_and_a_rule_that_would_allow_it(
     hermes: Hermes,
 ) -> None:

@@ -67,7 +67,9 @@ async def test_a_program_that_needs_a_service_is_judged_by_what_it_really_gets(
         look, misled = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert look.text == "root"
         assert "hermes: getent was not run" in misled.text
-        assert look.data["outside"] == [{"command": "getent passwd root", "refused": ""}]
+        assert look.data["outside"] == [
+            {"command": "getent passwd root", "refused": "", "front": "none"}
+        ]
         [refused] = misled.data["outside"]
         assert refused["command"] == "getent shadow root"
         assert refused["refused"]

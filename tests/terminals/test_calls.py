@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from hermes_agent.core.effects import OutsideCalls
+from hermes_agent.core.effects import OutsideCall, OutsideCalls
 from hermes_agent.core.protocols import CommandState, ShellCommand
 from tests.support.terminals import LocalPlace, lives, until
 
@@ -44,14 +44,15 @@ class Caller:
         self.judged: list[tuple[str, str]] = []
         self._number = 0
 
-    async def refusal(self, command: str, folder: str) -> str:
+    async def judge(self, command: str, folder: str) -> OutsideCall:
         self.judged.append((command, folder))
         # What comes through a pipe may be anything, until it is known.
-        return "it would do harm" if "harm" in command or command == "cat | service ask" else ""
+        harm = "harm" in command or command == "cat | service ask"
+        return OutsideCall("it would do harm" if harm else "")
 
     async def look(self, text: str, **more: object) -> CommandState:
         self._number += 1
-        outside = OutsideCalls(frozenset({"service", "absent"}), self.refusal)
+        outside = OutsideCalls(frozenset({"service", "absent"}), self.judge)
         return await self.terminal.run(
             ShellCommand(
                 f"run-{self._number}", text, confinement="read-only", outside=outside, **more  # type: ignore[arg-type]

@@ -15,6 +15,10 @@ Origin = Literal["builtin", "program", "mcp", "written"]
 """Where a tool comes from: Hermes, a program that embeds it, an MCP server, or the agent."""
 Confinement = Literal["none", "workspace", "read-only"]
 """What the kernel lets a command change: whatever the user may, the workspace, or nothing."""
+Front = Literal["engine", "kubernetes", "unprivileged", "network", "none"]
+"""What holds a program that runs outside of the view for looking, besides the rules. `engine`
+and `kubernetes`: it reaches the service through a filter of requests, and nothing else.
+`unprivileged`: it runs as nobody, if Hermes runs as root. `network`: it can write no file."""
 Unconfined = Callable[[], str | None]
 """Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
 are trusted alone; None: it can be."""
@@ -170,14 +174,23 @@ Resolve = Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, ...]]]]
 missing path resolves to itself below its existing parent; a glob without matches to itself."""
 
 
+class OutsideCall(Struct, frozen=True):
+    """The decision on a call out of a view."""
+
+    refusal: str = ""
+    """Why it may not run; empty if it may."""
+    looks: bool = True
+    """It is allowed because it only looks, and is held to that; else its effect was agreed to."""
+
+
 class OutsideCalls(Struct, frozen=True):
     """The programs that a command in a view of the machine calls outside of it."""
 
     programs: frozenset[str]
-    refusal: Callable[[str, str], Awaitable[str]]
-    """Why a call, as a command, may not run in this folder; empty if it may."""
-    made: list[tuple[str, str]] = []
-    """The calls so far, each with why it was refused, if it was."""
+    judge: Callable[[str, str], Awaitable[OutsideCall]]
+    """Decides on a call, as a command, in a folder."""
+    made: list[tuple[str, str, Front]] = []
+    """The calls so far, each with why it was refused, if it was, and what held it."""
 
 
 class Gate(Protocol):
@@ -198,12 +211,39 @@ def outside_calls(
 ) -> OutsideCalls:
     """For the parts of an allowed command: each is judged again as it is really called."""
 
-    async def refusal(command: str, folder: str) -> str:
+    async def judge(command: str, folder: str) -> OutsideCall:
         given = {**effect.input, "command": command}
         call = replace(effect, command=command, folder=folder, input=given)
         verdict = await gate.judge(call, resolve, granted)
         if verdict.confinement == "workspace":
-            return "it may only run confined to the workspace"
-        return "" if verdict.action == "allow" and verdict.input is None else verdict.reason
+            return OutsideCall("it may only run confined to the workspace")
+        allowed = verdict.action == "allow" and verdict.input is None
+        return OutsideCall("" if allowed else verdict.reason, verdict.confinement != "none")
 
-    return OutsideCalls(gate.outside(), refusal)
+    return OutsideCalls(gate.outside(), judge)
+
+
+_FRONTS: dict[Front, str] = {
+    "engine": "docker docker-compose podman podman-compose",
+    "kubernetes": "kubectl oc k helm",
+    "unprivileged": (
+        "systemctl loginctl hostnamectl timedatectl localectl networkctl resolvectl machinectl"
+        " systemd-analyze coredumpctl"
+    ),
+    "network": (
+        "curl wget dig drill host kdig nslookup nc ncat netcat openssl ssh-keyscan rpcinfo"
+        " showmount psql pgcli pg_isready mysql mariadb mysqladmin redis-cli valkey-cli cqlsh"
+        " clickhouse-client etcdctl consul nomad promtool amtool logcli ntpq kubeconform kubeval"
+    ),
+}
+FRONTS: dict[str, Front] = {
+    name: front for front, names in _FRONTS.items() for name in names.split()
+}
+RELEASES = frozenset({"list", "ls", "status", "get", "history", "hist"})
+"""The verbs of `helm` that ask the cluster; the others need the network instead."""
+
+
+def front_of(program: str, words: tuple[str, ...]) -> Front:
+    if program == "helm" and RELEASES.isdisjoint(words):
+        return "network"
+    return FRONTS.get(program, "none")

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from hermes_agent.core.effects import Operation, PathAccess
+from hermes_agent.core.effects import Front, Operation, PathAccess, front_of
 from hermes_agent.policy.gate import Judged
 from hermes_agent.policy.match import is_unnamed
-from hermes_agent.policy.ruleset import Decision
+from hermes_agent.policy.ruleset import ELEVATING, Decision
 
 
 def report(judged: Judged) -> dict[str, Any]:
@@ -16,7 +16,8 @@ def report(judged: Judged) -> dict[str, Any]:
         "reason": verdict.reason,
         "rule": verdict.rule,
         "confinement": verdict.confinement,
-        "outside": _outside(judged) if verdict.confinement != "none" else [],
+        "outside": sorted(_outside(judged)) if verdict.confinement != "none" else [],
+        "fronts": _outside(judged) if verdict.confinement != "none" else {},
         "command": judged.command,
         "audits": list(verdict.audits),
         "secrets": list(verdict.secrets),
@@ -40,6 +41,8 @@ def lines(judged: Judged) -> list[str]:
         found.append(f"it would run confined: {verdict.confinement}")
         if outside := _outside(judged):
             found.append(f"outside of that, judged again when called: {', '.join(outside)}")
+            held = (f"{name} by {front}" for name, front in outside.items() if front != "none")
+            found.append(f"held there: {', '.join(held) or 'by the rules alone'}")
     if verdict.secrets:
         found.append(f"it would be given: {', '.join(verdict.secrets)}")
     for decision in judged.decisions:
@@ -60,9 +63,16 @@ def lines(judged: Judged) -> list[str]:
     return found
 
 
-def _outside(judged: Judged) -> list[str]:
+def _outside(judged: Judged) -> dict[str, Front]:
+    """The programs, and what else holds each: nothing if another one outside runs it."""
     around = (one.act for one in judged.decisions if one.by and one.by.confine == "around")
-    return sorted({act.program for act in around if act.kind == "program"})
+    programs = [act for act in around if act.kind == "program"]
+    others = ELEVATING | {act.program for act in programs}
+    fronts: dict[str, Front] = {}
+    for act in sorted(programs, key=lambda act: (act.program, not others.isdisjoint(act.via))):
+        unheld = not others.isdisjoint(act.via)
+        fronts[act.program] = "none" if unheld else front_of(act.program, act.arguments)
+    return fronts
 
 
 def _act(decision: Decision) -> dict[str, Any]:

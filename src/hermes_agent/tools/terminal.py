@@ -170,8 +170,8 @@ def _with_calls(context: ToolContext, result: ToolResult) -> ToolResult:
     if context.outside is None or not context.outside.made:
         return result
     made = [
-        {"command": context.redact(command), "refused": context.redact(refused)}
-        for command, refused in context.outside.made
+        {"command": context.redact(command), "refused": context.redact(refused), "front": front}
+        for command, refused, front in context.outside.made
     ]
     return replace(result, data={**result.data, "outside": made})
 

@@ -22,7 +22,9 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.core.effects import OutsideCalls
+from hermes_agent.core.effects import Front, OutsideCall, OutsideCalls
+from hermes_agent.core.errors import HermesError
+from hermes_agent.terminals.local.fronts import front
 
 FIFO = "calls"
 STUB = "call.sh"
@@ -205,36 +207,41 @@ class CallServer:
         variables = [f"{key}={shlex.quote(value)}" for key, value in sorted(changed.items())]
         text = " ".join((*variables, shlex.join((name, *call.words[1:]))))
         try:
-            refusal = await calls.refusal(
+            judged = await calls.judge(
                 text if _is_null(call.files[0]) else f"cat | {text}", call.folder
             )
-            if refusal and (given := await _content(call.files[0])) is not None:
+            if judged.refusal and (given := await _content(call.files[0])) is not None:
                 known = f"printf %s {shlex.quote(given)} | {text}"
-                refusal = await calls.refusal(known, call.folder)
+                judged = await calls.judge(known, call.folder)
                 call = call._replace(files=(_holding(given, held), *call.files[1:]))
         except Exception:
             logging.getLogger(__name__).exception("the gate failed on a call of %s", name)
-            refusal = "the gate failed"
-        if len(calls.made) < MOST_NOTED:
-            calls.made.append((text, refusal))
-        if refusal:
-            return _refused(call, f"{name} was not run: {refusal}; call it in a command of its own")
-        return await self._run(path, call, changed, caller)
+            judged = OutsideCall("the gate failed")
+        if judged.refusal:
+            _note(calls, (text, judged.refusal, "none"))
+            why = f"{name} was not run: {judged.refusal}; call it in a command of its own"
+            return _refused(call, why)
+        environ = {**self._environment, **changed, "HERMES_SPOOL": str(self._spool)}
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                way = front.Held("none", (*call.words[1:],), environ)
+                if judged.looks:
+                    opened = front.hold(path, call.words, call.folder, environ, self._spool)
+                    way = await stack.enter_async_context(opened)
+                _note(calls, (text, "", way.front))
+                return await self._run(path, call, way, caller)
+        except (OSError, ValueError, HermesError) as error:  # a folder only in the view, for one
+            return _refused(call, f"{path} did not start: {error}")
 
-    async def _run(self, path: str, call: Call, changed: Mapping[str, str], caller: int) -> int:
-        mark = {"HERMES_SPOOL": str(self._spool)}
+    async def _run(self, path: str, call: Call, way: front.Held, caller: int) -> int:
         lasting = shutil.which("setpriv")  # ends with us, whatever ends us
         before = (lasting, "--pdeathsig", "KILL", "--") if lasting else ()
         given, out, err = call.files
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *before, path, *call.words[1:], stdin=given, stdout=out, stderr=err,
-                cwd=call.folder, env={**self._environment, **changed, **mark},
-                start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:  # a folder that is only in the view, for one
-            return _refused(call, f"{path} did not start: {error}")
-        with contextlib.suppress(ProcessLookupError):
+        process = await asyncio.create_subprocess_exec(
+            *before, *way.before, path, *way.words, stdin=given, stdout=out, stderr=err,
+            cwd=call.folder, env=way.environ, pass_fds=way.files, start_new_session=True,
+        )  # fmt: skip
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody's has it already
             resource.prlimit(process.pid, RLIMIT_LOCKS, (0, 0))
         ended = asyncio.ensure_future(process.wait())
         gone = asyncio.ensure_future(_end_of(caller))
@@ -260,6 +267,11 @@ async def _end_of(caller: int) -> None:
     finally:
         loop.remove_reader(watched)
         os.close(watched)
+
+
+def _note(calls: OutsideCalls, made: tuple[str, str, Front]) -> None:
+    if len(calls.made) < MOST_NOTED:
+        calls.made.append(made)
 
 
 def _words(path: str) -> list[str]:

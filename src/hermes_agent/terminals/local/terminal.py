@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import Confinement, OutsideCalls
+from hermes_agent.core.effects import Confinement, OutsideCall, OutsideCalls
 from hermes_agent.core.protocols import Clock, FileFacts, SearchMatch, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.command_backend import CommandReport, CommandStatus, Why
@@ -28,8 +28,8 @@ POLL_SECONDS = 0.5
 SEND_SECONDS = 5.0
 
 
-async def _nobody(_command: str, _folder: str) -> str:
-    return "nobody can judge it"
+async def _nobody(_command: str, _folder: str) -> OutsideCall:
+    return OutsideCall("nobody can judge it")
 
 
 NOTHING_OUTSIDE = OutsideCalls(frozenset(), _nobody)

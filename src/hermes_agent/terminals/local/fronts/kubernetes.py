@@ -1,0 +1,183 @@
+"""The read-only front of a Kubernetes API server. The program gets a kubeconfig with the same
+contexts and without credentials, in which each server is this front; behind it `kubectl proxy`
+speaks to the real one as the user."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.terminals.local.fronts.engine import OPENLY
+from hermes_agent.terminals.local.fronts.http import RequestRefused, ServiceRequest, Streams
+
+PORT = 8001
+_HOST = re.compile(rf"127\.0\.([0-9]{{1,3}})\.([0-9]{{1,3}}):{PORT}")
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_GROUP = re.compile(r"/api/[^/]+/(.+)|/apis/[^/]+/[^/]+/(.+)")
+_ASKS = re.compile(
+    r"/apis/(authorization\.k8s\.io/v1[a-z0-9]*/(self)?subject(access|rules)reviews"
+    r"|authentication\.k8s\.io/v1[a-z0-9]*/selfsubjectreviews)"
+)
+"""What is posted there is a question."""
+_INTO = frozenset({"attach", "exec", "portforward", "proxy"})
+CONFIG = frozenset({"view", "get-contexts", "current-context", "get-clusters", "get-users"})
+"""What `kubectl config` shows, for which no server is asked."""
+_RELEASE = re.compile(r"sh\.helm\.release\.v1\.")
+
+
+def only_shows(request: ServiceRequest, program: str, words: Sequence[str]) -> ServiceRequest:
+    """`words` are those of the call: it may execute in a pod what it names."""
+    path, query = request.path, request.query
+    named = _GROUP.fullmatch(path)
+    parts = (named[1] or named[2]).strip("/").split("/") if named else []
+    if parts[:1] == ["watch"]:
+        parts = parts[1:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    if _INTO & {*parts[:1], *parts[2:3]} or request.field("upgrade"):
+        inner = query.get("command", [])
+        executes = parts[0:3:2] == ["pods", "exec"] and "exec" in words
+        if executes and inner and list(words[-len(inner) :]) == inner:
+            return request
+        raise RequestRefused(f"nothing is connected to {path}: {OPENLY}")
+    if request.method in ("GET", "HEAD"):
+        return _without_secrets(request, parts, program, words)
+    tried = request.method in ("POST", "PUT", "PATCH") and query.get("dryRun") == ["All"]
+    if tried or (request.method == "POST" and _ASKS.fullmatch(path)):
+        return request
+    raise RequestRefused(f"the cluster does not get {request.method} {path}: {OPENLY}")
+
+
+def _without_secrets(
+    request: ServiceRequest, parts: Sequence[str], program: str, words: Sequence[str]
+) -> ServiceRequest:
+    """What is in secrets is left to who may see it: `describe` counts it, Helm keeps its own there,
+    and the others get a list of names."""
+    if parts[:1] != ["secrets"]:
+        return request
+    query = request.query
+    kept = "owner=helm" in ",".join(query.get("labelSelector", [])).split(",")
+    if program == "helm" and (kept or any(_RELEASE.match(name) for name in parts[1:2])):
+        return request
+    if program != "helm" and "describe" in words:
+        return request
+    if "Object" in query.get("includeObject", []):
+        raise RequestRefused("it would show what is in secrets")
+    rest = tuple(pair for pair in request.fields if pair[0] != "accept")
+    return request._replace(fields=(*rest, ("accept", TABLE)))
+
+
+class KubernetesFront:
+    """For one call. `command` is what asks the cluster, with the options that name a kubeconfig."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        call: tuple[str, Sequence[str]],
+        folder: int,
+        directory: str,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._command = command
+        self._program, self._words = call
+        self._folder = folder
+        self._directory = directory
+        self._environ = dict(environ)
+        self._contexts: list[str] = []
+        self._proxies: dict[int, asyncio.Task[str]] = {}
+        self._running: list[asyncio.subprocess.Process] = []
+
+    async def kubeconfig(self) -> str:
+        """As JSON; empty where the user's is broken."""
+        process = await self._start("config", "view", "-o", "json")
+        said, _ = await process.communicate()
+        if process.returncode:
+            return ""
+        given: dict[str, Any] = json.loads(said)
+        contexts = {one["name"]: one.get("context") or {} for one in given.get("contexts") or ()}
+        current = given.get("current-context") or ""
+        self._contexts = [*contexts] if current in contexts else [*contexts, current]
+        places = [(name, contexts.get(name, {})) for name in self._contexts]
+        made = {
+            "apiVersion": "v1", "kind": "Config", "current-context": current or "default",
+            "clusters": [
+                {"name": name or "default", "cluster": {"server": _server(number)}}
+                for number, name in enumerate(self._contexts, 1)
+            ],
+            "contexts": [
+                {"name": name or "default", "context": {
+                    "cluster": name or "default", "user": place.get("user", ""),
+                    "namespace": place.get("namespace", ""),
+                }}
+                for name, place in places
+            ],
+            "users": [{"name": place.get("user", ""), "user": {}} for _, place in places],
+        }  # fmt: skip
+        return json.dumps(made)
+
+    async def connect(self, request: ServiceRequest) -> Streams:
+        found = _HOST.fullmatch(request.field("host"))
+        number = int(found[1]) * 256 + int(found[2]) - 1 if found else -1
+        if number not in range(len(self._contexts)):
+            raise RequestRefused("no such server", 400)
+        task = self._proxies.get(number)
+        if task is None:
+            task = self._proxies[number] = asyncio.ensure_future(self._proxy(number))
+        return await asyncio.open_unix_connection(await task)
+
+    def judge(self, request: ServiceRequest) -> ServiceRequest:
+        return only_shows(request, self._program, self._words)
+
+    async def close(self) -> None:
+        for task in self._proxies.values():
+            task.cancel()
+        for process in self._running:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    async def _proxy(self, number: int) -> str:
+        path = f"/proc/self/fd/{self._folder}/api.{number}"
+        name = self._contexts[number]
+        context = (f"--context={name}",) if name else ()
+        process = await self._start("proxy", f"--unix-socket={path}", "--reject-paths=^$", *context)
+        said = await process.stdout.readline() if process.stdout else b""
+        if b"serve" not in said:
+            raise OSError("kubectl proxy did not start")
+        return path
+
+    async def _start(self, *words: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            "setpriv", "--pdeathsig", "KILL", "--", *self._command, *words,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, cwd=self._directory, env=self._environ,
+            pass_fds=(self._folder,), start_new_session=True,
+        )  # fmt: skip
+        self._running.append(process)
+        return process
+
+
+def _server(number: int) -> str:
+    """Each context has an address of its own, all of which are this machine."""
+    return f"http://127.0.{number >> 8}.{number & 255}:{PORT}"
+
+
+def receive(file: socket.socket) -> socket.socket:
+    """The listener that a call's own network has handed over."""
+    _, files, _, _ = socket.recv_fds(file, 1, 1)
+    return socket.socket(fileno=files[0])
+
+
+def kubeconfig_options(words: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """The options of a call that name a kubeconfig, and the files."""
+    found = [word for word in words if word.startswith("--kubeconfig=")]
+    found += [f"{a}={b}" for a, b in pairwise(words) if a == "--kubeconfig"]
+    return found[-1:], [Path(word.partition("=")[2]) for word in found]
