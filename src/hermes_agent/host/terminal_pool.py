@@ -68,7 +68,9 @@ class TerminalPool:
             if key not in self._terminals:
                 self._terminals[key] = self._open(session.id, session.workspace, name, place)
         except HermesError as error:  # taken out of the settings, or its library is gone
-            return UnavailableTerminal(session.workspace, error)
+            return UnavailableTerminal(
+                session.workspace, error, lambda: self._terminal(session, name)
+            )
         return self._terminals[key]
 
     def _open(self, session: str, workspace: str, name: str, place: PlaceSettings) -> Terminal:
