@@ -48,11 +48,10 @@ class UnavailableTerminal:
         self.error = error
         self.again = again or (lambda: self)
 
-    run, follow, commands, stop, send, forget, read, write, stat, resolve, where, trace, find = map(
-        _passed_on,
-        "run follow commands stop send forget read write stat resolve where trace find".split(),
-    )
-    grep, destroy, recover = map(_passed_on, ("grep", "destroy", "recover"))
+    run, follow, commands, stop = map(_passed_on, ("run", "follow", "commands", "stop"))
+    send, forget, read, write = map(_passed_on, ("send", "forget", "read", "write"))
+    stat, resolve, where, trace = map(_passed_on, ("stat", "resolve", "where", "trace"))
+    find, grep, destroy, recover = map(_passed_on, ("find", "grep", "destroy", "recover"))
 
     async def close(self) -> None:
         """Nothing was opened."""
