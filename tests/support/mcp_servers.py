@@ -351,7 +351,9 @@ class OddHttp:
             case "403" | "500" | "503":
                 self._send(http, int(act), b"no", "text/plain")
             case "odd" | "odd event":
-                result = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": text("\ud800")})
+                result = json.dumps(
+                    {"jsonrpc": "2.0", "id": message["id"], "result": text("\ud800")}
+                )
                 if act == "odd":
                     self._send(http, 200, result.encode())
                 else:
