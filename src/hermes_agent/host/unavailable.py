@@ -1,7 +1,7 @@
 """Stand-ins for a model or a terminal that cannot be opened; using one fails with the reason."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, NoReturn
 
 from hermes_agent.core.errors import HermesError, ModelError, ToolError
 from hermes_agent.core.messages import Chunk, ModelFacts, Rates, Request
@@ -27,7 +27,7 @@ class UnavailableModel:
         """Nothing was opened."""
 
 
-def _passed_on(name: str) -> Callable[..., Awaitable[Any]]:
+def _passed_on(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
     async def call(self: "UnavailableTerminal", *given: object, **named: object) -> Any:
         terminal = self.again()
         if isinstance(terminal, UnavailableTerminal):
@@ -38,8 +38,8 @@ def _passed_on(name: str) -> Callable[..., Awaitable[Any]]:
 
 
 class UnavailableTerminal:
-    """A call that needs it fails with the reason before anything runs, until it can be opened.
-    The session's other terminals keep working."""
+    """A call that needs it fails with the reason before anything runs; what an earlier call did is
+    known once it can be opened. The session's other terminals keep working."""
 
     def __init__(
         self, workspace: str, error: HermesError, again: "Callable[[], Terminal] | None" = None
@@ -48,10 +48,13 @@ class UnavailableTerminal:
         self.error = error
         self.again = again or (lambda: self)
 
-    run, follow, commands, stop = map(_passed_on, ("run", "follow", "commands", "stop"))
-    send, forget, read, write = map(_passed_on, ("send", "forget", "read", "write"))
-    stat, resolve, where, trace = map(_passed_on, ("stat", "resolve", "where", "trace"))
-    find, grep, destroy, recover = map(_passed_on, ("find", "grep", "destroy", "recover"))
+    async def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise ToolError(self.error.message, self.error.hint)
+
+    # What has begun is found again when it can be opened; the next turn may begin something new.
+    recover, follow, stop = map(_passed_on, ("recover", "follow", "stop"))
+    forget, read, write = map(_passed_on, ("forget", "read", "write"))
+    run = commands = send = stat = resolve = where = trace = find = grep = destroy = _refuse
 
     async def close(self) -> None:
         """Nothing was opened."""

@@ -32,7 +32,7 @@ def lost_commits(database: Path) -> bool:
         return True
     if head[16:24] != salts:
         return False  # the index is that of an earlier log
-    return _readable(data, page, salts, frames) < frames
+    return _readable(data, page, salts, int(frames)) < int(frames)
 
 
 def _readable(data: bytes, page: int, salts: bytes, most: int) -> int:
