@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.errors import NotFound, ToolError, UsageError
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.core.tools import Tool, ToolContext
+from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
+from tests.support.awake_loop import pass_time
 from tests.support.turns import Bench, bench
 
 ONE_CALL = Reply("", (ToolCall.of("1", "act", line="x"),), stop="calls")
@@ -147,6 +148,41 @@ async def test_a_tool_that_can_tell_what_happened_is_asked(tmp_path: Path) -> No
         await (await resume(b))
         (result,) = await b.events(ev.CallFinished)
     assert (result.text, ran) == ("x was done before", [])
+
+
+@pytest.mark.parametrize("found", ["result", "not-run", "a person"])
+async def test_a_call_out_of_reach_is_parked_until_it_is_found(tmp_path: Path, found: str) -> None:
+    ran: list[str] = []
+    looks: list[str] = []
+
+    async def look(context: ToolContext, note: dict, line: str) -> RecoveryResult:
+        looks.append(line)
+        if len(looks) < 3 or found == "a person":
+            raise ToolError("no route to far")
+        return ToolResult("found there") if found == "result" else "not-run"
+
+    tools = [counting_tool(ran, recover=look)]
+    async with bench(tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=tools) as b:
+        await stop_before(b, "finishing")
+        running = await resume(b)
+        while not await b.store.parked():
+            await asyncio.sleep(0.005)
+        (parked,) = await b.store.parked()
+        assert parked.reason.endswith("no route to far")
+        while len(looks) < 3:
+            await pass_time(60.0)
+            await asyncio.sleep(0.005)
+        if found == "a person":
+            assert b.latest is not None
+            await b.latest.human_input.decide(parked.effect, "skip", "test")
+        end = await running
+        (result,) = await b.events(ev.CallFinished)
+        assert await b.store.parked() == []
+    assert end is not None
+    assert end.text == "done"
+    told = {"result": "found there", "not-run": "did x", "a person": "chose to skip"}
+    assert told[found] in result.text
+    assert len(ran) == (found == "not-run")
 
 
 async def test_a_turn_parked_by_one_runtime_is_still_parked_in_the_next(tmp_path: Path) -> None:

@@ -146,6 +146,8 @@ def test_what_the_runtime_was_started_with_is_not_a_surprise(hermes: Hermes) -> 
     hinted = hermes.run(*asked, OPENAI_API_KEY="sk-exported-just-now").stderr
     assert "OPENAI_API_KEY is set here, but the runtime was started without it" in hinted
     assert "`hermes restart`" in hinted
+    tried = hermes.run("model", "test", "openai/gpt-5", OPENAI_API_KEY="sk-exported-just-now")
+    assert "the runtime was started without it: `hermes restart`" in tried.stdout
     chosen = hermes.good("model", "openai/gpt-5", OPENAI_API_KEY="sk-exported-just-now")
     assert "! the runtime was started with HERMES_MODEL=" in chosen
 

@@ -89,6 +89,27 @@ def test_a_terminal_that_is_taken_out_of_the_settings_parks_what_ran_there(far: 
     config.write_text(said)
 
 
+def test_a_call_whose_terminal_is_gone_waits_for_it(far: Case) -> None:
+    play(far, [command("touch begun; echo once >> lines; until [ -e go ]; do sleep 0.1; done")])
+    far.start()
+    far.send_plainly("m1", "go", terminals=("far", "local"))
+    wait_until(until_running(far), "the command to run")
+    far.kill()
+    config = far.home / "config.yaml"
+    said = config.read_text()
+    config.write_text("")
+    far.start()
+    wait_until(lambda: far.api.get("/v1/parked"), "the call to be parked")
+    assert "no terminal called 'far'" in far.api.get("/v1/parked")[0]["reason"]
+    config.write_text(said)
+    (far.work / "go").touch()
+    wait_until(lambda: far.state() == "idle", "the turn to end")
+    (result,) = results(far)
+    assert result["data"]["code"] == 0
+    assert (far.work / "lines").read_text() == "once\n"
+    assert far.api.get("/v1/parked") == []
+
+
 def test_an_interrupt_that_outlives_the_runtime_stops_the_far_command(
     far: Case, server: Sshd
 ) -> None:

@@ -9,7 +9,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.runtime.tools import session_resources as module
 from hermes_agent.runtime.tools.session_resources import IDLE_SECONDS, SessionResources
-from tests.support.runtime_fixture import open_runtime
+from tests.support.runtime_fixture import open_runtime, script, until
 from tests.support.subagents import answers, call, say
 
 
@@ -280,3 +280,22 @@ async def test_a_runtime_closes_what_its_sessions_hold_open(tmp_path: Path) -> N
         await h.runtime.sessions.delete_session(await h.now(first))
         assert [one.closed for one in make.made] == [1, 0]
     assert [one.closed for one in make.made] == [1, 1]
+
+
+async def test_what_a_background_command_has_left_has_no_secrets_in_it(tmp_path: Path) -> None:
+    """Nobody waits for the command or looks at it again."""
+    call = {"tool": "terminal", "with": {"command": "cat pw; touch ended", "background": True}}
+    model = script(tmp_path / "models", "one", {"calls": [call]}, {"say": "It runs."})
+    async with open_runtime(tmp_path) as here:
+        (here.work / "pw").write_text("DB_PASSWORD=hunter2-of-the-db\n")
+        session = await here.open(model)
+        await here.say(session, "go")
+        spool = here.folder / "home" / "terminals" / session.id / "local"
+
+        async def ended() -> bool:
+            await here.runtime.tidy()
+            return "redacted" in "".join(file.read_text() for file in spool.glob("*.o"))
+
+        await until(ended)
+        (output,) = spool.glob("*.o")
+        assert output.read_text() == "DB_PASSWORD=[redacted:password]\n"

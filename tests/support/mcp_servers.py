@@ -350,6 +350,15 @@ class OddHttp:
                 self._answer(http, message, text("held"))
             case "403" | "500" | "503":
                 self._send(http, int(act), b"no", "text/plain")
+            case "odd" | "odd event":
+                result = json.dumps(
+                    {"jsonrpc": "2.0", "id": message["id"], "result": text("\ud800")}
+                )
+                if act == "odd":
+                    self._send(http, 200, result.encode())
+                else:
+                    event = f"event: message\ndata: {result}\n\n".encode()
+                    self._send(http, 200, event, "text/event-stream")
             case _:
                 self._answer(http, message, text("here"))
 

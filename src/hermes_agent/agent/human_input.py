@@ -114,6 +114,17 @@ class HumanInput:
         assert verdict is not None
         return verdict.decision
 
+    def settle(self, effect: str) -> bool:
+        """Let nobody decide on a parked effect any more; False if somebody has."""
+        if effect in self._settled or ((call := self._find_call(effect)) and call.decided):
+            return False
+        self._settled.add(effect)
+        return True
+
+    def reopen(self, effect: str) -> None:
+        """Let people decide: the effect has been parked anew."""
+        self._settled.discard(effect)
+
     def _find_call(self, effect: str) -> PendingCall | None:
         return next((c for c in self._conversation.all_calls if c.effect == effect), None)
 

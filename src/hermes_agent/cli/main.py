@@ -136,18 +136,11 @@ def _command(command: "CliCommand", words: list[str]) -> int:
     return command.run(module, options)
 
 
-def _exported(message: str) -> str:
-    """A variable that the error says is not set, although this process has it."""
-    words = message.replace(",", " ").split() if "is not set" in message else ()
-    return next((word for word in words if word.isupper() and os.environ.get(word)), "")
-
-
 def _print_error(message: str, hint: str, as_json: bool) -> None:
+    from hermes_agent.cli.output.formatting import hint_here
     from hermes_agent.core.text.terminal import clean
 
-    message, hint = clean(message), clean(hint)  # it may quote a service
-    if exported := _exported(message):
-        hint = f"{exported} is set here, but the runtime was started without it: `hermes restart`"
+    message, hint = clean(message), clean(hint_here(message, hint))  # it may quote a service
     print(f"{message}\nhint: {hint}" if hint else message, file=sys.stderr)
     if as_json:
         import json

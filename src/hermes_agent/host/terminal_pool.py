@@ -5,7 +5,7 @@ import contextlib
 import logging
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, UsageError
@@ -15,6 +15,7 @@ from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.settings.terminals import LocalPlace, NamespaceSettings, PlaceSettings
 from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.terminals.registry import kind_of, open_terminal
+from hermes_agent.tools.terminal import ENDED, redact_output
 
 log = logging.getLogger("hermes.terminals")
 
@@ -35,6 +36,9 @@ class TerminalPool:
         self._spools = spools
         self._terminals: dict[tuple[str, str], Terminal] = {}
         self._used: dict[str, float] = {}
+        self._redacted: dict[tuple[str, str], tuple[int, frozenset[str]]] = {}
+        """By terminal: when its folder was seen last, and which ended background commands there
+        have no secrets in their output any more."""
 
     def place(self, name: str) -> PlaceSettings:
         places = self.settings.places
@@ -68,7 +72,9 @@ class TerminalPool:
             if key not in self._terminals:
                 self._terminals[key] = self._open(session.id, session.workspace, name, place)
         except HermesError as error:  # taken out of the settings, or its library is gone
-            return UnavailableTerminal(session.workspace, error)
+            return UnavailableTerminal(
+                session.workspace, error, lambda: self._terminal(session, name)
+            )
         return self._terminals[key]
 
     def _open(self, session: str, workspace: str, name: str, place: PlaceSettings) -> Terminal:
@@ -107,6 +113,22 @@ class TerminalPool:
             for key in [key for key in self._terminals if key[0] == session]:
                 await self._close(self._terminals.pop(key))
 
+    async def redact_ended(self, redact: Callable[[str], str]) -> None:
+        """Take secrets out of what background commands have left in our home, for which nobody
+        waited."""
+        for (session, name), terminal in list(self._terminals.items()):
+            with contextlib.suppress(HermesError, OSError):
+                here = kind_of(self.place(name)).name in ("local", "sandbox")
+                changed = (self._spools / session / name).stat().st_mtime_ns if here else 0
+                seen, done = self._redacted.get((session, name), (0, frozenset()))
+                if changed == seen:
+                    continue
+                ended = {one.id: one for one in await terminal.commands() if one.state in ENDED}
+                for state in [ended[id] for id in ended.keys() - done]:
+                    sizes = state.stdout_size, state.stderr_size
+                    await redact_output(terminal, state.spool, sizes, redact)
+                self._redacted[session, name] = changed, frozenset(ended)
+
     async def _close(self, terminal: Terminal) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -121,6 +143,7 @@ class TerminalPool:
         left = []
         for name in session.terminals:
             terminal = self._terminals.pop((session.id, name), None)
+            self._redacted.pop((session.id, name), None)
             try:
                 if terminal is None and (self._spools / session.id / name).exists():
                     terminal = self._open(session.id, "/", name, self.place(name))

@@ -275,6 +275,7 @@ class Runtime:
 
     async def tidy(self) -> None:
         """Close unused terminals and connections."""
+        await self.terminals.redact_ended(self.context.redact)
         await self.terminals.tidy(busy=self._turns.busy)
         await self._tool_services.tidy(lambda: self._turns.busy)
         await self.models.tidy()

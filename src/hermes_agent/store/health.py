@@ -48,6 +48,8 @@ def degraded_by(error: BaseException) -> Degraded | None:
             return DamagedPage(
                 "a part of state.db is damaged: it does not match its checksum", RESTORE
             )
+        case apsw.SQLError() if "fts5" in str(error):
+            return DamagedPage(f"the search index in state.db is damaged: {error}", RESTORE)
         case apsw.FullError():
             return Degraded("the disk is full", ROOM)
         case apsw.Error() if _shared_memory_is_full(error):

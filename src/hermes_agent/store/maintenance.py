@@ -55,8 +55,8 @@ def _not_written(target: Path, error: Exception) -> HermesError:
 
 
 def _damage(db: apsw.Connection) -> list[str]:
-    """What is wrong with the file; every page in use is read."""
-    return [str(line) for (line,) in db.execute("pragma quick_check(20)") if line != "ok"]
+    """What is wrong with the file and its indexes; every page in use is read."""
+    return [str(line) for (line,) in db.execute("pragma integrity_check(20)") if line != "ok"]
 
 
 def _unreadable(db: Connection) -> list[str]:

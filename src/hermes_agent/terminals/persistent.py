@@ -30,7 +30,7 @@ AWAY_SECONDS = (0.1, 5.0)
 PAUSES = (0.05, 0.5)
 """Pauses before a repeatable request is repeated."""
 RECOVER_SECONDS = 60.0
-"""How long recovery waits for an unreachable machine before the outcome is unknown."""
+"""How long one recovery waits for an unreachable machine."""
 
 T = TypeVar("T")
 
@@ -103,8 +103,6 @@ class PersistentTerminal:
         async with self._turn:
             await self._settle()
             facts = await self._patiently(lambda: self._backend.look(command.id), limit)
-            if facts is None:
-                return None
             if facts.code is None and facts.daemon:
                 async with self._stopped_when_cancelled(command.id):
                     state = await self._watch(command, None)
@@ -251,7 +249,9 @@ class PersistentTerminal:
             if facts is None and isinstance(error, TerminalUnreachable):
                 raise  # nothing has got there
             # How far it got is unknown.
-            state = await self._patiently(lambda: self._restart(command), START_SECONDS)
+            state = None
+            with contextlib.suppress(ConnectionError, TerminalUnreachable):
+                state = await self._patiently(lambda: self._restart(command), START_SECONDS)
             return state or CommandState(command.id, command.text, "lost", background=True)
 
     async def _restart(self, command: ShellCommand) -> CommandState | None:
@@ -316,15 +316,15 @@ class PersistentTerminal:
         except ConnectionError as error:
             raise TerminalUnreachable(f"the connection was lost: {error}", "try again") from error
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T | None:
-        """Retry until the machine is reached; None: it was not reached in time."""
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T:
+        """Retry until the machine is reached, but not for ever."""
         began, pause = time.monotonic(), AWAY_SECONDS[0]
         while True:
             try:
                 return await ask()
             except (ConnectionError, TerminalUnreachable):
                 if time.monotonic() - began > limit:
-                    return None
+                    raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, AWAY_SECONDS[1])
 

@@ -1,6 +1,7 @@
 """Commands in the session's shell."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.protocols import CommandState, ShellCommand
+from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 
@@ -72,14 +73,21 @@ async def _release_command(context: ToolContext, result: ToolResult) -> None:
     if max(sizes) <= context.settings.terminal.output_chars and not facts["background"]:
         await context.terminal.forget(facts["id"])
         return
+    await redact_output(context.terminal, facts["spool"], sizes, context.redact)
+
+
+async def redact_output(
+    terminal: Terminal, spool: str, sizes: tuple[int, int], redact: Callable[[str], str]
+) -> None:
+    """Take secrets out of what is kept of an ended command's output."""
     for kind, size in zip("oe", sizes, strict=True):
-        path = facts["spool"].removesuffix("o") + kind
+        path = spool.removesuffix("o") + kind
         output, redacted = "", f"[{size:,} bytes of output were too long to keep]\n"
         if size <= REDACTED_BYTES:
-            output = (await context.terminal.read(path)).decode("utf-8", "replace")
-            redacted = await asyncio.to_thread(context.redact, output)
+            output = (await terminal.read(path)).decode("utf-8", "replace")
+            redacted = await asyncio.to_thread(redact, output)
         if redacted != output:
-            await context.terminal.write(path, redacted.encode())
+            await terminal.write(path, redacted.encode())
 
 
 @tool(

@@ -85,6 +85,17 @@ async def test_a_call_whose_answer_is_cut_off_is_not_made_again(
     assert "here" in (await desk.call("far__plain")).text
 
 
+@pytest.mark.parametrize("act", ["odd", "odd event"])
+async def test_an_answer_that_is_no_text_is_an_error_at_once(
+    desk: Desk, far: OddHttp, act: str
+) -> None:
+    with pytest.raises(ToolError, match="answered plain, but in no valid text") as caught:
+        await desk.call("far__plain", act=act)
+    assert caught.value.retry == "never"
+    assert "here" in (await desk.call("far__plain")).text
+    assert far.calls == [act, "echo"]
+
+
 @pytest.mark.parametrize("act", ["cut", "half", "500"])
 async def test_the_trouble_of_one_call_is_not_that_of_another(
     desk: Desk, far: OddHttp, act: str

@@ -35,6 +35,8 @@ REPEATS = 3
 """How often the same call may fail in one turn."""
 NESTED = 4
 """How deep programs may call programs."""
+LOOK_SECONDS = (2.0, 60.0)
+"""The first and the longest pause between looks for a call that is out of reach."""
 DIED = "the runtime died while it ran, and it is unknown whether it took effect"
 
 
@@ -302,21 +304,54 @@ class ToolExecutor:
             log.warning("%s could not clean up: %s", tool.name, error)
 
     async def _resume_call(self, open_call: PendingCall) -> None:
-        """Resume a call that was running when the last runtime ended."""
-        if open_call.parked is not None:
-            return await self._until_decided(open_call)
+        """Resume a call that was running when the last runtime ended. One that is out of reach is
+        parked, and looked for until it is found or a person has decided."""
         troubles: list[str] = []
-        known = await self._recover(open_call, troubles.append)
+        parked = open_call.parked is not None
+        known = None if parked else await self._recover(open_call, troubles.append)
+        if known is None and not parked:
+            await self._say_parked(open_call, ": ".join([DIED, *troubles]))
+        if known is None and (parked or troubles) and open_call.decided is None:
+            known = await self._look_until_decided(open_call)
+        # What people have been asked for long they may have done by hand.
+        unclear = known is None or (parked and not isinstance(known, ToolResult))
+        if open_call.parked and (unclear or not self._human_input.settle(open_call.effect)):
+            return await self._until_decided(open_call)
         if isinstance(known, ToolResult):
             await self._finish(open_call, known, known.data.get("seconds", 0.0))
             return await self._release(open_call, known)
-        if known in ("not-run", "again"):
-            return await self._run(open_call, self._resolver.tool(open_call))
-        return await self._park(open_call, ": ".join([DIED, *troubles]))
+        run = self._intend_and_run if open_call.parked else self._run
+        return await run(open_call, self._resolver.tool(open_call))
 
-    async def _park(self, open_call: PendingCall, reason: str) -> None:
+    async def _look_until_decided(self, open_call: PendingCall) -> RecoveryResult:
+        """What became of a parked call, once it is in reach; None if a person has to decide."""
+        decided = asyncio.create_task(self._human_input.decision(open_call.effect))
+        looking = asyncio.create_task(self._look(open_call))
+        try:
+            await asyncio.wait({decided, looking}, return_when=asyncio.FIRST_COMPLETED)
+            return looking.result() if looking.done() else None
+        finally:
+            decided.cancel()
+            looking.cancel()
+            await asyncio.wait({decided, looking})
+
+    async def _look(self, open_call: PendingCall) -> RecoveryResult:
+        pause, longest = LOOK_SECONDS
+        while True:
+            troubles: list[str] = []
+            known = await self._recover(open_call, troubles.append)
+            if known is not None or not troubles:
+                return known
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    async def _say_parked(self, open_call: PendingCall, reason: str) -> None:
         name = self._name(open_call)
         await self._write(ev.CallParked(open_call.effect, open_call.call.id, name, reason))
+        self._human_input.reopen(open_call.effect)
+
+    async def _park(self, open_call: PendingCall, reason: str) -> None:
+        await self._say_parked(open_call, reason)
         await self._until_decided(open_call)
 
     async def _until_decided(self, open_call: PendingCall) -> None:

@@ -3,7 +3,7 @@
 import sys
 from typing import Any, NamedTuple, TextIO
 
-from hermes_agent.cli.output.formatting import one_line
+from hermes_agent.cli.output.formatting import hint_here, one_line
 from hermes_agent.core.text.terminal import clean, visible
 
 Event = dict[str, Any]
@@ -64,7 +64,8 @@ def _route(event: Event) -> str:
 
 def _end(event: Event) -> str:
     """How a turn ended that was not done."""
-    hint = f"\nhint: {event['hint']}" if event.get("hint") else ""
+    way_out = hint_here(event.get("error", ""), event.get("hint", ""))
+    hint = f"\nhint: {way_out}" if way_out else ""
     match event["reason"]:
         case "interrupted":
             return "interrupted; what was done is kept"

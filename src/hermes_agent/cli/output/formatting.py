@@ -19,6 +19,14 @@ def one_line(text: str, most: int = 100) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def hint_here(message: str, hint: str) -> str:
+    """The hint of an error, or what to do about a variable that is set in this process alone."""
+    words = message.replace(",", " ").split() if "is not set" in message else ()
+    name = next((word for word in words if word.isupper() and os.environ.get(word)), "")
+    told = f"{name} is set here, but the runtime was started without it: `hermes restart`"
+    return told if name else hint
+
+
 def count(number: int, noun: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -15,6 +15,9 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import PseudonymHasher
 from hermes_agent.core.protocols import Clock
 from hermes_agent.store.blobs import BlobStore
+from hermes_agent.store.engine.write_ahead_log import lost_commits
+
+DATABASE = "state.db"
 
 
 @dataclass
@@ -35,6 +38,11 @@ class StoreContext:
     def pseudonyms(self) -> PseudonymHasher:
         """Only the writer uses it: opening it may create its key."""
         return PseudonymHasher.open(self.folder, self.random)
+
+    @cached_property
+    def lost_commits(self) -> bool:
+        """Looked at once, before the first connection."""
+        return lost_commits(self.folder / DATABASE)
 
     def new_id(self) -> str:
         return base64.b32encode(self.random(5)).decode().lower()

@@ -6,20 +6,30 @@ import apsw
 
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.files import write_durably
-from hermes_agent.store.engine.connection import CHECKSUM_BYTES, Connection, StoreContext
+from hermes_agent.store.engine.connection import (
+    CHECKSUM_BYTES,
+    DATABASE,
+    Connection,
+    StoreContext,
+)
 from hermes_agent.store.engine.migrations import applied, migrate, pending
 from hermes_agent.store.health import RESTORE, Damaged
 
-DATABASE = "state.db"
 MARKER = "store.id"
 BUSY_MS = 30_000
 JOURNAL_BYTES = 16_000_000
 READER_CACHE_KB = 16_000
 
 
-def _exists(folder: Path) -> bool:
-    """Whether the database exists; `Damaged` if it should and does not."""
+def _exists(context: StoreContext) -> bool:
+    """Whether the database exists; `Damaged` if it should and does not, or has lost something."""
+    folder = context.folder
     path = folder / DATABASE
+    if context.lost_commits:
+        raise Damaged(
+            f"{path}-wal is damaged: what was written last is lost",
+            f"`hermes restore` puts a backup back; to go on without it, remove {path}-shm",
+        )
     size = path.stat().st_size if path.exists() else None
     if not size:
         if (folder / MARKER).exists():
@@ -50,7 +60,7 @@ def _identity(db: apsw.Connection, folder: Path) -> str | None:
 def connect_writer(context: StoreContext) -> Connection:
     """Open the database for writing; create it if the home has never had one."""
     folder = context.folder
-    exists = _exists(folder)
+    exists = _exists(context)
     folder.mkdir(parents=True, exist_ok=True)
     db = Connection(context, str(folder / DATABASE))
     try:
@@ -93,7 +103,7 @@ def connect_reader(context: StoreContext) -> Connection:
     """Open the database for reading. Nothing is created or changed."""
     folder = context.folder
     path = folder / DATABASE
-    if not _exists(folder):
+    if not _exists(context):
         raise Degraded(f"there is no database in {folder} yet", "the first message creates it")
     try:
         db = _readable(Connection(context, str(path), apsw.SQLITE_OPEN_READONLY))

@@ -337,6 +337,9 @@ class McpConnection:
 
     def _failed(self, what: str, error: MCPError, effect: bool) -> Exception:
         trouble = trouble_of(error)
+        if trouble is None and _no_text(error):
+            said = f"{self.name} answered {what}, but in no valid text; see if it was done"
+            return ToolError(said, retry="never")
         if trouble == "lost" or (trouble is None and error.code in _UNREAD):
             if error.code == CONNECTION_CLOSED:
                 self._end.set()
@@ -487,9 +490,13 @@ def transport_error(name: str, trouble: Trouble, message: str) -> ToolError:
             return ToolError(f"{name} refused: {message}")
 
 
+def _no_text(error: MCPError) -> bool:
+    """Whether a whole answer came that has half of a surrogate pair in it."""
+    escape = error.code == PARSE_ERROR and "hex escape" in error.message
+    return escape or error.code == UNREADABLE
+
+
 def refused(name: str, what: str, error: MCPError) -> ToolError:
-    if error.code == UNREADABLE:
-        return ToolError(f"{name} answered {what}, but {error.message}", retry="never")
     said = first_line(error.message, 1_000)
     changed = error.code == INVALID_PARAMS
     return ToolError(f"{name} refused {what}: {said}", retry="changed" if changed else "")

@@ -26,7 +26,7 @@ from hermes_agent.cli.arguments import absolute_model, effort_option, json_optio
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, session_path
 from hermes_agent.cli.home import home_and_settings, open_models, write_setting
 from hermes_agent.cli.output.events import with_effort
-from hermes_agent.cli.output.formatting import dollars, print_json, sure, table
+from hermes_agent.cli.output.formatting import dollars, hint_here, print_json, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -298,7 +298,8 @@ def _test(models: "ModelRegistry", main: str, rest: list[str], options: argparse
 def _trial(trial: dict[str, Any]) -> str:
     steps = "".join(f"\n  {step}" for step in trial["steps"])
     if not trial["ok"]:
-        hint = f"\n  hint: {trial['hint']}" if trial["hint"] else ""
+        way_out = hint_here(trial["error"], trial["hint"])
+        hint = f"\n  hint: {way_out}" if way_out else ""
         kind = trial["trouble"].replace("_", " ")
         return clean(f"{trial['model']}: {kind}: {trial['error']}{hint}{steps}")
     first = trial["first_seconds"]

@@ -412,7 +412,7 @@ def _method(call: ProgramCall, _field: ExpandedWord, option: str) -> None:
 
 
 def _kind(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    """What kubectl gets: it could be secrets."""
+    """What kubectl gets or systemctl shows: it could be secrets."""
     if field.dynamic or field.glob:
         _unknown(call, field, option)
 

@@ -246,7 +246,7 @@ class _Talk:
                 self._log.write(line[:CHUNK] + b"\n")
             if (id := _answered(line)) is None:
                 return
-            trouble = ErrorData(code=UNREADABLE, message="in no valid text; see if it was done")
+            trouble = ErrorData(code=UNREADABLE, message="no valid text")
             message = SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=trouble))
         await hear(message)
 
