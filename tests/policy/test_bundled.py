@@ -79,14 +79,25 @@ def test_no_profile_lets_a_file_of_the_table_be_read() -> None:
         assert judge("careful", f"stat {path}").action == "allow", row
 
 
-def test_no_evasion_is_allowed() -> None:
+def is_loose(verdict: Verdict) -> bool:
+    """Allowed, and not because the kernel holds it to looking."""
+    held = (verdict.understood, verdict.confinement) == (False, "read-only")
+    return verdict.action == "allow" and not held
+
+
+def test_no_evasion_is_allowed_but_where_it_can_only_look() -> None:
     cases = [(one, case["run"]) for case in EVASIONS for one in case.get("profiles", ASKING)]
-    assert [case for case in cases if judge(*case).action == "allow"] == []
+    assert [case for case in cases if is_loose(judge(*case))] == []
+
+
+def test_no_evasion_is_allowed_where_nothing_can_be_confined() -> None:
+    cases = [case["run"] for case in EVASIONS if "careful" in case.get("profiles", ASKING)]
+    assert [run for run in cases if judge("careful", run, "ssh").action == "allow"] == []
 
 
 @pytest.mark.parametrize("run", LONG.values(), ids=LONG.keys())
 def test_nothing_is_hidden_by_sheer_length(run: str) -> None:
-    assert [profile for profile in ASKING if judge(profile, run).action == "allow"] == []
+    assert [profile for profile in ASKING if is_loose(judge(profile, run))] == []
 
 
 @pytest.mark.parametrize("kind", ["local", "sandbox", "ssh"])
@@ -164,5 +175,5 @@ def test_copies_of_an_incident_are_made_without_a_question_by_nobody_else(profil
 
 def test_skills_that_ship_may_read_what_they_find() -> None:
     run = 'for f in $(find /etc -name "*.conf"); do grep -n listen "$f"; done'
-    assert judge("careful", run, source="shipped-skill").action == "allow"
-    assert judge("careful", run).action == "ask"
+    assert judge("careful", run, "ssh", source="shipped-skill").action == "allow"
+    assert judge("careful", run, "ssh").action == "ask"

@@ -43,7 +43,7 @@ async def test_a_look_that_writes_is_refused_by_the_kernel_and_the_model_is_told
         ]  # fmt: skip
         look, openly = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert look.text.startswith("seen\n")
-        assert "ran where it cannot write; say `changes` if it must" in look.text
+        assert "ran where it cannot write, signal or connect; say `changes` if it must" in look.text
         assert look.data["refused"] == "read-only"
         assert "the agent says that it changes something" in openly.text
         assert list(h.work.iterdir()) == []
