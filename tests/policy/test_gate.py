@@ -59,7 +59,7 @@ def test_the_reasons_of_all_that_asks_are_told() -> None:
     verdict = judge(ALLOW_ALL_CALLS, effect_of("aa; bb; cc; dd; ee")).verdict
     assert verdict.reason == (
         "no rule covers `aa`: an unknown program; no rule covers `bb`: an unknown program; "
-        "no rule covers `cc`: an unknown program; and 2 more"
+        "no rule covers `cc`; and 2 more"
     )
 
 

@@ -83,7 +83,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("terminal", {"command": "rm a.txt"}, "ask ask deny allow"),
     ("terminal", {"command": "./run"}, "allow allow allow allow"),
     ("terminal", {"command": "$X"}, "allow allow allow allow"),
-    ("terminal", {"command": "$X", "changes": True}, "ask ask ask allow"),
+    ("terminal", {"command": "$X", "changes": True}, "ask ask deny allow"),
     ("terminal", {"command": "rm -rf /"}, "deny deny deny deny"),
     ("process", {"action": "list"}, "allow allow allow allow"),
     ("process", {"action": "follow", "id": "x"}, "allow allow allow allow"),

@@ -101,7 +101,8 @@ def secrets(environ: Mapping[str, str], workspace: str) -> list[Path]:
     found = _secrets(*dict.fromkeys(places), secret=may_hold_secrets, most=SCAN_OTHERS)
     work = Path(workspace).resolve()
     own = _secrets(work, base=f"{work}/", secret=may_hold_secrets)
-    return _existing((*system, *_well_known(environ), *own, *found))
+    hidden = set(_existing((*system, *_well_known(environ), *own, *found)))
+    return [path for path in hidden if hidden.isdisjoint(path.parents)]
 
 
 def hermes_homes(spool: Path, environ: Mapping[str, str]) -> list[Path]:
