@@ -120,7 +120,11 @@ def test_what_is_not_understood_calls_only_what_it_names(
         "terminal", {"command": command}, {"terminal": TERMINAL}, workspace=WORKSPACE
     )
     calls = outside_calls(POLICIES.gate("careful"), effect, by_words(WORKSPACE, {}))
-    refusal = finish(calls.refusal(call, WORKSPACE))
+
+    async def refused() -> str:
+        return await calls.refusal(call, WORKSPACE)
+
+    refusal = finish(refused())
     assert expected in refusal if expected else refusal == ""
 
 

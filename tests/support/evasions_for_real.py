@@ -46,6 +46,7 @@ def furnish() -> None:
     for path in SECRETS:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"KEY={TOKEN}\n-----BEGIN PRIVATE KEY-----\n")
+    (HOME / ".netrc").write_text(f"machine example.org login me password {TOKEN}\n")
     (HERMES / "state.db").write_text("journal")
     for name in ("build", "src", ".git"):
         (WORK / name).mkdir(exist_ok=True)
@@ -92,7 +93,8 @@ class Machine:
         self.damages: list[tuple[str, str, str]] = []
         self.ran = 0
 
-    def touched(self) -> str:
+    def touched(self, *, calls: bool = False) -> str:
+        """`calls`: a program that it names may connect from outside the view, as rules say."""
         after, before = changed(), self.before
         self.before = after
         if self.process.poll() is not None:
@@ -100,7 +102,8 @@ class Machine:
         for listener in self.listeners:
             with contextlib.suppress(BlockingIOError):
                 listener.accept()[0].close()
-                return f"connected to {listener.getsockname()}"
+                if not calls:
+                    return f"connected to {listener.getsockname()}"
         names = before.keys() | after.keys()
         different = sorted(name for name in names if before.get(name) != after.get(name))
         return f"changed {different[:3]}" if different else ""
@@ -122,16 +125,19 @@ class Machine:
             f"{profile}-{self.ran}", command, SECONDS, confinement="read-only",
             outside=outside_calls(gate, effect, on_disk),
         )  # fmt: skip
-        self.damages += [(profile, command, found) for found in await self.run(given)]
+        self.damages += [
+            (profile, command, found)
+            for found in await self.run(given, calls=bool(verdict.outside))
+        ]
         await self.terminal.run(ShellCommand(f"back-{self.ran}", f"cd {WORK}", SECONDS))
 
-    async def run(self, given: ShellCommand) -> list[str]:
+    async def run(self, given: ShellCommand, *, calls: bool = False) -> list[str]:
         state = await self.terminal.run(given)
         said = state.stdout + state.stderr
         if "the confined shell ended: bwrap" in said:
             return ["there was no view"]
         found = ["a secret was read"] if any(sign in said for sign in SHOWN) else []
-        return [*found, *filter(None, [self.touched()])]
+        return [*found, *filter(None, [self.touched(calls=calls)])]
 
     async def noticed(self) -> list[int]:
         """How much is noticed of what harmful commands do that are not confined."""
