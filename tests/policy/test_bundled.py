@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
-from hermes_agent.core.effects import Actor, Verdict
+from hermes_agent.core.effects import Actor, Verdict, outside_calls
 from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
 from hermes_agent.incidents.response.copies import copy_script
 from hermes_agent.incidents.response.facts import survey_script
 from hermes_agent.incidents.response.stability import request_script, sample_script
 from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.gate import UNCONFINED, RuleGate
 from hermes_agent.policy.path_resolvers import by_words, finish
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
 
@@ -30,11 +32,14 @@ def cases(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def judge(profile: str, run: str, kind: str = "local", source: str = "cli") -> Verdict:
+def judge(
+    profile: str, run: str, kind: str = "local", source: str = "cli", *, strict: bool = False
+) -> Verdict:
     effect = make_effect(
         "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=WORKSPACE, place=kind,
         actor=Actor("user", "", source),
     )  # fmt: skip
+    effect = replace(effect, strict=strict)
     return finish(POLICIES.gate(profile).judge(effect, by_words(WORKSPACE, {})))
 
 
@@ -79,14 +84,66 @@ def test_no_profile_lets_a_file_of_the_table_be_read() -> None:
         assert judge("careful", f"stat {path}").action == "allow", row
 
 
-def test_no_evasion_is_allowed() -> None:
+def is_loose(verdict: Verdict) -> bool:
+    """Allowed, and not because the kernel holds it to looking."""
+    held = (verdict.understood, verdict.confinement) == (False, "read-only")
+    return verdict.action == "allow" and not held
+
+
+def test_no_evasion_is_allowed_but_where_it_can_only_look() -> None:
     cases = [(one, case["run"]) for case in EVASIONS for one in case.get("profiles", ASKING)]
-    assert [case for case in cases if judge(*case).action == "allow"] == []
+    assert [case for case in cases if is_loose(judge(*case))] == []
+
+
+def test_no_evasion_is_allowed_where_all_must_be_understood() -> None:
+    cases = [case["run"] for case in EVASIONS if "careful" in case.get("profiles", ASKING)]
+    verdicts = {run: judge("careful", run, strict=True) for run in cases}
+    assert [run for run, verdict in verdicts.items() if verdict.action == "allow"] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "call", "expected"),
+    [
+        ("python3 x.py", "kubectl get pods", "only call programs that the command names"),
+        ("python3 x.py", "sudo cat /var/log/syslog", "only call programs"),
+        ("kubectl get pods -o json | python3 x.py", "kubectl get nodes", ""),
+        ("kubectl get pods -o json | python3 x.py", "kubectl delete node x", "it deletes"),
+        ("kubectl get pods -o json | python3 x.py", "KUBECONFIG=x kubectl get nodes", "no rule"),
+        ("kubectl get pods -o json | python3 x.py", "docker ps", "only call programs"),
+        ("kubectl get pods | wc -l", "docker ps", ""),
+    ],
+)
+def test_what_is_not_understood_calls_only_what_it_names(
+    command: str, call: str, expected: str
+) -> None:
+    effect = make_effect(
+        "terminal", {"command": command}, {"terminal": TERMINAL}, workspace=WORKSPACE
+    )
+    calls = outside_calls(POLICIES.gate("careful"), effect, by_words(WORKSPACE, {}))
+
+    async def refused() -> str:
+        return await calls.refusal(call, WORKSPACE)
+
+    refusal = finish(refused())
+    assert expected in refusal if expected else refusal == ""
+
+
+@pytest.mark.parametrize("why", ["no bubblewrap", ""])
+def test_what_is_not_understood_asks_where_no_view_can_be_made(why: str) -> None:
+    rules = POLICIES.rules("careful")
+    gate = RuleGate(lambda: rules, HOMES, unconfined=lambda: why)
+    for run in ("python3 -c 1", "./x", 'cat "$f"'):
+        effect = make_effect(
+            "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=WORKSPACE
+        )
+        granted = frozenset({UNCONFINED})
+        verdict = finish(gate.judge(effect, by_words(WORKSPACE, {}), granted))
+        assert verdict.action == "ask"
 
 
 @pytest.mark.parametrize("run", LONG.values(), ids=LONG.keys())
 def test_nothing_is_hidden_by_sheer_length(run: str) -> None:
-    assert [profile for profile in ASKING if judge(profile, run).action == "allow"] == []
+    assert [profile for profile in ASKING if is_loose(judge(profile, run))] == []
 
 
 @pytest.mark.parametrize("kind", ["local", "sandbox", "ssh"])
@@ -164,5 +221,5 @@ def test_copies_of_an_incident_are_made_without_a_question_by_nobody_else(profil
 
 def test_skills_that_ship_may_read_what_they_find() -> None:
     run = 'for f in $(find /etc -name "*.conf"); do grep -n listen "$f"; done'
-    assert judge("careful", run, source="shipped-skill").action == "allow"
-    assert judge("careful", run).action == "ask"
+    assert judge("careful", run, "ssh", source="shipped-skill").action == "allow"
+    assert judge("careful", run, "ssh").action == "ask"

@@ -58,7 +58,8 @@ def test_a_deny_wins_wherever_it_stands_and_else_the_first_rule() -> None:
 def test_the_reasons_of_all_that_asks_are_told() -> None:
     verdict = judge(ALLOW_ALL_CALLS, effect_of("aa; bb; cc; dd; ee")).verdict
     assert verdict.reason == (
-        "no rule covers `aa`; no rule covers `bb`; no rule covers `cc`; and 2 more"
+        "no rule covers `aa`: an unknown program; no rule covers `bb`: an unknown program; "
+        "no rule covers `cc`; and 2 more"
     )
 
 

@@ -178,6 +178,10 @@ def test_a_place_that_nobody_can_name_is_fitted_only_by_everything() -> None:
     unnamed = path("read")
     assert fits("match: {path: '**'}, then: ask", unnamed)
     assert not fits("match: {path: /**}, then: deny", unnamed)
+    assert not fits("match: {path: '**/.env'}, then: ask", unnamed)
+    ending = Operation("path", places=(PathAccess("read", '"$folder"/.env'),))
+    assert fits("match: {path: '**/.env'}, then: ask", ending)
+    assert not fits("match: {path: '**/.env', unknown: true}, then: allow", ending)
     assert not fits("match: {outside: workspace}, then: deny", unnamed)
     assert fits("match: {unknown: true}, then: deny", unnamed)
     for rule in ("{path: '**'}", "{access: read}", "{inside: workspace}", "{tool: terminal}"):

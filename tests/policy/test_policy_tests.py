@@ -80,11 +80,11 @@ def test_a_test_can_say_who_asks_where_and_when(policies: Policies) -> None:
       - {id: folder, match: {path: sub/x}, then: deny}
     tests:
       - {run: a1, as: {actor: job/nightly, source: cron}, expect: deny}
-      - {run: a1, expect: ask}
+      - {run: a1, place: container, expect: ask}
       - {run: a2, terminal: prod, place: ssh, expect: deny}
-      - {run: a2, expect: ask}
+      - {run: a2, place: container, expect: ask}
       - {run: a3, at: "2026-01-01T23:00:00", expect: deny}
-      - {run: a3, at: "2026-01-01T21:00:00", expect: ask}
+      - {run: a3, at: "2026-01-01T21:00:00", place: container, expect: ask}
       - {run: cat x, folder: /workspace/sub, expect: deny}
       - {run: cat y, files: {y: sub/x}, expect: deny}
       - {call: read_file, input: {path: sub/x}, expect: deny}

@@ -81,8 +81,9 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("terminal", {"command": "sleep 9", "background": True}, "allow allow allow allow"),
     ("terminal", {"command": "touch x"}, "ask allow deny allow"),
     ("terminal", {"command": "rm a.txt"}, "ask ask deny allow"),
-    ("terminal", {"command": "./run"}, "ask ask deny allow"),
-    ("terminal", {"command": "$X"}, "ask ask deny allow"),
+    ("terminal", {"command": "./run"}, "allow allow allow allow"),
+    ("terminal", {"command": "$X"}, "allow allow allow allow"),
+    ("terminal", {"command": "$X", "changes": True}, "ask ask deny allow"),
     ("terminal", {"command": "rm -rf /"}, "deny deny deny deny"),
     ("process", {"action": "list"}, "allow allow allow allow"),
     ("process", {"action": "follow", "id": "x"}, "allow allow allow allow"),
@@ -415,4 +416,5 @@ def test_a_repository_within_the_workspace_is_not_trusted_with_its_settings(
     (scene.workspace / ".git").mkdir()
     for run in ("git status", "git -C src status", "cd src && git log", "git -C /opt/app log"):
         assert scene.says(profile, "terminal", command=run) == "allow", run
-    assert scene.says(profile, "terminal", command="git -C / -C tmp status") != "allow"
+    odd = scene.judge(profile, "terminal", command="git -C / -C tmp status")
+    assert (odd.understood, odd.confinement) == (False, "read-only")

@@ -43,7 +43,7 @@ async def test_a_look_that_writes_is_refused_by_the_kernel_and_the_model_is_told
         ]  # fmt: skip
         look, openly = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert look.text.startswith("seen\n")
-        assert "ran where it cannot write; say `changes` if it must" in look.text
+        assert "ran where it cannot write, signal or connect; say `changes` if it must" in look.text
         assert look.data["refused"] == "read-only"
         assert "the agent says that it changes something" in openly.text
         assert list(h.work.iterdir()) == []
@@ -84,3 +84,23 @@ async def test_the_script_of_a_job_is_held_as_well(tmp_path: Path) -> None:
         run = await place.by_hand(job)
         assert "Read-only file system" in run.error + run.output
         assert list(tmp_path.rglob("made")) == []
+
+
+async def test_code_that_nobody_understands_runs_where_it_can_only_look(tmp_path: Path) -> None:
+    code = "import os; print(len(os.listdir('/')) > 3, flush=True); open('made', 'w')"
+    model = script(
+        tmp_path, "model",
+        {"calls": [{"tool": "terminal", "with": {"command": f'python3 -c "{code}" 2>&1'}}]},
+        {"say": "done"},
+    )  # fmt: skip
+    async with open_runtime(tmp_path) as h:
+        session = await h.open(model, policy="careful")
+        journal = await h.say(session, "look")
+        [judged] = [one for one in journal if isinstance(one, ev.CallJudged)]
+        assert (judged.action, judged.confinement) == ("allow", "read-only")
+        [look] = [one for one in journal if isinstance(one, ev.CallFinished)]
+        assert look.text.startswith("True\nTraceback")
+        assert "Read-only file system: 'made'" in look.text
+        assert "say `changes` if it must" in look.text
+        assert look.data["refused"] == "read-only"
+        assert list(h.work.iterdir()) == []

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from hermes_agent.core.protocols import CommandState, ShellCommand
+from hermes_agent.terminals.sandbox import mounts
 from tests.support.terminals import LocalPlace, lives, until
 
 
@@ -328,3 +329,17 @@ async def test_both_views_and_the_shell_share_a_folder_and_variables(looker: Loo
     assert (await looker.look("echo $third; cd ..")).stdout == "3\n"
     assert (await looker.build("basename $PWD; exit 4")).stdout == "work\n"
     assert (await looker.act("echo $second $third; basename $PWD")).stdout == "1.2 3\nwork\n"
+
+
+def test_files_that_may_hold_secrets_are_found_outside_of_the_workspace(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    hidden = ("shop/.env", "shop/conf/server.key", ".aws/credentials", "notes/credentials")
+    shown = ("shop/.env.example", "lib/secrets.py", "shop/app.conf", "notes/keys.txt")
+    for name in (*hidden, *shown):
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("KEY=x")
+    work.mkdir()
+    found = mounts.secrets({**os.environ, "HOME": str(home)}, str(work))
+    inside = {str(path.relative_to(home)) for path in found if path.is_relative_to(home)}
+    assert inside == {"shop/.env", "shop/conf/server.key", ".aws", "notes/credentials"}

@@ -109,6 +109,9 @@ class Effect(Struct, frozen=True):
     time: float = 0.0
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills; all of them apply."""
+    strict: bool = False
+    """What cannot be understood is not allowed for being confined: it runs outside of the view, or
+    unattended."""
 
 
 class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):
@@ -167,6 +170,10 @@ class Verdict(Struct, frozen=True):
     """Paths as named, and where they led at the time; replayed when it is judged again."""
     confinement: Confinement = "none"
     """Where a command runs that is allowed because of what it seems to do."""
+    understood: bool = True
+    """False: parts of it are allowed only because the kernel lets them change nothing."""
+    outside: frozenset[str] = frozenset()
+    """The programs that it names and that run outside of its view."""
 
 
 Resolve = Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, ...]]]]
@@ -210,13 +217,18 @@ def outside_calls(
     gate: Gate, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
 ) -> OutsideCalls:
     """For the parts of an allowed command: each is judged again as it is really called."""
+    whole: list[Verdict] = []
 
     async def judge(command: str, folder: str) -> OutsideCall:
+        if not whole:
+            whole.append(await gate.judge(effect, resolve, granted))
         given = {**effect.input, "command": command}
-        call = replace(effect, command=command, folder=folder, input=given)
+        call = replace(effect, command=command, folder=folder, input=given, strict=True)
         verdict = await gate.judge(call, resolve, granted)
         if verdict.confinement == "workspace":
             return OutsideCall("it may only run confined to the workspace")
+        if not whole[0].understood and not verdict.outside <= whole[0].outside:
+            return OutsideCall("what is not understood may only call programs that the command names")
         allowed = verdict.action == "allow" and verdict.input is None
         return OutsideCall("" if allowed else verdict.reason, verdict.confinement != "none")
 

@@ -89,7 +89,7 @@ class PolicyShell:
         effect = Effect(
             f"{session.id}-{self._ran}", "terminal", {"command": command}, session.id,
             terminal.workspace, await terminal.where(), self.name, self._kind,
-            ("process", "filesystem"), command, actor=self._by, time=self._clock(),
+            ("process", "filesystem"), command, actor=self._by, time=self._clock(), strict=True,
         )  # fmt: skip
         verdict = await self._shells.require_allowed(session, effect, terminal.trace)
         given = ShellCommand(f"run-{self._ran}", command, seconds)

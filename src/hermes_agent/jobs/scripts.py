@@ -123,7 +123,7 @@ class Scripts:
             session.id, "terminal", {"command": job.spec.script}, session.id, workspace, folder,
             name, kind_of(self._shells.terminals.place(name)).name, ("process", "filesystem"),
             job.spec.script or "true", actor=Actor("job", title(job), JOBS),
-            time=self._context.clock(),
+            time=self._context.clock(), strict=True,
         )  # fmt: skip
 
 

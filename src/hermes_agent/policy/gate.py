@@ -102,11 +102,11 @@ class RuleGate:
         rules = self._rules()
         read = await operations.read(effect, self._homes, resolve)
         facts = MatchContext(effect, read.roots)
-        found = [rules.decide(facts, act, granted, whole=whole) for act in read.acts]
-        found = _alone(effect, found, granted)
+        found = self._decided(rules, facts, read, granted, whole=whole)
         changes = [one for one in found if one.action == "rewrite"]
         if not changes or any(one.action == "deny" for one in found):
-            return _bounded(Judged(_verdict(effect, read, found), tuple(found)), facts, read)
+            verdict = _with_calls(_verdict(effect, read, found), found, rules.outside)
+            return _bounded(Judged(verdict, tuple(found)), facts, read)
         try:
             changed = rewritten(
                 effect, [(one.act, one.by.rewrite) for one in changes if one.by is not None]
@@ -116,12 +116,32 @@ class RuleGate:
             return _bounded(Judged(_verdict(effect, read, asking), tuple(asking)), facts, read)
         read = await operations.read(changed, self._homes, resolve)
         facts = MatchContext(changed, read.roots)
-        after = [
-            rules.decide(facts, act, granted, rewrites=False, whole=whole) for act in read.acts
-        ]
-        after = _alone(changed, after, granted)
+        after = self._decided(rules, facts, read, granted, rewrites=False, whole=whole)
         verdict = _changed_verdict(changed, read, changes, after)
+        verdict = _with_calls(verdict, after, rules.outside)
         return _bounded(Judged(verdict, tuple(after), changed.command), facts, read)
+
+    def _decided(
+        self, rules: RuleSet, facts: MatchContext, read: ParsedEffect, granted: frozenset[str],
+        *, rewrites: bool = True, whole: bool,
+    ) -> list[Decision]:  # fmt: skip
+        """With the rules that hold only for a command held to read-only, if then it would be."""
+        effect = facts.effect
+
+        def decided(*, contained: bool) -> list[Decision]:
+            found = [
+                rules.decide(
+                    facts, act, granted, rewrites=rewrites, contained=contained, whole=whole
+                )
+                for act in read.acts
+            ]
+            return _alone(effect, found, granted)
+
+        if not effect.strict and effect.command is not None and self._unconfined() is None:
+            found = decided(contained=True)
+            if _is_contained(effect, found, rules.outside):
+                return found
+        return decided(contained=False)
 
 
 def _bounded(judged: Judged, facts: MatchContext, read: ParsedEffect) -> Judged:
@@ -215,13 +235,43 @@ def _confinement(effect: Effect, decisions: Sequence[Decision]) -> Confinement:
         "none" if one.granted or one.by is None else one.by.confine
         for one in decisions
         # A shell changes its folder without any program; a call is what its parts are.
-        if one.act.kind != "call" and one.act.program != "cd"
+        if one.granted or (one.act.kind != "call" and one.act.program != "cd")
     }
     if "alone" in wanted:
         return "none"
-    if "around" in wanted:
-        wanted = wanted - {"around"} | {"read-only"}
+    if wanted & {"around", "required"}:
+        wanted = wanted - {"around", "required"} | {"read-only"}
     return next((widest for widest in get_args(Confinement) if widest in wanted), "none")
+
+
+def _is_contained(effect: Effect, decisions: Sequence[Decision], outside: frozenset[str]) -> bool:
+    """Whether what is allowed only in a read-only view would be there, and nowhere else."""
+    unsure = [one.act for one in decisions if one.by is not None and one.by.confine == "required"]
+    if not unsure:
+        return True
+    programs = frozenset(one.act.program for one in decisions)
+    return (
+        all(one.action == "allow" for one in decisions)
+        and _confinement(effect, decisions) == "read-only"
+        and not any(
+            operations.is_elsewhere(act)
+            # What no program is said to do may be done to any of them.
+            or not outside.isdisjoint((act.program, *act.via) if act.program else programs)
+            for act in unsure
+        )
+    )
+
+
+def _with_calls(
+    verdict: Verdict, decisions: Sequence[Decision], outside: frozenset[str]
+) -> Verdict:
+    if verdict.action != "allow":
+        return verdict
+    named = {name for one in decisions for name in (one.act.program, *one.act.via)}
+    understood = not any(one.by and one.by.confine == "required" for one in decisions)
+    return msgspec.structs.replace(
+        verdict, understood=understood, outside=outside.intersection(named)
+    )
 
 
 def _alone(effect: Effect, decisions: list[Decision], granted: frozenset[str]) -> list[Decision]:

@@ -3,6 +3,7 @@
 A rule that allows must match everything the operation touches, one that asks or denies any of it;
 what is unknown (an unknown operation, an unnamed place) is only allowed by `unknown: true`."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
@@ -10,7 +11,7 @@ from functools import cached_property
 from hermes_agent.core.effects import Effect, Operation, PathAccess
 from hermes_agent.policy.files.schema import PolicyRule, RuleMatch, Times
 from hermes_agent.policy.operations import as_json, is_elsewhere
-from hermes_agent.policy.patterns.globs import Roots, WordGlobs
+from hermes_agent.policy.patterns.globs import LISTS, Roots, WordGlobs
 
 CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "daytona"})
 """Kinds of terminals that isolate commands from the user's files. A pod may be anybody's."""
@@ -53,6 +54,11 @@ def is_unknown(act: Operation) -> bool:
     if act.kind == "host":
         return any(not host for host in act.hosts)
     return act.kind == "unknown"
+
+
+def may_do_anything(act: Operation) -> bool:
+    """It is unknown, or a program of which the words do not tell what it does."""
+    return is_unknown(act) or bool(act.reason)
 
 
 def kinds(match: RuleMatch) -> frozenset[str]:
@@ -146,7 +152,7 @@ def _act_tests(rule: PolicyRule) -> Iterator[Test]:
     if whole and not match.unknown:
         yield lambda _facts, act: not is_unknown(act)
     if (unknown := match.unknown) is not None:
-        yield lambda _facts, act: is_unknown(act) == unknown
+        yield lambda _facts, act: may_do_anything(act) == unknown
     for key, words in _OF_ACT.items():
         for name, wanted in ((key, True), (f"no_{key}", False)):
             if (globs := getattr(match, name, None)) is not None:
@@ -269,6 +275,7 @@ def _place_conditions(match: RuleMatch, whole: bool) -> Iterator[Condition]:
 
 
 _WORKSPACE = ("{workspace}/**",)
+_QUOTES = re.compile("[\"']")
 
 
 def _is_inside(roots: Roots, place: PathAccess) -> bool:
@@ -284,10 +291,13 @@ def _is_outside(roots: Roots, place: PathAccess, whole: bool) -> bool:
 
 def _path_condition(globs: tuple[str, ...], whole: bool) -> Condition:
     anywhere = "**" in globs
+    by_name = tuple(one for one in globs if one.startswith("**/") or one in LISTS)
 
     def fits(roots: Roots, place: PathAccess) -> bool:
         if is_unnamed(place):
-            return anywhere
+            # The end of its name may be known: `"$folder/.env"`.
+            written = f"/{_QUOTES.sub('', place.given)}"
+            return anywhere or (not whole and bool(roots.pattern(by_name).fullmatch(written)))
         pattern = roots.pattern(globs)
         fit = (pattern.fullmatch(path) for path in (place.named, *place.real))
         return all(fit) if whole else any(fit)

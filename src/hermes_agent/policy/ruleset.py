@@ -84,9 +84,11 @@ class RuleSet:
         granted: frozenset[str] = frozenset(),
         *,
         rewrites: bool = True,
+        contained: bool = False,
         whole: bool = False,
     ) -> Decision:
-        """`whole` evaluates every rule, to show all that match."""
+        """`contained`: the command would be held to read-only. `whole` evaluates every rule, to
+        show all that match."""
         chosen: PolicyRule | None = None
         denied: PolicyRule | None = None
         audits: list[str] = []
@@ -96,6 +98,8 @@ class RuleSet:
             rule = ready.rule
             settled = chosen is not None and rule.action not in ("deny", "audit")
             if (settled and not whole) or (rule.action == "rewrite" and not rewrites):
+                continue
+            if rule.confine == "required" and not contained:
                 continue
             try:
                 if not _fits(ready, facts, act, names):

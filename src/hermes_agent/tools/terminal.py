@@ -1,6 +1,7 @@
 """Commands in the session's shell."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,12 @@ COMMAND_CHARS = 100
 
 
 FOLLOW_SECONDS = 60.0
-REFUSALS = ("Read-only file system", "Operation not permitted")
+REFUSALS = re.compile(
+    r"read-?only file ?system|operation not permitted|readonly database|\bE(?:ROFS|PERM)\b"
+    r"|name resolution|could not resolve|name or service not known|network is unreachable",
+    re.IGNORECASE,
+)
+"""What programs say that were not let write, signal or connect."""
 ENDED = frozenset({"exited", "timeout", "stopped"})
 REDACTED_BYTES = 16_000_000
 """More output than this is removed instead: to look for secrets in it would take seconds."""
@@ -186,9 +192,10 @@ def _with_calls(context: ToolContext, result: ToolResult) -> ToolResult:
 
 def _confined(result: ToolResult, state: CommandState, confinement: Confinement) -> ToolResult:
     """Tell the model why a command failed that tried more than to look."""
-    if not any(sign in state.stderr for sign in REFUSALS):
+    said = state.stderr if state.code == 0 else f"{state.stderr}\n{state.stdout}"
+    if not REFUSALS.search(said):
         return result
-    judged = "only look and ran where it cannot write"
+    judged = "only look and ran where it cannot write, signal or connect"
     if confinement == "workspace":
         judged = "stay in the workspace and ran where it cannot write elsewhere"
     hint = f"it was judged to {judged}; say `changes` if it must"

@@ -15,3 +15,5 @@ SECRET_FILES = _section("denied")
 """Nothing but their own programs needs them: reading them is denied."""
 SECRET_KEYS = _section("for logging in")
 """Commands name these to log in with them; what else reads them is denied."""
+SECRET_NAMES = _section("asked about")
+"""They may hold secrets: somebody is asked, and what cannot be understood does not see them."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
+from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS, SECRET_NAMES
 
 _SECRET_NAME = re.compile(
     r"""\.env(?!\.(?:example|sample|template|dist)$)(?:\..+)?
@@ -44,6 +44,24 @@ def _translated(part: str) -> str:
 
 
 _WELL_KNOWN = re.compile(expression((*SECRET_FILES, *SECRET_KEYS)))
+_ASKED_ABOUT = re.compile(expression(SECRET_NAMES))
+_EXAMPLE = re.compile(
+    r".*\.(?:example|sample|template|dist)|.*\.(?:pyc?|pyi|rb|go|js|ts|rs|c|h|so)"
+)
+"""Those of `.env`, and code: a library may have a module called `secrets`."""
+_NAMES = {
+    row.removesuffix("/**").rpartition("/")[2].lower()
+    for row in (*SECRET_FILES, *SECRET_KEYS, *SECRET_NAMES)
+}
+_WHOLE_NAMES = {name for name in _NAMES if "*" not in name} | _SECRET_FOLDERS
+_ENDINGS = {name[2:] for name in _NAMES if name.startswith("*.") and "*" not in name[2:]}
+_OTHER_NAMES = re.compile(
+    "|".join(
+        "".join(_translated(part[0]) for part in _PART.finditer(name))
+        for name in sorted(_NAMES - _WHOLE_NAMES)
+        if not (name.startswith("*.") and name[2:] in _ENDINGS)
+    )
+)
 _STARTUP_NAME = re.compile(
     r"""\.(?:bash|zsh|ksh|csh|tcsh)rc | \.bash_(?:profile|login|logout|aliases)
     |   \.z(?:shenv|profile|login|logout) | \.profile | \.login | \.envrc | \.inputrc
@@ -61,6 +79,23 @@ def holds_secrets(path: str) -> bool:
     if bool(parts) and _SECRET_NAME.fullmatch(parts[-1]):
         return True
     return _WELL_KNOWN.fullmatch(str(PurePosixPath(path))) is not None
+
+
+def may_hold_secrets(path: str) -> bool:
+    """The same, or one of the names that are asked about."""
+    asked = _ASKED_ABOUT.fullmatch(path) is not None and not _EXAMPLE.fullmatch(path)
+    return asked or holds_secrets(path)
+
+
+def sounds_secret(name: str) -> bool:
+    """False: no file or folder of this name is one of them, wherever it is. A quick test."""
+    low = name.lower()
+    return (
+        low in _WHOLE_NAMES
+        or low.rpartition(".")[2] in _ENDINGS
+        or low.startswith("id_")
+        or _OTHER_NAMES.fullmatch(low) is not None
+    )
 
 
 def is_run_by_others(path: str) -> bool:

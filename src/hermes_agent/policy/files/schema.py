@@ -8,9 +8,10 @@ from hermes_agent.core.effects import Action, Actor, ApprovalRequirement
 
 Strings = tuple[str, ...]
 RuleAction = Literal["allow", "ask", "deny", "audit", "rewrite"]
-RuleConfinement = Literal["none", "alone", "workspace", "around", "read-only"]
+RuleConfinement = Literal["none", "alone", "workspace", "around", "required", "read-only"]
 """`around`: the program runs outside, judged once more by the words it is really given, and all
-that is around it may only look. `alone`: it runs as it is if the command is nothing else."""
+that is around it may only look. `alone`: it runs as it is if the command is nothing else.
+`required`: the rule is in force only where the whole command is held to read-only."""
 
 
 class Times(Struct, frozen=True):

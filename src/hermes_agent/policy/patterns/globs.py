@@ -5,10 +5,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
+from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS, SECRET_NAMES
 from hermes_agent.core.text.sensitive_paths import expression
 
-LISTS = {"{secret-files}": SECRET_FILES, "{secret-keys}": SECRET_KEYS}
+LISTS = {
+    "{secret-files}": SECRET_FILES, "{secret-keys}": SECRET_KEYS, "{secret-names}": SECRET_NAMES,
+}  # fmt: skip
 """Placeholders for lists of paths."""
 MAX_STARS = 3
 MAX_DEPTH = 2

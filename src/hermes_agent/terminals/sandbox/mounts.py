@@ -3,8 +3,8 @@ or above a path applies to it."""
 
 import os
 import pwd
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,12 @@ from typing import Literal
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
-from hermes_agent.core.text.sensitive_paths import holds_secrets, is_run_by_others
+from hermes_agent.core.text.sensitive_paths import (
+    holds_secrets,
+    is_run_by_others,
+    may_hold_secrets,
+    sounds_secret,
+)
 
 Sight = Literal["hide", "read", "write"]
 Rules = dict[Path, Sight]
@@ -39,6 +44,12 @@ TOOLS_BELOW_LOCAL = ("bin", "lib", "share/pipx", "share/uv")
 SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
 SCAN_FOLDERS = 2000
 """The most folders of a workspace that are scanned for secrets."""
+SCAN_OTHERS = 1000
+"""The most folders outside of it, where programs and people keep their settings."""
+UNSCANNED = frozenset(
+    {"bin", "boot", "dev", "lib", "lib32", "lib64", "libx32", "lost+found", "proc", "run", "sbin",
+     "sys", "tmp", "usr", "var"}
+)  # fmt: skip
 MAX_LINKS = 40
 """The kernel's limit."""
 
@@ -82,9 +93,16 @@ def rules(
 
 
 def secrets(environ: Mapping[str, str], workspace: str) -> list[Path]:
-    """What holds secrets on this machine, by name."""
+    """What holds secrets on this machine, by name: in the workspace, and where programs are set
+    up."""
     system = [path for path in HIDDEN if path.startswith(("/etc", "/sys"))]
-    return _existing((*system, *_well_known(environ), *_secrets(Path(workspace).resolve())))
+    tops = [Path(entry.path) for entry in os.scandir("/") if entry.name not in UNSCANNED]
+    places = [path for path in (*_homes(environ), Path("/var/www"), *tops) if path.is_dir()]
+    found = _secrets(*dict.fromkeys(places), secret=may_hold_secrets, most=SCAN_OTHERS)
+    work = Path(workspace).resolve()
+    own = _secrets(work, base=f"{work}/", secret=may_hold_secrets)
+    hidden = set(_existing((*system, *_well_known(environ), *own, *found)))
+    return [path for path in hidden if hidden.isdisjoint(path.parents)]
 
 
 def hermes_homes(spool: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -207,32 +225,36 @@ def _workspace(root: Path) -> Rules:
         made |= dict.fromkeys(_existing([git / "config"]), "read")
     elif git.exists():
         made[git.resolve()] = "read"
-    return made | dict.fromkeys(_secrets(root), "hide")
+    return made | dict.fromkeys(_secrets(root, base=f"{root}/"), "hide")
 
 
-def _secrets(root: Path) -> Iterator[Path]:
-    """Files and folders with secrets, by name, in the outer folders of a workspace, and sockets
-    that a program may listen on."""
-    waiting, seen, listened = [root], 0, {path.name for path in _sockets()}
-    while waiting and seen < SCAN_FOLDERS:
+def _secrets(
+    *roots: Path,
+    base: str = "",
+    secret: Callable[[str], bool] = holds_secrets,
+    most: int = SCAN_FOLDERS,
+) -> Iterator[Path]:
+    """Files and folders with secrets, by their names below `base`, in the outer folders of a
+    workspace or of other places, and sockets that a program may listen on."""
+    waiting, seen, listened = deque(map(str, roots)), 0, {path.name for path in _sockets()}
+    while waiting and seen < most:
         seen += 1
         try:
-            entries = list(os.scandir(waiting.pop(0)))
+            entries = list(os.scandir(waiting.popleft()))
         except OSError:  # gone, or not ours to read; then commands cannot read it either
             continue
         for entry in entries:
             if entry.is_symlink() or entry.name in SKIPPED:
                 continue
-            path = Path(entry.path)
-            inner = str(path.relative_to(root))
+            inner, sounds = entry.path.removeprefix(base), sounds_secret(entry.name)
             if entry.is_dir():
                 # Only a folder whose files are all secret: `.env` may be somebody's Python.
-                secret = holds_secrets(f"{inner}/any")
-                waiting += [] if secret else [path]
+                hidden = sounds and secret(f"{inner}/any")
+                waiting += [] if hidden else [entry.path]
             else:
-                secret = holds_secrets(inner) and not _is_certificate(path)
-            if secret or (entry.name in listened and path.is_socket()):
-                yield path
+                hidden = sounds and secret(inner) and not _is_certificate(Path(entry.path))
+            if hidden or (entry.name in listened and Path(entry.path).is_socket()):
+                yield Path(entry.path)
 
 
 def _is_certificate(path: Path) -> bool:

@@ -123,7 +123,7 @@ class OperationCollector:
             self.add(
                 Operation(
                     "path", place.named or place.given, like.program, like.arguments, like.verb,
-                    like.flags, (place,), (), like.via, options=like.options,
+                    like.flags, (place,), (), like.via, like.reason, options=like.options,
                 )
             )  # fmt: skip
         for host in dict.fromkeys(hosts):
@@ -145,7 +145,9 @@ class OperationCollector:
         self, name: str, fields: Sequence[ExpandedWord], around: ShellContext, *,
         verb: str = "", flags: Sequence[str] = (), places: Sequence[PathAccess] = (),
         hosts: Sequence[str] = (), options: Sequence[tuple[str, str | None]] | None = None,
+        reason: str = "",
     ) -> None:  # fmt: skip
+        """`reason`: why its words do not tell what it does."""
         if options is None:
             options = loose_options(fields[1:])
         places = self.found(places, name)
@@ -155,7 +157,8 @@ class OperationCollector:
         act = Operation(
             "program", shown(fields), name, tuple(field.text for field in fields[1:]), verb,
             tuple(dict.fromkeys(flags)), tuple(dict.fromkeys(places)),
-            tuple(dict.fromkeys(hosts)), around.via, "", span, tuple(dict.fromkeys(options)),
+            tuple(dict.fromkeys(hosts)), around.via, reason, span,
+            tuple(dict.fromkeys(options)),
         )  # fmt: skip
         self.add(act)
         self.places(places, hosts, act)

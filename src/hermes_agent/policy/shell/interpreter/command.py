@@ -159,4 +159,4 @@ def _unlisted(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> N
             call.place(field, "read")
     if "/" in name:
         call.place(fields[0], "read")
-    call.note()
+    call.note("an unknown program")

@@ -54,7 +54,7 @@ class CommandFollower(Protocol):
         """Note what the commands do; what they print, when that is known."""
         ...
 
-    def unknown(self, text: str, reason: str, around: ShellContext) -> None: ...
+    def unknown(self, text: str, reason: str, around: ShellContext, program: str = "") -> None: ...
 
 
 def hides_code(text: str) -> bool:
@@ -275,10 +275,10 @@ class Expander:
         else:
             self.visit(part.argument)
         if operator == "@P":
-            self.runs.unknown(part.name, "a value is expanded like a prompt", self.around)
+            self.runs.unknown(part.name, "a value is expanded like a prompt", self.around, "${")
         keys = part.index is not None and self.joined(part.index) in {"@", "*"}
         if operator == "!" and not keys and (not isinstance(plain, str) or hides_code(plain)):
-            self.runs.unknown(part.name, "a name that may have code in it", self.around)
+            self.runs.unknown(part.name, "a name that may have code in it", self.around, "${")
         return None
 
     def plain(self, part: ParameterExpansion) -> Value:
@@ -336,7 +336,7 @@ class Expander:
             self.visit(parts)
             shown = " ".join(p.text for p in parts if isinstance(p, Literal | Quoted))
             if not safe:
-                self.runs.unknown(shown, "a number that may have code in it", self.around)
+                self.runs.unknown(shown, "a number that may have code in it", self.around, "((")
             for name in _NAME.findall(shown) if safe else ():
                 if self.state.variables.get(name, "") is None:
                     self.state.matches[name] = NUMBER

@@ -1,5 +1,6 @@
 """Follows a parsed text the way the shell would, over all branches, and notes what it does."""
 
+import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -36,12 +37,14 @@ from hermes_agent.policy.shell.parser.syntax import (
 )
 from hermes_agent.policy.shell.parser.words import ParseBudget
 from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_runs
+from hermes_agent.policy.shell.programs.embedded_languages import named_files
 
 _MAX_STEPS = 20_000
 _MAX_DEPTH = 40
 _MAX_ROUNDS = 32
 _LEAVING = frozenset({"exit", "return", "break", "continue"})
 _COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_GLOB = re.compile(r"[*?[]")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
 
@@ -97,8 +100,8 @@ class ShellInterpreter:
             return None
         return self.script(script, state, around)
 
-    def unknown(self, text: str, reason: str, around: ShellContext) -> None:
-        self.note.unknown(text, reason, around)
+    def unknown(self, text: str, reason: str, around: ShellContext, program: str = "") -> None:
+        self.note.unknown(text, reason, around, program)
 
     def substitute(self, body: Script, state: State, around: ShellContext) -> str | None:
         return self.script(body, state.copy(), around)
@@ -218,7 +221,7 @@ class ShellInterpreter:
             if before in {"-v", "-R"}:
                 unsafe = not (expander.joined(word.parts) or "").isidentifier()
             if unsafe or hides_code(text):
-                self.unknown(word.source, "a number or a name with code in it", around)
+                self.unknown(word.source, "a number or a name with code in it", around, "[[")
             before = word.source
 
     def branches(self, command: Branches, state: State, around: ShellContext) -> None:
@@ -349,6 +352,14 @@ class SimpleCommandRun:
     def unknown(self, text: str, reason: str, program: str = "") -> None:
         self.walk.note.unknown(text, reason, self.around, program)
 
+    def code(self, text: str, reason: str, program: str) -> None:
+        """Code, or another word of which nothing is understood but names of files."""
+        self.unknown(text, reason, program)
+        words = (ExpandedWord(name, glob=bool(_GLOB.search(name))) for name in named_files(text))
+        places = [one for word in words for one in places_of(word, "read", self.state)]
+        like = Operation("program", program=program, via=self.around.via, reason=reason)
+        self.walk.note.places(places, (), like)
+
     def set(
         self, name: str, value: Value, state: State | None = None, *, exported: bool = False
     ) -> None:
@@ -370,9 +381,8 @@ class SimpleCommandRun:
         """Run a program with its words; what it prints, when known."""
         first = fields[0]
         if first.dynamic or first.glob or not first.text:
-            self.unknown(
-                " ".join(field.text for field in fields), f"which program {first.text!r} is"
-            )
+            text = " ".join(field.text for field in fields)
+            self.unknown(text, f"which program {first.text!r} is", first.text or "''")
             self.state.forget()
             return None
         self.walk.descend()

@@ -32,8 +32,9 @@ def _note(
     more, hosts = run.redirected.take()
     flags = [f.text for f in fields[1:] if f.text.startswith("-") and not f.dynamic]
     run.walk.note.program(
-        name, fields, run.around, flags=flags, places=[*(places or []), *more], hosts=hosts
-    )
+        name, fields, run.around, flags=flags, places=[*(places or []), *more], hosts=hosts,
+        reason="it runs code",
+    )  # fmt: skip
 
 
 def _child(run: SimpleCommandRun, name: str) -> SimpleCommandRun:
@@ -132,7 +133,7 @@ def _python(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str
             return None
         elif not re.fullmatch(r"-[bBdEiIOPqsSuvx]+|--", option):
             _note(run, name, fields)
-            run.unknown(words[0].text if words else option, f"code for {name}", name)
+            run.code(words[0].text if words else option, f"code for {name}", name)
             return None
     _interpret(run, name, fields, words)
     return None
@@ -147,8 +148,9 @@ def _interpret(
     if script is not None and script.text not in _STDIN_FILES:
         places = places_of(script, "read", run.state)
     _note(run, name, fields, places)
-    if (script is None or script.text in _STDIN_FILES) and run.around.stdin is not None:
-        run.unknown(name, f"what {name} is given to run is not known", name)
+    stdin = run.around.stdin
+    if (script is None or script.text in _STDIN_FILES) and stdin is not None:
+        run.code(stdin.text or name, f"code for {name}", name)
     elif script is not None and script.dynamic:
         run.unknown(script.text, f"what {name} is given to run is not known", name)
 
@@ -161,7 +163,7 @@ def _coder(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str 
         return None
     if words and (words[0].text.startswith(("-", "+")) and words[0].text != "-"):
         _note(run, name, fields)
-        run.unknown(" ".join(f.text for f in words), f"code for {name}", name)
+        run.code(" ".join(f.text for f in words), f"code for {name}", name)
         return None
     _interpret(run, name, fields, words)
     return None

@@ -136,6 +136,20 @@ def sed_is_plain(text: str) -> bool:
     return True
 
 
+_QUOTED_NAME = re.compile(r"([\"'])([^\"'\s]*[./][^\"'\s]*)\1")
+_PATH = re.compile(r"(?:[~\w@%+.-]*/|\.)[\w@%+./-]*\w[\w@%+./-]*")
+_BETWEEN_WORDS = re.compile(r"[\s\"'`;,()<>|&=]+")
+_MAX_NAMES = 200
+
+
+def named_files(code: str) -> list[str]:
+    """Words in code of any language that could be names of files."""
+    quoted = [found[2] for found in _QUOTED_NAME.finditer(code)]
+    words = (word.lstrip("@") for word in _BETWEEN_WORDS.split(code))
+    bare = [word for word in words if _PATH.fullmatch(word)]
+    return list(dict.fromkeys((*quoted, *bare)))[:_MAX_NAMES]
+
+
 _AWK_WORDS = re.compile(r"system|getline|@|\|&|inet|close|fflush|extension|PROCINFO|ARG[VC]|\\\n")
 _AWK_PIECE = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|\|\||&&|[A-Za-z_]\w*|[0-9.]+|\s+|.', re.DOTALL

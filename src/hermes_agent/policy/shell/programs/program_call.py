@@ -58,7 +58,7 @@ class ProgramCall:
 
     def unknown(self, field: ExpandedWord, reason: str) -> None:
         text = field.text
-        self.later.append(lambda: self.run.unknown(text, reason, self.name))
+        self.later.append(lambda: self.run.code(text, reason, self.name))
 
     def shell(self, text: ExpandedWord, *, far: bool = False) -> None:
         """Shell text that the program would run."""
@@ -80,12 +80,12 @@ class ProgramCall:
         state.positional = None
         return self.run.inside(self.name, state=state)
 
-    def note(self) -> None:
+    def note(self, reason: str = "") -> None:
         places, hosts = self.run.redirected.take()
         self.run.walk.note.program(
             self.name, self.fields, self.run.around, verb=self.reading.verb,
             flags=self.reading.flags, places=[*self.places, *places], hosts=[*self.hosts, *hosts],
-            options=self.reading.given,
+            options=self.reading.given, reason=reason,
         )  # fmt: skip
 
 
