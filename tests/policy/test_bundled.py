@@ -122,7 +122,7 @@ def test_what_is_not_understood_calls_only_what_it_names(
     calls = outside_calls(POLICIES.gate("careful"), effect, by_words(WORKSPACE, {}))
 
     async def refused() -> str:
-        return await calls.refusal(call, WORKSPACE)
+        return (await calls.judge(call, WORKSPACE)).refusal
 
     refusal = finish(refused())
     assert expected in refusal if expected else refusal == ""

@@ -228,7 +228,9 @@ def outside_calls(
         if verdict.confinement == "workspace":
             return OutsideCall("it may only run confined to the workspace")
         if not whole[0].understood and not verdict.outside <= whole[0].outside:
-            return OutsideCall("what is not understood may only call programs that the command names")
+            return OutsideCall(
+                "what is not understood may only call programs that the command names"
+            )
         allowed = verdict.action == "allow" and verdict.input is None
         return OutsideCall("" if allowed else verdict.reason, verdict.confinement != "none")
 
