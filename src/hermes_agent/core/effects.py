@@ -18,7 +18,7 @@ Confinement = Literal["none", "workspace", "read-only"]
 Unconfined = Callable[[], str | None]
 """Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
 are trusted alone; None: it can be."""
-
+UNPROBED = "it is not known what the kernel there can enforce"
 
 DEFAULT = "default"
 """Stands in for the rule when none matched."""
@@ -105,6 +105,8 @@ class Effect(Struct, frozen=True):
     time: float = 0.0
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills; all of them apply."""
+    unconfined: str = UNPROBED
+    """Why a terminal elsewhere cannot confine commands; empty if it can."""
 
 
 class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):
@@ -139,6 +141,7 @@ class JudgementInputs(Struct, frozen=True, omit_defaults=True):
     """What people had already allowed for the session."""
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills."""
+    unconfined: str = UNPROBED
 
 
 class Verdict(Struct, frozen=True):

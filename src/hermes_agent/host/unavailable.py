@@ -39,6 +39,7 @@ class UnavailableTerminal:
 
     run = follow = commands = stop = send = forget = _refuse
     read = write = stat = resolve = where = trace = find = grep = destroy = recover = _refuse
+    unconfined = _refuse
 
     async def close(self) -> None:
         """Nothing was opened."""
