@@ -191,12 +191,15 @@ put_text() {
 
 # Have a command run in a view: behind the words of it, which `view.sh` has written.
 confine() {
-  local words=() one
+  local words=() kept=() one
+  if [[ -s $spool/$1.f ]]; then return 0; fi # another shell may be reading it
   mapfile -d '' -t words <"$spool/$2.words"
-  if ((${#words[@]} == 0)); then return 1; fi
   for one in "${words[@]}"; do # in the background it has no business with the shell of the others
-    if [[ $3 != bg || $one != "$spool/$2.look/"* ]]; then printf '%s\0' "$one"; fi
-  done >"$spool/$1.f.new" && mv -f -- "$spool/$1.f.new" "$spool/$1.f"
+    if [[ $3 != bg || $one != "$spool/$2.look/"* ]]; then kept+=("$one"); fi
+  done
+  if ((${#kept[@]})) && printf '%s\0' "${kept[@]}" >"$spool/$1.f"; then return 0; fi
+  rm -f -- "$spool/$1.f"
+  return 1
 }
 
 # begin ID fg|bg TEXT-FOLLOWS TEXT CONFINEMENT [NAME=VALUE ...]

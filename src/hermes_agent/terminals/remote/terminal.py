@@ -212,8 +212,21 @@ class RemoteBackend:
         await self.client.reach()
         async with self._probing:
             if self.client.unconfined is None:
-                self.client.unconfined = await view.probe(self)
+                self.client.unconfined = await view.probe(self.client, self._attempt)
             return self.client.unconfined
+
+    async def _attempt(self, command: ShellCommand, looks: int) -> CommandReport:
+        await self.remove(command.id)
+        found = await self.submit(command)
+        for _ in range(looks):
+            if found.code is not None:
+                break
+            found = await self.wait(command.id, 0.1)
+        else:
+            await self.stop(command.id, "timeout")
+        report = await self.report(command.id, 1000)
+        await self.remove(command.id)
+        return report
 
     async def close(self) -> None:
         if self.client.connected:

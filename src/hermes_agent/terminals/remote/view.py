@@ -2,20 +2,19 @@
 connection, by a command in it that tries what it must not be able to do."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
 from hermes_agent.core.text.sensitive_paths import holds_secrets
-from hermes_agent.terminals.command_backend import TerminalUnreachable
+from hermes_agent.terminals.command_backend import CommandReport, TerminalUnreachable
 from hermes_agent.terminals.local.view import APART, SCRATCH_BYTES
+from hermes_agent.terminals.remote.agent_client import RemoteAgentClient
 from hermes_agent.terminals.sandbox import landlock, mounts, seccomp
 
-if TYPE_CHECKING:
-    from hermes_agent.terminals.remote.terminal import RemoteBackend
+Attempt = Callable[[ShellCommand, int], Awaitable[CommandReport]]
 
 PREPARE = Path(__file__).with_name("view.sh").read_text(encoding="utf-8")
 TRIAL_ID = "view-read-only"
@@ -39,12 +38,12 @@ cd -- "$1" && timeout 10 find . -xdev -maxdepth 5 -type d \( "${@:2}" \) -prune 
   \( -type d -printf '%P/\0' -o -type f -printf '%P\0' \) 2>/dev/null | head -c 8000000
 exit 0
 """
-"""The outer folders of a workspace; those of `find` alone, which skips some."""
+"""Lists the files and folders of a workspace, not the deepest ones."""
 
 
-async def probe(backend: "RemoteBackend") -> str:
-    """Why commands cannot be confined there; empty if they can. Leaves a view that is ready."""
-    client = backend.client
+async def probe(client: RemoteAgentClient, attempt: Attempt) -> str:
+    """Why commands cannot be confined there; empty if they can. Leaves a view that is ready.
+    `attempt` runs a command, and polls so often for its end."""
     if client.machine not in seccomp.MACHINES:
         return f"there are no filters of system calls for {client.machine or 'that machine'}"
     if not client.bubblewrap:
@@ -60,29 +59,17 @@ async def probe(backend: "RemoteBackend") -> str:
             PREPARE, client.spool, client.workspace, client.bubblewrap, str(SCRATCH_BYTES),
             data=_input(client.machine, rows),
         )  # fmt: skip
-        return await _tried(backend)
+        trial = ShellCommand(TRIAL_ID, TRIAL, background=True, confinement="read-only")
+        report = await attempt(trial, TRIAL_LOOKS)
     except TerminalUnreachable:
         raise
     except HermesError as error:
         return error.message
-
-
-async def _tried(backend: "RemoteBackend") -> str:
-    trial = ShellCommand(TRIAL_ID, TRIAL, background=True, confinement="read-only")
-    await backend.remove(TRIAL_ID)
-    found = await backend.submit(trial)
-    for _ in range(TRIAL_LOOKS):
-        if found.code is not None:
-            break
-        found = await backend.wait(TRIAL_ID, 0.1)
-    if found.code is None:
-        await backend.stop(TRIAL_ID, "timeout")
-        return "bubblewrap did not start there in time"
-    report = await backend.report(TRIAL_ID, 1000)
-    await backend.remove(TRIAL_ID)
-    said = report.stderr.head.decode("utf-8", "replace").strip().splitlines()[-1:]
-    if found.code == 0:
+    if report.facts.code == 0:
         return ""
+    if report.facts.code is None:
+        return "bubblewrap did not start there in time"
+    said = report.stderr.head.decode("utf-8", "replace").strip().splitlines()[-1:]
     return f"bubblewrap does not work there ({''.join(said).removeprefix('bwrap: ')})"
 
 
