@@ -275,6 +275,47 @@ def test_the_rules_that_allow_a_command_say_where_it_runs(command: str, confinem
     assert elsewhere.confinement == "none"
 
 
+@pytest.mark.parametrize(
+    ("command", "confinement", "verdict"),
+    [
+        ("ls; cat a", "read-only", "allow"),
+        ("cd sub && ls", "read-only", "allow"),
+        ("ls; docker ps", "none", "allow"),
+        ("ls; touch a", "none", "ask"),
+        ("ss | cat", "none", "ask"),
+        ("mount | cat", "none", "ask"),
+        ("lsof -p 1 | cat", "none", "ask"),
+        ("lsof -p 1", "none", "allow"),
+    ],
+)
+def test_elsewhere_only_looking_is_confined_and_a_rule_can_insist(
+    command: str, confinement: str, verdict: str
+) -> None:
+    there = effect_of(command, terminal="web1", terminal_kind="ssh", unconfined="")
+    found = judge(CONFINED, there).verdict
+    assert (found.action, found.confinement) == ("allow", confinement)
+    must = CONFINED + "- {id: must, match: {place: ssh}, then: confine}\n"
+    found = judge(must, there).verdict
+    assert (found.action, found.confinement) == (verdict, confinement)
+    if verdict == "ask":
+        granted = frozenset(found.grants)
+        assert judge(must, there, granted=granted).verdict.action == "allow"
+
+
+def test_where_the_kernel_cannot_a_rule_that_insists_asks_for_that_place_alone() -> None:
+    must = CONFINED + "- {id: must, match: {place: ssh}, then: confine}\n"
+    there = effect_of("ls", terminal="web1", terminal_kind="ssh", unconfined="no bubblewrap")
+    assert judge(CONFINED, there).verdict.action == "allow"
+    asked = judge(must, there).verdict
+    assert (asked.action, asked.rule) == ("ask", "mine/must")
+    assert asked.reason == "it would run confined, but no bubblewrap"
+    granted = frozenset(asked.grants)
+    assert judge(must, there, granted=granted).verdict.action == "allow"
+    other = effect_of("ls", terminal="web2", terminal_kind="ssh", unconfined="no bubblewrap")
+    assert judge(must, other, granted=granted).verdict.action == "ask"
+    assert judge(must, effect_of("docker ps", terminal_kind="ssh")).verdict.action == "allow"
+
+
 def test_what_cannot_be_confined_asks_unless_it_is_alone() -> None:
     asked = judge(CONFINED, effect_of("lsof -p 1 | cat")).verdict
     assert (asked.action, asked.confinement) == ("ask", "none")

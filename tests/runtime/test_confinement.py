@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.settings.terminals import PlaceSettings
 from tests.runtime.test_jobs import says
 from tests.support.jobs import workplace
 from tests.support.runtime_fixture import open_runtime, script
+from tests.support.sshd import shared
 
 MISTAKEN = """
 version: 1
@@ -104,3 +106,37 @@ async def test_code_that_nobody_understands_runs_where_it_can_only_look(tmp_path
         assert "say `changes` if it must" in look.text
         assert look.data["refused"] == "read-only"
         assert list(h.work.iterdir()) == []
+
+
+MUST = """
+version: 1
+rules:
+  - {id: must, match: {place: ssh}, then: confine}
+"""
+
+
+async def test_looks_on_a_far_machine_are_held_by_its_kernel(tmp_path: Path) -> None:
+    mistake(tmp_path)
+    (tmp_path / "home" / "policies" / "must.yaml").write_text(MUST)
+    server = shared()
+    far = server.folder()
+    model = script(
+        tmp_path, "model",
+        {"calls": [{"tool": "terminal", "with": {"command": "echo seen; touch made"}}]},
+        {"calls": [{"tool": "terminal", "with": {"command": "systemctl status ssh"}}]},
+        {"say": "done"},
+    )  # fmt: skip
+    places: dict[str, PlaceSettings] = {"far": server.place(str(far))}
+    async with open_runtime(tmp_path, terminals=places) as h:
+        session = await h.open(model, policy="careful", terminals=("far",))
+        journal = await h.say(session, "look")
+        judged = [one for one in journal if isinstance(one, ev.CallJudged)]
+        assert [(one.action, one.confinement, one.facts.unconfined) for one in judged] == [
+            ("allow", "read-only", ""), ("ask", "none", ""),
+        ]  # fmt: skip
+        look, asked = [one for one in journal if isinstance(one, ev.CallFinished)]
+        assert look.text.startswith("seen\n")
+        assert look.data["refused"] == "read-only"
+        assert "systemctl works only outside of it there" in asked.text
+        assert list(far.iterdir()) == []
+        await h.runtime.sessions.delete_session(await h.now(session))

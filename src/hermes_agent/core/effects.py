@@ -22,7 +22,7 @@ and `kubernetes`: it reaches the service through a filter of requests, and nothi
 Unconfined = Callable[[], str | None]
 """Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
 are trusted alone; None: it can be."""
-
+UNPROBED = "it is not known what the kernel there can enforce"
 
 DEFAULT = "default"
 """Stands in for the rule when none matched."""
@@ -112,6 +112,8 @@ class Effect(Struct, frozen=True):
     strict: bool = False
     """What cannot be understood is not allowed for being confined: it runs outside of the view, or
     unattended."""
+    unconfined: str = UNPROBED
+    """Why a terminal elsewhere cannot confine commands; empty if it can."""
 
 
 class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):
@@ -146,6 +148,7 @@ class JudgementInputs(Struct, frozen=True, omit_defaults=True):
     """What people had already allowed for the session."""
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills."""
+    unconfined: str = UNPROBED
 
 
 class Verdict(Struct, frozen=True):

@@ -134,6 +134,10 @@ class Terminal(Protocol):
         """The shell's current directory."""
         ...
 
+    async def unconfined(self) -> str:
+        """Why commands cannot be confined there by the kernel; empty if they can."""
+        ...
+
     async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
         """Resolve absolute paths and globs: globs expanded as bash does, links followed. A missing
         path, or a glob without matches, resolves to itself with the links of its existing part

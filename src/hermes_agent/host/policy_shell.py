@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from hermes_agent.core.effects import (
+    UNPROBED,
     Actor,
     Effect,
     Gate,
@@ -90,6 +91,7 @@ class PolicyShell:
             f"{session.id}-{self._ran}", "terminal", {"command": command}, session.id,
             terminal.workspace, await terminal.where(), self.name, self._kind,
             ("process", "filesystem"), command, actor=self._by, time=self._clock(), strict=True,
+            unconfined=UNPROBED if self._kind == "local" else await terminal.unconfined(),
         )  # fmt: skip
         verdict = await self._shells.require_allowed(session, effect, terminal.trace)
         given = ShellCommand(f"run-{self._ran}", command, seconds)

@@ -55,6 +55,7 @@ class UnavailableTerminal:
     recover, follow, stop = map(_passed_on, ("recover", "follow", "stop"))
     forget, read, write = map(_passed_on, ("forget", "read", "write"))
     run = commands = send = stat = resolve = where = trace = find = grep = destroy = _refuse
+    unconfined = _refuse
 
     async def close(self) -> None:
         """Nothing was opened."""

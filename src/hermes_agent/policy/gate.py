@@ -71,7 +71,7 @@ class RuleGate:
         """As `judge`, with the decision on each operation. `whole` evaluates every rule."""
         try:
             judged = await self._consider(effect, resolve, granted, whole)
-            return self._enforceable(judged, granted)
+            return self._enforceable(judged, effect, granted)
         except HermesError as error:
             return _refused(error.message, "gate")
         except Exception as error:
@@ -80,18 +80,43 @@ class RuleGate:
             logging.getLogger(__name__).exception("the gate failed on %s", effect.tool)
             return _refused(f"the gate failed: {type(error).__name__}: {error}", "gate")
 
-    def _enforceable(self, judged: Judged, granted: frozenset[str]) -> Judged:
-        """What would be confined asks where it cannot be."""
+    def _enforceable(self, judged: Judged, effect: Effect, granted: frozenset[str]) -> Judged:
+        """What would be confined and cannot be asks on this machine, and elsewhere if a rule says
+        so."""
         verdict = judged.verdict
-        if verdict.confinement == "none" or (why := self._unconfined()) is None:
+        if verdict.confinement == "none":
+            return judged
+        if effect.terminal_kind == "local":
+            why, key = self._unconfined(), UNCONFINED
+            must = bool(why)
+        else:
+            why, key = self._unconfined_there(judged, effect), f"{UNCONFINED}@{effect.terminal}"
+            must = False
+        if why is None:
             return judged
         changed = msgspec.structs.replace(verdict, confinement="none")
-        if why and UNCONFINED not in granted:
-            reason = f"it would run confined, but {why}"
+        rule = next((name for one in judged.decisions for name in one.holds), "")
+        if (must or rule) and key not in granted:
+            reason = f"it would run confined, but {why or 'this machine cannot'}"
             changed = msgspec.structs.replace(
-                changed, action="ask", reason=reason, grants=(UNCONFINED,)
+                changed, action="ask", reason=reason, rule=rule or verdict.rule, grants=(key,)
             )
         return msgspec.structs.replace(judged, verdict=changed)
+
+    def _unconfined_there(self, judged: Judged, effect: Effect) -> str | None:
+        """Why a terminal elsewhere cannot confine this; None if it can."""
+        if effect.unconfined:
+            return effect.unconfined
+        if judged.verdict.confinement != "read-only":
+            return "only looking can be confined there"
+        outside = self.outside()
+        for one in judged.decisions:
+            around = one.by is not None and one.by.confine == "around"
+            called = {one.act.program, *one.act.via} & outside
+            if called or around:
+                name = min(called, default=one.act.program or one.act.text)
+                return f"{name} works only outside of it there"
+        return None
 
     async def _consider(
         self, effect: Effect, resolve: Resolve, granted: frozenset[str], whole: bool
@@ -229,7 +254,7 @@ def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) 
 
 def _confinement(effect: Effect, decisions: Sequence[Decision]) -> Confinement:
     """The widest that a rule wants; none where a person or a rule agreed to the effect itself."""
-    if effect.command is None or effect.terminal_kind != "local":
+    if effect.command is None:
         return "none"
     wanted: set[str] = {
         "none" if one.granted or one.by is None else one.by.confine
@@ -276,7 +301,8 @@ def _with_calls(
 
 def _alone(effect: Effect, decisions: list[Decision], granted: frozenset[str]) -> list[Decision]:
     """What runs as it is if the command is nothing else asks where there is more."""
-    if effect.command is None or effect.terminal_kind != "local":
+    elsewhere = effect.terminal_kind != "local" and not any(one.holds for one in decisions)
+    if effect.command is None or elsewhere:
         return decisions
     programs = [one.act.span for one in decisions if one.act.kind == "program"]
     if programs == [(0, len(effect.command))]:

@@ -39,6 +39,8 @@ class Decision(Struct, frozen=True):
     granted: bool = False
     """It asked, and consent had been given."""
     audits: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    """Rules that want what would be confined to be confined indeed."""
     fitting: tuple[PolicyRule, ...] = ()
     """All rules that fit, in their order."""
 
@@ -91,12 +93,12 @@ class RuleSet:
         show all that match."""
         chosen: PolicyRule | None = None
         denied: PolicyRule | None = None
-        audits: list[str] = []
+        noted: dict[str, list[str]] = {"audit": [], "confine": []}
         fitting: list[PolicyRule] = []
         names: dict[str, Any] = {}
         for ready in self._candidates(act.kind, facts.effect.tool, act.program):
             rule = ready.rule
-            settled = chosen is not None and rule.action not in ("deny", "audit")
+            settled = chosen is not None and rule.action not in ("deny", *noted)
             if (settled and not whole) or (rule.action == "rewrite" and not rewrites):
                 continue
             if rule.confine == "required" and not contained:
@@ -110,15 +112,14 @@ class RuleSet:
                 reason = f"the rule {rule.name} failed ({rule.where}): {failed}"
                 return Decision(act, "deny", reason, rule.name, fitting=(*fitting, rule))
             fitting.append(rule)
-            if rule.action == "audit":
-                audits.append(rule.name)
+            if rule.action in noted:
+                noted[rule.action].append(rule.name)
             elif rule.action == "deny":
                 denied = denied or rule
             else:
                 chosen = chosen or rule
-        return _decision(
-            facts, act, denied or chosen, self._otherwise, granted, tuple(audits), tuple(fitting)
-        )
+        grounds = tuple(noted["audit"]), tuple(noted["confine"]), tuple(fitting)
+        return _decision(facts, act, denied or chosen, self._otherwise, granted, grounds)
 
     def _candidates(self, kind: str, tool: str, program: str) -> tuple[_Ready, ...]:
         where = (kind, tool, program)
@@ -154,8 +155,7 @@ def _decision(
     rule: PolicyRule | None,
     otherwise: Literal["ask", "deny"],
     granted: frozenset[str],
-    audits: tuple[str, ...],
-    fitting: tuple[PolicyRule, ...],
+    grounds: tuple[tuple[str, ...], tuple[str, ...], tuple[PolicyRule, ...]],
 ) -> Decision:
     action: RuleAction = rule.action if rule is not None else otherwise
     name = rule.name if rule is not None else DEFAULT
@@ -164,8 +164,8 @@ def _decision(
         key = key_of(facts.effect, act, rule)
         if key in granted:
             reason = "it was allowed for this session"
-            return Decision(act, "allow", reason, name, rule, key, True, audits, fitting)
-    return Decision(act, action, _reason(act, rule), name, rule, key, False, audits, fitting)
+            return Decision(act, "allow", reason, name, rule, key, True, *grounds)
+    return Decision(act, action, _reason(act, rule), name, rule, key, False, *grounds)
 
 
 def _reason(act: Operation, rule: PolicyRule | None) -> str:

@@ -119,6 +119,10 @@ class CommandBackend(Protocol):
 
     async def where(self) -> str: ...
 
+    async def unconfined(self) -> str:
+        """Why commands cannot be confined there; empty if they can."""
+        ...
+
     async def close(self) -> None:
         """Disconnect; an idle shell is ended."""
         ...

@@ -157,6 +157,9 @@ class PersistentTerminal:
     async def where(self) -> str:
         return await self._again(self._backend.where)
 
+    async def unconfined(self) -> str:
+        return await self._again(self._backend.unconfined)
+
     async def close(self) -> None:
         if not self._turn.locked():
             await self._backend.close()

@@ -16,6 +16,7 @@ from hermes_agent.agent.human_input import HumanInput, Write
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import (
     DEFAULT,
+    UNPROBED,
     Effect,
     JudgementInputs,
     OutsideCalls,
@@ -217,6 +218,7 @@ class CallAuthorizer:
     ) -> tuple[Effect, Resolve]:
         """The call as the gate sees it, and the resolver for its paths."""
         name, kind, workspace, folder = "local", "local", self._deps.workspace, ""
+        unconfined = UNPROBED
         trace: Resolve = on_disk
         if tool.located:
             name = self._deps.terminal_name(tool.place(open_call.call.target()[1]))
@@ -224,6 +226,8 @@ class CallAuthorizer:
             terminal = self._deps.terminals[name]
             # First: a remote terminal learns its workspace this way.
             folder = await terminal.where()
+            if tool.command and kind != "local":
+                unconfined = await terminal.unconfined()
             workspace, trace = terminal.workspace, terminal.trace
         effect = replace(
             self._base_effect(open_call, tool, given, name, kind, workspace),
@@ -236,6 +240,7 @@ class CallAuthorizer:
                 if path or not _may_be_empty(tool, key)
             ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
+            unconfined=unconfined,
         )
         return effect, trace
 
@@ -290,6 +295,7 @@ class CallAuthorizer:
                 hosts=effect.hosts,
                 origin=tool.origin,
                 bounds=effect.bounds,
+                unconfined=effect.unconfined,
                 actor=effect.actor,
                 seen=verdict.seen,
                 granted=tuple(sorted(self._conversation.granted)),

@@ -410,6 +410,7 @@ def effect_of(past: Judgement) -> Effect:
         actor=facts.actor,
         time=past.time,
         bounds=facts.bounds,
+        unconfined=facts.unconfined,
     )
 
 

@@ -7,6 +7,8 @@ import argparse
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,11 @@ from hermes_agent.cli.output.formatting import table
 from hermes_agent.core.errors import HermesError, UsageError
 
 if TYPE_CHECKING:
+    from hermes_agent.core.protocols import Terminal
     from hermes_agent.core.settings.root import Settings
+
+
+NEEDED = "the kernel needs bubblewrap, and user namespaces allowed"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +38,7 @@ def _list(options: argparse.Namespace) -> int:
             row["kind"],
             "yes" if row["usable"] else "no",
             row["looks"],
-            row["missing"] or row["summary"],
+            row["missing"] or (row["why"] and f"{row['summary']}; {row['why']}") or row["summary"],
         )
         for row in rows
     ]
@@ -47,9 +53,11 @@ async def _checked(settings: "Settings") -> list[dict[str, Any]]:
     places = settings.places
     kinds = {name: kind_of(place).name for name, place in places.items()}
     checks = [check(kinds[name], place, os.environ) for name, place in places.items()]
+    lacks = dict(zip(places, await asyncio.gather(*checks), strict=True))
+    probes = [_unheld(name, settings, lacks[name]) for name in places]
     rows = [
-        _row(name, kinds[name], lacking, settings.terminal.default == name)
-        for name, lacking in zip(places, await asyncio.gather(*checks), strict=True)
+        _row(name, kinds[name], lacks[name], settings.terminal.default == name, why)
+        for name, why in zip(places, await asyncio.gather(*probes), strict=True)
     ]
     for kind in KINDS.values():
         if kind.name not in kinds.values():  # not checked: some take seconds to load
@@ -59,7 +67,9 @@ async def _checked(settings: "Settings") -> list[dict[str, Any]]:
     return rows
 
 
-def _row(name: str, kind: str, missing: str, default: bool) -> dict[str, Any]:
+def _row(
+    name: str, kind: str, missing: str, default: bool, why: str = "it is not configured"
+) -> dict[str, Any]:
     from hermes_agent.terminals.registry import KINDS
 
     return {
@@ -68,16 +78,32 @@ def _row(name: str, kind: str, missing: str, default: bool) -> dict[str, Any]:
         "usable": not missing,
         "missing": missing,
         "default": default,
-        "looks": _held_by(kind),
+        "looks": _held_by(why),
+        "why": why,
         "summary": KINDS[kind].summary,
     }
 
 
-def _held_by(kind: str) -> str:
+def _held_by(why: str) -> str:
     """What keeps a command that only looks from writing."""
-    from hermes_agent.terminals.local.view import cannot_confine
+    return "rules" if why else "kernel"
 
-    return "kernel" if kind == "local" and not cannot_confine(os.environ) else "rules"
+
+async def _unheld(name: str, settings: "Settings", missing: str) -> str:
+    """Why the kernel does not hold commands that only look; empty if it does. A machine that is
+    there is asked; one that would be made for it is not."""
+    from hermes_agent.terminals.registry import lasts
+
+    if missing:
+        return "it cannot be used"
+    if not lasts(settings.places[name]):
+        return f"`hermes terminals test {name}` tells more"
+    try:
+        async with _trial(name, settings, home_and_settings()[0]) as terminal:
+            why = await terminal.unconfined()
+    except HermesError as error:
+        why = error.message
+    return why and f"{why}: {NEEDED}"
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -89,16 +115,18 @@ def _test(options: argparse.Namespace) -> int:
     done = asyncio.run(_tried(options.name, settings, home))
     text = (
         f"{options.name}: {done['system']} in {done['workspace']}\n"
-        f"ready in {done['ready']:.2f} s, a command took {done['command'] * 1000:.1f} ms"
+        f"ready in {done['ready']:.2f} s, a command took {done['command'] * 1000:.1f} ms\n"
+        f"looks held by the {done['looks']}{done['why'] and ': ' + done['why']}"
     )
     return emit(options, done, text)
 
 
-async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:
-    from hermes_agent.core.protocols import ShellCommand
+@asynccontextmanager
+async def _trial(name: str, settings: "Settings", home: Path) -> AsyncIterator["Terminal"]:
+    """A terminal for a moment."""
     from hermes_agent.terminals.registry import open_terminal
 
-    trial = f"trial-{os.getpid()}"
+    trial = f"trial-{os.getpid()}-{name}"
     terminal = open_terminal(
         settings.places[name],
         session=trial,
@@ -109,20 +137,7 @@ async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:
         clock=time.time,
     )
     try:
-        began = time.perf_counter()
-        first = await terminal.run(ShellCommand("trial-1", "uname -sr"))
-        ready = time.perf_counter() - began
-        if first.code != 0:
-            raise HermesError(f"{name} could not run a command: {first.stderr.strip()}")
-        began = time.perf_counter()
-        await terminal.run(ShellCommand("trial-2", "true"))
-        return {
-            "terminal": name,
-            "system": first.stdout.strip(),
-            "workspace": terminal.workspace,
-            "ready": ready,
-            "command": time.perf_counter() - began,
-        }
+        yield terminal
     finally:
         await terminal.destroy()
         folder = home / "terminals" / trial
@@ -130,3 +145,27 @@ async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:
             import shutil
 
             shutil.rmtree(folder)
+
+
+async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:
+    from hermes_agent.core.protocols import ShellCommand
+
+    async with _trial(name, settings, home) as terminal:
+        began = time.perf_counter()
+        first = await terminal.run(ShellCommand("trial-1", "uname -sr"))
+        ready = time.perf_counter() - began
+        if first.code != 0:
+            raise HermesError(f"{name} could not run a command: {first.stderr.strip()}")
+        began = time.perf_counter()
+        await terminal.run(ShellCommand("trial-2", "true"))
+        took = time.perf_counter() - began
+        why = await terminal.unconfined()
+        return {
+            "terminal": name,
+            "system": first.stdout.strip(),
+            "workspace": terminal.workspace,
+            "ready": ready,
+            "command": took,
+            "looks": _held_by(why),
+            "why": why,
+        }

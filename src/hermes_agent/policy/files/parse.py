@@ -174,7 +174,7 @@ class _FileReader(PolicyReader):
         self, rule: Node, node: Node | None
     ) -> tuple[RuleAction, ApprovalRequirement, Rewrite]:
         plain: dict[str, RuleAction] = {
-            "allow": "allow", "ask": "ask", "deny": "deny", "audit": "audit",
+            "allow": "allow", "ask": "ask", "deny": "deny", "audit": "audit", "confine": "confine",
         }  # fmt: skip
         if node is None:
             self.wrong(rule, "a rule needs a then", f"one of: {', '.join(plain)}, rewrite")
@@ -191,7 +191,9 @@ class _FileReader(PolicyReader):
             return plain.get(word, "deny"), ApprovalRequirement(), Rewrite()
         given = self.mapping(node, "then", ("ask", "rewrite"))
         if len(given) != 1:
-            self.wrong(node, "then must be one thing", "allow, deny, ask, audit or rewrite")
+            self.wrong(
+                node, "then must be one thing", "allow, deny, ask, audit, confine or rewrite"
+            )
             return "deny", ApprovalRequirement(), Rewrite()
         if "ask" in given:
             return "ask", self._consent(given["ask"]), Rewrite()

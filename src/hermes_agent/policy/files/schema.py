@@ -7,7 +7,7 @@ from msgspec import Struct
 from hermes_agent.core.effects import Action, Actor, ApprovalRequirement
 
 Strings = tuple[str, ...]
-RuleAction = Literal["allow", "ask", "deny", "audit", "rewrite"]
+RuleAction = Literal["allow", "ask", "deny", "audit", "confine", "rewrite"]
 RuleConfinement = Literal["none", "alone", "workspace", "around", "required", "read-only"]
 """`around`: the program runs outside, judged once more by the words it is really given, and all
 that is around it may only look. `alone`: it runs as it is if the command is nothing else.

@@ -227,6 +227,11 @@ class LocalBackend:
     async def where(self) -> str:
         return self._daemon.folder() or await asyncio.to_thread(self._daemon.last_folder)
 
+    async def unconfined(self) -> str:
+        from hermes_agent.terminals.local.view import cannot_confine
+
+        return await asyncio.to_thread(cannot_confine, self._environment)
+
     async def close(self) -> None:
         if self._calls is not None:
             self._calls.close()

@@ -189,14 +189,28 @@ put_text() {
   printf '%s' "$2" >"$spool/$1.c.new" && mv -f -- "$spool/$1.c.new" "$spool/$1.c"
 }
 
-# begin ID fg|bg TEXT-FOLLOWS TEXT [NAME=VALUE ...]
+# Have a command run in a view: behind the words of it, which `view.sh` has written.
+confine() {
+  local words=() kept=() one
+  if [[ -s $spool/$1.f ]]; then return 0; fi # another shell may be reading it
+  mapfile -d '' -t words <"$spool/$2.words"
+  for one in "${words[@]}"; do # in the background it has no business with the shell of the others
+    if [[ $3 != bg || $one != "$spool/$2.look/"* ]]; then kept+=("$one"); fi
+  done
+  if ((${#kept[@]})) && printf '%s\0' "${kept[@]}" >"$spool/$1.f"; then return 0; fi
+  rm -f -- "$spool/$1.f"
+  return 1
+}
+
+# begin ID fg|bg TEXT-FOLLOWS TEXT CONFINEMENT [NAME=VALUE ...]
 begin() {
-  local id=$1 way=$2 follows=$3 text=$4 start kind pid ticks
-  shift 4
+  local id=$1 way=$2 follows=$3 text=$4 view=$5 start kind pid ticks
+  shift 5
   if claim "$id" && [[ $kind == void ]]; then rm -f -- "$spool/$id.s"; kind=-; fi
   if [[ $kind == - && ! -s $spool/$id.r ]]; then
     if (($#)); then (umask 077 && printf '%s\0' "$@" >"$spool/private/$id.v") || { no full; return; }; fi
     if ((follows)) && ! put_text "$id" "$text"; then no full; return; fi
+    if [[ $view != none ]] && ! confine "$id" "$view" "$way"; then no view; return; fi
     if [[ ! -d $workspace ]]; then no workspace "$workspace"; return; fi
     if [[ $way == bg ]]; then
       launch job "$id" "$most"
@@ -306,7 +320,7 @@ clear_ended() {
     id=${file##*/} id=${id%.s}
     look "$id"
     set -- $facts
-    if [[ $2 != - || $6 == 0 ]]; then rm -f -- "$spool/$id".{c,o,e,i,k,r,s,v}; fi
+    if [[ $2 != - || $6 == 0 ]]; then rm -f -- "$spool/$id".{c,o,e,f,i,k,r,s,v}; fi
   done
   ok cleared
 }
@@ -568,7 +582,7 @@ serve() {
       stop) launch stop "$@"; ok stopping ;;
       send) send "$@" ;;
       void) void "$1" ;;
-      remove) rm -f -- "$spool/$1".{c,o,e,i,k,r,s,v}; ok removed ;;
+      remove) rm -f -- "$spool/$1".{c,o,e,f,i,k,r,s,v}; ok removed ;;
       end) if daemon_lives; then printf 'end -\n' 1<>"$spool/private/in"; fi; ok end ;;
       where) stands "$workspace"; cd /; printf 'ok\n'; say "$folder"; printf '.\n' ;;
       clear) clear_ended ;;

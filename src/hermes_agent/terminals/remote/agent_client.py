@@ -28,7 +28,7 @@ umask 077
 for top in "$HOME/.cache/hermes" "/tmp/hermes-$UID"; do
   [[ $top == /* ]] && mkdir -p -- "$top/$1" 2>/dev/null || continue
   [[ -O $top && ! -L $top && -w $top/$1 ]] && chmod 700 -- "$top" "$top/$1" || continue
-  printf '%s\0' "$top/$1"
+  printf '%s\0' "$top/$1" "$(uname -m)" "$(command -v bwrap)"
   for file in "${@:2}"; do [[ -s $top/$1/$file ]] && printf '%s\0' "$file"; done
   exit 0
 done
@@ -116,6 +116,10 @@ class RemoteAgentClient:
         self.spool = ""
         """Set when the machine was first reached."""
         self.workspace = handshake.workspace
+        self.machine = self.bubblewrap = ""
+        """What `uname -m` says there, and where bubblewrap is; empty if it is not."""
+        self.unconfined: str | None = None
+        """Why commands cannot be confined there; None: not tried over this connection."""
         self.trusted = True
         """Whether it is the same spool as before, since the same boot."""
         self._lost = False
@@ -158,6 +162,18 @@ class RemoteAgentClient:
         request = b" ".join([verb.encode(), *map(word, arguments)]) + b"\n"
         return await self._single(request + data)
 
+    async def script(self, text: str, *arguments: str, data: bytes = b"") -> bytes:
+        """Run a script there; returns its output."""
+        await self._connect()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                done = await self._transport.call([*BASH, "-c", text, "hermes", *arguments], data)
+        except TimeoutError:
+            raise HermesError("a script did not end there in time") from None
+        if done.code:
+            raise HermesError(f"a script failed there: {_last_line(done)}")
+        return done.stdout
+
     async def drop(self) -> None:
         """Close the stream and the connection."""
         await self.disconnect()
@@ -185,7 +201,7 @@ class RemoteAgentClient:
                 raise TerminalUnreachable(error.message, error.hint) from error
             except (ConnectionError, TimeoutError) as error:
                 raise TerminalUnreachable(f"the connection was lost at once: {error}") from error
-            self.spool, self._up = spool, True
+            self.spool, self._up, self.unconfined = spool, True, None
 
     async def _place(self) -> str:
         """Find or create the spool, and copy missing scripts into it."""
@@ -198,7 +214,8 @@ class RemoteAgentClient:
             raise HermesError(
                 "neither ~/.cache nor /tmp is writable there", "make one of them writable"
             )
-        spool, *have = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1] or [""]
+        said = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
+        spool, self.machine, self.bubblewrap, *have = said or ("", "", "")
         if done.code or not spool:
             raise HermesError(f"no folder for commands could be created there: {_last_line(done)}")
         for script, name in zip(SCRIPTS, names, strict=True):

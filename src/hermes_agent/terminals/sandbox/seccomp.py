@@ -44,6 +44,8 @@ NEW_NAMESPACES = (
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET: a bit each."""
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX inject input into the user's terminal."""
+MACHINES = ("x86_64", "aarch64")
+"""As `uname -m` says it."""
 FAMILIES = 46
 NETLINK = 16
 ROUTES = frozenset({0})
@@ -65,12 +67,16 @@ def program(
     netlink: frozenset[int] = ROUTES,
     signals: bool = True,
     modes: bool = True,
+    machine: str = "",
 ) -> bytes:
-    """The filter, compiled for this machine. Programs for another architecture are killed, or
-    they could make the same calls under other numbers."""
-    from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, NE, Arg, SyscallFilter
+    """The filter, compiled for this machine or one of `MACHINES`. Programs for another
+    architecture are killed, or they could make the same calls under other numbers."""
+    from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, NE, Arch, Arg, SyscallFilter
 
     made = SyscallFilter(ALLOW)
+    if machine:
+        made.remove_arch(Arch.NATIVE)
+        made.add_arch(getattr(Arch, machine.upper()))
     refuse, unknown = ERRNO(errno.EPERM), ERRNO(errno.ENOSYS)
     for name in REFUSED if signals else (*REFUSED, *SIGNALS):
         with contextlib.suppress(OSError):  # a call that this architecture does not have

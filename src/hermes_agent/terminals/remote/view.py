@@ -1,0 +1,105 @@
+"""The view for commands that only look, on a far machine: tried when it is first wanted over a
+connection, by a command in it that tries what it must not be able to do."""
+
+import base64
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.protocols import ShellCommand
+from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
+from hermes_agent.core.text.sensitive_paths import holds_secrets
+from hermes_agent.terminals.command_backend import CommandReport, TerminalUnreachable
+from hermes_agent.terminals.local.view import APART, SCRATCH_BYTES
+from hermes_agent.terminals.remote.agent_client import RemoteAgentClient
+from hermes_agent.terminals.sandbox import landlock, mounts, seccomp
+
+Attempt = Callable[[ShellCommand, int], Awaitable[CommandReport]]
+
+PREPARE = Path(__file__).with_name("view.sh").read_text(encoding="utf-8")
+TRIAL_ID = "view-read-only"
+TRIAL = r"""
+LC_ALL=C
+read -r _ _ pid _ <"$HERMES_SPOOL/view-read-only.s"
+fails() { echo "$1" >&2; exit 1; }
+{ : >>"$HERMES_SPOOL/written"; } 2>/dev/null && fails "files could be written"
+{ : >>"$TMPDIR/written"; } 2>/dev/null || fails "not even scratch could be written"
+{ kill -0 "$pid"; } 2>/dev/null && fails "other processes could be signalled"
+{ read -r -d '' _ <"/proc/$pid/environ"; } 2>/dev/null && fails "other processes could be read"
+{ : <>/dev/tcp/127.0.0.1/9; } 2>&1 | grep -q "not permitted" || fails "hosts could be reached"
+[[ -e $HERMES_SPOOL/private/pause ]] && fails "Hermes' own files could be reached"
+exit 0
+"""
+"""The `pid` is of whoever runs the command, outside."""
+TRIAL_LOOKS = 200
+FIND = r"""
+find / -maxdepth 0 -printf '' || exit
+cd -- "$1" && timeout 10 find . -xdev -maxdepth 5 -type d \( "${@:2}" \) -prune -o \
+  \( -type d -printf '%P/\0' -o -type f -printf '%P\0' \) 2>/dev/null | head -c 8000000
+exit 0
+"""
+"""Lists the files and folders of a workspace, not the deepest ones."""
+
+
+async def probe(client: RemoteAgentClient, attempt: Attempt) -> str:
+    """Why commands cannot be confined there; empty if they can. Leaves a view that is ready.
+    `attempt` runs a command, and polls so often for its end."""
+    if client.machine not in seccomp.MACHINES:
+        return f"there are no filters of system calls for {client.machine or 'that machine'}"
+    if not client.bubblewrap:
+        return "bubblewrap is not installed there"
+    if why := seccomp.missing():
+        return why
+    prunes = " -o ".join(f"-name {name}" for name in sorted(mounts.SKIPPED)).split()
+    try:
+        listed = await client.script(FIND, client.workspace, *prunes)
+        found = listed.decode("utf-8", "surrogateescape").split("\0")[:-1]
+        rows = [*_rows(), *(f"{client.workspace}/{path}" for path in _secret(found))]
+        await client.script(
+            PREPARE, client.spool, client.workspace, client.bubblewrap, str(SCRATCH_BYTES),
+            data=_input(client.machine, rows),
+        )  # fmt: skip
+        trial = ShellCommand(TRIAL_ID, TRIAL, background=True, confinement="read-only")
+        report = await attempt(trial, TRIAL_LOOKS)
+    except TerminalUnreachable:
+        raise
+    except HermesError as error:
+        return error.message
+    if report.facts.code == 0:
+        return ""
+    if report.facts.code is None:
+        return "bubblewrap did not start there in time"
+    said = report.stderr.head.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return f"bubblewrap does not work there ({''.join(said).removeprefix('bwrap: ')})"
+
+
+def _input(machine: str, rows: list[str]) -> bytes:
+    netlink = frozenset({seccomp.NETLINK})
+    filters = (
+        seccomp.program(
+            netlink, netlink=seccomp.SHOWN, signals=signals, modes=False, machine=machine
+        )
+        for signals in (True, False)
+    )
+    guard = Path(landlock.__file__).read_text(encoding="utf-8")
+    encoded = (base64.b64encode(one).decode() for one in filters)
+    words = (*encoded, guard, *APART, "", *rows)
+    return "".join(f"{word}\0" for word in words).encode("utf-8", "surrogateescape")
+
+
+def _rows() -> Iterator[str]:
+    system = (path for path in mounts.HIDDEN if path.startswith(("/etc", "/sys")))
+    yield from (row.removesuffix("/**") for row in (*system, *SECRET_FILES, *SECRET_KEYS))
+
+
+def _secret(paths: list[str]) -> Iterator[str]:
+    """Those of a workspace that hold secrets, without what is in one of them."""
+    above = ""
+    for path in sorted(paths):
+        if above and path.startswith(above):
+            continue
+        if path.endswith("/") and holds_secrets(f"{path}any"):
+            above = path
+            yield path.removesuffix("/")
+        elif not path.endswith("/") and holds_secrets(str(PurePosixPath(path))):
+            yield path
