@@ -162,7 +162,8 @@ class RuleGate:
             ]
             return _alone(effect, found, granted)
 
-        if not effect.strict and effect.command is not None and self._unconfined() is None:
+        here = effect.command is not None and effect.terminal_kind == "local"
+        if here and not effect.strict and self._unconfined() is None:
             found = decided(contained=True)
             if _is_contained(effect, found, rules.outside):
                 return found
