@@ -125,6 +125,22 @@ async def test_what_the_gate_wrongly_allows_does_nothing(
     assert engine.volumes.list() == []
 
 
+async def test_an_engine_that_nothing_can_hold_is_not_called(
+    docked: Deceived, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as engine:
+        engine.setblocking(False)
+        port = engine.getsockname()[1]
+        told = await docked.look(f"DOCKER_HOST=tcp://127.0.0.1:{port} docker ps", "docker")
+        assert told.code == 126
+        assert f"nothing holds docker to looking at tcp://127.0.0.1:{port}" in told.stderr
+        assert docked.outside.made[0][1]
+        with pytest.raises(BlockingIOError):
+            engine.accept()
+    told = await docked.look(f"DOCKER_HOST=unix://{tmp_path}/none docker ps", "docker")
+    assert "Cannot connect" in told.stderr  # as it says itself
+
+
 async def test_only_what_was_judged_is_executed_in_a_container(
     docked: Deceived, container: str
 ) -> None:

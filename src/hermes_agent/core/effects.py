@@ -15,10 +15,11 @@ Origin = Literal["builtin", "program", "mcp", "written"]
 """Where a tool comes from: Hermes, a program that embeds it, an MCP server, or the agent."""
 Confinement = Literal["none", "workspace", "read-only"]
 """What the kernel lets a command change: whatever the user may, the workspace, or nothing."""
-Front = Literal["engine", "kubernetes", "unprivileged", "network", "none"]
+Front = Literal["engine", "kubernetes", "unprivileged", "network", "unheld", "none"]
 """What holds a program that runs outside of the view for looking, besides the rules. `engine`
 and `kubernetes`: it reaches the service through a filter of requests, and nothing else.
-`unprivileged`: it runs as nobody, if Hermes runs as root. `network`: it can write no file."""
+`unprivileged`: it runs as nobody, if Hermes runs as root. `network`: it can write no file.
+`unheld`: nothing can hold it, and it is not called for a look."""
 Unconfined = Callable[[], str | None]
 """Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
 are trusted alone; None: it can be."""
@@ -247,6 +248,7 @@ _FRONTS: dict[Front, str] = {
         "systemctl loginctl hostnamectl timedatectl localectl networkctl resolvectl machinectl"
         " systemd-analyze coredumpctl"
     ),
+    "unheld": "nerdctl crictl ctr",
     "network": (
         "curl wget dig drill host kdig nslookup nc ncat netcat openssl ssh-keyscan rpcinfo"
         " showmount psql pgcli pg_isready mysql mariadb mysqladmin redis-cli valkey-cli cqlsh"

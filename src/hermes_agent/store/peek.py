@@ -6,8 +6,8 @@ import apsw
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.store.engine.connection import StoreContext
-from hermes_agent.store.engine.database import DATABASE, connect_reader
+from hermes_agent.store.engine.connection import DATABASE, StoreContext
+from hermes_agent.store.engine.database import connect_reader
 
 
 class Waiting(Struct, frozen=True):

@@ -9,8 +9,8 @@ from hermes_agent.core.errors import Degraded
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Health
 from hermes_agent.store import maintenance
-from hermes_agent.store.engine.connection import Connection, StoreContext
-from hermes_agent.store.engine.database import DATABASE, connect_reader, connect_writer
+from hermes_agent.store.engine.connection import DATABASE, Connection, StoreContext
+from hermes_agent.store.engine.database import connect_reader, connect_writer
 from hermes_agent.store.engine.operations import Engine, read, read_only, write
 from hermes_agent.store.engine.readers import Readers
 from hermes_agent.store.engine.writer import Hook, Writer

@@ -39,10 +39,21 @@ class StoreContext:
         """Only the writer uses it: opening it may create its key."""
         return PseudonymHasher.open(self.folder, self.random)
 
+    # Both are read once, before the first connection: to close a file of the database drops the
+    # locks that this process has on it.
+
     @cached_property
     def lost_commits(self) -> bool:
-        """Looked at once, before the first connection."""
         return lost_commits(self.folder / DATABASE)
+
+    @cached_property
+    def is_foreign(self) -> bool:
+        """Whether the file is something else than a database."""
+        path = self.folder / DATABASE
+        if not path.exists():
+            return False
+        with path.open("rb") as file:
+            return file.read(16) not in (b"", b"SQLite format 3\x00")
 
     def new_id(self) -> str:
         return base64.b32encode(self.random(5)).decode().lower()

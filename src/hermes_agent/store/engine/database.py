@@ -36,9 +36,8 @@ def _exists(context: StoreContext) -> bool:
             what = "is missing" if size is None else "is empty"
             raise Damaged(f"the database {path} {what}", RESTORE)
         return False
-    with path.open("rb") as file:
-        if file.read(16) != b"SQLite format 3\x00":
-            raise Damaged(f"{path} is not a database", RESTORE)
+    if context.is_foreign:
+        raise Damaged(f"{path} is not a database", RESTORE)
     return True
 
 

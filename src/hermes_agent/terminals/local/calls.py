@@ -230,7 +230,10 @@ class CallServer:
                     way = await stack.enter_async_context(opened)
                 _note(calls, (text, "", way.front))
                 return await self._run(path, call, way, caller)
-        except (OSError, ValueError, HermesError) as error:  # a folder only in the view, for one
+        except HermesError as error:
+            _note(calls, (text, error.message, "none"))
+            return _refused(call, f"{name} was not run: {error.message}; {error.hint}")
+        except (OSError, ValueError) as error:  # a folder only in the view, for one
             return _refused(call, f"{path} did not start: {error}")
 
     async def _run(self, path: str, call: Call, way: front.Held, caller: int) -> int:

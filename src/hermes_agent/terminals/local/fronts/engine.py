@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.local.fronts.http import RequestRefused, ServiceRequest
 
 OPENLY = "it may change something; ask for it openly, in a command of its own"
@@ -55,7 +56,8 @@ def _is_named(body: bytes, words: Sequence[str]) -> bool:
 
 
 def find_socket(program: str, environ: Mapping[str, str]) -> Path | None:
-    """Where the program finds its engine; None if that is no socket of this machine."""
+    """Where the program finds its engine; None if none runs there. Raises `HermesError` where we
+    cannot stand between them."""
     if program.startswith("podman"):
         runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
         below = "/run" if os.geteuid() == 0 else runtime
@@ -64,8 +66,15 @@ def find_socket(program: str, environ: Mapping[str, str]) -> Path | None:
         address = (
             environ.get("DOCKER_HOST") or _of_context(environ) or "unix:///var/run/docker.sock"
         )
+    if not address.startswith("unix:///"):
+        raise HermesError(f"nothing holds {program} to looking at {address}", OPENLY)
     path = Path(os.path.realpath(address.removeprefix("unix://")))
-    return path if address.startswith("unix:///") and path.is_socket() else None
+    if path.is_socket():
+        return path
+    if program.startswith("podman"):  # then it does without, and does all by itself
+        why = "nothing holds podman to looking without its API: systemctl start podman.socket"
+        raise HermesError(why, OPENLY)
+    return None
 
 
 def _of_context(environ: Mapping[str, str]) -> str:

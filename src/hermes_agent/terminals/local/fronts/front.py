@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.effects import Front, front_of
+from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.local.fronts import engine, kubernetes, listen
 from hermes_agent.terminals.local.fronts.http import FilterServer, ServiceRequest, Streams
 from hermes_agent.terminals.sandbox import launch
@@ -58,7 +59,7 @@ async def hold(
     path: str, words: Sequence[str], folder: str, environ: Mapping[str, str], spool: Path
 ) -> AsyncIterator[Held]:
     """`path` is the program's, `words` are the call's, and no confined command sees what we keep in
-    `spool`. Where its service is none that we can stand in front of, the front is `none`."""
+    `spool`. Raises `HermesError` where we cannot stand in front of its service."""
     name, given = Path(words[0]).name, tuple(words[1:])
     front = front_of(name, given)
     unheld = Held("none", given, environ)
@@ -73,6 +74,8 @@ async def hold(
                 held = await call.engine(unheld)
             case "kubernetes":
                 held = await call.kubernetes(unheld)
+            case "unheld":
+                raise HermesError(f"nothing holds {name} to looking", engine.OPENLY)
             case _:
                 held = unheld
         yield _guarded(name, held)
@@ -123,7 +126,7 @@ class _Call(NamedTuple):
     async def engine(self, held: Held) -> Held:
         found = engine.find_socket(self.name, held.environ)
         if found is None:
-            return held
+            return self.confined("engine", held, ("--unshare-net",))
         real, door = str(found), self.place / f"engine.{id(held)}"
 
         async def connect(_: ServiceRequest) -> Streams:
@@ -148,7 +151,8 @@ class _Call(NamedTuple):
         elsewhere = self.name == "helm"
         asks = shutil.which("kubectl", path=held.environ.get("PATH")) if elsewhere else self.path
         if asks is None:
-            return held
+            why = f"nothing holds {self.name} to looking without kubectl"
+            raise HermesError(why, engine.OPENLY)
         options, named = kubernetes.kubeconfig_options(held.words)
         front = kubernetes.KubernetesFront(
             (asks, *options), (self.name, held.words), self._open(), self.folder, held.environ
