@@ -17,6 +17,17 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_MAYBE_NAME = re.compile(
+    rf"""^(?:{_SECRET_NAME.pattern}
+    |   .+\.env | \.envrc | .*_key | .*\.(?:kubeconfig|ovpn) | kubeconfig[^\n]*
+    |   .*\.tfstate(?:\..+)?
+    |   id_(?:ecdsa|ed25519)[^\n]*(?<!\.pub) | _netrc | \.my\.cnf | \.mylogin\.cnf | \.dockercfg
+    |   \.yarnrc\.yml | credentials | service-account.*\.json | \..*_history
+    |   (?:credentials|secrets?)\.(?:ya?ml|json|toml|ini|conf|cfg|env|txt|properties|xml)
+    )$""",
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+"""In other folders than one's own; of names in lines."""
 _SECRET_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube"})
 _PART = re.compile(r"/\*\*$|\*|\[![a-z]\]|.")
 _LEADS = {
@@ -61,6 +72,13 @@ def holds_secrets(path: str) -> bool:
     if bool(parts) and _SECRET_NAME.fullmatch(parts[-1]):
         return True
     return _WELL_KNOWN.fullmatch(str(PurePosixPath(path))) is not None
+
+
+def may_hold_secrets(names: Iterable[str]) -> list[str]:
+    """Those that hold secrets by their name, or that may, if they are no code."""
+    return [
+        match[0] for match in _MAYBE_NAME.finditer("\n".join(n for n in names if "\n" not in n))
+    ]
 
 
 def is_run_by_others(path: str) -> bool:
