@@ -94,7 +94,7 @@ def view(
     building = kind == "workspace"
     own = _workspace(workspace, scratch) if building else ("--tmpfs", str(scratch))
     hidden = _hidden(spool, workspace, environ, own)
-    options = "\0".join((*APART, *_rights(spool), *hidden, "--setenv", "TMPDIR", str(scratch)))
+    options = "\0".join((*APART, *_rights(spool), *hidden))
     families = seccomp.USUAL if building else frozenset({seccomp.NETLINK})
     allowed = seccomp.program(
         families, netlink=seccomp.SHOWN, signals=not landlock.missing(), changes=building
@@ -136,7 +136,8 @@ def _rights(spool: Path) -> tuple[str, ...]:
     """Root reads all; others are root in it only as long as files are covered."""
     if os.geteuid() == 0:
         return ("--cap-add", "CAP_DAC_READ_SEARCH")
-    return ("--uid", "0", "--gid", "0", "--bind", "/proc", str(spool / PROC))
+    own = ("--uid", "0", "--gid", "0", "--cap-add", "CAP_SETFCAP")
+    return (*own, "--bind", "/proc", str(spool / PROC))
 
 
 def _covers(spool: Path, secrets: Found) -> Iterator[str]:
@@ -210,6 +211,5 @@ def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
     return (
         "--tmpfs", "/run",
         "--bind", path, path, "--bind", str(scratch), str(scratch),
-        "--setenv", "XDG_CACHE_HOME", str(scratch),
         *(word for one in kept for word in ("--ro-bind-try", one, one)),
     )  # fmt: skip

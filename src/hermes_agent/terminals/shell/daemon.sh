@@ -95,6 +95,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     IFS=' ' builtin read -r __hermes_text __hermes_next <"$__hermes_spool/$__hermes_kind.limits" || :
     if [[ $__hermes_text != - ]]; then builtin ulimit -u "$__hermes_text"; fi
     if [[ $__hermes_next != - ]]; then builtin ulimit -d "$__hermes_next"; fi
+    builtin export TMPDIR=$__hermes_spool/$__hermes_kind.scratch
+    if [[ $__hermes_kind == workspace ]]; then builtin export XDG_CACHE_HOME=$TMPDIR; fi
     builtin set +e
     builtin set --
     if [[ $__hermes_id != - ]]; then # this command alone
