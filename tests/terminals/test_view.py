@@ -366,8 +366,8 @@ async def test_locks_in_a_view_keep_nobody_waiting(looker: Looker) -> None:
 
     await until(locked)
     with kept.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    await looker.terminal.stop(held.id)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where it is locked
+    assert (await looker.terminal.stop(held.id)).state == "stopped"
 
 
 async def test_a_look_can_make_only_so_many_files(looker: Looker) -> None:

@@ -54,11 +54,16 @@ class Views:
         self._workspace = workspace
         self._environ = environ
         self._clock = clock
+        self._lock = threading.Lock()
         self._scans: dict[Confinement, SecretScan] = {}
         self._made: dict[Confinement, tuple[Mapping[str, str], Found, Opened]] = {}
 
     def get(self, kind: Confinement, outside: Mapping[str, str]) -> Opened:
         """See `view`. This blocks."""
+        with self._lock:
+            return self._get(kind, outside)
+
+    def _get(self, kind: Confinement, outside: Mapping[str, str]) -> Opened:
         if kind not in self._scans:
             homes = map(str, mounts.homes(self._environ))
             wide = kind != "workspace"

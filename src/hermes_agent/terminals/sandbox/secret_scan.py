@@ -29,6 +29,7 @@ ELSEWHERE_SECONDS = 10.0
 SETTLED_SECONDS = 0.1
 """A folder that changed later than this before it was read may change again unnoticed."""
 UNSETTLED = -1
+MOST_KNOWN = 20_000
 
 
 class _Folder(NamedTuple):
@@ -39,7 +40,6 @@ class _Folder(NamedTuple):
     secret: tuple[str, ...]
 
 
-_NOTHING = _Folder(0, {}, (), ())
 _known: dict[str, _Folder] = {}
 _elsewhere: dict[tuple[str, ...], tuple[float, Found]] = {}
 """By the homes that were looked at, until when it counts."""
@@ -137,6 +137,8 @@ class SecretScan:
         changed = _changed(folder)
         known = _known.get(folder)
         if known is None or known.changed != changed:
+            if len(_known) > MOST_KNOWN:
+                _known.clear()
             known = _known[folder] = _read(folder, changed, self._clock())
         self._looked[folder] = known.changed
         return known
@@ -151,7 +153,7 @@ def _read(folder: str, changed: int, now: float) -> _Folder:
                 if entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
                     inner.append(entry.name)
     except OSError:  # as above
-        return _NOTHING
+        return _Folder(changed, {}, (), ())
     folders = set(inner)
     secret = [name for name in may_hold_secrets(names) if name not in folders]
     if "/." in folder:  # only there, by the table
