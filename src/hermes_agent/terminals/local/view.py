@@ -16,7 +16,7 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.terminals import Limits
 from hermes_agent.terminals.local import calls
 from hermes_agent.terminals.sandbox import landlock, launch, limits, mounts, seccomp
-from hermes_agent.terminals.sandbox.secret_scan import Found, SecretScan
+from hermes_agent.terminals.sandbox.secret_scan import Found, SecretScan, sockets
 from hermes_agent.terminals.shell.daemon import find_bash
 from hermes_agent.terminals.shell.spool import PRIVATE
 
@@ -70,7 +70,7 @@ class Views:
             self._scans[kind] = SecretScan(homes, self._workspace, wide=wide, clock=self._clock)
         found = self._scans[kind].found()
         if kind == "workspace":
-            found |= frozenset(_services(self._workspace))
+            found |= frozenset(_services())
         if kind in self._made:
             around, hidden, opened = self._made[kind]
             if around is outside and found <= hidden:
@@ -156,10 +156,10 @@ def _covers(spool: Path, secrets: Found) -> Iterator[str]:
         yield f"u{os.geteuid()}:{os.getegid()}:{spool / PROC}"
 
 
-def _services(workspace: str) -> Iterator[tuple[str, int]]:
-    """Sockets that something listens on, but those that are not there and our own."""
-    for path in mounts.sockets():
-        if not path.is_relative_to("/run") and not path.is_relative_to(workspace):
+def _services() -> Iterator[tuple[str, int]]:
+    """Sockets that something listens on, but those that are not there anyway."""
+    for path in sockets():
+        if path.is_absolute() and not path.is_relative_to("/run"):
             try:
                 yield str(path.resolve(strict=True)), path.stat().st_ino
             except OSError:  # gone, or not for this user

@@ -13,7 +13,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.core.text.sensitive_paths import is_run_by_others
 from hermes_agent.terminals.sandbox.secret_scan import SYSTEM as SECRET_SYSTEM
-from hermes_agent.terminals.sandbox.secret_scan import SecretScan
+from hermes_agent.terminals.sandbox.secret_scan import SecretScan, sockets
 
 Sight = Literal["hide", "read", "write"]
 Rules = dict[Path, Sight]
@@ -211,14 +211,6 @@ def homes(environ: Mapping[str, str]) -> Iterator[Path]:
         person = entry.pw_uid == 0 or 1000 <= entry.pw_uid < 65534
         if person and entry.pw_dir != "/" and not entry.pw_dir.startswith(SYSTEM):
             yield Path(entry.pw_dir)
-
-
-def sockets() -> Iterator[Path]:
-    """Paths of the sockets on this machine. A read-only mount does not prevent connecting."""
-    for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
-        columns = line.split(maxsplit=7)
-        if len(columns) == 8 and not columns[7].startswith(("@", "/dev/", "/proc/")):
-            yield Path(columns[7])
 
 
 def _tools(environ: Mapping[str, str], made: Rules) -> Iterator[Path]:

@@ -45,6 +45,14 @@ _elsewhere: dict[tuple[str, ...], tuple[float, Found]] = {}
 """By the homes that were looked at, until when it counts."""
 
 
+def sockets() -> Iterator[Path]:
+    """Paths of the sockets on this machine. A read-only mount does not prevent connecting."""
+    for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
+        columns = line.split(maxsplit=7)
+        if len(columns) == 8 and not columns[7].startswith(("@", "/dev/", "/proc/")):
+            yield Path(columns[7])
+
+
 def _changed(folder: str) -> int:
     try:
         return os.stat(folder).st_mtime_ns  # noqa: PTH116 - fast: every command asks for dozens
@@ -89,14 +97,19 @@ class SecretScan:
             yield from self._rows(home, of_home)
 
     def in_workspace(self) -> Iterator[tuple[str, int]]:
-        """Where a folder of which all is secret is found as a whole."""
+        """Where a folder of which all is secret is found as a whole; also sockets that a program
+        may listen on, which may be known by their last name alone."""
         waiting, seen = deque([self._workspace]), 0
+        listened = {path.name for path in sockets()}
         while waiting and seen < SCAN_FOLDERS:
             seen += 1
             folder = waiting.popleft()
             known = self._look(folder)
             for name in known.secret:
                 if self._wide or holds_secrets(f"{folder}/{name}"):
+                    yield f"{folder}/{name}", known.names[name]
+            for name in known.names.keys() & listened:
+                if Path(folder, name).is_socket():
                     yield f"{folder}/{name}", known.names[name]
             for name in known.inner:
                 path = f"{folder}/{name}"
