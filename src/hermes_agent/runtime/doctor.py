@@ -298,7 +298,8 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
         what = "ask" if settings.terminal.confine == "required" else "are held by the rules alone"
         return DoctorFinding(
             "terminal", "warn", f"commands that should run confined {what}: {why}",
-            "install bubblewrap and allow user namespaces, or see `terminal.confine`",
+            "install bubblewrap, not set-user-ID, and allow user namespaces (`sysctl"
+            " kernel.unprivileged_userns_clone=1`), or see `terminal.confine`",
         )  # fmt: skip
     return DoctorFinding("terminal", "ok", f"{name}: {kind.summary}")
 

@@ -53,14 +53,14 @@ _NAMES = {
     row.removesuffix("/**").rpartition("/")[2].lower()
     for row in (*SECRET_FILES, *SECRET_KEYS, *SECRET_NAMES)
 }
-_WHOLE_NAMES = {name for name in _NAMES if "*" not in name} | _SECRET_FOLDERS
-_ENDINGS = {name[2:] for name in _NAMES if name.startswith("*.") and "*" not in name[2:]}
-_OTHER_NAMES = re.compile(
-    "|".join(
-        "".join(_translated(part[0]) for part in _PART.finditer(name))
-        for name in sorted(_NAMES - _WHOLE_NAMES)
-        if not (name.startswith("*.") and name[2:] in _ENDINGS)
+_NAMES_IN_LINES = re.compile(
+    rf"^(?:{_SECRET_NAME.pattern}|"
+    + "|".join(
+        "".join(_translated(part[0]) for part in _PART.finditer(name)).replace("[^/]", r"[^/\n]")
+        for name in sorted(_NAMES)
     )
+    + ")$",
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 _STARTUP_NAME = re.compile(
     r"""\.(?:bash|zsh|ksh|csh|tcsh)rc | \.bash_(?:profile|login|logout|aliases)
@@ -87,15 +87,12 @@ def may_hold_secrets(path: str) -> bool:
     return asked or holds_secrets(path)
 
 
-def sounds_secret(name: str) -> bool:
-    """False: no file or folder of this name is one of them, wherever it is. A quick test."""
-    low = name.lower()
-    return (
-        low in _WHOLE_NAMES
-        or low.rpartition(".")[2] in _ENDINGS
-        or low.startswith("id_")
-        or _OTHER_NAMES.fullmatch(low) is not None
-    )
+def sounding_secret(names: Iterable[str]) -> list[str]:
+    """The names that a file with secrets may have somewhere: a quick test of many."""
+    plain, odd = [], []
+    for name in names:
+        (odd if "\n" in name else plain).append(name)
+    return odd + [match[0] for match in _NAMES_IN_LINES.finditer("\n".join(plain))]
 
 
 def is_run_by_others(path: str) -> bool:

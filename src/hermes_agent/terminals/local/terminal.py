@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import Confinement, OutsideCall, OutsideCalls
+from hermes_agent.core.effects import OutsideCall, OutsideCalls
 from hermes_agent.core.protocols import Clock, FileFacts, SearchMatch, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.command_backend import CommandReport, CommandStatus, Why
@@ -21,6 +21,7 @@ from hermes_agent.terminals.shell.spool import KINDS, Spool
 
 if TYPE_CHECKING:
     from hermes_agent.terminals.local.calls import CallServer
+    from hermes_agent.terminals.local.view import Views
 
 NEWS_SECONDS = 0.1
 POLL_SECONDS = 0.5
@@ -107,9 +108,9 @@ class LocalBackend:
         environment: Mapping[str, str],
     ) -> None:
         self._environment = environment
-        self._views: dict[Confinement, tuple[str, dict[str, bytes]]] = {}
+        self._views: Views | None = None
         self._calls: CallServer | None = None
-        self._outside: tuple[frozenset[str], dict[str, str]] = (frozenset(), {})
+        self._outside: tuple[frozenset[str], dict[str, str]] | None = None
         self._spool = spool
         self._daemon = daemon
         self._workspace = workspace
@@ -143,23 +144,20 @@ class LocalBackend:
 
     async def _confine(self, command: ShellCommand) -> None:
         from hermes_agent.terminals.local.calls import CallServer
-        from hermes_agent.terminals.local.view import view
+        from hermes_agent.terminals.local.view import Views
 
         folder, outside = self._spool.folder, command.outside or NOTHING_OUTSIDE
-        if self._calls is None:
+        if self._calls is None or self._views is None:
             self._calls = CallServer(
                 folder, self._workspace, self._daemon.environment, self._holders
             )
-        if not self._views or self._outside[0] != outside.programs:
+            self._views = Views(folder, self._workspace, self._environment, self._clock)
+        if self._outside is None or self._outside[0] != outside.programs:
             found = await asyncio.to_thread(self._calls.prepare, outside)
-            self._outside, self._views = (outside.programs, found), {}
+            self._outside = (outside.programs, found)
         self._calls.serve(outside, self._outside[1])
         kind = command.confinement
-        if kind not in self._views:
-            self._views[kind] = await asyncio.to_thread(
-                view, kind, folder, self._workspace, self._environment, self._outside[1]
-            )
-        words, files = self._views[kind]
+        words, files = await asyncio.to_thread(self._views.get, kind, self._outside[1])
         if command.background:  # it has a shell of its own, and no business with the other
             look = f"{folder}/{kind}.look/"
             words = "\0".join(word for word in words.split("\0") if not word.startswith(look))

@@ -3,23 +3,30 @@ files, and no process can be signalled. In the one for looking nothing can be wr
 to; in the other the workspace can be written, and hosts can be connected to but not services of
 this machine that listen in the file system."""
 
+import hashlib
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.terminals import Limits
 from hermes_agent.terminals.local import calls
 from hermes_agent.terminals.sandbox import landlock, launch, limits, mounts, seccomp
+from hermes_agent.terminals.sandbox.secret_scan import Found, SecretScan, sockets
 from hermes_agent.terminals.shell.daemon import find_bash
 from hermes_agent.terminals.shell.spool import PRIVATE
 
 SCRATCH = "scratch"
-SCRATCH_BYTES = 64 << 20
 PROCESSES = 1000
+MEMORY_PART = 0.75
+"""Of the machine's: more than that, and a view would take the rest with it."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/pts", "/dev/ptmx")
+OWNED = ("null", "zero", "full", "random", "urandom", "tty")
+"""Devices of the machine, whose mode root could change."""
 APART = (
     "--unshare-user", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--new-session",
     "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev",
@@ -27,6 +34,51 @@ APART = (
 )  # fmt: skip
 """The processes of the machine are seen, but being of another user namespace they are closed; that
 they cannot be signalled is left to Landlock, or on older kernels nothing can be signalled."""
+COVERING = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
+"""For `landlock.scope`, which covers files and gives them up: bubblewrap itself reads the table of
+all mounts again for each."""
+COVER, COVER_FOLDER, PROC = "cover", "cover.d", "cover.proc"
+"""What lies over secrets, and a second /proc, for a moment."""
+FILTER, COVERS = 8, 9
+"""Open files; see `daemon.sh`."""
+
+Opened = tuple[str, dict[str, bytes]]
+
+
+class Views:
+    """The views of one terminal: as they are opened, until there is more to hide."""
+
+    def __init__(
+        self, spool: Path, workspace: str, environ: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._spool = spool
+        self._workspace = workspace
+        self._environ = environ
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._scans: dict[Confinement, SecretScan] = {}
+        self._made: dict[Confinement, tuple[Mapping[str, str], Found, Opened]] = {}
+
+    def get(self, kind: Confinement, outside: Mapping[str, str]) -> Opened:
+        """See `view`. This blocks."""
+        with self._lock:
+            return self._get(kind, outside)
+
+    def _get(self, kind: Confinement, outside: Mapping[str, str]) -> Opened:
+        if kind not in self._scans:
+            homes = map(str, mounts.homes(self._environ))
+            wide = kind != "workspace"
+            self._scans[kind] = SecretScan(homes, self._workspace, wide=wide, clock=self._clock)
+        found = self._scans[kind].found()
+        if kind == "workspace":
+            found |= frozenset(_services())
+        if kind in self._made:
+            around, hidden, opened = self._made[kind]
+            if around is outside and found <= hidden:
+                return opened
+        opened = view(kind, self._spool, self._workspace, self._environ, outside, found)
+        self._made[kind] = outside, found, opened
+        return opened
 
 
 def view(
@@ -35,41 +87,95 @@ def view(
     workspace: str,
     environ: Mapping[str, str],
     outside: Mapping[str, str],
-) -> tuple[str, dict[str, bytes]]:
+    secrets: Found,
+) -> Opened:
     """Bubblewrap and what it runs before the shell, behind the kind, and what `daemon.sh` hands to
     it, by the name of the file. `outside` are programs that are called out of it, and where they
     are. Raises `HermesError` where commands cannot be confined like this."""
     bwrap = launch.find_bubblewrap(environ)
     scratch = spool / f"{kind}.{SCRATCH}"
-    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-    needed = {os.path.realpath(path) for path in (launch.PYTHON, bwrap, find_bash(environ) or "")}
-    stub = str(spool / calls.STUB)
-    covered = (word for path in calls.stubs(outside, needed) for word in ("--ro-bind", stub, path))
-    own = _workspace(workspace, scratch) if kind == "workspace" else _scratch(scratch)
+    for folder in (scratch, spool / COVER_FOLDER, spool / PROC):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (spool / COVER).touch(0o600)
+    building = kind == "workspace"
+    own = _workspace(workspace, scratch) if building else ("--tmpfs", str(scratch))
     hidden = _hidden(spool, workspace, environ, own)
-    rights = ("--cap-add", "CAP_DAC_READ_SEARCH") if os.geteuid() == 0 else ()
-    options = "\0".join((*APART, *rights, *covered, *hidden, "--setenv", "TMPDIR", str(scratch)))
-    families = seccomp.USUAL if kind == "workspace" else frozenset({seccomp.NETLINK})
+    options = "\0".join((*APART, *COVERING, *_rights(spool), *hidden))
+    families = seccomp.USUAL if building else frozenset({seccomp.NETLINK})
     allowed = seccomp.program(
-        families, netlink=seccomp.SHOWN, signals=not landlock.missing(), modes=kind == "workspace"
+        families, netlink=seccomp.SHOWN, signals=not landlock.missing(), changes=building
     )
+    _make_fifos(spool / f"{kind}.look")
     replies = (f"{spool}/{kind}.look/{name}" for name in ("out", "1", "2"))
     writable = [*DEVICES, str(scratch), f"{spool}/{calls.FIFO}", *replies]
-    if kind == "workspace":
+    if building:
         writable.append(workspace)
-    inner = (launch.PYTHON, "-I", "-S", landlock.__file__, "scope", *writable, "--")
-    limited = _limits(spool).encode()
+    scope = ("scope", str(FILTER), str(COVERS), *writable, "--")
+    needed = {os.path.realpath(path) for path in (launch.PYTHON, bwrap, find_bash(environ) or "")}
+    covers = [
+        *(f"r/dev/{name}" for name in OWNED), f"l{'/run' if building else scratch}",
+        f"s{spool / calls.STUB}", *(f"o{path}" for path in calls.stubs(outside, needed)),
+        *_covers(spool, secrets),
+    ]  # fmt: skip
     files = {
-        f"{kind}.view": os.fsencode(options), f"{kind}.bpf": allowed, f"{kind}.limits": limited
+        "view": os.fsencode(options), "bpf": allowed, "limits": _limits(spool).encode(),
+        "root": os.fsencode(workspace), "covers": os.fsencode("\0".join(covers)),
     }  # fmt: skip
-    return "\0".join((kind, bwrap, *inner)), files
+    # First, what tells this view from another that is open.
+    digest = hashlib.sha256(b"\0\0".join(files.values())).hexdigest()
+    files["covers"] = b"%s\0%s" % (digest.encode(), files["covers"])
+    words = "\0".join((kind, bwrap, launch.PYTHON, "-I", "-S", landlock.__file__, *scope))
+    return words, {f"{kind}.{name}": data for name, data in files.items()}
+
+
+def _make_fifos(folder: Path) -> None:
+    """Those between the two shells, for the first view: that is faster than by programs."""
+    if not folder.exists():
+        draft = folder.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        draft.mkdir(mode=0o700)
+        for name in ("out", "1", "2", "in"):
+            os.mkfifo(draft / name, 0o600)
+        draft.rename(folder)
+
+
+def _rights(spool: Path) -> tuple[str, ...]:
+    """Root reads all; others are root in it only as long as files are covered."""
+    if os.geteuid() == 0:
+        return ("--cap-add", "CAP_DAC_READ_SEARCH")
+    own = ("--uid", "0", "--gid", "0", "--cap-add", "CAP_SETFCAP")
+    return (*own, "--bind", "/proc", str(spool / PROC))
+
+
+def _covers(spool: Path, secrets: Found) -> Iterator[str]:
+    paths = sorted(path for path, _ in secrets)
+    private = [str(path) for path in spool.parent.glob(f"*/{PRIVATE}")]
+    yield f"s{spool / COVER}"
+    yield from (f"o{path}" for path in paths if not Path(path).is_dir())
+    yield f"s{spool / COVER_FOLDER}"
+    yield from (f"o{path}" for path in (*paths, *private) if Path(path).is_dir())
+    if os.geteuid():
+        yield f"u{os.geteuid()}:{os.getegid()}:{spool / PROC}"
+
+
+def _services() -> Iterator[tuple[str, int]]:
+    """Sockets that something listens on, but those that are not there anyway."""
+    for path in sockets():
+        if path.is_absolute() and not path.is_relative_to("/run"):
+            try:
+                yield str(path.resolve(strict=True)), path.stat().st_ino
+            except OSError:  # gone, or not for this user
+                continue
 
 
 def _limits(spool: Path) -> str:
-    """A control group that holds the processes of a terminal's views, or else how many may be."""
-    most = Limits(processes=PROCESSES)
-    groups = limits.join(most, spool, ("pids",))
-    return groups.get("pids") or str(limits.per_process(most, groups, apart=True)[1])
+    """The control groups that hold the processes of a terminal's views, in lines, or else how many
+    there may be and the kilobytes that each may use."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    most = Limits(processes=PROCESSES, memory_mb=int(memory * MEMORY_PART))
+    groups = limits.join(most, spool, ("pids", "memory"))
+    data, processes = limits.per_process(most, groups, apart=True)
+    lines = [str(processes) if processes >= 0 else "", str(data >> 10) if data >= 0 else ""]
+    return "\n".join([" ".join(word or "-" for word in lines), *sorted(set(groups.values()))])
 
 
 def unconfined(environ: Mapping[str, str], confine: Literal["required", "preferred"]) -> str | None:
@@ -90,7 +196,7 @@ def cannot_confine(environ: Mapping[str, str]) -> str:
 def _hidden(
     spool: Path, workspace: str, environ: Mapping[str, str], own: tuple[str, ...]
 ) -> Iterator[str]:
-    """What is not there; `own` comes before the secrets, which may be in it."""
+    """Homes of Hermes are not there, but for what the session has; `own` may be in one."""
     session = spool.parent
     homes = mounts.hermes_homes(spool, environ)
     for home in homes:
@@ -99,19 +205,9 @@ def _hidden(
             if shown.is_relative_to(home) and shown.is_dir():
                 yield from ("--ro-bind", str(shown), str(shown))
     yield from own
-    for path in sorted(set(mounts.secrets(environ, workspace))):
-        if path.is_dir():
-            yield from ("--tmpfs", str(path), "--remount-ro", str(path))
-        else:
-            yield from ("--ro-bind", "/dev/null", str(path))
-    for private in sorted(session.glob(f"*/{PRIVATE}")):
-        yield from ("--tmpfs", str(private), "--remount-ro", str(private))
     for home in homes:
         yield from ("--remount-ro", str(home))
-
-
-def _scratch(path: Path) -> tuple[str, ...]:
-    return ("--size", str(SCRATCH_BYTES), "--tmpfs", str(path))
+    yield from ("--ro-bind", "/dev/null", str(spool / COVER))
 
 
 def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
@@ -119,8 +215,7 @@ def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
     names = os.path.realpath("/etc/resolv.conf")
     kept = (f"{path}/.git", names)
     return (
-        "--size", str(SCRATCH_BYTES), "--tmpfs", "/run",
+        "--tmpfs", "/run",
         "--bind", path, path, "--bind", str(scratch), str(scratch),
-        "--setenv", "XDG_CACHE_HOME", str(scratch),
         *(word for one in kept for word in ("--ro-bind-try", one, one)),
     )  # fmt: skip

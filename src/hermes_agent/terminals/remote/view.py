@@ -10,12 +10,13 @@ from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
 from hermes_agent.core.text.sensitive_paths import holds_secrets
 from hermes_agent.terminals.command_backend import CommandReport, TerminalUnreachable
-from hermes_agent.terminals.local.view import APART, SCRATCH_BYTES
+from hermes_agent.terminals.local.view import APART, COVERS, FILTER
 from hermes_agent.terminals.remote.agent_client import RemoteAgentClient
-from hermes_agent.terminals.sandbox import landlock, mounts, seccomp
+from hermes_agent.terminals.sandbox import landlock, seccomp, secret_scan
 
 Attempt = Callable[[ShellCommand, int], Awaitable[CommandReport]]
 
+SCRATCH_BYTES = 64 << 20
 PREPARE = Path(__file__).with_name("view.sh").read_text(encoding="utf-8")
 TRIAL_ID = "view-read-only"
 TRIAL = r"""
@@ -50,13 +51,14 @@ async def probe(client: RemoteAgentClient, attempt: Attempt) -> str:
         return "bubblewrap is not installed there"
     if why := seccomp.missing():
         return why
-    prunes = " -o ".join(f"-name {name}" for name in sorted(mounts.SKIPPED)).split()
+    prunes = " -o ".join(f"-name {name}" for name in sorted(secret_scan.SKIPPED)).split()
     try:
         listed = await client.script(FIND, client.workspace, *prunes)
         found = listed.decode("utf-8", "surrogateescape").split("\0")[:-1]
         rows = [*_rows(), *(f"{client.workspace}/{path}" for path in _secret(found))]
         await client.script(
             PREPARE, client.spool, client.workspace, client.bubblewrap, str(SCRATCH_BYTES),
+            str(FILTER), str(COVERS),
             data=_input(client.machine, rows),
         )  # fmt: skip
         trial = ShellCommand(TRIAL_ID, TRIAL, background=True, confinement="read-only")
@@ -77,7 +79,7 @@ def _input(machine: str, rows: list[str]) -> bytes:
     netlink = frozenset({seccomp.NETLINK})
     filters = (
         seccomp.program(
-            netlink, netlink=seccomp.SHOWN, signals=signals, modes=False, machine=machine
+            netlink, netlink=seccomp.SHOWN, signals=signals, changes=False, machine=machine
         )
         for signals in (True, False)
     )
@@ -88,8 +90,8 @@ def _input(machine: str, rows: list[str]) -> bytes:
 
 
 def _rows() -> Iterator[str]:
-    system = (path for path in mounts.HIDDEN if path.startswith(("/etc", "/sys")))
-    yield from (row.removesuffix("/**") for row in (*system, *SECRET_FILES, *SECRET_KEYS))
+    rows = (*secret_scan.SYSTEM, *SECRET_FILES, *SECRET_KEYS)
+    yield from (row.removesuffix("/**") for row in rows)
 
 
 def _secret(paths: list[str]) -> Iterator[str]:

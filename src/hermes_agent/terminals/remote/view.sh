@@ -1,11 +1,15 @@
 # Prepares the view of a far machine in which commands only look, for `daemon.sh` and `agent.sh`.
 #
-#   SPOOL WORKSPACE BWRAP SIZE
+#   SPOOL WORKSPACE BWRAP SIZE FILTER COVERS
+#
+# The last two are numbers of files that `daemon.sh` opens: the filter, and what is covered later, which
+# is nothing here.
 #
 # Input, each ended by a NUL: the filter of system calls in base64, the one that refuses signals too,
 # `landlock.py`, options of bubblewrap, an empty word, and paths that hold secrets, as in the table of
-# secret files. Written are read-only.view, read-only.bpf, read-only.limits and read-only.words.
-spool=$(readlink -f -- "$1") named=$1 workspace=$(readlink -f -- "$2") bwrap=$3 size=$4
+# secret files. Written are read-only.view, read-only.bpf, read-only.covers, read-only.limits and
+# read-only.words.
+spool=$(readlink -f -- "$1") named=$1 workspace=$(readlink -f -- "$2") bwrap=$3 size=$4 filter=$5 covers=$6
 shopt -s nullglob
 umask 077
 IFS=
@@ -38,10 +42,10 @@ guard=$spool/landlock.py allowed=${given[0]} inner=()
 printf %s "${given[2]}" | put landlock.py
 old=$("$python" -I -S -c 'import runpy, sys; print(runpy.run_path(sys.argv[1])["missing"]())' "$guard")
 if (($?)); then
-  options+=(--unshare-pid --as-pid-1)
+  options+=(--unshare-pid --as-pid-1 --seccomp "$filter")
 else
   if [[ -n $old ]]; then allowed=${given[1]}; fi
-  inner=("$python" -I -S "$guard" scope /dev/{null,zero,full,tty,pts,ptmx} "$named/$kind.scratch" \
+  inner=("$python" -I -S "$guard" scope "$filter" "$covers" /dev/{null,zero,full,tty,pts,ptmx} "$named/$kind.scratch" \
     "$named/$kind.look/"{out,1,2} --)
 fi
 
@@ -87,5 +91,6 @@ printf '%s\0' "${options[@]}" | put "$kind.view"
 base64 -d <<<"$allowed" | put "$kind.bpf"
 # They are counted for each user, or on newer kernels for each view.
 cd / && others=$(find /proc -mindepth 3 -maxdepth 3 -path '/proc/[0-9]*/task/*' -user "$EUID" 2>/dev/null | wc -l)
-printf '%s\n' "$((others + 1000))" | put "$kind.limits"
+printf '%s -\n' "$((others + 1000))" | put "$kind.limits"
+printf - | put "$kind.covers"
 printf '%s\0' "$kind" "$bwrap" "${inner[@]}" | put "$kind.words"

@@ -4,9 +4,10 @@ signalled), everything in the workspace is writable, and /tmp is out of reach.
 
 As a script, run by a bare Python: `RULES FILTER WORKSPACE -- DOOR …`, the first two open files. It
 confines the door and stays outside as its guard: what the door leaves behind when it ends is
-killed. `scope PATHS … -- COMMAND …` only keeps signals and abstract sockets in, where the kernel
-can, and opens nothing else for writing, not even a FIFO; orphans of the command stay its children.
-It imports only the standard library, and little of it."""
+killed. `scope FILTER COVERS PATHS … -- COMMAND …`, in what bubblewrap made, covers files and
+folders (see `_cover`), keeps signals and abstract sockets in, where the kernel can, opens nothing
+but the paths for writing, not even a FIFO, and drops what it was allowed for that; orphans of the
+command stay its children. It imports only the standard library, and little of it."""
 
 import ctypes
 import errno
@@ -38,6 +39,17 @@ DIE_WITH_PARENT, KEEP_ORPHANS = 1, 36
 NO_NEW_PRIVILEGES, SET_FILTER, DROP_BOUNDING = 38, 22, 24
 FILTER_MODE = 2
 CAPABILITY_VERSION = 0x20080522
+READ_ALL = 1 << 2
+"""CAP_DAC_READ_SEARCH."""
+
+OPEN_HERE = 437
+NO_LINKS = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, 0x04)
+READ_ONLY, CLOSED, AGAIN, BOUND = 1, 2 | 4, 32, 4096
+"""Flags of mounts; closed to programs with more rights and to devices."""
+LOCKED = 0xF
+"""Flags that a mount may not lose."""
+NEW_USERS = 0x10000000
+MOST_FILES = b"size=64m,nr_inodes=16k"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -77,13 +89,14 @@ def _restrict(rules: list[str], tcp: bool, files: int = EVERYTHING) -> None:
     os.close(ruleset)
 
 
-def _drop_capabilities() -> None:
+def _drop_capabilities(kept: int = 0) -> None:
     number = 0
-    while _libc.prctl(DROP_BOUNDING, number, 0, 0, 0) == 0:
+    while kept >> number & 1 or _libc.prctl(DROP_BOUNDING, number, 0, 0, 0) == 0:
         number += 1
     if ctypes.get_errno() not in (errno.EINVAL, errno.EPERM):  # the last one, or not root
         _done(-1)
-    _done(_libc.capset(struct.pack("=Ii", CAPABILITY_VERSION, 0), bytes(24)))
+    sets = struct.pack("=6I", kept, kept, kept, 0, 0, 0)
+    _done(_libc.capset(struct.pack("=Ii", CAPABILITY_VERSION, 0), sets))
 
 
 def _filter(program: bytes) -> None:
@@ -161,20 +174,73 @@ def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]
     _sweep()
 
 
-def scope(paths: list[str], command: list[str]) -> None:
+def _mount(source: str, target: str, flags: int, kind: bytes = b"", data: bytes = b"") -> None:
+    words = (os.fsencode(source), os.fsencode(target), kind)
+    _done(_libc.mount(*words, ctypes.c_ulong(flags), data))
+
+
+def _cover(words: list[str]) -> None:
+    """Each word is a letter and a path: `s` what is put over the paths of `o` from here on, `r` a
+    mount that becomes read-only, `l` a folder in memory that becomes limited, `u` who the user is,
+    which comes last. Nothing is put where a link leads to: it could have been made since."""
+    source = ""
+    for word in words:
+        letter, path = word[0], word[1:]
+        if letter == "s":
+            source = path
+        elif letter == "l":
+            _mount("tmpfs", path, CLOSED | AGAIN, b"tmpfs", MOST_FILES)
+        elif letter == "r":
+            if os.path.exists(path):
+                kept = os.statvfs(path).f_flag & LOCKED
+                _mount("none", path, AGAIN | BOUND | READ_ONLY | kept)
+        elif letter == "u":
+            _become(*path.split(":", 2))
+        else:
+            name = ctypes.c_char_p(os.fsencode(path))
+            file = _libc.syscall(OPEN_HERE, -100, name, NO_LINKS, ctypes.c_size_t(len(NO_LINKS)))
+            if file < 0 and ctypes.get_errno() in (errno.ENOENT, errno.EACCES):
+                continue  # there is nothing to read
+            _mount(source, f"/proc/self/fd/{_done(file)}", BOUND)
+            os.close(file)
+
+
+def _become(user: str, group: str, proc: str) -> None:
+    """Be that user again, not root as for the mounts, by a /proc that only this can still write."""
+    folder = os.open(proc, os.O_PATH | os.O_DIRECTORY)
+    _done(_libc.umount2(os.fsencode(proc), 2))
+    _done(_libc.unshare(NEW_USERS))
+    for name, number in (("uid_map", user), ("gid_map", group)):
+        with open(os.open(f"self/{name}", os.O_WRONLY, dir_fd=folder), "w") as file:
+            file.write(f"{number} 0 1\n")
+    os.close(folder)
+
+
+def scope(filter: int, covers: int, paths: list[str], command: list[str]) -> None:
+    with os.fdopen(covers) as file:
+        _cover(file.read().split("\0")[1:])
+    with os.fdopen(filter, "rb") as file_of_filter:
+        program = file_of_filter.read()
     _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
     if not missing():
         own = [path for path in ("/proc/self/fd/1", "/proc/self/fd/2") if os.path.isfile(path)]
         _restrict(
             [f"w{os.path.realpath(path)}" for path in (*paths, *own)], tcp=True, files=WRITE_FILES
         )
-    with open("/proc/self/environ", "rb") as file:  # as it was given: Python adds a locale
-        given = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
+    with open("/proc/self/environ", "rb") as file_of_values:  # as given: Python adds a locale
+        values = file_of_values.read().split(b"\0")
+    given = dict(one.split(b"=", 1) for one in values if b"=" in one)
+    for path in paths:
+        if path.endswith(".look/out"):  # so that what is left of them can be found
+            with open(path, "w") as file:
+                file.write(f"users {os.readlink('/proc/self/ns/user')}\0")
+    _drop_capabilities(0 if os.geteuid() else READ_ALL)
+    _filter(program)
     os.execve(command[0], command, given)  # noqa: S606 - that is the point
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "scope":
         end = sys.argv.index("--")
-        scope(sys.argv[2:end], sys.argv[end + 1 :])
+        scope(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:end], sys.argv[end + 1 :])
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "network", sys.argv[4], sys.argv[6:])

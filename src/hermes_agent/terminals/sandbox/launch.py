@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,8 +55,10 @@ def find_way(environ: Mapping[str, str]) -> str:
 
 
 def find_bubblewrap(environ: Mapping[str, str]) -> str:
-    """Its path. Raises `HermesError` where it does not work."""
+    """Its path. Raises `HermesError` where it does not work, or grants nothing to what it runs."""
     bwrap, why_not = _look_for_bubblewrap(environ)
+    if not why_not and os.geteuid() and os.stat(bwrap).st_mode & stat.S_ISUID:  # noqa: PTH116
+        why_not = f"{bwrap} is set-user-ID"
     if why_not:
         raise HermesError(
             f"commands cannot be confined here: {why_not}",

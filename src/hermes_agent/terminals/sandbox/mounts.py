@@ -3,32 +3,23 @@ or above a path applies to it."""
 
 import os
 import pwd
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.terminals import SandboxPlace
-from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
-from hermes_agent.core.text.sensitive_paths import (
-    holds_secrets,
-    is_run_by_others,
-    may_hold_secrets,
-    sounds_secret,
-)
+from hermes_agent.core.text.sensitive_paths import is_run_by_others
+from hermes_agent.terminals.sandbox.secret_scan import SYSTEM as SECRET_SYSTEM
+from hermes_agent.terminals.sandbox.secret_scan import SecretScan, sockets
 
 Sight = Literal["hide", "read", "write"]
 Rules = dict[Path, Sight]
 
 SHOWN = ("/", "/var/log", "/var/lib/dpkg", "/var/lib/rpm")
-HIDDEN = (
-    "/home", "/root", "/run", "/var", "/lost+found",
-    "/etc/sudoers", "/etc/sudoers.d", "/etc/kubernetes", "/etc/rancher", "/etc/letsencrypt",
-    "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf",
-    "/sys/firmware",
-)  # fmt: skip
+HIDDEN = ("/home", "/root", "/run", "/var", "/lost+found", *SECRET_SYSTEM)
 """A sandbox that root starts could read root's files, so secrets are hidden by name, and so are
 those of the table of secret files."""
 SCRATCH = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - commands get a folder of their own there
@@ -41,15 +32,6 @@ DEVICES = (
 PROGRAM_FOLDERS = ("bin", "sbin", "shims", "condabin")
 TOOLS_BELOW_LOCAL = ("bin", "lib", "share/pipx", "share/uv")
 """What is visible of ~/.local; the rest is private."""
-SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
-SCAN_FOLDERS = 2000
-"""The most folders of a workspace that are scanned for secrets."""
-SCAN_OTHERS = 1000
-"""The most folders outside of it, where programs and people keep their settings."""
-UNSCANNED = frozenset(
-    {"bin", "boot", "dev", "lib", "lib32", "lib64", "libx32", "lost+found", "proc", "run", "sbin",
-     "sys", "tmp", "usr", "var"}
-)  # fmt: skip
 MAX_LINKS = 40
 """The kernel's limit."""
 
@@ -74,8 +56,11 @@ def rules(
     library of the Python that runs inside. Links are followed in all of them."""
     made: Rules = dict.fromkeys(_existing((*HIDDEN, *SCRATCH)), "hide")
     made |= dict.fromkeys(_existing(SHOWN), "read")
-    hidden = [*_homes(environ), *_well_known(environ)]
-    hidden += [path for path in _existing(_sockets()) if path.is_socket()]
+    hidden = [
+        *homes(environ),
+        *_paths(SecretScan(map(str, homes(environ)), "/", wide=False).well_known()),
+    ]
+    hidden += [path for path in _existing(sockets()) if path.is_socket()]
     # `folder` is HOME/terminals/SESSION/NAME in the home of Hermes.
     hidden += [expand(environ.get("HERMES_HOME") or "~/.hermes", environ)]
     hidden += [above for above in list(folder.parents)[:3] if above != Path("/")]
@@ -92,24 +77,11 @@ def rules(
     return made | {folder / "home": "write"}
 
 
-def secrets(environ: Mapping[str, str], workspace: str) -> list[Path]:
-    """What holds secrets on this machine, by name: in the workspace, and where programs are set
-    up."""
-    system = [path for path in HIDDEN if path.startswith(("/etc", "/sys"))]
-    tops = [Path(entry.path) for entry in os.scandir("/") if entry.name not in UNSCANNED]
-    places = [path for path in (*_homes(environ), Path("/var/www"), *tops) if path.is_dir()]
-    found = _secrets(*dict.fromkeys(places), secret=may_hold_secrets, most=SCAN_OTHERS)
-    work = Path(workspace).resolve()
-    own = _secrets(work, base=f"{work}/", secret=may_hold_secrets)
-    hidden = set(_existing((*system, *_well_known(environ), *own, *found)))
-    return [path for path in hidden if hidden.isdisjoint(path.parents)]
-
-
 def hermes_homes(spool: Path, environ: Mapping[str, str]) -> list[Path]:
     """Homes of Hermes: this one's, whose terminal has that spool, and the user's."""
     named = expand(environ.get("HERMES_HOME") or "~/.hermes", environ)
-    homes = [path for path in (named, *spool.parents[:3]) if (path / "state.db").exists()]
-    return sorted(set(_existing(homes)))
+    found = [path for path in (named, *spool.parents[:3]) if (path / "state.db").exists()]
+    return sorted(set(_existing(found)))
 
 
 def expand(path: str, environ: Mapping[str, str]) -> Path:
@@ -127,7 +99,7 @@ def refuse_too_much(path: str, environ: Mapping[str, str]) -> None:
     if not real.is_dir():
         raise HermesError(f"no folder at {path!r} to work in", "make it, or name another")
     system = (*SYSTEM, *SCRATCH, "/var", "/run", "/boot", "/home")
-    if any(kept.is_relative_to(real) for kept in _existing((*system, *_homes(environ)))):
+    if any(kept.is_relative_to(real) for kept in _existing((*system, *homes(environ)))):
         raise HermesError(
             f"commands in a sandbox would write to all of {path!r}",
             "work in a folder below it; a sandbox leaves the system and whole homes alone",
@@ -215,6 +187,7 @@ def _is_scratch(path: Path) -> bool:
 def _workspace(root: Path) -> Rules:
     """A writable folder, except for what others run and what holds secrets."""
     made: Rules = {root: "write"}
+    scan = SecretScan((), str(root), wide=False)
     for entry in root.iterdir():
         if is_run_by_others(entry.name) and not entry.is_symlink():
             made[entry] = "read"
@@ -225,49 +198,14 @@ def _workspace(root: Path) -> Rules:
         made |= dict.fromkeys(_existing([git / "config"]), "read")
     elif git.exists():
         made[git.resolve()] = "read"
-    return made | dict.fromkeys(_secrets(root, base=f"{root}/"), "hide")
+    return made | dict.fromkeys(_paths(scan.in_workspace()), "hide")
 
 
-def _secrets(
-    *roots: Path,
-    base: str = "",
-    secret: Callable[[str], bool] = holds_secrets,
-    most: int = SCAN_FOLDERS,
-) -> Iterator[Path]:
-    """Files and folders with secrets, by their names below `base`, in the outer folders of a
-    workspace or of other places, and sockets that a program may listen on."""
-    waiting, seen, listened = deque(map(str, roots)), 0, {path.name for path in _sockets()}
-    while waiting and seen < most:
-        seen += 1
-        try:
-            entries = list(os.scandir(waiting.popleft()))
-        except OSError:  # gone, or not ours to read; then commands cannot read it either
-            continue
-        for entry in entries:
-            if entry.is_symlink() or entry.name in SKIPPED:
-                continue
-            inner, sounds = entry.path.removeprefix(base), sounds_secret(entry.name)
-            if entry.is_dir():
-                # Only a folder whose files are all secret: `.env` may be somebody's Python.
-                hidden = sounds and secret(f"{inner}/any")
-                waiting += [] if hidden else [entry.path]
-            else:
-                hidden = sounds and secret(inner) and not _is_certificate(Path(entry.path))
-            if hidden or (entry.name in listened and Path(entry.path).is_socket()):
-                yield Path(entry.path)
+def _paths(found: Iterable[tuple[str, int]]) -> Iterator[Path]:
+    return (Path(path) for path, _ in found)
 
 
-def _is_certificate(path: Path) -> bool:
-    """A .pem without a private key is needed by programs and is not secret."""
-    if path.suffix.lower() != ".pem":
-        return False
-    try:
-        return b"PRIVATE KEY" not in path.read_bytes()[:1_000_000]
-    except OSError:
-        return False
-
-
-def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
+def homes(environ: Mapping[str, str]) -> Iterator[Path]:
     yield expand("~", environ)
     for entry in pwd.getpwall():
         person = entry.pw_uid == 0 or 1000 <= entry.pw_uid < 65534
@@ -275,38 +213,14 @@ def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
             yield Path(entry.pw_dir)
 
 
-def _well_known(environ: Mapping[str, str]) -> Iterator[Path]:
-    """The files and folders of the table of secret files, in every home."""
-    rows = [row.removesuffix("/**") for row in (*SECRET_FILES, *SECRET_KEYS)]
-    below = [row.removeprefix("~/") for row in rows if not row.startswith("/")]
-    folders = {"/": [row[1:] for row in rows if row.startswith("/")]}
-    for folder, inner in (folders | {str(home): below for home in _homes(environ)}).items():
-        seen = os.access(folder, os.R_OK | os.X_OK)
-        names = {entry.name for entry in os.scandir(folder)} if seen else set()
-        for row in inner:
-            start, star, _ = row.partition("*")
-            if star and os.access(f"{folder}/{start.rpartition('/')[0]}", os.R_OK | os.X_OK):
-                yield from Path(folder).glob(row)
-            elif not star and row.partition("/")[0] in names:
-                yield Path(folder, row)
-
-
-def _sockets() -> Iterator[Path]:
-    """Paths of the sockets on this machine. A read-only mount does not prevent connecting."""
-    for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
-        columns = line.split(maxsplit=7)
-        if len(columns) == 8 and not columns[7].startswith(("@", "/dev/", "/proc/")):
-            yield Path(columns[7])
-
-
 def _tools(environ: Mapping[str, str], made: Rules) -> Iterator[Path]:
     """Folders of PATH in hidden places, with the libraries next to them."""
-    homes = set(_existing(_homes(environ)))
+    known = set(_existing(homes(environ)))
     for entry in _existing(environ.get("PATH", "").split(os.pathsep)):
         if not entry.is_dir() or sight_of(made, entry) != "hide":
             continue
         above = entry.parent
-        if above.name == ".local" and above.parent in homes:
+        if above.name == ".local" and above.parent in known:
             yield from _existing(above / name for name in TOOLS_BELOW_LOCAL)
         elif above not in made and entry.name in PROGRAM_FOLDERS and _has_libraries(above):
             yield above

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import functools
 import socket
 import tempfile
@@ -30,6 +31,10 @@ SIGNALS = ("kill", "tkill", "tgkill", "pidfd_send_signal", "rt_sigqueueinfo", "r
 
 MODES = ("chmod", "fchmod", "fchmodat", "fchmodat2")
 """Devices are those of the machine: on a read-only file system their mode could be changed."""
+LOCKS = (fcntl.F_SETLK, fcntl.F_SETLKW, 37, 38)
+"""Also of files that can only be read, for which a service would wait. Who cannot write needs none,
+so they seem to succeed."""
+LEASE = 1024
 OF_OTHERS = {
     "setpriority": 1, "ioprio_set": 1, "sched_setaffinity": 0, "sched_setscheduler": 0,
     "sched_setparam": 0, "sched_setattr": 0,
@@ -66,7 +71,7 @@ def program(
     hoards: bool = True,
     netlink: frozenset[int] = ROUTES,
     signals: bool = True,
-    modes: bool = True,
+    changes: bool = True,
     machine: str = "",
 ) -> bytes:
     """The filter, compiled for this machine or one of `MACHINES`. Programs for another
@@ -81,9 +86,14 @@ def program(
     for name in REFUSED if signals else (*REFUSED, *SIGNALS):
         with contextlib.suppress(OSError):  # a call that this architecture does not have
             made.add_rule(refuse, name)
-    for name in () if modes else MODES:
-        with contextlib.suppress(OSError):  # as above
-            made.add_rule(ERRNO(errno.EROFS), name)
+    if not changes:
+        for name in MODES:
+            with contextlib.suppress(OSError):  # as above
+                made.add_rule(ERRNO(errno.EROFS), name)
+        made.add_rule(ERRNO(0), "flock")
+        for command in LOCKS:
+            made.add_rule(ERRNO(0), "fcntl", Arg(1, MASKED_EQ, 0xFFFFFFFF, command))
+        made.add_rule(refuse, "fcntl", Arg(1, MASKED_EQ, 0xFFFFFFFF, LEASE))
     for name in MISSING if hoards else (*MISSING, *HOARDS):
         with contextlib.suppress(OSError):  # as above
             made.add_rule(unknown, name)

@@ -22,9 +22,9 @@
 # folder `private`, which confined commands do not see: ID.i, ID.v and the FIFOs.
 # Of the shell: daemon.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
 # id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out,
-# spare (room that is given up for an ID.r that a full disk does not take), KIND.view, KIND.bpf
-# and KIND.limits (what bubblewrap and the kernel allow those that are confined), KIND.look (FIFOs to them and from
-# them).
+# spare (room that is given up for an ID.r that a full disk does not take), KIND.view, KIND.bpf,
+# KIND.covers and KIND.limits (what bubblewrap and the kernel allow those that are confined), KIND.look
+# (FIFOs to them and from them).
 
 if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
 
@@ -60,12 +60,14 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
     __hermes_next=$__hermes_spool/${__hermes_lent[0]}
     __hermes_map=()
-    IFS= builtin read -r __hermes_text <"$__hermes_next.limits" || :
-    if [[ $__hermes_text == /* ]]; then builtin echo "$BASHPID" >"$__hermes_text/cgroup.procs" || exit; fi
+    builtin mapfile -t -s 1 __hermes_groups <"$__hermes_next.limits"
+    for __hermes_text in "${__hermes_groups[@]}"; do
+      builtin echo "$BASHPID" >"$__hermes_text/cgroup.procs" || exit
+    done
     if ((EUID == 0)); then __hermes_map_users; fi
-    exec "${__hermes_lent[1]}" --args 7 --seccomp 8 "${__hermes_map[@]}" -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
+    exec "${__hermes_lent[1]}" --args 7 "${__hermes_map[@]}" -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
       --norc "$0" view "$__hermes_spool" "$1" "$2" "${__hermes_lent[0]}" \
-      7<"$__hermes_next.view" 8<"$__hermes_next.bpf"
+      7<"$__hermes_next.view" 8<"$__hermes_next.bpf" 9<"$__hermes_next.covers"
   }
 
   # For root: the same users inside as outside, where bubblewrap alone would know but one.
@@ -90,8 +92,11 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
 
   if [[ $__hermes_mode == view ]]; then
     __hermes_id=$3 __hermes_kind=$5 __hermes_flags=$-
-    IFS= builtin read -r __hermes_text <"$__hermes_spool/$__hermes_kind.limits" || :
-    if [[ $__hermes_text != /* ]]; then builtin ulimit -u "$__hermes_text"; fi
+    IFS=' ' builtin read -r __hermes_text __hermes_next <"$__hermes_spool/$__hermes_kind.limits" || :
+    if [[ $__hermes_text != - ]]; then builtin ulimit -u "$__hermes_text"; fi
+    if [[ $__hermes_next != - ]]; then builtin ulimit -d "$__hermes_next"; fi
+    builtin export TMPDIR=$__hermes_spool/$__hermes_kind.scratch
+    if [[ $__hermes_kind == workspace ]]; then builtin export XDG_CACHE_HOME=$TMPDIR; fi
     builtin set +e
     builtin set --
     if [[ $__hermes_id != - ]]; then # this command alone
@@ -249,8 +254,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   __hermes_idle=$3
 
   # The confined shells by what they may change, and with which state; how often that has changed.
-  builtin unset -v __hermes_views __hermes_known
-  builtin declare -A __hermes_views __hermes_known
+  builtin unset -v __hermes_views __hermes_known __hermes_covered __hermes_users
+  builtin declare -A __hermes_views __hermes_known __hermes_covered __hermes_users
   __hermes_changed=0
 
   # Kill what is below the shell in a view, until nothing is; its orphans stay its children. What
@@ -268,12 +273,19 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
   } 2>/dev/null
 
-  # Kill what is left of the terminal's views after one has ended by itself.
+  # Kill what is left after a view has ended by itself: in its control group, or else of its users.
   __hermes_end_group() {
-    local __hermes_tries=200 __hermes_kin
-    IFS= builtin read -r __hermes_next <"$__hermes_spool/$1.limits" || :
-    while [[ $__hermes_next == /* ]] && ((__hermes_tries--)); do
-      builtin mapfile -t __hermes_kin <"$__hermes_next/cgroup.procs"
+    local __hermes_tries=200 __hermes_kin __hermes_groups
+    builtin mapfile -t -s 1 __hermes_groups <"$__hermes_spool/$1.limits"
+    while ((__hermes_tries--)); do
+      if ((${#__hermes_groups[@]})); then
+        builtin mapfile -t __hermes_kin <"${__hermes_groups[0]}/cgroup.procs"
+      elif [[ ${__hermes_users[$1]-} =~ ^user:\[[0-9]+\]$ ]]; then
+        builtin mapfile -t __hermes_kin < <(
+          builtin command -p find /proc -maxdepth 3 -path '/proc/[0-9]*/ns/user' -lname "user:?${__hermes_users[$1]:6:-1}?"
+        )
+        __hermes_kin=("${__hermes_kin[@]#/proc/}") __hermes_kin=("${__hermes_kin[@]%%/*}")
+      fi
       if ((${#__hermes_kin[@]} == 0)); then return 0; fi
       builtin kill -KILL "${__hermes_kin[@]}"
     done
@@ -289,27 +301,37 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
   }
 
-  __hermes_close_views() {
-    local __hermes_kind
-    for __hermes_kind in "${!__hermes_views[@]}"; do
-      __hermes_sweep_view "$__hermes_kind"
-      builtin kill -KILL "${__hermes_views[$__hermes_kind]}"
-      builtin wait "${__hermes_views[$__hermes_kind]}"
-    done
-    __hermes_views=()
+  __hermes_close_view() {
+    if [[ -z ${__hermes_views[$1]-} ]]; then return 0; fi
+    __hermes_sweep_view "$1"
+    builtin kill -KILL "${__hermes_views[$1]}"
+    builtin wait "${__hermes_views[$1]}"
+    __hermes_views[$1]=
   } 2>/dev/null
 
-  # The confined shell of this kind, with the state that this one has now.
+  __hermes_close_views() {
+    local __hermes_kind
+    for __hermes_kind in "${!__hermes_views[@]}"; do __hermes_close_view "$__hermes_kind"; done
+  }
+
+  # The confined shell of this kind, with the state that this one has now; another than the one
+  # that is open if there is more to hide.
   __hermes_open_view() {
-    local __hermes_look=$__hermes_spool/$1.look
+    local __hermes_look=$__hermes_spool/$1.look __hermes_covers=
     __hermes_next=$__hermes_spool/state.$((__hermes_seq % 2))
     [[ -e $__hermes_next ]] || __hermes_next=
+    IFS= builtin read -r -d '' __hermes_covers <"$__hermes_spool/$1.covers"
+    if [[ $__hermes_covers != "${__hermes_covered[$1]-}" ]]; then __hermes_close_view "$1"; fi
     if [[ -z ${__hermes_views[$1]-} ]] || ! builtin kill -0 "${__hermes_views[$1]}" 2>/dev/null; then
-      builtin command -p rm -rf "$__hermes_look"
-      builtin command -p mkdir -m 700 "$__hermes_look"
-      builtin command -p mkfifo -m 600 "$__hermes_look"/{in,out,1,2}
+      if [[ ! -p $__hermes_look/in || -e $__hermes_look/used ]]; then # else new ones were made for us
+        builtin command -p rm -rf "$__hermes_look"
+        builtin command -p mkdir -m 700 "$__hermes_look"
+        builtin command -p mkfifo -m 600 "$__hermes_look"/{in,out,1,2}
+      fi
+      : >|"$__hermes_look/used"
       { __hermes_confine - "$__hermes_next" </dev/null >/dev/null 2>|"$__hermes_spool/$1.log"; } &
-      __hermes_views[$1]=$! __hermes_known[$1]=$__hermes_changed
+      __hermes_views[$1]=$! __hermes_known[$1]=$__hermes_changed __hermes_covered[$1]=$__hermes_covers
+      __hermes_users[$1]=
     fi
   }
 
@@ -327,7 +349,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   # Run a command in it; where it went and what it assigned by name is repeated here.
   __hermes_look() {
     local __hermes_line __hermes_names= __hermes_rest=$__hermes_text __hermes_fds=() __hermes_cats=()
-    local __hermes_kind __hermes_look __hermes_part=
+    local __hermes_kind __hermes_look __hermes_part= __hermes_bare=0 __hermes_work
     IFS= builtin read -r -d '' __hermes_kind <"$__hermes_spool/$__hermes_id.f"
     __hermes_look=$__hermes_spool/$__hermes_kind.look
     while [[ $__hermes_rest =~ (^|[^A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\+?=(.*) ]]; do
@@ -340,6 +362,10 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       esac
     done
     __hermes_open_view "$__hermes_kind"
+    if [[ $__hermes_kind == workspace ]]; then
+      IFS= builtin read -r -d '' __hermes_work <"$__hermes_spool/workspace.root"
+      if [[ ! -e $__hermes_work/.git && ! -L $__hermes_work/.git ]]; then __hermes_bare=1; fi
+    fi
     exec {__hermes_fds[0]}<>"$__hermes_look/out" {__hermes_fds[1]}<>"$__hermes_look/1" \
       {__hermes_fds[2]}<>"$__hermes_look/2" {__hermes_fds[3]}<>"$__hermes_look/in" \
       {__hermes_fds[4]}<"$__hermes_look/1" {__hermes_fds[5]}<"$__hermes_look/2"
@@ -362,6 +388,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       __hermes_line=$__hermes_part$__hermes_line __hermes_part=
       case $__hermes_line in
         "end $__hermes_id "*) __hermes_rc=${__hermes_line##* }; break ;;
+        "users "*) : "${__hermes_users[$__hermes_kind]:=${__hermes_line#users }}" ;;
         "at $PWD") ;;
         "at "*) builtin cd -- "${__hermes_line#at }" 2>/dev/null && ((++__hermes_changed)) ;;
         "set "*) __hermes_assign "${__hermes_line#set }" ;;
@@ -369,6 +396,11 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
     if [[ ! $__hermes_rc =~ ^[0-9]{1,3}$ ]]; then __hermes_rc=126; fi
     __hermes_sweep_view "$__hermes_kind" # what it left running
+    if ((__hermes_bare)) && [[ -e $__hermes_work/.git || -L $__hermes_work/.git ]]; then # its hooks would run unconfined
+      builtin command -p mv "$__hermes_work/.git" "$__hermes_spool/workspace.scratch/git.$__hermes_id"
+      builtin printf 'hermes: the repository that this made was moved to %s\n' \
+        "$__hermes_spool/workspace.scratch/git.$__hermes_id" >&2
+    fi
     for __hermes_next in 1 2; do
       if builtin read -t 0 -u "${__hermes_fds[__hermes_next + 3]}"; then __hermes_copy "$__hermes_next"; fi
     done
