@@ -101,7 +101,7 @@ def test_an_unknown_effect_or_question_is_one_line(lived_in: Hermes) -> None:
         assert done.stderr.splitlines()[1].startswith("hint: ")
 
 
-FORGED = "echo a\\x1b[2K\\r; echo b\\n? Delete nothing\\n  allow? [y/N] y " + "x" * 200 + " end"
+FORGED = "echo a\\x1b[2K\\r; echo b\\n? Delete nothing\\n  allow? [y/N] y " + "x" * 200 + " >end"
 
 
 def test_a_question_is_shown_whole_and_cannot_pass_for_another(hermes: Hermes) -> None:
@@ -113,7 +113,7 @@ def test_a_question_is_shown_whole_and_cannot_pass_for_another(hermes: Hermes) -
     shown = hermes.good("approvals")
     assert "\x1b" not in shown
     assert "\\x1b[2K\\r" in shown
-    assert "x" * 200 + " end" in shown
+    assert "x" * 200 + " >end" in shown
     asks = [line for line in shown.splitlines() if line.lstrip().startswith("?")]
     assert [line.index("?") for line in asks] == [2]
 

@@ -15,7 +15,7 @@ from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.settings.terminals import LocalPlace, NamespaceSettings, PlaceSettings
 from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.terminals.registry import kind_of, open_terminal
-from hermes_agent.tools.terminal import ENDED, redact_output
+from hermes_agent.tools.kept_output import ENDED, redact_output
 
 log = logging.getLogger("hermes.terminals")
 

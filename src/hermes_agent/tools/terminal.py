@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -10,13 +9,12 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
+from hermes_agent.core.protocols import CommandState, ShellCommand
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
+from hermes_agent.tools.kept_output import ENDED, redact_output
 
 COMMAND_CHARS = 100
-
-
 FOLLOW_SECONDS = 60.0
 REFUSALS = re.compile(
     r"read-?only file ?system|operation not permitted|readonly database|\bE(?:ROFS|PERM)\b"
@@ -24,9 +22,6 @@ REFUSALS = re.compile(
     re.IGNORECASE,
 )
 """What programs say that were not let write, signal or connect."""
-ENDED = frozenset({"exited", "timeout", "stopped"})
-REDACTED_BYTES = 16_000_000
-"""More output than this is removed instead: to look for secrets in it would take seconds."""
 
 
 async def _recover_command(
@@ -80,20 +75,6 @@ async def _release_command(context: ToolContext, result: ToolResult) -> None:
         await context.terminal.forget(facts["id"])
         return
     await redact_output(context.terminal, facts["spool"], sizes, context.redact)
-
-
-async def redact_output(
-    terminal: Terminal, spool: str, sizes: tuple[int, int], redact: Callable[[str], str]
-) -> None:
-    """Take secrets out of what is kept of an ended command's output."""
-    for kind, size in zip("oe", sizes, strict=True):
-        path = spool.removesuffix("o") + kind
-        output, redacted = "", f"[{size:,} bytes of output were too long to keep]\n"
-        if size <= REDACTED_BYTES:
-            output = (await terminal.read(path)).decode("utf-8", "replace")
-            redacted = await asyncio.to_thread(redact, output)
-        if redacted != output:
-            await terminal.write(path, redacted.encode())
 
 
 @tool(

@@ -89,7 +89,8 @@ def may_hold_secrets(path: str) -> bool:
 
 def sounding_secret(names: Iterable[str]) -> list[str]:
     """The names that a file with secrets may have somewhere: a quick test of many."""
-    plain, odd = [], []
+    plain: list[str] = []
+    odd: list[str] = []
     for name in names:
         (odd if "\n" in name else plain).append(name)
     return odd + [match[0] for match in _NAMES_IN_LINES.finditer("\n".join(plain))]
