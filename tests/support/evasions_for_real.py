@@ -101,9 +101,10 @@ class Machine:
             return "the process was ended"
         for listener in self.listeners:
             with contextlib.suppress(BlockingIOError):
-                listener.accept()[0].close()
-                if not calls:
-                    return f"connected to {listener.getsockname()}"
+                while True:  # a program may connect more than once
+                    listener.accept()[0].close()
+                    if not calls:
+                        return f"connected to {listener.getsockname()}"
         names = before.keys() | after.keys()
         different = sorted(name for name in names if before.get(name) != after.get(name))
         return f"changed {different[:3]}" if different else ""

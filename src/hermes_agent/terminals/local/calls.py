@@ -178,8 +178,16 @@ class CallServer:
             except (OSError, ValueError):  # it is gone, or was none of ours
                 return
             _say(reply, "ok\n")
-            code = await self._carry_out(call, caller, held)
-            _say(reply, f"{code}\n")
+            working = asyncio.ensure_future(self._carry_out(call, held))
+            gone = asyncio.ensure_future(_end_of(caller))
+            try:
+                await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in (working, gone):
+                    one.cancel()
+                await asyncio.wait((working, gone))
+            if not working.cancelled():
+                _say(reply, f"{working.result()}\n")
 
     def _take(self, pid: int, caller: int, held: contextlib.ExitStack) -> Call:
         same = os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user")  # noqa: PTH115
@@ -194,7 +202,7 @@ class CallServer:
         given, out, err = (_file(caller, number, held) for number in range(3))
         return Call(words, variables, folder, (given, out, err))
 
-    async def _carry_out(self, call: Call, caller: int, held: contextlib.ExitStack) -> int:
+    async def _carry_out(self, call: Call, held: contextlib.ExitStack) -> int:
         name = Path(call.words[0]).name if call.words else ""
         path, calls = self._programs.get(name), self._calls
         if path is None or calls is None:
@@ -229,14 +237,14 @@ class CallServer:
                     opened = front.hold(path, call.words, call.folder, environ, self._spool)
                     way = await stack.enter_async_context(opened)
                 _note(calls, (text, "", way.front))
-                return await self._run(path, call, way, caller)
+                return await self._run(path, call, way)
         except HermesError as error:
             _note(calls, (text, error.message, "none"))
             return _refused(call, f"{name} was not run: {error.message}; {error.hint}")
         except (OSError, ValueError) as error:  # a folder only in the view, for one
             return _refused(call, f"{path} did not start: {error}")
 
-    async def _run(self, path: str, call: Call, way: front.Held, caller: int) -> int:
+    async def _run(self, path: str, call: Call, way: front.Held) -> int:
         lasting = shutil.which("setpriv")  # ends with us, whatever ends us
         before = (lasting, "--pdeathsig", "KILL", "--") if lasting else ()
         given, out, err = call.files
@@ -247,17 +255,14 @@ class CallServer:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody's has it already
             resource.prlimit(process.pid, RLIMIT_LOCKS, (0, 0))
         ended = asyncio.ensure_future(process.wait())
-        gone = asyncio.ensure_future(_end_of(caller))
         try:
-            await asyncio.wait((ended, gone), return_when=asyncio.FIRST_COMPLETED)
+            code = await asyncio.shield(ended)
         finally:
-            gone.cancel()
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if not ended.done():
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, number)
                     await asyncio.wait((ended,), timeout=LAST_SECONDS)
-        code = await ended
         return code if code >= 0 else 128 - code
 
 
