@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from bench.table import Figure, scaled
-from hermes_agent.core.effects import Confinement, OutsideCalls
+from hermes_agent.core.effects import Confinement, OutsideCall, OutsideCalls
 from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.terminals.transport import Transport
 from tests.support.dockerd import docker_place, docker_way
@@ -48,10 +48,10 @@ async def _confined(folder: Path) -> list[Figure]:
     place.spool = folder / "home" / "terminals" / "session" / "local"
     terminal = place.open()
 
-    async def refusal(_command: str, _folder: str) -> str:
-        return ""
+    async def judge(_command: str, _folder: str) -> OutsideCall:
+        return OutsideCall()
 
-    outside = OutsideCalls(frozenset({"getent"}), refusal)
+    outside = OutsideCalls(frozenset({"getent"}), judge)
 
     async def taken(text: str, confinement: Confinement) -> float:
         command = ShellCommand(f"c{next(number)}", text, 60, False, {}, confinement, outside)
