@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from hermes_agent.core.protocols import CommandState, ShellCommand
+from hermes_agent.terminals.sandbox import seccomp
 from hermes_agent.terminals.sandbox.secret_scan import SecretScan
 from tests.support.terminals import LocalPlace, lives, until
 
@@ -158,6 +159,64 @@ async def test_how_others_run_and_what_devices_are_cannot_be_changed(
     assert Path("/dev/null").stat().st_mode == mode
     assert os.getpriority(os.PRIO_PROCESS, outside.pid) == os.getpriority(os.PRIO_PROCESS, 0)
     assert outside.poll() is None
+
+
+OF_A_USER = """
+import ctypes, errno, os, socket
+call = ctypes.CDLL(None, use_errno=True)
+try:  # to less is denied as such if it is passed on, and then changes nothing
+    os.setpriority(os.PRIO_USER, 0, -20)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+call.syscall({"x86_64": 251, "aarch64": 30}[os.uname().machine], 3, 0, 7 << 13)  # no such class
+print(errno.errorcode[ctypes.get_errno()])
+try:
+    socket.socketpair(socket.AF_INET)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+print(len(socket.socketpair()))
+"""
+
+
+async def test_not_even_all_processes_of_a_user_are_changed_at_once(looker: Looker) -> None:
+    (looker.place.workspace / "all.py").write_text(OF_A_USER)
+    tried = await looker.look(f"{sys.executable} -IS all.py")
+    assert tried.stdout.split() == ["EPERM", "EPERM", "EPERM", "2"]
+
+
+SIGNALLING = """
+import ctypes, fcntl, os, sys
+filter = ctypes.create_string_buffer(open(sys.argv[1], "rb").read())
+class Program(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_ushort), ("text", ctypes.c_void_p)]
+given = Program((len(filter) - 1) // 8, ctypes.addressof(filter))
+call = ctypes.CDLL(None, use_errno=True)
+assert call.prctl(38, 1, 0, 0, 0) == 0 and call.prctl(22, 2, ctypes.byref(given), 0, 0) == 0
+read, _ = os.pipe()
+for command, value in ((8, os.getpid()), (10, 9), (fcntl.F_SETFD, 0)):
+    try:
+        fcntl.fcntl(read, command, value)
+        print("done")
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_without_landlock_the_kernel_is_not_told_to_signal_either(tmp_path: Path) -> None:
+    (tmp_path / "filter").write_bytes(seccomp.program(signals=False))
+    words = [sys.executable, "-IS", "-c", SIGNALLING, str(tmp_path / "filter")]
+    said = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["refused", "refused", "done"]
+
+
+async def test_no_core_is_dumped_not_even_in_the_background(looker: Looker) -> None:
+    assert (await looker.look("ulimit -c")).stdout == "0\n"
+    begun = await looker.look("ulimit -c", background=True)
+
+    async def told() -> bool:
+        return (await looker.terminal.follow(begun.id)).stdout == "0\n"
+
+    await until(told)
 
 
 async def test_nobody_in_a_view_hands_it_commands(looker: Looker) -> None:
