@@ -419,6 +419,56 @@ async def test_a_secret_that_is_made_or_replaced_later_is_not_there_either(looke
     assert (await looker.build("cat plain .env sub/secrets.yaml")).stdout == "plainkey: secret"
 
 
+async def test_a_secret_that_is_made_again_under_the_number_of_the_old_one_is_not_there(
+    looker: Looker,
+) -> None:
+    work = looker.place.workspace
+    first, second = work / ".env", work / ".env.new"
+    first.write_text("KEY=first")
+    assert (await looker.look("cat .env")).stdout == ""
+    for _ in range(20):  # file systems give numbers anew, sooner or later
+        number = first.stat().st_ino
+        for _ in range(2):
+            second.write_text("KEY=replaced")
+            second.rename(first)
+        if first.stat().st_ino == number:
+            break
+        assert (await looker.look("cat .env")).stdout == ""
+    assert (await looker.look("cat .env")).stdout == ""
+
+
+async def test_a_secret_that_is_replaced_or_comes_again_is_not_there(looker: Looker) -> None:
+    secret, other = looker.place.workspace / ".env", looker.place.workspace / "other"
+    secret.write_text("KEY=first")
+    assert (await looker.look("cat .env")).stdout == ""
+    other.write_text("KEY=second")
+    other.rename(secret)
+    assert (await looker.look("cat .env")).stdout == ""
+    secret.unlink()
+    assert (await looker.look("cat .env")).stdout == ""
+    secret.write_text("KEY=third")
+    assert (await looker.look("cat .env")).stdout == ""
+
+
+async def test_what_a_secret_name_leads_to_is_not_there_whatever_it_is_called(
+    looker: Looker, tmp_path: Path
+) -> None:
+    work, shared = looker.place.workspace, tmp_path / "shared"
+    shared.mkdir()
+    for target in (shared / "production", shared / "sample.env.example", work / "settings"):
+        target.write_text("KEY=value")
+    (work / ".env").symlink_to(shared / "production")
+    (work / "server.key").symlink_to("settings")
+    (work / ".env.local").symlink_to(shared / "sample.env.example")
+    (work / ".env.none").symlink_to("/dev/null")
+    (work / "id_rsa").symlink_to("id_rsa")
+    text = f"cat .env server.key settings {shared}/production; cat .env.local .env.none; echo on"
+    assert (await looker.look(text)).stdout == "KEY=valueon\n"
+    (shared / "new").write_text("KEY=new")
+    (shared / "new").rename(shared / "production")
+    assert (await looker.look("cat .env; echo on")).stdout == "on\n"
+
+
 async def test_secrets_of_other_applications_are_not_there(tmp_path: Path) -> None:
     user = tmp_path / "user"
     (user / "app" / "config").mkdir(parents=True)
