@@ -233,6 +233,12 @@ async def test_what_is_left_when_a_view_ends_ends_as_well(looker: Looker) -> Non
     assert (await looker.look("echo again")).stdout == "again\n"
 
 
+async def test_a_command_whose_view_ends_never_seems_to_have_succeeded(looker: Looker) -> None:
+    for _ in range(10):
+        assert (await looker.look("true")).code == 0
+        assert (await looker.look("kill -9 $$")).code == 126
+
+
 async def test_a_look_sets_only_what_it_assigns_by_name(looker: Looker) -> None:
     out = looker.place.spool / "read-only.look" / "out"
     await looker.look(

@@ -234,8 +234,8 @@ def outside_calls(
             return OutsideCall("it may only run confined to the workspace")
         if not whole[0].understood and not verdict.outside <= whole[0].outside:
             return OutsideCall(
-                "what is not understood may only call programs that the command names, and those that"
-                " may send something with the same words"
+                "what is not understood may only call programs that the command names, and those"
+                " that may send something with the same words"
             )
         allowed = verdict.action == "allow" and verdict.input is None
         return OutsideCall("" if allowed else verdict.reason, verdict.confinement != "none")

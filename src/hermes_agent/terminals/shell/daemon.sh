@@ -466,6 +466,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   }
 
   __hermes_bye() {
+    # Bash may run this in a part of the shell that is killed before it has begun.
+    if [[ $BASHPID != "$$" ]]; then return 0; fi
     __hermes_close_views
     if [[ -n $__hermes_id ]]; then
       __hermes_take_back
