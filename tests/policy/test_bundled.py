@@ -111,6 +111,14 @@ def test_no_evasion_is_allowed_where_all_must_be_understood() -> None:
         ("kubectl get pods -o json | python3 x.py", "KUBECONFIG=x kubectl get nodes", "no rule"),
         ("kubectl get pods -o json | python3 x.py", "docker ps", "only call programs"),
         ("kubectl get pods | wc -l", "docker ps", ""),
+        ("python3 x.py; ping -c1 9.9.9.9", "ping -c1 9.9.9.9", ""),
+        ("python3 x.py; timeout 9 ping -c1 9.9.9.9", "ping -c1 9.9.9.9", ""),
+        ("python3 x.py; ping -c1 9.9.9.9", "ping -c1 115.101.99.114", "the same words"),
+        ("python3 x.py; ping -c1 9.9.9.9", "ping -c1 -s 115 9.9.9.9", "the same words"),
+        ("python3 x.py; curl http://10.0.0.9/", "curl 'http://10.0.0.9/?d=data'", "the same words"),
+        ("python3 x.py; aws s3 ls", "aws s3 ls s3://other/data", "the same words"),
+        ("python3 x.py; sudo -n lsof -i", "sudo -n lsof -p 1", "the same words"),
+        ("python3 x.py; docker exec c ls", "docker exec c ping 9.9.9.9", "only call programs"),
     ],
 )
 def test_what_is_not_understood_calls_only_what_it_names(

@@ -124,6 +124,36 @@ async def test_it_ends_with_the_command_that_called_it(caller: Caller) -> None:
     await until(lambda: not lives(pid))
 
 
+async def test_what_runs_in_the_background_is_judged_as_the_command_that_it_is(
+    caller: Caller,
+) -> None:
+    go = caller.place.workspace / "go"
+    begun = await caller.look(
+        f"until [[ -e {go} ]]; do sleep 0.05; done; service words behind; sleep 1000",
+        background=True,
+    )
+    ahead: list[str] = []
+
+    async def judge(command: str, _folder: str) -> OutsideCall:
+        ahead.append(command)
+        return OutsideCall()
+
+    other = ShellCommand(
+        "other", "service words ahead", confinement="read-only",
+        outside=OutsideCalls(frozenset({"service", "absent"}), judge),
+    )  # fmt: skip
+    assert (await caller.terminal.run(other)).stdout.startswith("<ahead>")
+    go.touch()
+
+    async def called() -> bool:
+        return "<behind>" in (await caller.terminal.follow(begun.id)).stdout
+
+    await until(called)
+    await caller.terminal.stop(begun.id)
+    assert [words for words, _ in caller.judged] == ["cat | service words behind"]
+    assert ahead == ["service words ahead"]
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[int]:
     """A process outside that looks like a call."""

@@ -318,6 +318,15 @@ def test_a_cluster_is_only_asked(line: str, passes: bool) -> None:
         kubernetes_front.only_shows(request, "kubectl", words)
 
 
+def test_a_secret_that_is_called_describe_is_not_shown() -> None:
+    request = parse_head(b"GET /api/v1/namespaces/shop/secrets/describe HTTP/1.1\r\n\r\n")
+    shown = {
+        words[0]: kubernetes_front.only_shows(request, "kubectl", words).field("accept")
+        for words in (("get", "secret", "describe", "-o", "yaml"), ("describe", "secret", "x"))
+    }
+    assert shown == {"get": kubernetes_front.TABLE, "describe": ""}
+
+
 def test_helm_sees_its_own_secrets_only() -> None:
     def asked(target: str) -> str:
         request = parse_head(f"GET /api/v1/{target} HTTP/1.1\r\n\r\n".encode())

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from hermes_agent.core.protocols import CommandState, ShellCommand
+from hermes_agent.terminals.sandbox import seccomp
 from hermes_agent.terminals.sandbox.secret_scan import SecretScan
 from tests.support.terminals import LocalPlace, lives, until
 
@@ -160,6 +161,64 @@ async def test_how_others_run_and_what_devices_are_cannot_be_changed(
     assert outside.poll() is None
 
 
+OF_A_USER = """
+import ctypes, errno, os, socket
+call = ctypes.CDLL(None, use_errno=True)
+try:  # to less is denied as such if it is passed on, and then changes nothing
+    os.setpriority(os.PRIO_USER, 0, -20)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+call.syscall({"x86_64": 251, "aarch64": 30}[os.uname().machine], 3, 0, 7 << 13)  # no such class
+print(errno.errorcode[ctypes.get_errno()])
+try:
+    socket.socketpair(socket.AF_INET)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+print(len(socket.socketpair()))
+"""
+
+
+async def test_not_even_all_processes_of_a_user_are_changed_at_once(looker: Looker) -> None:
+    (looker.place.workspace / "all.py").write_text(OF_A_USER)
+    tried = await looker.look(f"{sys.executable} -IS all.py")
+    assert tried.stdout.split() == ["EPERM", "EPERM", "EPERM", "2"]
+
+
+SIGNALLING = """
+import ctypes, fcntl, os, sys
+filter = ctypes.create_string_buffer(open(sys.argv[1], "rb").read())
+class Program(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_ushort), ("text", ctypes.c_void_p)]
+given = Program((len(filter) - 1) // 8, ctypes.addressof(filter))
+call = ctypes.CDLL(None, use_errno=True)
+assert call.prctl(38, 1, 0, 0, 0) == 0 and call.prctl(22, 2, ctypes.byref(given), 0, 0) == 0
+read, _ = os.pipe()
+for command, value in ((8, os.getpid()), (10, 9), (fcntl.F_SETFD, 0)):
+    try:
+        fcntl.fcntl(read, command, value)
+        print("done")
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_without_landlock_the_kernel_is_not_told_to_signal_either(tmp_path: Path) -> None:
+    (tmp_path / "filter").write_bytes(seccomp.program(signals=False))
+    words = [sys.executable, "-IS", "-c", SIGNALLING, str(tmp_path / "filter")]
+    said = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["refused", "refused", "done"]
+
+
+async def test_no_core_is_dumped_not_even_in_the_background(looker: Looker) -> None:
+    assert (await looker.look("ulimit -c")).stdout == "0\n"
+    begun = await looker.look("ulimit -c", background=True)
+
+    async def told() -> bool:
+        return (await looker.terminal.follow(begun.id)).stdout == "0\n"
+
+    await until(told)
+
+
 async def test_nobody_in_a_view_hands_it_commands(looker: Looker) -> None:
     into = looker.place.spool / "read-only.look" / "in"
     tried = await looker.look(f"echo 'renew /tmp/evil' > {into} || echo refused; echo on")
@@ -172,6 +231,12 @@ async def test_what_is_left_when_a_view_ends_ends_as_well(looker: Looker) -> Non
     assert ended.code == 126
     assert "the confined shell ended" in ended.stderr
     assert (await looker.look("echo again")).stdout == "again\n"
+
+
+async def test_a_command_whose_view_ends_never_seems_to_have_succeeded(looker: Looker) -> None:
+    for _ in range(10):
+        assert (await looker.look("true")).code == 0
+        assert (await looker.look("kill -9 $$")).code == 126
 
 
 async def test_a_look_sets_only_what_it_assigns_by_name(looker: Looker) -> None:
@@ -358,6 +423,56 @@ async def test_a_secret_that_is_made_or_replaced_later_is_not_there_either(looke
     (work / "sub" / "secrets.yaml").write_text("key: secret")
     assert (await looker.look("cat plain .env sub/secrets.yaml")).stdout == "plain"
     assert (await looker.build("cat plain .env sub/secrets.yaml")).stdout == "plainkey: secret"
+
+
+async def test_a_secret_that_is_made_again_under_the_number_of_the_old_one_is_not_there(
+    looker: Looker,
+) -> None:
+    work = looker.place.workspace
+    first, second = work / ".env", work / ".env.new"
+    first.write_text("KEY=first")
+    assert (await looker.look("cat .env")).stdout == ""
+    for _ in range(20):  # file systems give numbers anew, sooner or later
+        number = first.stat().st_ino
+        for _ in range(2):
+            second.write_text("KEY=replaced")
+            second.rename(first)
+        if first.stat().st_ino == number:
+            break
+        assert (await looker.look("cat .env")).stdout == ""
+    assert (await looker.look("cat .env")).stdout == ""
+
+
+async def test_a_secret_that_is_replaced_or_comes_again_is_not_there(looker: Looker) -> None:
+    secret, other = looker.place.workspace / ".env", looker.place.workspace / "other"
+    secret.write_text("KEY=first")
+    assert (await looker.look("cat .env")).stdout == ""
+    other.write_text("KEY=second")
+    other.rename(secret)
+    assert (await looker.look("cat .env")).stdout == ""
+    secret.unlink()
+    assert (await looker.look("cat .env")).stdout == ""
+    secret.write_text("KEY=third")
+    assert (await looker.look("cat .env")).stdout == ""
+
+
+async def test_what_a_secret_name_leads_to_is_not_there_whatever_it_is_called(
+    looker: Looker, tmp_path: Path
+) -> None:
+    work, shared = looker.place.workspace, tmp_path / "shared"
+    shared.mkdir()
+    for target in (shared / "production", shared / "sample.env.example", work / "settings"):
+        target.write_text("KEY=value")
+    (work / ".env").symlink_to(shared / "production")
+    (work / "server.key").symlink_to("settings")
+    (work / ".env.local").symlink_to(shared / "sample.env.example")
+    (work / ".env.none").symlink_to("/dev/null")
+    (work / "id_rsa").symlink_to("id_rsa")
+    text = f"cat .env server.key settings {shared}/production; cat .env.local .env.none; echo on"
+    assert (await looker.look(text)).stdout == "KEY=valueon\n"
+    (shared / "new").write_text("KEY=new")
+    (shared / "new").rename(shared / "production")
+    assert (await looker.look("cat .env; echo on")).stdout == "on\n"
 
 
 async def test_secrets_of_other_applications_are_not_there(tmp_path: Path) -> None:

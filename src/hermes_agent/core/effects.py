@@ -177,7 +177,8 @@ class Verdict(Struct, frozen=True):
     understood: bool = True
     """False: parts of it are allowed only because the kernel lets them change nothing."""
     outside: frozenset[str] = frozenset()
-    """The programs that it names and that run outside of its view."""
+    """The programs that it names and that run outside of its view; with all their words where no
+    front leads them to a service of this machine or its cluster."""
 
 
 Resolve = Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, ...]]]]
@@ -233,7 +234,8 @@ def outside_calls(
             return OutsideCall("it may only run confined to the workspace")
         if not whole[0].understood and not verdict.outside <= whole[0].outside:
             return OutsideCall(
-                "what is not understood may only call programs that the command names"
+                "what is not understood may only call programs that the command names, and those"
+                " that may send something with the same words"
             )
         allowed = verdict.action == "allow" and verdict.input is None
         return OutsideCall("" if allowed else verdict.reason, verdict.confinement != "none")
@@ -258,6 +260,8 @@ _FRONTS: dict[Front, str] = {
 FRONTS: dict[str, Front] = {
     name: front for front, names in _FRONTS.items() for name in names.split()
 }
+HOLDING = frozenset({"engine", "kubernetes", "unprivileged"})
+"""The fronts behind which what a program says stays with its service."""
 RELEASES = frozenset({"list", "ls", "status", "get", "history", "hist"})
 """The verbs of `helm` that ask the cluster; the others need the network instead."""
 

@@ -1,5 +1,6 @@
 """The gate: an effect is split into operations, each is decided, and the strictest counts."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import get_args
 
@@ -7,12 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.effects import (
+    HOLDING,
     ApprovalRequirement,
     Confinement,
     Effect,
     Resolve,
     Unconfined,
     Verdict,
+    front_of,
 )
 from hermes_agent.core.errors import HermesError
 from hermes_agent.policy import operations
@@ -293,11 +296,15 @@ def _with_calls(
 ) -> Verdict:
     if verdict.action != "allow":
         return verdict
-    named = {name for one in decisions for name in (one.act.program, *one.act.via)}
+    called: set[str] = set()
+    for act in (one.act for one in decisions):
+        names = outside.intersection((act.program, *act.via))
+        called |= names
+        # What it says may leave the machine.
+        if any(front_of(name, act.arguments) not in HOLDING for name in names):
+            called.add(shlex.join((act.program, *act.arguments)))
     understood = not any(one.by and one.by.confine == "required" for one in decisions)
-    return msgspec.structs.replace(
-        verdict, understood=understood, outside=outside.intersection(named)
-    )
+    return msgspec.structs.replace(verdict, understood=understood, outside=frozenset(called))
 
 
 def _alone(effect: Effect, decisions: list[Decision], granted: frozenset[str]) -> list[Decision]:

@@ -87,6 +87,10 @@ def may_hold_secrets(path: str) -> bool:
     return asked or holds_secrets(path)
 
 
+def is_example(path: str) -> bool:
+    return _EXAMPLE.fullmatch(path) is not None
+
+
 def sounding_secret(names: Iterable[str]) -> list[str]:
     """The names that a file with secrets may have somewhere: a quick test of many."""
     plain: list[str] = []

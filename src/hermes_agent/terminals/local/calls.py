@@ -90,24 +90,27 @@ class Call(NamedTuple):
     variables: dict[str, str]
     folder: str
     files: tuple[int, int, int]
+    by: str
+    """The background command that makes it; empty for the one of the shell."""
 
 
 class CallServer:
-    """Answers the calls of one spool's commands. `holders` are the shells that run them."""
+    """Answers the calls of one spool's commands. `holders` are the shells that run them, each with
+    the id of its background command, if that is what it runs."""
 
     def __init__(
         self,
         spool: Path,
         workspace: str,
         environment: Mapping[str, str],
-        holders: Callable[[], Set[int]],
+        holders: Callable[[], Mapping[int, str]],
     ) -> None:
         self._spool = spool
         self._workspace = workspace
         self._environment = dict(environment)
         self._holders = holders
-        self._programs: dict[str, str] = {}
-        self._calls: OutsideCalls | None = None
+        self._served: dict[str, tuple[OutsideCalls, Mapping[str, str]]] = {}
+        """Who judges, and where the programs are: by what `holders` says."""
         self._fifo: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -131,9 +134,9 @@ class CallServer:
             draft.replace(stub)
         return found
 
-    def serve(self, calls: OutsideCalls, programs: Mapping[str, str]) -> None:
-        """Answer with this judge from now on."""
-        self._calls, self._programs = calls, dict(programs)
+    def serve(self, by: str, calls: OutsideCalls, programs: Mapping[str, str]) -> None:
+        """Answer this background command, or from now on the shell, with this judge."""
+        self._served[by] = calls, programs
         loop = asyncio.get_running_loop()
         if self._fifo is None:
             mode = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
@@ -191,7 +194,8 @@ class CallServer:
 
     def _take(self, pid: int, caller: int, held: contextlib.ExitStack) -> Call:
         same = os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user")  # noqa: PTH115
-        if same or not _below(pid, self._holders()):
+        by = None if same else _holder(pid, self._holders())
+        if by is None:
             raise ValueError(f"{pid} is not in a view of this terminal")
         # The interpreter, the script in the program's place, and what the program gets.
         words = _words(f"/proc/{pid}/cmdline")[1:]
@@ -200,11 +204,12 @@ class CallServer:
         )
         folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - as it is
         given, out, err = (_file(caller, number, held) for number in range(3))
-        return Call(words, variables, folder, (given, out, err))
+        return Call(words, variables, folder, (given, out, err), by)
 
     async def _carry_out(self, call: Call, held: contextlib.ExitStack) -> int:
         name = Path(call.words[0]).name if call.words else ""
-        path, calls = self._programs.get(name), self._calls
+        calls, programs = self._served.get(call.by, (None, {}))
+        path = programs.get(name)
         if path is None or calls is None:
             return _refused(call, f"{name} cannot be called from here")
         changed = {
@@ -286,14 +291,15 @@ def _words(path: str) -> list[str]:
     return os.fsdecode(Path(path).read_bytes()).split("\0")[:-1]
 
 
-def _below(pid: int, holders: Set[int]) -> bool:
+def _holder(pid: int, holders: Mapping[int, str]) -> str | None:
+    """What it is below of."""
     for _ in range(LEVELS):
         if pid in holders:
-            return True
+            return holders[pid]
         pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[1])
         if pid <= 1:
             break
-    return False
+    return None
 
 
 def _file(caller: int, number: int, held: contextlib.ExitStack) -> int:

@@ -155,7 +155,7 @@ class LocalBackend:
         if self._outside is None or self._outside[0] != outside.programs:
             found = await asyncio.to_thread(self._calls.prepare, outside)
             self._outside = (outside.programs, found)
-        self._calls.serve(outside, self._outside[1])
+        self._calls.serve(command.id if command.background else "", outside, self._outside[1])
         kind = command.confinement
         words, files = await asyncio.to_thread(self._views.get, kind, self._outside[1])
         if command.background:  # it has a shell of its own, and no business with the other
@@ -163,12 +163,13 @@ class LocalBackend:
             words = "\0".join(word for word in words.split("\0") if not word.startswith(look))
         self._spool.put_confinement(command.id, words, files)
 
-    def _holders(self) -> set[int]:
-        """The shells whose commands may make calls."""
+    def _holders(self) -> dict[int, str]:
+        """The shells whose commands may make calls; in the background, with the command's id."""
         spool = self._spool
-        claims = (spool.claim(id) for id in spool.background_ids())
+        claims = ((id, spool.claim(id)) for id in spool.background_ids())
         shell = self._daemon.shell()
-        return {one.pid for one in claims if one and one.held} | ({shell} if shell else set())
+        found = {one.pid: id for id, one in claims if one and one.held}
+        return found | ({shell: ""} if shell else {})
 
     async def look(self, id: str) -> CommandStatus:
         return self._look(id)

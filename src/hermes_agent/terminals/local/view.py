@@ -75,6 +75,7 @@ class Views:
         if kind in self._made:
             around, hidden, opened = self._made[kind]
             if around is outside and found <= hidden:
+                self._made[kind] = around, found, opened  # what is gone may come again
                 return opened
         opened = view(kind, self._spool, self._workspace, self._environ, outside, found)
         self._made[kind] = outside, found, opened
@@ -121,8 +122,10 @@ def view(
         "view": os.fsencode(options), "bpf": allowed, "limits": _limits(spool).encode(),
         "root": os.fsencode(workspace), "covers": os.fsencode("\0".join(covers)),
     }  # fmt: skip
-    # First, what tells this view from another that is open.
-    digest = hashlib.sha256(b"\0\0".join(files.values())).hexdigest()
+    # First, what tells this view from another that is open: what was covered in that may have been
+    # replaced since.
+    which = repr(sorted(secrets)).encode()
+    digest = hashlib.sha256(b"\0\0".join((*files.values(), which))).hexdigest()
     files["covers"] = b"%s\0%s" % (digest.encode(), files["covers"])
     words = "\0".join((kind, bwrap, launch.PYTHON, "-I", "-S", landlock.__file__, *scope))
     return words, {f"{kind}.{name}": data for name, data in files.items()}

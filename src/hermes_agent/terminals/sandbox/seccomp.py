@@ -40,6 +40,12 @@ OF_OTHERS = {
     "sched_setparam": 0, "sched_setattr": 0,
 }  # fmt: skip
 """Calls that change how a process runs, and which argument says whose: 0 is the caller's own."""
+OF_USERS = {"setpriority": 2, "ioprio_set": 3}
+"""What the first argument is where whose is a user, and 0 the caller's: all of its processes."""
+OWNERS = (8, 10, 15)
+"""What of `fcntl` has the kernel signal a process: F_SETOWN, F_SETSIG, F_SETOWN_EX."""
+OWNERS_BY_DEVICE = (0x8901, 0x8902)
+"""FIOSETOWN and SIOCSPGRP, which do the same."""
 DATAGRAMS = (2, 3)
 """Types of socket pairs that reach others by address."""
 
@@ -86,6 +92,10 @@ def program(
     for name in REFUSED if signals else (*REFUSED, *SIGNALS):
         with contextlib.suppress(OSError):  # a call that this architecture does not have
             made.add_rule(refuse, name)
+    for command in OWNERS if not signals else ():
+        made.add_rule(refuse, "fcntl", Arg(1, MASKED_EQ, 0xFFFFFFFF, command))
+    for request in OWNERS_BY_DEVICE if not signals else ():
+        made.add_rule(refuse, "ioctl", Arg(1, MASKED_EQ, 0xFFFFFFFF, request))
     if not changes:
         for name in MODES:
             with contextlib.suppress(OSError):  # as above
@@ -102,6 +112,9 @@ def program(
         made.add_rule(refuse, "clone", Arg(0, MASKED_EQ, bit, bit))
     for name, whose in OF_OTHERS.items():
         made.add_rule(refuse, name, Arg(whose, NE, 0))
+    for name, kind in OF_USERS.items():
+        made.add_rule(refuse, name, Arg(0, MASKED_EQ, 0xFFFFFFFF, kind))
+    made.add_rule(refuse, "socketpair", Arg(0, NE, socket.AF_UNIX))
     made.add_rule(refuse, "prlimit64", Arg(0, NE, 0), Arg(2, NE, 0))
     for kind in DATAGRAMS if socket.AF_UNIX not in families else ():
         made.add_rule(refuse, "socketpair", Arg(1, MASKED_EQ, 0xF, kind))

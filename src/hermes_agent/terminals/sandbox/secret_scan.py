@@ -2,8 +2,11 @@
 workspace, and those of applications elsewhere. What a folder holds is remembered until it
 changes, for all sessions."""
 
+import ctypes
 import fnmatch
 import os
+import stat
+import struct
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,12 +18,13 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.text.secret_files import SECRET_FILES, SECRET_KEYS
 from hermes_agent.core.text.sensitive_paths import (
     holds_secrets,
+    is_example,
     may_hold_secrets,
     sounding_secret,
 )
 
 Found = frozenset[tuple[str, int]]
-"""Paths without links in them, and the inode: another file there is another secret."""
+"""Paths without links in them, and which file it is: another one there is another secret."""
 
 SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
 SCAN_FOLDERS = 2000
@@ -39,6 +43,10 @@ SETTLED_SECONDS = 0.1
 """A folder that changed later than this before it was read may change again unnoticed."""
 UNSETTLED = -1
 MOST_KNOWN = 20_000
+NO_FOLLOW, BORN = 0x100, 0x800
+"""For `statx`."""
+
+_libc = ctypes.CDLL(None)
 
 
 class _Folder(NamedTuple):
@@ -47,6 +55,8 @@ class _Folder(NamedTuple):
     """With their inodes."""
     inner: tuple[str, ...]
     secret: tuple[str, ...]
+    links: tuple[str, ...] = ()
+    """Those of a name that a file with secrets may have, whatever they lead to is called."""
 
 
 _known: dict[str, _Folder] = {}
@@ -89,14 +99,14 @@ class SecretScan:
             tops = (f"/{name}" for name in self._look("/").inner if name not in NOT_ELSEWHERE)
             places = (*ELSEWHERE, *tops, *self._homes)
             roots = (self._applications(root) for root in places)
-            far = frozenset(one for root in roots for one in root)
+            far = _told_apart(one for root in roots for one in root)
             _elsewhere[key] = self._clock() + ELSEWHERE_SECONDS, far
             self._looked = {}
         if not self._looked or any(
             _changed(folder) != changed for folder, changed in self._looked.items()
         ):
             self._looked = {}
-            self._near = frozenset((*self.well_known(), *self.in_workspace()))
+            self._near = _told_apart((*self.well_known(), *self.in_workspace()))
         own = f"{self._workspace}/"
         return self._near | {one for one in far if not one[0].startswith(own)}
 
@@ -119,6 +129,9 @@ class SecretScan:
             for name in known.secret:
                 if self._wide or holds_secrets(f"{folder}/{name}"):
                     yield f"{folder}/{name}", known.names[name]
+            for name in known.links:
+                if self._wide or holds_secrets(f"{folder}/{name}"):
+                    yield from self._behind(f"{folder}/{name}")
             for name in known.names.keys() & listened:
                 if Path(folder, name).is_socket():
                     yield f"{folder}/{name}", known.names[name]
@@ -138,6 +151,8 @@ class SecretScan:
             folder, level = waiting.popleft()
             known = self._look(folder)
             yield from ((f"{folder}/{name}", known.names[name]) for name in known.secret)
+            for name in known.links:
+                yield from self._behind(f"{folder}/{name}")
             for name in known.inner if level < ELSEWHERE_LEVELS else ():
                 hidden = name.startswith(".")
                 if not hidden or level == 0:
@@ -150,12 +165,17 @@ class SecretScan:
             for name in fnmatch.filter(names, part) if made else (part,) if part in names else ():
                 path = f"{folder}/{name}"
                 if "" in inner:
-                    real = os.path.realpath(path)
-                    above, last = os.path.split(real)
-                    if inode := self._look(above).names.get(last):
-                        yield real, inode
+                    yield from self._behind(path, any_kind=True)
                 if len(inner) > ("" in inner):
                     yield from self._rows(path, inner)
+
+    def _behind(self, path: str, *, any_kind: bool = False) -> Iterator[tuple[str, int]]:
+        """What is there in the end."""
+        real = os.path.realpath(path)
+        above, last = os.path.split(real)
+        inode = self._look(above).names.get(last)
+        if inode and (any_kind or _is_file_with_secrets(Path(real))):
+            yield real, inode
 
     def _look(self, folder: str) -> _Folder:
         changed = _changed(folder)
@@ -186,15 +206,42 @@ def _read(folder: str, changed: int, now: float) -> _Folder:
     ]
     if "/." in folder:  # only there, by the table
         secret += [name for name in names.keys() - folders if holds_secrets(f"{folder}/{name}")]
-    files = (name for name in {*secret} if not _is_harmless(Path(folder, name)))
+    links = {name for name in secret if Path(folder, name).is_symlink()}
+    files = (name for name in {*secret} - links if not _is_harmless(Path(folder, name)))
     settled = changed < (now - SETTLED_SECONDS) * 1e9
-    return _Folder(changed if settled else UNSETTLED, names, tuple(inner), tuple(files))
+    kept = changed if settled else UNSETTLED
+    return _Folder(kept, names, tuple(inner), tuple(files), (*links,))
+
+
+def _told_apart(found: Iterable[tuple[str, int]]) -> Found:
+    """A file that was made anew may have the inode of the one that was there."""
+    return frozenset((path, inode ^ _born(path)) for path, inode in found)
+
+
+def _born(path: str) -> int:
+    """When it was made; 0 where that is not known."""
+    facts = ctypes.create_string_buffer(256)
+    try:
+        failed = _libc.statx(-100, os.fsencode(path), NO_FOLLOW, BORN, facts)
+    except AttributeError:  # an old library
+        return 0
+    if failed or not struct.unpack_from("=I", facts)[0] & BORN:
+        return 0
+    seconds, rest = struct.unpack_from("=qI", facts, 80)
+    return int(seconds * 1_000_000_000 + rest)
+
+
+def _is_file_with_secrets(path: Path) -> bool:
+    """Not what may be called like that for being an example, or nothing."""
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+    return regular and not is_example(str(path)) and not _is_harmless(path)
 
 
 def _is_harmless(path: Path) -> bool:
-    """A link, whose target counts; or a .pem without a private key, which programs need."""
-    if path.is_symlink():
-        return True
+    """A .pem without a private key, which programs need."""
     if path.suffix.lower() != ".pem":
         return False
     try:

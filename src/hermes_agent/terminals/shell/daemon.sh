@@ -95,6 +95,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     IFS=' ' builtin read -r __hermes_text __hermes_next <"$__hermes_spool/$__hermes_kind.limits" || :
     if [[ $__hermes_text != - ]]; then builtin ulimit -u "$__hermes_text"; fi
     if [[ $__hermes_next != - ]]; then builtin ulimit -d "$__hermes_next"; fi
+    builtin ulimit -c 0
     builtin export TMPDIR=$__hermes_spool/$__hermes_kind.scratch
     if [[ $__hermes_kind == workspace ]]; then builtin export XDG_CACHE_HOME=$TMPDIR; fi
     builtin set +e
@@ -107,7 +108,6 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       exit
     fi
     exec </dev/null >/dev/null 2>/dev/null # those of the view: others could be changed through them
-    builtin ulimit -c 0
     builtin trap : INT TERM HUP
     # Where it stands now, and the variables that it assigns by name.
     __hermes_report() {
@@ -466,6 +466,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   }
 
   __hermes_bye() {
+    # Bash may run this in a part of the shell that is killed before it has begun.
+    if [[ $BASHPID != "$$" ]]; then return 0; fi
     __hermes_close_views
     if [[ -n $__hermes_id ]]; then
       __hermes_take_back
