@@ -6,6 +6,10 @@ import fcntl
 import functools
 import socket
 import tempfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyseccomp import SyscallFilter
 
 REFUSED = (
     # other namespaces, mounts, roots
@@ -128,8 +132,12 @@ def program(
         made.add_rule(refuse, "socket", Arg(0, EQ, NETLINK), Arg(2, EQ, protocol))
     if NETLINK in families:
         made.add_rule(refuse, "socket", Arg(0, EQ, NETLINK), Arg(2, GE, NETLINKS))
+    return _compiled(made)
+
+
+def _compiled(filter: "SyscallFilter") -> bytes:
     with tempfile.TemporaryFile() as file:
-        made.export_bpf(file)
+        filter.export_bpf(file)
         file.seek(0)
         return file.read()
 
