@@ -127,7 +127,7 @@ def view(
     which = repr(sorted(secrets)).encode()
     digest = hashlib.sha256(b"\0\0".join((*files.values(), which))).hexdigest()
     files["covers"] = b"%s\0%s" % (digest.encode(), files["covers"])
-    words = "\0".join((kind, bwrap, launch.PYTHON, "-I", "-S", landlock.__file__, *scope))
+    words = "\0".join((kind, bwrap, launch.PYTHON, *landlock.IMPORTED, *scope))
     return words, {f"{kind}.{name}": data for name, data in files.items()}
 
 
@@ -151,11 +151,11 @@ def _rights(spool: Path) -> tuple[str, ...]:
 
 def _covers(spool: Path, secrets: Found) -> Iterator[str]:
     paths = sorted(path for path, _ in secrets)
-    private = [str(path) for path in spool.parent.glob(f"*/{PRIVATE}")]
+    folders = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - fast
     yield f"s{spool / COVER}"
-    yield from (f"o{path}" for path in paths if not Path(path).is_dir())
+    yield from (f"o{path}" for path in paths if path not in folders)
     yield f"s{spool / COVER_FOLDER}"
-    yield from (f"o{path}" for path in (*paths, *private) if Path(path).is_dir())
+    yield from (f"o{path}" for path in (*folders, *spool.parent.glob(f"*/{PRIVATE}")))
     if os.geteuid():
         yield f"u{os.geteuid()}:{os.getegid()}:{spool / PROC}"
 

@@ -51,6 +51,14 @@ LOCKED = 0xF
 NEW_USERS = 0x10000000
 MOST_FILES = b"size=64m,nr_inodes=16k"
 
+IMPORTED = (
+    "-I", "-S", "-c",
+    "import sys; sys.path.append(sys.argv.pop(1)); import landlock; landlock.start()",
+    os.path.dirname(__file__),
+)  # fmt: skip
+"""For Python to run this as a script that it need not compile again, which would take longer than
+all that it does."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -239,8 +247,12 @@ def scope(filter: int, covers: int, paths: list[str], command: list[str]) -> Non
     os.execve(command[0], command, given)  # noqa: S606 - that is the point
 
 
-if __name__ == "__main__":
+def start() -> None:
     if sys.argv[1] == "scope":
         end = sys.argv.index("--")
         scope(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:end], sys.argv[end + 1 :])
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "network", sys.argv[4], sys.argv[6:])
+
+
+if __name__ == "__main__":
+    start()

@@ -117,7 +117,7 @@ def launch(
             confined = [bwrap, "--args", str(hand_over(_joined(options))), "--"]
         else:
             allowed = hand_over(_joined(mounts.grants(view, folder / "tmp")))
-            guard = [PYTHON, "-I", "-S", str(HERE / "landlock.py")]
+            guard = [PYTHON, *landlock.IMPORTED]
             network = "network" if place.network else "none"
             confined = [*guard, str(allowed), str(filter), network, workspace, "--"]
         log = stack.enter_context((folder / LOG).open("wb"))

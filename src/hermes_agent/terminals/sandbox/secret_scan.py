@@ -241,8 +241,8 @@ def _is_file_with_secrets(path: Path) -> bool:
 
 
 def _is_harmless(path: Path) -> bool:
-    """A .pem without a private key, which programs need."""
-    if path.suffix.lower() != ".pem":
+    """A certificate without a private key, which programs need."""
+    if path.suffix.lower() not in (".pem", ".crt", ".cer"):
         return False
     try:
         return b"PRIVATE KEY" not in path.read_bytes()[:1_000_000]

@@ -7,7 +7,7 @@
 #   job   SPOOL ID MOST    one background command, in a shell of its own with the same state; one
 #                          that writes more than MOST bytes is stopped
 #   task  SPOOL ID STATE MOST  what `job` becomes once it knows the state
-#   view  SPOOL ID STATE KIND  a confined shell, inside of bubblewrap: runs the commands that
+#   view  SPOOL ID STATE KIND [again]  a confined shell, inside of bubblewrap: runs the commands that
 #                          `spine` hands it, or this one; KIND is what it may change
 #   stop  SPOOL ID WHY     end a command: INT, TERM, KILL
 #   where SPOOL WORKSPACE  print the folder where the shell stands or would stand
@@ -36,6 +36,10 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   # A mark on all that is started here, whatever it does to its environment and its parents: Linux
   # ignores this limit, hands it down and lets only root raise it. See `host/inspect.py`.
   builtin ulimit -x 0 2>/dev/null || :
+  if [[ $1 == view && -z $6 ]]; then
+    builtin read -r -t 10 -u 6 || exit 126 # its control groups hold it by now
+    exec 6<&-
+  fi
   # At the top level, because `declare` in a function makes locals; before our own definitions,
   # because the snapshot holds those of an older daemon.
   if [[ -n $4 ]]; then . "$4" >/dev/null 2>&1 || :; fi
@@ -61,31 +65,43 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     __hermes_next=$__hermes_spool/${__hermes_lent[0]}
     __hermes_map=()
     builtin mapfile -t -s 1 __hermes_groups <"$__hermes_next.limits"
-    for __hermes_text in "${__hermes_groups[@]}"; do
-      builtin echo "$BASHPID" >"$__hermes_text/cgroup.procs" || exit
-    done
-    if ((EUID == 0)); then __hermes_map_users; fi
+    __hermes_prepare "${__hermes_groups[@]/%//cgroup.procs}"
     exec "${__hermes_lent[1]}" --args 7 "${__hermes_map[@]}" -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
       --norc "$0" view "$__hermes_spool" "$1" "$2" "${__hermes_lent[0]}" \
       7<"$__hermes_next.view" 8<"$__hermes_next.bpf" 9<"$__hermes_next.covers"
   }
 
-  # For root: the same users inside as outside, where bubblewrap alone would know but one.
-  __hermes_map_users() {
-    local file first count lines= info block
-    exec {info}<> <(:) {block}<> <(:)
-    __hermes_map=(--info-fd "$info" --userns-block-fd "$block")
+  # While it opens: join these control groups, for which the kernel takes its time, and say so in
+  # file 6. For root also the same users inside as outside, where bubblewrap alone would know but one.
+  __hermes_prepare() {
+    local pid file first count lines info block=
+    exec 6<> <(:)
+    if (($# == 0)); then
+      builtin echo >&6
+      if ((EUID)); then return; fi
+    fi
+    exec {info}<> <(:)
+    __hermes_map=(--info-fd "$info")
+    if ((EUID == 0)); then
+      exec {block}<> <(:)
+      __hermes_map+=(--userns-block-fd "$block")
+    fi
     (
       {
-        while IFS= builtin read -r -t 10 -u "$info" file; do
-          if [[ $file =~ child-pid\":\ *([0-9]+) ]]; then break; fi
+        while IFS= builtin read -r -t 10 -u "$info" pid; do
+          if [[ $pid =~ child-pid\":\ *([0-9]+) ]]; then break; fi
         done
-        for file in uid_map gid_map; do
-          lines=
-          while builtin read -r first _ count; do lines+="$first $first $count"$'\n'; done <"/proc/$$/$file"
-          builtin printf %s "$lines" >"/proc/${BASH_REMATCH[1]}/$file"
-        done
-        builtin echo >&"$block"
+        pid=${BASH_REMATCH[1]}
+        if [[ -n $block ]]; then
+          for file in uid_map gid_map; do
+            lines=
+            while builtin read -r first _ count; do lines+="$first $first $count"$'\n'; done <"/proc/$$/$file"
+            builtin printf %s "$lines" >"/proc/$pid/$file"
+          done
+          builtin echo >&"$block"
+        fi
+        for file; do builtin echo "$pid" >"$file" || exit; done
+        if (($#)); then builtin echo >&6; fi
       } &
     )
   }
@@ -125,7 +141,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       fi
       if [[ ${__hermes_words[0]} == renew ]]; then
         exec "$BASH" --noprofile --norc "$0" view "$__hermes_spool" - "${__hermes_words[1]}" \
-          "$__hermes_kind"
+          "$__hermes_kind" again
       fi
       __hermes_read "${__hermes_words[1]}"
       (
