@@ -168,7 +168,7 @@ class ShellInterpreter:
         like a program would make another thing of what a later command says."""
         if self.is_known(function.name):
             reason = "later commands would run it in place of the program"
-            self.note.unknown(f"{function.name}()", reason, around)
+            self.note.unknown(f"{function.name}()", reason, around, function.name)
         state.assign("FUNCNAME", None)
         state.functions[function.name] = (function.body,)
         state.unsure.discard(function.name)

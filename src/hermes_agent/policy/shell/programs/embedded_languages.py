@@ -218,7 +218,14 @@ _SQL_ODD = re.compile(
 
 _SQL_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
 _SQL_LOOKS = frozenset({"select", "show", "explain", "describe", "desc", "with", "table", "values"})
-_SQL_LISTS = re.compile(r"\\(?:l|d(?!eu|Rs)\w*|conninfo|timing|x)\+?(?:\s+[\w.*\"]+)*")
+_SQL_LISTS = re.compile(
+    r"\\(?:l|d(?!eu|Rs)\w*|conninfo|timing|x)\+?(?:\s+[\w.*\"]+)*"
+    r"|\.(?:tables|schema|fullschema|indexes|indices|databases|dbinfo|stats|headers?|mode|width|show)"
+    r"(?:\s+[\w.%-]+)*"
+    r"|(?i:pragma)\s+(?:\w+_(?:check|list|xinfo|info)|journal_mode|page_(?:count|size)|user_version"
+    r"|freelist_count|encoding)(?:\s*\(\s*\w+\s*\))?\s*;?"
+)
+"""What shows the state of a database, in the languages of psql and sqlite3."""
 _SQL_CHANGES = re.compile(
     r"(?i)\b(?:insert|update|delete|merge|replace|drop|truncate|alter|create|grant|revoke|into|call"
     r"|do|set|reset|lock|kill|shutdown|vacuum|reindex|refresh|analyze|analyse|execute|prepare"
@@ -257,4 +264,5 @@ def sql_verbs(text: str) -> list[str]:
 
 def sql_is_plain(text: str) -> bool:
     """No way out of the database to files and programs; whether it changes data is for rules."""
-    return len(text) <= _MAX_LENGTH and not _SQL_ODD.search(text)
+    odd = _SQL_ODD.search(text) and not _SQL_LISTS.fullmatch(text.strip())
+    return len(text) <= _MAX_LENGTH and not odd

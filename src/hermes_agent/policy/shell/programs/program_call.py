@@ -572,13 +572,13 @@ def follow(call: ProgramCall) -> None:
     if call.name in {"curl", "wget"}:
         _check_request(call)
     stdin = call.run.around.stdin
-    if (
-        found.input
-        and stdin is not None
-        and not any(r == found.input for _, r, _ in reading.values)
-    ):
+    given = any(role == found.input for _, role, _ in reading.values)
+    if found.input and stdin is not None and not given:
         text = ExpandedWord(stdin.text or "", dynamic=stdin.text is None)
         apply(call, found.input, text, "<")
+    looks = {"select", "show"} >= {*reading.verb.split(" ")}
+    if call.name == "sqlite3" and looks and not call.later:
+        call.places = [replace(place, access="read") for place in call.places]
     runs = reading.rest is not None and bool(reading.rest)
     if runs and (reading.unlisted or reading.unsure):
         words = " ".join([*reading.unlisted, *(field.text for field in reading.unsure)])
