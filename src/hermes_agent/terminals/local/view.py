@@ -216,7 +216,7 @@ def _hidden(
 def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
     """It can be written, but not its repository; sockets of services are not there."""
     names = os.path.realpath("/etc/resolv.conf")
-    kept = (f"{path}/.git", names)
+    kept = (os.path.realpath(f"{path}/.git"), names)
     return (
         "--tmpfs", "/run",
         "--bind", path, path, "--bind", str(scratch), str(scratch),
