@@ -236,6 +236,14 @@ async def test_the_repository_there_is_held_however_it_comes_to_be_there(looker:
     assert (await looker.act("ls .git/hooks/made")).code != 0
 
 
+async def test_programs_of_a_build_there_share_memory(looker: Looker) -> None:
+    code = "import multiprocessing; print(multiprocessing.Pool(2).map(abs, [-1]))"
+    made = await looker.build(f"python3 -c '{code}'; echo x > /dev/shm/made; echo x > /dev/made")
+    assert made.stdout == "[1]\n"
+    assert not Path("/dev/shm/made").exists()
+    assert "/dev/made: Read-only file system" in made.stderr
+
+
 async def test_a_build_there_shares_its_folder_and_variables(looker: Looker) -> None:
     await looker.act("mkdir sub; first=1; helper() { echo helped; }")
     await looker.look("second=$first.2; cd sub")

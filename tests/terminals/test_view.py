@@ -549,3 +549,11 @@ async def test_a_repository_may_be_a_link_to_elsewhere(looker: Looker, tmp_path:
     (tmp_path / "elsewhere").mkdir()
     (looker.place.workspace / ".git").symlink_to(tmp_path / "elsewhere")
     assert (await looker.build("echo x > .git/made || echo held")).stdout == "held\n"
+
+
+async def test_programs_of_a_build_share_memory(looker: Looker) -> None:
+    code = "import multiprocessing; print(multiprocessing.Pool(2).map(abs, [-1]))"
+    made = await looker.build(f"python3 -c '{code}'; echo x > /dev/shm/made; echo x > /dev/made")
+    assert made.stdout == "[1]\n"
+    assert not Path("/dev/shm/made").exists()
+    assert "/dev/made: Read-only file system" in made.stderr

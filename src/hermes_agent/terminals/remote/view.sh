@@ -32,7 +32,8 @@ for ((at = 4; at < ${#given[@]}; at++)); do
 done
 secrets=("${given[@]:at + 1}")
 if ((EUID == 0)); then options+=(--cap-add CAP_DAC_READ_SEARCH); fi
-common=("${options[@]}")
+common=("${options[@]}") limit=()
+if [[ $("$bwrap" --help 2>&1) == *--size* ]]; then limit=(--size "$size"); fi
 
 python=$(command -v python3) && python=$("$python" -I -S -c 'import sys; print(sys.executable)')
 guard=$spool/landlock.py old=
@@ -76,7 +77,7 @@ prepare() {
   set -- ~/.cache/hermes "/tmp/hermes-$UID" ~/.hermes "${HERMES_HOME:-/nonexistent}"
   if [[ $kind == workspace ]]; then
     set -- "$@" /run
-    writable=("$workspace") options+=(--bind "$workspace" "$workspace")
+    writable=("$workspace" /dev/shm) options+=(--bind "$workspace" "$workspace" "${limit[@]}" --tmpfs /dev/shm)
   fi
   # Landlock lets no signal out. Without it a look can signal nothing at all; without Python, which it
   # needs, and for the workspace, numbers of processes inside are of their own, so that those outside
@@ -101,8 +102,7 @@ prepare() {
       options+=(--ro-bind-try "$shown" "$shown")
     done
   else
-    if [[ $("$bwrap" --help 2>&1) == *--size* ]]; then options+=(--size "$size"); fi
-    options+=(--tmpfs "$scratch")
+    options+=("${limit[@]}" --tmpfs "$scratch")
   fi
   options+=(--setenv TMPDIR "$named/$kind.scratch")
 
