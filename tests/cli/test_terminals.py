@@ -2,9 +2,11 @@
 
 import json
 
+import msgspec
 import pytest
 
 from tests.support.cli import Hermes
+from tests.support.sshd import shared
 
 WHERE = """
 turns:
@@ -30,6 +32,19 @@ def test_terminals_are_listed_with_what_is_missing(hermes: Hermes) -> None:
     told = hermes.good("terminals")
     assert "daytona" in told
     assert "DAYTONA_API_KEY" in told
+
+
+def test_what_the_kernel_of_a_far_machine_holds_is_listed(hermes: Hermes) -> None:
+    server = shared()
+    places = {"far": server.place(str(server.folder())), "home": server.place("~")}
+    hermes.home.mkdir()
+    (hermes.home / "config.yaml").write_text(json.dumps({"terminals": msgspec.to_builtins(places)}))
+    rows = {row["name"]: row for row in hermes.json("terminals")}
+    held = {name: (row["looks"], row["changes"], row["why"]) for name, row in rows.items()}
+    assert held["far"] == ("kernel", "kernel", "")
+    assert held["home"] == ("kernel", "rules", "changes: the workspace holds a whole home")
+    told = hermes.good("terminals", "test", "home")
+    assert "looks held by the kernel, changes by the rules; changes: the workspace holds" in told
 
 
 def test_a_terminal_is_tried_for_real_and_removed(hermes: Hermes) -> None:

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hermes_agent.core.effects import ApprovalRequirement, Verdict
+from hermes_agent.core.effects import ApprovalRequirement, Effect, Verdict
 from hermes_agent.core.errors import ToolError
 from hermes_agent.policy.gate import RuleGate
 from hermes_agent.policy.operations import recorded
@@ -281,17 +281,20 @@ def test_the_rules_that_allow_a_command_say_where_it_runs(command: str, confinem
         ("ls; cat a", "read-only", "allow"),
         ("cd sub && ls", "read-only", "allow"),
         ("ls; docker ps", "none", "allow"),
-        ("ls; touch a", "none", "ask"),
+        ("ls; touch a", "workspace", "allow"),
+        ("ss; touch a", "none", "ask"),
         ("ss | cat", "none", "ask"),
         ("mount | cat", "none", "ask"),
         ("lsof -p 1 | cat", "none", "ask"),
         ("lsof -p 1", "none", "allow"),
     ],
 )
-def test_elsewhere_only_looking_is_confined_and_a_rule_can_insist(
+def test_elsewhere_what_needs_no_service_is_confined_and_a_rule_can_insist(
     command: str, confinement: str, verdict: str
 ) -> None:
-    there = effect_of(command, terminal="web1", terminal_kind="ssh", unconfined="")
+    there = effect_of(
+        command, terminal="web1", terminal_kind="ssh", unconfined="", unconfined_workspace=""
+    )
     found = judge(CONFINED, there).verdict
     assert (found.action, found.confinement) == ("allow", confinement)
     must = CONFINED + "- {id: must, match: {place: ssh}, then: confine}\n"
@@ -314,6 +317,20 @@ def test_where_the_kernel_cannot_a_rule_that_insists_asks_for_that_place_alone()
     other = effect_of("ls", terminal="web2", terminal_kind="ssh", unconfined="no bubblewrap")
     assert judge(must, other, granted=granted).verdict.action == "ask"
     assert judge(must, effect_of("docker ps", terminal_kind="ssh")).verdict.action == "allow"
+
+
+def test_where_the_kernel_can_hold_looks_alone_changes_are_up_to_the_rules() -> None:
+    def there(command: str) -> Effect:
+        return effect_of(
+            command, terminal_kind="ssh", unconfined="", unconfined_workspace="it is a home"
+        )
+
+    must = CONFINED + "- {id: must, match: {place: ssh}, then: confine}\n"
+    assert judge(must, there("ls")).verdict.confinement == "read-only"
+    found = judge(CONFINED, there("touch a")).verdict
+    assert (found.action, found.confinement) == ("allow", "none")
+    asked = judge(must, there("touch a")).verdict
+    assert asked.reason == "it would run confined, but it is a home"
 
 
 def test_what_cannot_be_confined_asks_unless_it_is_alone() -> None:

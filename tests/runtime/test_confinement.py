@@ -140,3 +140,30 @@ async def test_looks_on_a_far_machine_are_held_by_its_kernel(tmp_path: Path) -> 
         assert "systemctl works only outside of it there" in asked.text
         assert list(far.iterdir()) == []
         await h.runtime.sessions.delete_session(await h.now(session))
+
+
+async def test_a_build_on_a_far_machine_is_held_to_the_workspace_by_its_kernel(
+    tmp_path: Path,
+) -> None:
+    server = shared()
+    far = server.folder()
+    (far / "Makefile").write_text("test:\n\techo built > made\n\techo x > ~/made\n")
+    model = script(
+        tmp_path, "model",
+        {"calls": [{"tool": "terminal", "with": {"command": "make test"}}]},
+        {"say": "done"},
+    )  # fmt: skip
+    places: dict[str, PlaceSettings] = {"far": server.place(str(far))}
+    async with open_runtime(tmp_path, terminals=places) as h:
+        session = await h.open(model, policy="operate", terminals=("far",))
+        journal = await h.say(session, "build")
+        [judged] = [one for one in journal if isinstance(one, ev.CallJudged)]
+        assert (judged.action, judged.confinement) == ("allow", "workspace")
+        assert (judged.facts.unconfined, judged.facts.unconfined_workspace) == ("", "")
+        [build] = [one for one in journal if isinstance(one, ev.CallFinished)]
+        assert "Read-only file system" in build.text
+        assert "ran where it cannot write elsewhere; say `changes` if it must" in build.text
+        assert build.data["refused"] == "workspace"
+        assert (far / "made").read_text() == "built\n"
+        assert not (server.home / "made").exists()
+        await h.runtime.sessions.delete_session(await h.now(session))

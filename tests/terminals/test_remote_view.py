@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -36,6 +37,9 @@ class Looker:
 
     async def look(self, text: str, **more: object) -> CommandState:
         return await self._run(text, confinement="read-only", **more)
+
+    async def build(self, text: str, **more: object) -> CommandState:
+        return await self._run(text, confinement="workspace", **more)
 
     async def act(self, text: str) -> CommandState:
         return await self._run(text)
@@ -182,6 +186,106 @@ async def test_a_look_in_the_background_is_held_as_well(looker: Looker) -> None:
     assert list(looker.work.iterdir()) == []
 
 
+async def test_a_build_there_can_write_the_workspace_and_nothing_else(
+    looker: Looker, server: Sshd
+) -> None:
+    work, elsewhere = looker.work, server.folder()
+    (work / "link").symlink_to(elsewhere)
+    (work / ".env").write_text("KEY=secret")
+    (work / ".env").chmod(0o644)
+    tried = await looker.build(
+        f"echo new > made; mkdir sub; rm -r sub; echo x > {elsewhere}/made; echo x > link/made;"
+        f"mv made {elsewhere}/; echo x > ~/made; echo x > $HERMES_SPOOL/now; cat .env; ls /run;"
+        "echo y > $TMPDIR/note && cat $TMPDIR/note; cat made"
+    )
+    assert tried.stdout == "y\nnew\n"
+    assert tried.stderr.count("Read-only file system") == 5
+    assert "secret" not in tried.stderr
+    assert [*elsewhere.iterdir()] == []
+    assert not (server.home / "made").exists()
+    assert (work / "made").stat().st_uid == server.home.stat().st_uid
+
+
+async def test_a_build_there_reaches_hosts_but_no_service_and_no_process(
+    looker: Looker, server: Sshd, outside: subprocess.Popen[bytes]
+) -> None:
+    with socket.socket() as inet, socket.socket(socket.AF_UNIX) as unix:
+        inet.bind(("127.0.0.1", 0))
+        unix.bind(str(server.folder() / "door"))
+        for listener in (inet, unix):
+            listener.listen()
+            listener.setblocking(False)
+        tried = await looker.build(
+            f"echo x > /dev/tcp/127.0.0.1/{inet.getsockname()[1]}; kill -9 {outside.pid};"
+            f"python3 -c 'import socket; socket.socket(1).connect(\"{unix.getsockname()}\")'"
+        )
+        inet.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            unix.accept()
+    assert tried.stderr.count("Operation not permitted") == 2
+    assert outside.poll() is None
+
+
+async def test_the_repository_there_is_held_however_it_comes_to_be_there(looker: Looker) -> None:
+    made = await looker.build("git init -q; ls -d .git")
+    assert made.stdout == ".git\n"
+    assert "the repository that this made was moved to" in made.stderr
+    assert not (looker.work / ".git").exists()
+    await looker.act("git init -q")
+    assert (await looker.build("echo x > .git/hooks/made || echo held")).stdout == "held\n"
+    assert (await looker.act("ls .git/hooks/made")).code != 0
+
+
+async def test_programs_of_a_build_there_share_memory(looker: Looker) -> None:
+    code = "import multiprocessing; print(multiprocessing.Pool(2).map(abs, [-1]))"
+    made = await looker.build(f"python3 -c '{code}'; echo x > /dev/shm/made; echo x > /dev/made")
+    assert made.stdout == "[1]\n"
+    assert not Path("/dev/shm/made").exists()
+    assert "/dev/made: Read-only file system" in made.stderr
+
+
+async def test_a_build_there_shares_its_folder_and_variables(looker: Looker) -> None:
+    await looker.act("mkdir sub; first=1; helper() { echo helped; }")
+    await looker.look("second=$first.2; cd sub")
+    built = await looker.build("helper; echo $first $second; basename $PWD; third=3")
+    assert built.stdout == "helped\n1 1.2\nsub\n"
+    assert (await looker.look("echo $third; cd ..")).stdout == "3\n"
+    assert (await looker.build("cd sub; exit 4")).code == 4
+    assert (await looker.act("echo $second $third; basename $PWD")).stdout == "1.2 3\nsub\n"
+
+
+async def test_a_build_there_in_the_background_is_held_as_well(
+    looker: Looker, server: Sshd
+) -> None:
+    begun = await looker.build("touch made ~/made; echo built; sleep 1000", background=True)
+
+    async def built() -> bool:
+        return "built" in (await looker.terminal.follow(begun.id)).stdout
+
+    await until(built)
+    ended = await looker.terminal.stop(begun.id)
+    assert ended.state == "stopped"
+    assert "Read-only file system" in ended.stderr
+    assert (looker.work / "made").exists()
+    assert not (server.home / "made").exists()
+
+
+async def test_a_whole_home_as_the_workspace_is_not_called_confined(
+    server: Sshd, tmp_path: Path
+) -> None:
+    place = ssh_far_place(server, tmp_path)
+    place.workspace = "~"
+    made = Looker(place)
+    try:
+        assert await made.terminal.unconfined() == ""
+        why = await made.terminal.unconfined("workspace")
+        assert why == "the workspace holds a whole home"
+        with pytest.raises(HermesError, match=f"it was to run confined, but {why}"):
+            await made.build("touch made")
+    finally:
+        await place.destroy()
+
+
 async def test_a_new_connection_tries_again_and_finds_the_look(looker: Looker) -> None:
     first = await looker.look("echo once; touch made")
     again = looker.place.open()
@@ -205,13 +309,42 @@ async def test_without_python_there_is_a_view_whose_processes_have_their_own_num
     assert (await plain.act("ps -A -o args= | grep -c '^[s]leep 1234'")).stdout == "0\n"
 
 
+OLD_KERNEL = """#!/bin/bash
+case $* in
+  *sys.executable*) echo "$0" ;;
+  *missing*) echo "this kernel has no Landlock" ;;
+  *) exec {} "$@" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("python", ["", OLD_KERNEL])
+async def test_without_landlock_a_build_is_held_too(
+    plain: Looker, programs: Path, ours: subprocess.Popen[bytes], tmp_path: Path, python: str
+) -> None:
+    if python:
+        (programs / "python3").write_text(python.format(sys.executable))
+        (programs / "python3").chmod(0o755)
+    assert await plain.terminal.unconfined() == ""
+    assert await plain.terminal.unconfined("workspace") == ""
+    tried = await plain.build(
+        f"echo x > made; echo x > {tmp_path}/made; kill -9 {ours.pid}; kill -TERM -- -1;"
+        "sleep 1234 & kill $! && echo own"
+    )
+    assert tried.stdout == "own\n"
+    assert "Read-only file system" in tried.stderr
+    assert ours.poll() is None
+    assert [path.name for path in plain.work.iterdir()] == ["made"]
+
+
 async def test_without_bubblewrap_what_should_be_confined_does_not_run(
     plain: Looker, programs: Path
 ) -> None:
     (programs / "bwrap").unlink()
-    assert await plain.terminal.unconfined() == "bubblewrap is not installed there"
-    with pytest.raises(HermesError, match="it was to run confined, but bubblewrap is not"):
-        await plain.look("touch made")
+    for kind, run in (("read-only", plain.look), ("workspace", plain.build)):
+        assert await plain.terminal.unconfined(kind) == "bubblewrap is not installed there"  # type: ignore[arg-type]
+        with pytest.raises(HermesError, match="it was to run confined, but bubblewrap is not"):
+            await run("touch made")
     assert (await plain.act("echo on; ls")).stdout == "on\n"
 
 
@@ -232,6 +365,23 @@ async def test_a_bubblewrap_that_does_not_confine_is_noticed(
     (programs / "bwrap").write_text(f"#!/bin/bash\n{script}\n")
     (programs / "bwrap").chmod(0o755)
     assert why in await plain.terminal.unconfined()
+    assert why in await plain.terminal.unconfined("workspace")
+
+
+async def test_a_view_for_the_workspace_that_does_not_hold_is_not_used(
+    plain: Looker, programs: Path
+) -> None:
+    (plain.work / ".git").mkdir()
+    real = (programs / "bwrap").readlink()
+    (programs / "bwrap").unlink()
+    (programs / "bwrap").write_text(
+        "#!/bin/bash\n"
+        "mapfile -d '' -t given <&7\n"
+        f'exec {real} "${{given[@]/#--ro-bind-try/--bind-try}}" "${{@:3}}"\n'
+    )
+    (programs / "bwrap").chmod(0o755)
+    assert await plain.terminal.unconfined() == ""
+    assert "(the repository could be written)" in await plain.terminal.unconfined("workspace")
 
 
 @pytest.mark.parametrize("signals", [True, False])

@@ -531,3 +531,29 @@ async def test_a_repository_that_a_build_makes_is_set_aside(looker: Looker) -> N
     assert made.stdout == ".git\n"
     assert "was moved" in made.stderr
     assert not (looker.place.workspace / ".git").exists()
+
+
+async def test_the_repository_is_held_however_it_comes_to_be_there(looker: Looker) -> None:
+    work = looker.place.workspace
+    (work / "real" / "hooks").mkdir(parents=True)
+    held = "echo x > .git/hooks/made || echo held"
+    await looker.build("true")
+    for make in ("git init -q", "rm -rf .git; git init -q", "rm -rf .git; ln -s real .git"):
+        await looker.act(make)
+        assert (await looker.build(held)).stdout == "held\n", make
+    await looker.build("rm .git; mkdir .git; echo x > .git/config")
+    assert not (work / ".git").exists()
+
+
+async def test_a_repository_may_be_a_link_to_elsewhere(looker: Looker, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (looker.place.workspace / ".git").symlink_to(tmp_path / "elsewhere")
+    assert (await looker.build("echo x > .git/made || echo held")).stdout == "held\n"
+
+
+async def test_programs_of_a_build_share_memory(looker: Looker) -> None:
+    code = "import multiprocessing; print(multiprocessing.Pool(2).map(abs, [-1]))"
+    made = await looker.build(f"python3 -c '{code}'; echo x > /dev/shm/made; echo x > /dev/made")
+    assert made.stdout == "[1]\n"
+    assert not Path("/dev/shm/made").exists()
+    assert "/dev/made: Read-only file system" in made.stderr

@@ -114,7 +114,9 @@ class Effect(Struct, frozen=True):
     """What cannot be understood is not allowed for being confined: it runs outside of the view, or
     unattended."""
     unconfined: str = UNPROBED
-    """Why a terminal elsewhere cannot confine commands; empty if it can."""
+    """Why a terminal elsewhere cannot hold commands to looking; empty if it can."""
+    unconfined_workspace: str = UNPROBED
+    """Why it cannot hold them to the workspace."""
 
 
 class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):
@@ -150,6 +152,7 @@ class JudgementInputs(Struct, frozen=True, omit_defaults=True):
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills."""
     unconfined: str = UNPROBED
+    unconfined_workspace: str = UNPROBED
 
 
 class Verdict(Struct, frozen=True):

@@ -134,8 +134,8 @@ class Terminal(Protocol):
         """The shell's current directory."""
         ...
 
-    async def unconfined(self) -> str:
-        """Why commands cannot be confined there by the kernel; empty if they can."""
+    async def unconfined(self, kind: Confinement = "read-only") -> str:
+        """Why the kernel there cannot confine commands so; empty if it can."""
         ...
 
     async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:

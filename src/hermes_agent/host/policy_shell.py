@@ -87,11 +87,13 @@ class PolicyShell:
     async def run(self, command: str, seconds: float) -> CommandState:
         self._ran += 1
         terminal, session = self.terminal, self._session
+        far = self._kind != "local"
         effect = Effect(
             f"{session.id}-{self._ran}", "terminal", {"command": command}, session.id,
             terminal.workspace, await terminal.where(), self.name, self._kind,
             ("process", "filesystem"), command, actor=self._by, time=self._clock(), strict=True,
-            unconfined=UNPROBED if self._kind == "local" else await terminal.unconfined(),
+            unconfined=await terminal.unconfined() if far else UNPROBED,
+            unconfined_workspace=await terminal.unconfined("workspace") if far else UNPROBED,
         )  # fmt: skip
         verdict = await self._shells.require_allowed(session, effect, terminal.trace)
         given = ShellCommand(f"run-{self._ran}", command, seconds)

@@ -108,10 +108,9 @@ class RuleGate:
 
     def _unconfined_there(self, judged: Judged, effect: Effect) -> str | None:
         """Why a terminal elsewhere cannot confine this; None if it can."""
-        if effect.unconfined:
-            return effect.unconfined
-        if judged.verdict.confinement != "read-only":
-            return "only looking can be confined there"
+        looks = judged.verdict.confinement == "read-only"
+        if why := effect.unconfined if looks else effect.unconfined_workspace:
+            return why
         outside = self.outside()
         for one in judged.decisions:
             around = one.by is not None and one.by.confine == "around"

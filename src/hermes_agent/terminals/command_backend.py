@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import ShellCommand
 
@@ -119,8 +120,8 @@ class CommandBackend(Protocol):
 
     async def where(self) -> str: ...
 
-    async def unconfined(self) -> str:
-        """Why commands cannot be confined there; empty if they can."""
+    async def unconfined(self, kind: Confinement, /) -> str:
+        """Why commands cannot be confined so there; empty if they can."""
         ...
 
     async def close(self) -> None:

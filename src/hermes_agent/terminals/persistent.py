@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar
 
+from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Clock, CommandState, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
@@ -157,8 +158,8 @@ class PersistentTerminal:
     async def where(self) -> str:
         return await self._again(self._backend.where)
 
-    async def unconfined(self) -> str:
-        return await self._again(self._backend.unconfined)
+    async def unconfined(self, kind: Confinement = "read-only") -> str:
+        return await self._again(lambda: self._backend.unconfined(kind))
 
     async def close(self) -> None:
         if not self._turn.locked():

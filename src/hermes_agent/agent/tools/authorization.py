@@ -218,7 +218,7 @@ class CallAuthorizer:
     ) -> tuple[Effect, Resolve]:
         """The call as the gate sees it, and the resolver for its paths."""
         name, kind, workspace, folder = "local", "local", self._deps.workspace, ""
-        unconfined = UNPROBED
+        unconfined = unconfined_workspace = UNPROBED
         trace: Resolve = on_disk
         if tool.located:
             name = self._deps.terminal_name(tool.place(open_call.call.target()[1]))
@@ -228,6 +228,7 @@ class CallAuthorizer:
             folder = await terminal.where()
             if tool.command and kind != "local":
                 unconfined = await terminal.unconfined()
+                unconfined_workspace = await terminal.unconfined("workspace")
             workspace, trace = terminal.workspace, terminal.trace
         effect = replace(
             self._base_effect(open_call, tool, given, name, kind, workspace),
@@ -241,6 +242,7 @@ class CallAuthorizer:
             ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
             unconfined=unconfined,
+            unconfined_workspace=unconfined_workspace,
         )
         return effect, trace
 
@@ -296,6 +298,7 @@ class CallAuthorizer:
                 origin=tool.origin,
                 bounds=effect.bounds,
                 unconfined=effect.unconfined,
+                unconfined_workspace=effect.unconfined_workspace,
                 actor=effect.actor,
                 seen=verdict.seen,
                 granted=tuple(sorted(self._conversation.granted)),

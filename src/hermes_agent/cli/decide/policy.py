@@ -411,6 +411,7 @@ def effect_of(past: Judgement) -> Effect:
         time=past.time,
         bounds=facts.bounds,
         unconfined=facts.unconfined,
+        unconfined_workspace=facts.unconfined_workspace,
     )
 
 

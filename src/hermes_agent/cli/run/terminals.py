@@ -38,11 +38,13 @@ def _list(options: argparse.Namespace) -> int:
             row["kind"],
             "yes" if row["usable"] else "no",
             row["looks"],
+            row["changes"],
             row["missing"] or (row["why"] and f"{row['summary']}; {row['why']}") or row["summary"],
         )
         for row in rows
     ]
-    text = table(("terminal", "kind", "usable", "looks held by", ""), cells)
+    head = ("terminal", "kind", "usable", "looks held by", "changes held by", "")
+    text = table(head, cells)
     hint = "* is the default; `hermes config set terminal.default NAME` changes it"
     return emit(options, rows, f"{text}\n{hint}")
 
@@ -54,22 +56,20 @@ async def _checked(settings: "Settings") -> list[dict[str, Any]]:
     kinds = {name: kind_of(place).name for name, place in places.items()}
     checks = [check(kinds[name], place, os.environ) for name, place in places.items()]
     lacks = dict(zip(places, await asyncio.gather(*checks), strict=True))
-    probes = [_unheld(name, settings, lacks[name]) for name in places]
+    probes = [_held_at(name, settings, lacks[name]) for name in places]
     rows = [
-        _row(name, kinds[name], lacks[name], settings.terminal.default == name, why)
-        for name, why in zip(places, await asyncio.gather(*probes), strict=True)
+        _row(name, kinds[name], lacks[name], settings.terminal.default == name, held)
+        for name, held in zip(places, await asyncio.gather(*probes), strict=True)
     ]
     for kind in KINDS.values():
         if kind.name not in kinds.values():  # not checked: some take seconds to load
             lacking = missing(kind) or unset(kind, os.environ)
             lacking = lacking or f"none configured in `terminals`; needs {kind.needs}"
-            rows.append(_row("-", kind.name, lacking, False))
+            rows.append(_row("-", kind.name, lacking, False, _held("it is not configured")))
     return rows
 
 
-def _row(
-    name: str, kind: str, missing: str, default: bool, why: str = "it is not configured"
-) -> dict[str, Any]:
+def _row(name: str, kind: str, missing: str, default: bool, held: dict[str, str]) -> dict[str, Any]:
     from hermes_agent.terminals.registry import KINDS
 
     return {
@@ -78,32 +78,40 @@ def _row(
         "usable": not missing,
         "missing": missing,
         "default": default,
-        "looks": _held_by(why),
-        "why": why,
+        **held,
         "summary": KINDS[kind].summary,
     }
 
 
-def _held_by(why: str) -> str:
-    """What keeps a command that only looks from writing."""
-    return "rules" if why else "kernel"
+def _held(looks: str, changes: str | None = None) -> dict[str, str]:
+    """What keeps commands that only look from writing, and those that may change the workspace
+    from writing elsewhere, by why it is not the kernel."""
+    changes = looks if changes is None else changes
+    return {
+        "looks": "rules" if looks else "kernel",
+        "changes": "rules" if changes else "kernel",
+        "why": looks or (changes and f"changes: {changes}"),
+    }
 
 
-async def _unheld(name: str, settings: "Settings", missing: str) -> str:
-    """Why the kernel does not hold commands that only look; empty if it does. A machine that is
-    there is asked; one that would be made for it is not."""
+async def _held_there(terminal: "Terminal") -> dict[str, str]:
+    return _held(await terminal.unconfined(), await terminal.unconfined("workspace"))
+
+
+async def _held_at(name: str, settings: "Settings", missing: str) -> dict[str, str]:
+    """A machine that is there is asked; one that would be made for it is not."""
     from hermes_agent.terminals.registry import lasts
 
     if missing:
-        return "it cannot be used"
+        return _held("it cannot be used")
     if not lasts(settings.places[name]):
-        return f"`hermes terminals test {name}` tells more"
+        return _held(f"`hermes terminals test {name}` tells more")
     try:
         async with _trial(name, settings, home_and_settings()[0]) as terminal:
-            why = await terminal.unconfined()
+            held = await _held_there(terminal)
     except HermesError as error:
-        why = error.message
-    return why and f"{why}: {NEEDED}"
+        held = _held(error.message)
+    return {**held, "why": f"{held['why']}: {NEEDED}"} if held["looks"] == "rules" else held
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -116,7 +124,8 @@ def _test(options: argparse.Namespace) -> int:
     text = (
         f"{options.name}: {done['system']} in {done['workspace']}\n"
         f"ready in {done['ready']:.2f} s, a command took {done['command'] * 1000:.1f} ms\n"
-        f"looks held by the {done['looks']}{done['why'] and ': ' + done['why']}"
+        f"looks held by the {done['looks']}, changes by the {done['changes']}"
+        f"{done['why'] and '; ' + done['why']}"
     )
     return emit(options, done, text)
 
@@ -159,13 +168,11 @@ async def _tried(name: str, settings: "Settings", home: Path) -> dict[str, Any]:
         began = time.perf_counter()
         await terminal.run(ShellCommand("trial-2", "true"))
         took = time.perf_counter() - began
-        why = await terminal.unconfined()
         return {
             "terminal": name,
             "system": first.stdout.strip(),
             "workspace": terminal.workspace,
             "ready": ready,
             "command": took,
-            "looks": _held_by(why),
-            "why": why,
+            **await _held_there(terminal),
         }

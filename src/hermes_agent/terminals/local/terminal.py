@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import OutsideCall, OutsideCalls
+from hermes_agent.core.effects import Confinement, OutsideCall, OutsideCalls
 from hermes_agent.core.protocols import Clock, FileFacts, SearchMatch, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.terminals.command_backend import CommandReport, CommandStatus, Why
@@ -226,7 +226,7 @@ class LocalBackend:
     async def where(self) -> str:
         return self._daemon.folder() or await asyncio.to_thread(self._daemon.last_folder)
 
-    async def unconfined(self) -> str:
+    async def unconfined(self, _kind: Confinement) -> str:
         from hermes_agent.terminals.local.view import cannot_confine
 
         return await asyncio.to_thread(cannot_confine, self._environment)

@@ -24,6 +24,7 @@ SCRATCH = "scratch"
 PROCESSES = 1000
 MEMORY_PART = 0.75
 """Of the machine's: more than that, and a view would take the rest with it."""
+SHARED = "/dev/shm"  # noqa: S108 - a view has one of its own
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/pts", "/dev/ptmx")
 OWNED = ("null", "zero", "full", "random", "urandom", "tty")
 """Devices of the machine, whose mode root could change."""
@@ -110,11 +111,12 @@ def view(
     replies = (f"{spool}/{kind}.look/{name}" for name in ("out", "1", "2"))
     writable = [*DEVICES, str(scratch), f"{spool}/{calls.FIFO}", *replies]
     if building:
-        writable.append(workspace)
+        writable += [workspace, SHARED]
     scope = ("scope", str(FILTER), str(COVERS), *writable, "--")
     needed = {os.path.realpath(path) for path in (launch.PYTHON, bwrap, find_bash(environ) or "")}
     covers = [
-        *(f"r/dev/{name}" for name in OWNED), f"l{'/run' if building else scratch}",
+        *(f"r/dev/{name}" for name in OWNED),
+        *(f"l{path}" for path in (("/run", SHARED) if building else (scratch,))),
         f"s{spool / calls.STUB}", *(f"o{path}" for path in calls.stubs(outside, needed)),
         *_covers(spool, secrets),
     ]  # fmt: skip
@@ -216,9 +218,9 @@ def _hidden(
 def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
     """It can be written, but not its repository; sockets of services are not there."""
     names = os.path.realpath("/etc/resolv.conf")
-    kept = (f"{path}/.git", names)
+    kept = (os.path.realpath(f"{path}/.git"), names)
     return (
-        "--tmpfs", "/run",
+        "--tmpfs", "/run", "--tmpfs", SHARED,
         "--bind", path, path, "--bind", str(scratch), str(scratch),
         *(word for one in kept for word in ("--ro-bind-try", one, one)),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.files import write_durably
 from hermes_agent.terminals.command_backend import TerminalUnreachable
@@ -118,7 +119,7 @@ class RemoteAgentClient:
         self.workspace = handshake.workspace
         self.machine = self.bubblewrap = ""
         """What `uname -m` says there, and where bubblewrap is; empty if it is not."""
-        self.unconfined: str | None = None
+        self.unconfined: Mapping[Confinement, str] | None = None
         """Why commands cannot be confined there; None: not tried over this connection."""
         self.trusted = True
         """Whether it is the same spool as before, since the same boot."""

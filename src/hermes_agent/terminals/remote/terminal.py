@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hermes_agent.core.effects import Confinement
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.protocols import Clock, ShellCommand
 from hermes_agent.core.settings.root import TerminalSettings
@@ -87,7 +88,7 @@ class RemoteBackend:
         return min(most, first * 1.5 ** min(looks, 50))
 
     async def begin(self, command: ShellCommand) -> CommandStatus:
-        if command.confinement != "none" and (why := await self.unconfined()):
+        if command.confinement != "none" and (why := await self.unconfined(command.confinement)):
             found = await self.look(command.id)
             if found.kind or found.code is not None:
                 return found
@@ -206,14 +207,14 @@ class RemoteBackend:
     async def where(self) -> str:
         return (await self._ask("where")).blocks[0].decode("utf-8", "surrogateescape")
 
-    async def unconfined(self) -> str:
+    async def unconfined(self, kind: Confinement) -> str:
         from hermes_agent.terminals.remote import view
 
         await self.client.reach()
         async with self._probing:
             if self.client.unconfined is None:
                 self.client.unconfined = await view.probe(self.client, self._attempt)
-            return self.client.unconfined
+            return self.client.unconfined[kind]
 
     async def _attempt(self, command: ShellCommand, looks: int) -> CommandReport:
         await self.remove(command.id)
@@ -307,7 +308,7 @@ def _good(answer: AgentAnswer) -> AgentAnswer:
         case "shell":
             raise HermesError("the shell did not start", f"look into {said} there")
         case "view":
-            raise HermesError("the view for what only looks is gone there", "try again")
+            raise HermesError("the view for what is confined is gone there", "try again")
         case "full":
             raise HermesError("nothing can be written there", "check whether its disk is full")
         case trouble:

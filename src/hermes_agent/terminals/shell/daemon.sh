@@ -331,12 +331,13 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   }
 
   # The confined shell of this kind, with the state that this one has now; another than the one
-  # that is open if there is more to hide.
+  # that is open if there is more to hide, or another repository.
   __hermes_open_view() {
     local __hermes_look=$__hermes_spool/$1.look __hermes_covers=
     __hermes_next=$__hermes_spool/state.$((__hermes_seq % 2))
     [[ -e $__hermes_next ]] || __hermes_next=
     IFS= builtin read -r -d '' __hermes_covers <"$__hermes_spool/$1.covers"
+    __hermes_covers+=$__hermes_git
     if [[ $__hermes_covers != "${__hermes_covered[$1]-}" ]]; then __hermes_close_view "$1"; fi
     if [[ -z ${__hermes_views[$1]-} ]] || ! builtin kill -0 "${__hermes_views[$1]}" 2>/dev/null; then
       if [[ ! -p $__hermes_look/in || -e $__hermes_look/used ]]; then # else new ones were made for us
@@ -365,7 +366,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
   # Run a command in it; where it went and what it assigned by name is repeated here.
   __hermes_look() {
     local __hermes_line __hermes_names= __hermes_rest=$__hermes_text __hermes_fds=() __hermes_cats=()
-    local __hermes_kind __hermes_look __hermes_part= __hermes_bare=0 __hermes_work
+    local __hermes_kind __hermes_look __hermes_part= __hermes_bare=0 __hermes_work= __hermes_git=
     IFS= builtin read -r -d '' __hermes_kind <"$__hermes_spool/$__hermes_id.f"
     __hermes_look=$__hermes_spool/$__hermes_kind.look
     while [[ $__hermes_rest =~ (^|[^A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\+?=(.*) ]]; do
@@ -377,11 +378,12 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
         *) __hermes_names+="${BASH_REMATCH[2]} " ;;
       esac
     done
-    __hermes_open_view "$__hermes_kind"
     if [[ $__hermes_kind == workspace ]]; then
       IFS= builtin read -r -d '' __hermes_work <"$__hermes_spool/workspace.root"
-      if [[ ! -e $__hermes_work/.git && ! -L $__hermes_work/.git ]]; then __hermes_bare=1; fi
+      __hermes_repository && __hermes_git=$__hermes_next
+      if [[ -z $__hermes_git || -L $__hermes_work/.git ]]; then __hermes_bare=1; fi
     fi
+    __hermes_open_view "$__hermes_kind"
     exec {__hermes_fds[0]}<>"$__hermes_look/out" {__hermes_fds[1]}<>"$__hermes_look/1" \
       {__hermes_fds[2]}<>"$__hermes_look/2" {__hermes_fds[3]}<>"$__hermes_look/in" \
       {__hermes_fds[4]}<"$__hermes_look/1" {__hermes_fds[5]}<"$__hermes_look/2"
@@ -412,7 +414,8 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     done
     if [[ ! $__hermes_rc =~ ^[0-9]{1,3}$ ]]; then __hermes_rc=126; fi
     __hermes_sweep_view "$__hermes_kind" # what it left running
-    if ((__hermes_bare)) && [[ -e $__hermes_work/.git || -L $__hermes_work/.git ]]; then # its hooks would run unconfined
+    # Its hooks would run unconfined. One that was there is mounted, but a link to it is not.
+    if ((__hermes_bare)) && __hermes_repository && [[ $__hermes_next != "$__hermes_git" ]]; then
       builtin command -p mv "$__hermes_work/.git" "$__hermes_spool/workspace.scratch/git.$__hermes_id"
       builtin printf 'hermes: the repository that this made was moved to %s\n' \
         "$__hermes_spool/workspace.scratch/git.$__hermes_id" >&2
@@ -428,6 +431,12 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       builtin wait "${__hermes_cats[@]}"
     fi 2>/dev/null
   }
+
+  # Which repository is in the workspace, into `__hermes_next`. False: none.
+  __hermes_repository() {
+    [[ -e $__hermes_work/.git || -L $__hermes_work/.git ]] &&
+      __hermes_next=$(builtin command -p stat -c '%i %w %N' "$__hermes_work/.git")
+  } 2>/dev/null
 
   # Copy one of the two outputs of a look, until nobody can write it any more.
   __hermes_copy() {
