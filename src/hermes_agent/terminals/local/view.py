@@ -5,6 +5,7 @@ this machine that listen in the file system."""
 
 import hashlib
 import os
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -103,10 +104,12 @@ def view(
     own = _workspace(workspace, scratch) if building else ("--tmpfs", str(scratch))
     hidden = _hidden(spool, workspace, environ, own)
     options = "\0".join((*APART, *COVERING, *_rights(spool), *hidden))
+    old = bool(landlock.missing())  # nothing else keeps signals and abstract sockets in
     families = seccomp.USUAL if building else frozenset({seccomp.NETLINK})
     allowed = seccomp.program(
-        families, netlink=seccomp.SHOWN, signals=not landlock.missing(), changes=building
-    )
+        families - {socket.AF_UNIX} if old else families,
+        netlink=seccomp.SHOWN, signals=not old, changes=building,
+    )  # fmt: skip
     _make_fifos(spool / f"{kind}.look")
     replies = (f"{spool}/{kind}.look/{name}" for name in ("out", "1", "2"))
     writable = [*DEVICES, str(scratch), f"{spool}/{calls.FIFO}", *replies]
