@@ -8,9 +8,12 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, ToolError, UsageError
 from hermes_agent.core.messages import Reply, ToolCall
+from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
+from hermes_agent.terminals.command_backend import TerminalUnreachable
+from hermes_agent.terminals.local.terminal import LocalTerminal
 from tests.support.awake_loop import pass_time
 from tests.support.turns import Bench, bench
 
@@ -70,6 +73,41 @@ async def test_a_call_that_had_not_begun_is_run_and_a_finished_one_is_not(
     assert end is not None
     assert end.text == "done"
     assert len(ran) == runs
+
+
+class Away(LocalTerminal):
+    """A terminal that cannot be reached at first."""
+
+    there = False
+
+    async def where(self) -> str:
+        if not self.there:
+            raise TerminalUnreachable("no route to far", "start it")
+        return await super().where()
+
+
+@pytest.mark.parametrize("stage", ["judging", "intending"])
+async def test_a_call_that_had_not_begun_waits_for_its_terminal(tmp_path: Path, stage: str) -> None:
+    ran: list[str] = []
+    model = ScriptedModel(ONE_CALL, Reply("done"))
+    async with bench(tmp_path, model, tools=[counting_tool(ran, located=True)]) as b:
+        await stop_before(b, stage)
+        away = Away(str(tmp_path / "work"), tmp_path / "spool", TerminalSettings())
+        b.terminal = away
+        running = await resume(b)
+        while not running.done() and not await b.events(ev.NoticeIssued):
+            await asyncio.sleep(0.005)
+        await pass_time(60.0)
+        away.there = True
+        while not running.done():
+            await pass_time(60.0)
+            await asyncio.sleep(0.005)
+        end = running.result()
+        (said,) = await b.events(ev.NoticeIssued)
+        (result,) = await b.events(ev.CallFinished)
+    assert said.text == ("the turn waits: terminal local: no route to far (start it)")
+    assert end is not None
+    assert (end.text, ran, result.text) == ("done", ["x"], "did x")
 
 
 async def test_a_call_whose_outcome_is_unknown_is_parked_and_not_run(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hermes_agent.incidents.response.facts import survey_script
 from hermes_agent.incidents.response.stability import request_script, sample_script
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.gate import UNCONFINED, RuleGate
-from hermes_agent.policy.path_resolvers import by_words, finish
+from hermes_agent.policy.path_resolvers import by_words, finish, on_disk
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
 
 CASES = Path(__file__).parent / "cases"
@@ -193,6 +193,37 @@ def test_what_is_harmless_is_so_for_those_who_operate_and_observe() -> None:
     assert {verdict.rule for verdict in asking.values()} == {
         "operate/plugins-of-the-workspace", "operate/providers-of-the-workspace",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("hook", "asking"),
+    [
+        (".git/hooks/pre-commit", {"git commit -m x", "git -C sub commit", "cd sub; git commit"}),
+        (".husky/post-checkout", {"git switch main", "git checkout -b new"}),
+        (".git/hooks/reference-transaction", {"git add -A", "git fetch", "git commit -m x"}),
+        (".git/hooks/pre-commit.sample", set()),
+    ],
+)
+def test_git_asks_where_hooks_would_run(tmp_path: Path, hook: str, asking: set[str]) -> None:
+    never = {"git -c core.hooksPath=/dev/null commit -m x", "git status", "git branch -a"}
+
+    def judged(run: str) -> Verdict:
+        effect = make_effect(
+            "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=str(tmp_path)
+        )
+        return finish(POLICIES.gate("operate").judge(effect, on_disk))
+
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    assert {judged(run).action for run in never} == {"allow"}
+    before = {run: judged(run).rule for run in asking}
+    (tmp_path / hook).parent.mkdir(exist_ok=True)
+    (tmp_path / hook).touch()
+    assert {judged(run).action for run in never} == {"allow"}
+    assert "operate/hooks" not in before.values()
+    for run in asking:
+        assert judged(run).action == "ask"
+        assert "hooksPath=/dev/null" in judged(run).reason
 
 
 def test_what_no_rule_covers_is_refused_where_the_profile_says_so(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ TEXTS = (
     "first line of it\nanother line\n",
     '{"password": "hunter2 and more 2"}\n',
     "password: hunter2\n",
+    '"name": "DB_PASSWORD",\n    "value": "two words 4 you"\n',
+    "DB_PASSWORD=plainword\n",
     "deploy --token q8Zr0x71LmPwT4sd now\n",
     "Authorization: Bearer abc.def-123_456~789+0=\n",
     "Cookie: sid=abcd1234; theme=x\n",

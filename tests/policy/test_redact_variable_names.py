@@ -14,6 +14,26 @@ redact = Redactor({})
         ("password = hunter2\n", "password = [redacted:password]\n"),
         ("  password: hunter2\n", "  password: [redacted:password]\n"),
         ('  password: "two words 4 you"\n', '  password: "[redacted:password]"\n'),
+        ("POSTGRES_PASSWORD=mysecretpassword\n", "POSTGRES_PASSWORD=[redacted:password]\n"),
+        ('"MYSQL_PASSWORD=user_pass",', '"MYSQL_PASSWORD=[redacted:password]",'),
+        ("PGPASSWORD:  mysecretpassword\n", "PGPASSWORD:  [redacted:password]\n"),
+        ("JWT_SECRET=mysupersecretjwt\n", "JWT_SECRET=[redacted:secret]\n"),
+        (
+            "- name: POSTGRES_PASSWORD\n    value: hunter2\n",
+            "- name: POSTGRES_PASSWORD\n    value: [redacted:password]\n",
+        ),
+        (
+            '"name": "DB_PASSWORD",\n      "value": "mysecretpassword"\n',
+            '"name": "DB_PASSWORD",\n      "value": "[redacted:password]"\n',
+        ),
+        (
+            '\\"name\\":\\"API_TOKEN\\",\\"value\\":\\"k3x9q0zz7w1v5u2t\\"',
+            '\\"name\\":\\"API_TOKEN\\",\\"value\\":\\"[redacted:token]\\"',
+        ),
+        (
+            'name = "DB_PASSWORD"\nvalue = "two words 4 you"\n',
+            'name = "DB_PASSWORD"\nvalue = "[redacted:password]"\n',
+        ),
         ('{"password": "hunter2"}', '{"password": "[redacted:password]"}'),
         ('{"password":"letmein"}', '{"password":"[redacted:password]"}'),
         (
@@ -79,6 +99,12 @@ def test_what_stands_behind_a_name_of_secrets_is_redacted(text: str, safe: str) 
         "cookie: a small biscuit",
         "https://user:password@host and https://example.com:8080/a@b",
         "password= username= token= \n",
+        "PASSWORD_FILE=/run/secrets/x\nTOKEN_COUNT=5\nmax_tokens=4096\n",
+        "DB_PASSWORD=your-password-here\nPASSWORD=DB_PASSWORD\nPASSWORD: required\n",
+        "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef: {name: db, key: password}\n",
+        "- name: DB_PASSWORD\n  value: $(OTHER)\n- name: TOKEN_TTL\n  value: 3600\n",
+        '<input name="password" value="Log in"> <b>the token value: seebelow</b>',
+        "PASSWORD: passwordField,\n",
     ],
 )
 def test_code_templates_and_prose_about_secrets_are_left_alone(text: str) -> None:

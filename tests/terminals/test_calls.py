@@ -1,8 +1,11 @@
 """Programs that a confined command calls outside of its view."""
 
+import asyncio
+import fcntl
 import os
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -170,6 +173,19 @@ async def test_a_process_elsewhere_cannot_be_named_as_the_caller(
     await caller.look(f"echo {elsewhere} 1 > {fifo}; echo 1 1 > {fifo}; echo x >> {fifo}; true")
     assert (await caller.look("service words after")).stdout.startswith("<after>")
     assert [words for words, _ in caller.judged] == ["service words after"]
+
+
+async def test_a_flood_of_lines_is_read_slowly(caller: Caller) -> None:
+    await caller.look("service words before")
+    reads = 0
+    with (caller.place.spool / "calls").open("rb+", buffering=0) as fifo:
+        for _ in range(200):
+            if not any(fcntl.ioctl(fifo, termios.FIONREAD, bytes(4))):
+                reads += 1
+                fifo.write(b"x\n" * 1000)
+            await asyncio.sleep(0)
+    assert reads < 50
+    assert (await caller.look("service words after")).stdout.startswith("<after>")
 
 
 FORGED = """

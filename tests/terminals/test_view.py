@@ -184,6 +184,56 @@ async def test_not_even_all_processes_of_a_user_are_changed_at_once(looker: Look
     assert tried.stdout.split() == ["EPERM", "EPERM", "EPERM", "2"]
 
 
+SET_ID = """
+import ctypes, errno, os, platform
+import pyseccomp
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *words):
+    number = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)
+    if number >= 0 and libc.syscall(number, *words) >= 0:
+        print("made by", name)
+    elif number >= 0 and ctypes.get_errno() != (errno.ENOSYS if name == "openat2" else errno.EPERM):
+        print(name, errno.errorcode[ctypes.get_errno()])
+at, file = -100, os.open("plain", os.O_CREAT | os.O_RDWR, 0o700)
+how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+call("openat2", at, b"new", how, 24)
+for mode in (0o4755, 0o2755, 0o6755):
+    call("chmod", b"plain", mode)
+    call("fchmod", file, mode)
+    call("fchmodat", at, b"plain", mode)
+    call("fchmodat2", at, b"plain", mode, 0)
+    call("creat", b"new", mode)
+    call("mknod", b"new", 0o100000 | mode, 0)
+    call("mknodat", at, b"new", 0o100000 | mode, 0)
+    for flags, where in ((os.O_CREAT | os.O_WRONLY, b"new"), (os.O_TMPFILE | os.O_RDWR, b".")):
+        call("open", where, flags, mode)
+        call("openat", at, where, flags, mode)
+    os.mkdir(f"folder-{mode}", mode)
+    assert os.stat(f"folder-{mode}").st_mode & 0o6000 == 0
+libc.syscall(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, "openat"), at, b"plain", 0, 0o4755)
+os.chmod("plain", 0o1755)
+print(oct(os.stat("plain").st_mode), sorted(os.listdir()))
+"""
+
+
+async def test_no_program_is_made_that_runs_as_its_owner(looker: Looker) -> None:
+    (looker.place.workspace / "try.py").write_text(SET_ID)
+    tried = await looker.build(f"mkdir in && cd in && {sys.executable} -I ../try.py")
+    folders = [f"folder-{mode}" for mode in (0o2755, 0o4755, 0o6755)]
+    assert (tried.stdout, tried.stderr) == (f"0o101755 {[*sorted(folders), 'plain']}\n", "")
+
+
+async def test_files_are_copied_with_their_modes(looker: Looker) -> None:
+    done = await looker.build(
+        "set -e; mkdir a; echo x > a/run; chmod 750 a/run; touch -d 2020-01-01 a/run;"
+        "cp -a a b; tar -cf - a | (mkdir c; tar -xpf - -C c); install -m 750 a/run d;"
+        "git init -q r 2>&1; cp -p a/run r; git -C r add run; git clone -q r s;"
+        "stat -c '%a %Y' a/run b/run c/a/run; stat -c %a d"
+    )
+    assert done.code == 0, done.stderr
+    assert done.stdout.split() == ["750", "1577836800"] * 3 + ["750"]
+
+
 SIGNALLING = """
 import ctypes, fcntl, os, sys
 filter = ctypes.create_string_buffer(open(sys.argv[1], "rb").read())

@@ -12,7 +12,7 @@ from hermes_agent.agent.conversation import ConversationState, max_tokens
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput
 from hermes_agent.agent.model_calls import ModelCaller, ReservationExhausted
-from hermes_agent.agent.tools.executor import ToolExecutor
+from hermes_agent.agent.tools.executor import ToolExecutor, waiting_notice
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, HermesError, ModelError, ModelTrouble
 from hermes_agent.core.messages import Reply, UserMessage
@@ -330,11 +330,6 @@ class TurnWorker:
 def _is_fenced(error: Exception) -> bool:
     group = error if isinstance(error, ExceptionGroup) else ExceptionGroup("one", [error])
     return group.subgroup(Fenced) is not None
-
-
-def waiting_notice(trouble: HermesError) -> ev.NoticeIssued:
-    hint = f" ({trouble.hint})" if trouble.hint else ""
-    return ev.NoticeIssued(f"the turn waits: {trouble.message}{hint}", "warning")
 
 
 def user_error(error: Exception) -> HermesError:

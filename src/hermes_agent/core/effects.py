@@ -78,6 +78,8 @@ class Operation(Struct, frozen=True):
     options: tuple[tuple[str, str | None], ...] = ()
     """Options with their values, under each of their names: empty for no value, None if unknown. An
     empty name may be any option."""
+    computed: bool = False
+    """Whether it gets words that are known only when it runs, other than numbers and times."""
 
 
 def paths_in(given: object) -> tuple[str, ...]:

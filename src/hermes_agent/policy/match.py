@@ -18,7 +18,7 @@ CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "dayt
 
 PROGRAM_KEYS = (
     "program", "verb", "flag", "no_flag", "option", "no_option", "argument", "text", "via",
-    "no_via",
+    "no_via", "computed",
 )  # fmt: skip
 PLACE_KEYS = ("path", "holds", "access", "inside", "outside")
 
@@ -153,6 +153,8 @@ def _act_tests(rule: PolicyRule) -> Iterator[Test]:
         yield lambda _facts, act: not is_unknown(act)
     if (unknown := match.unknown) is not None:
         yield lambda _facts, act: may_do_anything(act) == unknown
+    if (computed := match.computed) is not None:
+        yield lambda _facts, act: act.computed == computed
     for key, words in _OF_ACT.items():
         for name, wanted in ((key, True), (f"no_{key}", False)):
             if (globs := getattr(match, name, None)) is not None:

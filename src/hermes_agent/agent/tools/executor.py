@@ -26,6 +26,7 @@ from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.tool_results import ToolResult, failed, failure
 from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext
+from hermes_agent.terminals.command_backend import TerminalUnreachable
 
 log = logging.getLogger("hermes.calls")
 
@@ -68,6 +69,9 @@ class ToolExecutor:
         )
         self.unrecoverable: set[str] = set()
         """Running effects whose outcome could not be recovered after a crash."""
+        self._left = frozenset(call.effect for call in conversation.unfinished)
+        """Calls of an earlier runtime."""
+        self._waits_for = ""
         self.closing = False
         """The process is about to end: start no more unrecoverable effects."""
 
@@ -163,6 +167,8 @@ class ToolExecutor:
             arguments = self._resolver.given(open_call, tool)
             self._refuse_for_program(open_call, tool)
             self._refuse_repeated(open_call, tool)
+            if tool.located and open_call.effect in self._left:
+                await self._wait_for_terminal(open_call, tool)
             if open_call.decided is None:
                 await self._authorizer.authorize(open_call, tool, arguments)
         except CallDenied as refused:
@@ -176,6 +182,23 @@ class ToolExecutor:
         except (OSError, ValueError, RecursionError) as error:  # for example, a path that is none
             return await self._finish(open_call, crashed(open_call.call.name, error))
         return await self._intend_and_run(open_call, tool)
+
+    async def _wait_for_terminal(self, open_call: PendingCall, tool: Tool) -> None:
+        """Wait for the terminal that a call had when its turn began, and lacks after a restart."""
+        name = self._deps.terminal_name(tool.place(open_call.call.target()[1]))
+        pause, longest = LOOK_SECONDS
+        while True:
+            try:
+                await self._deps.terminals[name].where()
+                return
+            except (ConnectionError, TerminalUnreachable) as error:
+                why, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
+                trouble = HermesError(f"terminal {name}: {why}", hint)
+            if trouble.message != self._waits_for:
+                self._waits_for = trouble.message
+                await self._write(waiting_notice(trouble))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
 
     @staticmethod
     def _refuse_for_program(open_call: PendingCall, tool: Tool) -> None:
@@ -417,6 +440,11 @@ class ToolExecutor:
                 cost=result.cost,
             )
         )
+
+
+def waiting_notice(trouble: HermesError) -> ev.NoticeIssued:
+    hint = f" ({trouble.hint})" if trouble.hint else ""
+    return ev.NoticeIssued(f"the turn waits: {trouble.message}{hint}", "warning")
 
 
 def _inverse_of(

@@ -48,7 +48,7 @@ _CASE = (
 )  # fmt: skip
 _CASE_TEXTS = ("call", "rule", "becomes", "profile", "terminal", "place", "folder", "origin")
 _CHOICES = {"kind": KINDS, "access": ACCESSES, "session": SESSIONS, "origin": ORIGINS}
-_BOOLEANS = ("confined", "unknown")
+_BOOLEANS = ("confined", "unknown", "computed")
 _FOLDERS = ("inside", "outside")
 _WORDS = re.compile(r"\b(?:and|or|not)\b")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")

@@ -56,6 +56,7 @@ class RuleMatch(Struct, frozen=True):
     session: Strings | None = None
     origin: Strings | None = None
     unknown: bool | None = None
+    computed: bool | None = None
     time: Times | None = None
 
     def names(self, *keys: str) -> bool:

@@ -103,7 +103,7 @@ class RedactingStream:
 
 def _named_at_end(whole: str) -> int:
     """Where a value behind a name begins that may go on."""
-    start = whole.rfind("\n") + 1
+    start = whole.rfind("\n", 0, max(0, whole.rfind("\n"))) + 1  # the name may be a line above
     line = whole[start:].encode("ascii", "replace")
     found = [
         setting.start

@@ -11,7 +11,12 @@ from hermes_agent.policy.redaction.token_shapes import matches
 
 # All of these run over the text in lower case and begin with plain letters (see redact_shapes).
 # A name ends with its word: `token_count` and `password_file` are no secrets.
-_JOIN = rb"\d{0,2}(?P<named>\\?[\"'])?(?P<join>[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}|[ \t]{1,4}|>)"
+_PAIR = rb"(?:,|\r?\n)\s{0,40}\\?[\"']?value\\?[\"']?[ \t]?[:=][ \t]{0,8}"
+"""Between `name: DB_PASSWORD` and what follows `value:` after it."""
+_JOIN = (
+    rb"\d{0,2}(?P<named>\\?[\"'])?"
+    rb"(?P<join>[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}|(?P<pair>" + _PAIR + rb")|[ \t]{1,4}|>)"
+)
 _OPEN = rb"(?P<quote>\\?[\"'])?"
 
 
@@ -144,15 +149,19 @@ def _named(shadow: bytes, lower: bytes, word: _Word) -> Iterator[Setting]:
         if not join.strip() and not _OPTION.search(before.lower()):
             continue
         name = before + shadow[found.start() : found.start() + 1]
-        shell = join == b"=" and not found["named"] and _VARIABLE.search(name) is not None
+        upper = _VARIABLE.search(name) is not None
+        shell = upper and join == b"=" and not found["named"]
         kind = _QUOTED[found["quote"]] if found["quote"] else _SHELL if shell else _BARE
         value = kind.match(shadow, found.end())
         if value is None or (join == b">" and not shadow.startswith(b"</", value.end())):
             continue
-        data = bool(found["quote"] and found["named"]) or shell or join == b">"
         after = shadow[value.end() : value.end() + 1]
+        line = join.startswith(b":") and not found["quote"] and after in (b"", b"\n", b"\r")
+        variable = shell or (upper and bool(line or found["pair"]))
+        data = bool(found["quote"] and found["named"]) or variable or join == b">"
         trimmed = value[0].rstrip(b".,;:")
-        looks = _Looks(trimmed[:_CLOSELY], word.strong, data, join, bool(found["quote"]), after)
+        quoted = bool(found["quote"])
+        looks = _Looks(trimmed[:_CLOSELY], word.strong, data, variable, join, quoted, after)
         secret = looks.secret
         if secret or (len(value[0]) > _CLOSELY and not found["quote"]):
             at = value.end()
@@ -167,6 +176,8 @@ class _Looks(NamedTuple):
     """The name says password, not merely token or key."""
     data: bool
     """It is written as data is (JSON, environment), not as code may be."""
+    variable: bool
+    """It is that of a variable of the environment."""
     join: bytes
     quoted: bool
     after: bytes
@@ -203,11 +214,15 @@ class _Looks(NamedTuple):
         """Letters alone are a password where they make no words, or where only a value can
         stand."""
         value = self.value
+        if self.variable and self.strong:
+            return not value.isupper() and not value.lower().startswith(b"your")
         if not value.isalpha() or len(value) < 6:
             return False
         if not value.islower():
             data = self.strong or self.quoted or self.data
             return data and not value.isupper() and len(value) >= 10 and wordy(value) < 0.3
+        if self.variable and len(value) >= 16:
+            return True
         if any(word in value for word in (b"pass", b"pwd", b"secret", b"token", b"key", b"user")):
             return False
         bare = (

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import Adopt, parse_decision
-from hermes_agent.agent.tools.executor import DIED
-from hermes_agent.agent.turn import TurnWorker, user_error, waiting_notice
+from hermes_agent.agent.tools.executor import DIED, waiting_notice
+from hermes_agent.agent.turn import TurnWorker, user_error
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, HermesError, NotFound
 from hermes_agent.core.protocols import Clock

@@ -61,6 +61,9 @@ NO_WAITING = 2
 MOST_INPUT = 32_768
 MOST_NOTED = 100
 INPUT_SECONDS = 1
+SECONDS_A_LINE = 0.001
+"""How long nothing is read after a line, so that a flood of them costs little. More lines at once
+than there may be calls are dropped: callers try again."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -143,7 +146,11 @@ class CallServer:
             self._fifo = os.open(self._spool / FIFO, mode)
         if self._loop is not loop:
             self._loop = loop
-            loop.add_reader(self._fifo, self._heard)
+            self._listen(loop)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._fifo is not None and self._loop is loop:
+            loop.add_reader(self._fifo, self._heard, loop)
 
     def close(self) -> None:
         if self._fifo is not None:
@@ -154,11 +161,14 @@ class CallServer:
         for task in self._tasks.values():
             task.cancel()
 
-    def _heard(self) -> None:
+    def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._fifo is None:
             return
         with contextlib.suppress(BlockingIOError):
-            for line in os.read(self._fifo, 65536).split(b"\n"):
+            lines = os.read(self._fifo, 65536).split(b"\n", MOST)[:MOST]
+            loop.remove_reader(self._fifo)
+            loop.call_later(len(lines) * SECONDS_A_LINE, self._listen, loop)
+            for line in lines:
                 match line.split():
                     case [pid, number] if pid.isdigit() and number.isdigit() and len(line) < 20:
                         self._begin(int(pid), int(number))

@@ -4,7 +4,9 @@ import contextlib
 import errno
 import fcntl
 import functools
+import os
 import socket
+import stat
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,15 @@ SIGNALS = ("kill", "tkill", "tgkill", "pidfd_send_signal", "rt_sigqueueinfo", "r
 
 MODES = ("chmod", "fchmod", "fchmodat", "fchmodat2")
 """Devices are those of the machine: on a read-only file system their mode could be changed."""
+SET_ID = (stat.S_ISUID, stat.S_ISGID)
+"""Modes with which a program runs as its owner, whoever starts it. `mkdir` ignores them."""
+MODES_IN = {
+    "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2,
+}  # fmt: skip
+FLAGS_IN = {"open": 1, "openat": 2}
+"""Calls with a mode, and which argument it is, or which one says that the next is a mode."""
+MAKING = (os.O_CREAT, 0o20000000)
+"""The latter is what O_TMPFILE has beside O_DIRECTORY."""
 LOCKS = (fcntl.F_SETLK, fcntl.F_SETLKW, 37, 38)
 """Also of files that can only be read, for which a service would wait. Who cannot write needs none,
 so they seem to succeed."""
@@ -93,6 +104,8 @@ def program(
         made.remove_arch(Arch.NATIVE)
         made.add_arch(getattr(Arch, machine.upper()))
     refuse, unknown = ERRNO(errno.EPERM), ERRNO(errno.ENOSYS)
+    if changes:
+        _refuse_set_id(made)
     for name in REFUSED if signals else (*REFUSED, *SIGNALS):
         with contextlib.suppress(OSError):  # a call that this architecture does not have
             made.add_rule(refuse, name)
@@ -133,6 +146,22 @@ def program(
     if NETLINK in families:
         made.add_rule(refuse, "socket", Arg(0, EQ, NETLINK), Arg(2, GE, NETLINKS))
     return _compiled(made)
+
+
+def _refuse_set_id(made: "SyscallFilter") -> None:
+    from pyseccomp import ERRNO, MASKED_EQ, Arg
+
+    refuse = ERRNO(errno.EPERM)
+    made.add_rule(ERRNO(errno.ENOSYS), "openat2")  # its mode cannot be seen; programs fall back
+    for bit in SET_ID:
+        for name, mode in MODES_IN.items():
+            with contextlib.suppress(OSError):  # a call that this architecture does not have
+                made.add_rule(refuse, name, Arg(mode, MASKED_EQ, bit, bit))
+        for flag in MAKING:
+            for name, flags in FLAGS_IN.items():
+                how = Arg(flags, MASKED_EQ, flag, flag), Arg(flags + 1, MASKED_EQ, bit, bit)
+                with contextlib.suppress(OSError):  # as above
+                    made.add_rule(refuse, name, *how)
 
 
 def _compiled(filter: "SyscallFilter") -> bytes:

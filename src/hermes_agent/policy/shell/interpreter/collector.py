@@ -130,7 +130,7 @@ class OperationCollector:
             self.add(
                 Operation(
                     "host", host, like.program, like.arguments, like.verb, like.flags, (),
-                    (host,), like.via, options=like.options,
+                    (host,), like.via, options=like.options, computed=like.computed,
                 )
             )  # fmt: skip
 
@@ -159,6 +159,7 @@ class OperationCollector:
             tuple(dict.fromkeys(flags)), tuple(dict.fromkeys(places)),
             tuple(dict.fromkeys(hosts)), around.via, reason, span,
             tuple(dict.fromkeys(options)),
+            any(field.dynamic and field.computed for field in fields[1:]),
         )  # fmt: skip
         self.add(act)
         self.places(places, hosts, act)

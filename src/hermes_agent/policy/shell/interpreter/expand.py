@@ -91,7 +91,7 @@ class _Fields:
         self.prefix: str | None = None
         self.content: str | None = None
         self.literal_sign = self.literal_in_set = False
-        self.number = False
+        self.number = self.computed = False
 
     def quoted(self, text: str) -> None:
         self.text += text
@@ -112,10 +112,11 @@ class _Fields:
                 self.flush()
             self.unquoted(piece)
 
-    def unknown(self) -> None:
+    def unknown(self, *, computed: bool = True) -> None:
         if self.prefix is None:
             self.prefix = self.text
         self.begun = True
+        self.computed = self.computed or computed
 
     def flush(self) -> None:
         if self.begun:
@@ -123,7 +124,7 @@ class _Fields:
                 raise UnreadableShell("a word stands for too many")
             self.done.append(self.field())
         self.text = self.pattern = ""
-        self.begun = self.literal_sign = self.literal_in_set = False
+        self.begun = self.literal_sign = self.literal_in_set = self.computed = False
         self.prefix = self.content = None
 
     def field(self) -> ExpandedWord:
@@ -131,7 +132,7 @@ class _Fields:
         if self.prefix is not None:
             return ExpandedWord(
                 word.source, dynamic=True, prefix=self.prefix, number=self.number,
-                content=self.content, start=word.start, end=word.end,
+                computed=self.computed, content=self.content, start=word.start, end=word.end,
             )  # fmt: skip
         opening = self.pattern.find("[")
         glob = bool(_GLOB.search(self.pattern)) or -1 < opening < self.pattern.rfind("]") - 1
@@ -195,7 +196,7 @@ class Expander:
             building.quoted(home)
         else:
             building.quoted("~")
-            building.unknown()
+            building.unknown(computed=False)
         rest = first.text[found.end() :]
         return (Literal(rest), *parts[1:]) if rest else parts[1:]
 
@@ -209,12 +210,12 @@ class Expander:
         elif isinstance(part, Substitution):
             output = self.runs.substitute(part.body, self.state, self.around)
             if output is None:
-                building.unknown()
+                building.unknown(computed=not self.is_number((part,)))
             else:
                 self.insert(output.rstrip("\n"), building, quoted=part.quoted)
         elif isinstance(part, Arithmetic):
             self.calculate(part.parts)
-            building.unknown()
+            building.unknown(computed=False)
         else:
             output = self.process(part)
             building.unknown()
@@ -242,7 +243,7 @@ class Expander:
             if glob and plain and _alone(part, building.word):
                 building.unquoted(glob)
             else:
-                building.unknown()
+                building.unknown(computed=not self.is_number((part,)))
             return
         if isinstance(value, str):
             self.insert(value, building, quoted=part.quoted)

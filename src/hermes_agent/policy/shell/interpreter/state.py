@@ -29,6 +29,8 @@ class ExpandedWord(Struct, frozen=True):
     """Of a dynamic word: what it surely starts with."""
     number: bool = False
     """Of a dynamic word: whether it can be nothing but numbers."""
+    computed: bool = True
+    """Of a dynamic word: whether it can hold more than numbers and times."""
     content: str | None = None
     """What somebody who reads the file of this name gets, when that is in the text."""
     start: int = -1

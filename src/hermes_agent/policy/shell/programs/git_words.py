@@ -1,6 +1,7 @@
 """What is special about git: settings that are code, and commands that bring other files."""
 
 import re
+from collections.abc import Iterable, Iterator
 
 from hermes_agent.policy.shell.programs.table import Reading
 
@@ -18,6 +19,16 @@ GIT_PLAIN = re.compile(
     r"|pull\.(?:ff|rebase)|push\.default|safe\.directory|versionsort\.suffix|blame\.date"
 )
 """Settings that name neither files nor hosts nor commands."""
+_NO_HOOKS = ("core.hookspath", "/dev/null")
+_HOOKS = {
+    "add": "", "fetch": "pre-auto-gc", "pull": "post-merge pre-auto-gc", "stash": "",
+    "commit": "pre-commit prepare-commit-msg commit-msg post-commit pre-auto-gc",
+    "switch": "post-checkout", "checkout": "post-checkout",
+}  # fmt: skip
+"""What runs with a verb, beside the hooks of all of them."""
+_OF_ALL = "post-index-change reference-transaction"
+_HOOK_FOLDERS = (".git/hooks", ".husky", ".githooks")
+"""The latter are where `core.hooksPath` leads by custom."""
 _MOVING = frozenset(
     {"switch", "checkout", "pull", "stash", "merge", "rebase", "reset", "restore", "apply", "am",
      "cherry-pick", "revert"}
@@ -30,3 +41,19 @@ def moves_files(git: Reading) -> bool:
     new = {"-b", "-c", "--create"} & set(git.flags) and not git.operands
     looks = git.verb in {"stash list", "stash show"}
     return git.verb.partition(" ")[0] in _MOVING and not new and not looks
+
+
+def is_plain(key: str, value: str) -> bool:
+    return bool(GIT_PLAIN.fullmatch(key)) or (key.lower(), value) == _NO_HOOKS
+
+
+def hooks(git: Reading, tops: Iterable[str]) -> Iterator[str]:
+    """Globs of the hooks that it would run, which stay as they are where there is none."""
+    given = (field.text.partition("=") for _, role, field in git.values if role == "config")
+    named = _HOOKS.get(git.verb)
+    if named is None or any((key.lower(), value) == _NO_HOOKS for key, _, value in given):
+        return
+    for top in tops:
+        for folder in _HOOK_FOLDERS:
+            for name in f"{named} {_OF_ALL}".split():
+                yield f"{top.rstrip('/')}/{folder}/{name[:-1]}[{name[-1]}]"

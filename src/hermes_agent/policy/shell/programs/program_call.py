@@ -24,7 +24,7 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sql_is_plain,
     sql_verbs,
 )
-from hermes_agent.policy.shell.programs.git_words import GIT_CODE, GIT_PLAIN, moves_files
+from hermes_agent.policy.shell.programs.git_words import GIT_CODE, hooks, is_plain, moves_files
 from hermes_agent.policy.shell.programs.table import Reading
 from hermes_agent.policy.word_lists import word_list
 
@@ -206,8 +206,8 @@ def _code(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
 def _config(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`git -c key=value`: most settings name files, hosts or commands."""
     text = field.prefix if field.dynamic else field.text
-    key, equals, _ = text.partition("=")
-    if not GIT_PLAIN.fullmatch(key) or (field.dynamic and not equals):
+    key, equals, value = text.partition("=")
+    if not is_plain(key, value) or (field.dynamic and not equals):
         _unknown(call, field, option)
 
 
@@ -263,10 +263,11 @@ def _repository(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         return
     tops = [top for folder in folders for top in (folder, *map(str, PurePath(folder).parents))]
     marks = [f"{top.rstrip('/')}/{mark}" for top in tops for mark in (".gi[t]", "HEA[D]")]
-    for flags, paths in (((option,), folders), ((), marks)):
-        like = Operation("program", program="git-repository", flags=flags, via=call.run.around.via)
-        places = [PathAccess("read", path, path) for path in paths]
-        call.run.walk.note.places(places, (), like)
+    by_hooks = hooks(call.reading, tops)
+    for verb, flag, paths in (("", option, folders), ("", None, marks), ("hooks", None, by_hooks)):
+        flags, via = () if flag is None else (flag,), call.run.around.via
+        like = Operation("program", program="git-repository", verb=verb, flags=flags, via=via)
+        call.run.walk.note.places([PathAccess("read", path, path) for path in paths], (), like)
 
 
 def _trusted(call: ProgramCall, field: ExpandedWord, option: str) -> None:
