@@ -48,6 +48,8 @@ def commands(name: str) -> list[str]:
 
 
 EVASIONS = cases("evasions")
+BLIND = [{**case, "profiles": ["careful", "observe"]} for case in cases("evasions-blind")]
+"""Under operate, many may change the workspace."""
 HARMLESS = commands("harmless")
 DESTRUCTIVE = commands("destructive")
 REFUSED = [case["run"] for case in EVASIONS if case.get("expect") == "deny"]

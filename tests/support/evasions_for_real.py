@@ -17,7 +17,7 @@ from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.path_resolvers import on_disk
 from hermes_agent.terminals.local.terminal import LocalTerminal
-from tests.policy.test_bundled import ASKING, EVASIONS
+from tests.policy.test_bundled import ASKING, BLIND, EVASIONS
 from tests.support.terminals import DEFAULTS
 
 TOKEN = "canary7Xq2Zr9Wk4"
@@ -160,4 +160,5 @@ async def main(rows: list[dict[str, object]]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(EVASIONS if len(sys.argv) == 1 else json.loads(Path(sys.argv[1]).read_text())))
+    given = json.loads(Path(sys.argv[1]).read_text()) if sys.argv[1:] else [*EVASIONS, *BLIND]
+    asyncio.run(main(given))

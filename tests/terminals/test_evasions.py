@@ -1,4 +1,4 @@
-"""The commands of the list of evasions that the gate allows, run for real."""
+"""The commands of both lists of evasions that the gate allows, run for real."""
 
 import json
 import os
@@ -21,4 +21,4 @@ def test_no_evasion_that_is_allowed_changes_reaches_or_reads_what_it_must_not() 
     report = json.loads(subprocess.check_output(run, env=environment, cwd=ROOT))
     assert report["damages"] == []
     assert report["noticed"] == [1, 1, 1]
-    assert report["ran"] >= 500
+    assert report["ran"] >= 600
