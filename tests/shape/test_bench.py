@@ -8,8 +8,12 @@ import pytest
 from bench.__main__ import PARTS
 from tests.support.source import ROOT
 
+LONG = {"drills", "gateway", "learning", "models", "recall"}
 
-@pytest.mark.parametrize("part", PARTS)
+
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=[pytest.mark.slow] * (part in LONG)) for part in PARTS]
+)
 def test_each_part_still_runs(part: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--short", part], cwd=ROOT, capture_output=True, text=True
