@@ -153,7 +153,7 @@ class _Call(NamedTuple):
         if asks is None:
             why = f"nothing holds {self.name} to looking without kubectl"
             raise HermesError(why, engine.OPENLY)
-        options, named = kubernetes.kubeconfig_options(held.words)
+        options = kubernetes.connection_options(held.words)
         front = kubernetes.KubernetesFront(
             (asks, *options), (self.name, held.words), self._open(), self.folder, held.environ
         )
@@ -168,7 +168,12 @@ class _Call(NamedTuple):
         server = FilterServer(front.judge, front.connect)
         self.stack.push_async_callback(server.close)
         theirs = self._listener(server)
-        covered = (os.path.realpath(Path(self.folder, one)) for one in named)
+        named = (one.partition("=") for one in options)
+        covered = (
+            os.path.realpath(Path(self.folder, value))
+            for name, _, value in named
+            if name == "--kubeconfig"
+        )
         instead = (word for one in covered for word in ("--ro-bind", str(config), one))
         own = {"KUBECONFIG": str(config), "KUBECACHEDIR": str(cache), "TMPDIR": str(cache)}
         confined = self.confined(

@@ -11,7 +11,6 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from hermes_agent.terminals.local.fronts.engine import OPENLY
@@ -19,8 +18,17 @@ from hermes_agent.terminals.local.fronts.http import RequestRefused, ServiceRequ
 
 PORT = 8001
 _HOST = re.compile(rf"127\.0\.([0-9]{{1,3}})\.([0-9]{{1,3}}):{PORT}")
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+_META = "meta.k8s.io/v1"
+_KNOWN = frozenset({"name", "namespace", "labels", "creationTimestamp", "resourceVersion", "uid"})
+"""What is shown of the metadata of a secret."""
 _GROUP = re.compile(r"/api/[^/]+/(.+)|/apis/[^/]+/[^/]+/(.+)")
+_DISCOVERED = re.compile(
+    r"/(apis?(/[^/]+){0,2}/?|version/?|(healthz|livez|readyz|metrics|openapi|swagger)([/.-].*)?"
+    r"|\.well-known/[^/]+|openid/v1/jwks)?"
+)
+"""What a server says of itself. Nothing else that is no resource: what is below another path may be
+another server, or the whole API again."""
 _ASKS = re.compile(
     r"/apis/(authorization\.k8s\.io/v1[a-z0-9]*/(self)?subject(access|rules)reviews"
     r"|authentication\.k8s\.io/v1[a-z0-9]*/selfsubjectreviews)"
@@ -29,6 +37,10 @@ _ASKS = re.compile(
 _INTO = frozenset({"attach", "exec", "portforward", "proxy"})
 CONFIG = frozenset({"view", "get-contexts", "current-context", "get-clusters", "get-users"})
 """What `kubectl config` shows, for which no server is asked."""
+_CONNECTION = frozenset({
+    "--kubeconfig", "--user", "--token", "--certificate-authority", "--client-certificate",
+    "--client-key", "--tls-server-name", "--insecure-skip-tls-verify",
+})  # fmt: skip
 _RELEASE = re.compile(r"sh\.helm\.release\.v1\.")
 
 
@@ -42,17 +54,31 @@ def only_shows(request: ServiceRequest, program: str, words: Sequence[str]) -> S
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         parts = parts[2:]
     if _INTO & {*parts[:1], *parts[2:3]} or request.field("upgrade"):
-        inner = query.get("command", [])
-        executes = parts[0:3:2] == ["pods", "exec"] and "exec" in words
-        if executes and inner and list(words[-len(inner) :]) == inner:
+        if parts[0:3:2] == ["pods", "exec"] and _is_named(query.get("command", []), words):
             return request
         raise RequestRefused(f"nothing is connected to {path}: {OPENLY}")
-    if request.method in ("GET", "HEAD"):
+    asks = request.method == "POST" and _ASKS.fullmatch(path)
+    if parts and not asks and any(name.startswith("impersonate-") for name, _ in request.fields):
+        raise RequestRefused(f"nobody else gets {path}: {OPENLY}")
+    if request.method in ("GET", "HEAD") and (parts or _DISCOVERED.fullmatch(path)):
         return _without_secrets(request, parts, program, words)
-    tried = request.method in ("POST", "PUT", "PATCH") and query.get("dryRun") == ["All"]
-    if tried or (request.method == "POST" and _ASKS.fullmatch(path)):
+    if asks or (query.get("dryRun") == ["All"] and _can_be_tried(request.method, parts)):
         return request
     raise RequestRefused(f"the cluster does not get {request.method} {path}: {OPENLY}")
+
+
+def _is_named(inner: Sequence[str], words: Sequence[str]) -> bool:
+    after = words[words.index("--") + 1 :] if "--" in words else words[-len(inner) :]
+    return "exec" in words and bool(inner) and list(after) == inner
+
+
+def _can_be_tried(method: str, parts: Sequence[str]) -> bool:
+    """Of the parts of an object these alone: others act, such as `token`, which ignores dry runs. A
+    change of a secret would be answered with what is in it."""
+    if method == "POST":
+        return len(parts) == 1
+    stored = len(parts) == 2 or (len(parts) == 3 and parts[2] in ("scale", "status"))
+    return method in ("PUT", "PATCH") and stored and parts[0] != "secrets"
 
 
 def _without_secrets(
@@ -68,14 +94,29 @@ def _without_secrets(
         return request
     if program != "helm" and "describe" in words and "get" not in words:
         return request
-    if "Object" in query.get("includeObject", []):
+    rest = (pair for pair in request.fields if pair[0] not in ("accept", "accept-encoding"))
+    return request._replace(fields=(*rest, ("accept", TABLE)), rewrite=_names_only)
+
+
+def _names_only(line: bytes) -> bytes:
+    """Of a table, or of an event of a watch. Annotations may repeat what is in a secret."""
+    try:
+        answer = json.loads(line)
+        table = answer["object"] if "type" in answer else answer
+        shown = table["kind"] in ("Table", "Status")
+    except (ValueError, LookupError, TypeError):
+        shown = False
+    if not shown:
         raise RequestRefused("it would show what is in secrets")
-    rest = tuple(pair for pair in request.fields if pair[0] != "accept")
-    return request._replace(fields=(*rest, ("accept", TABLE)))
+    for row in table.get("rows") or ():
+        given = row.pop("object", None) or {}
+        known = {name: value for name, value in given.get("metadata", {}).items() if name in _KNOWN}
+        row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": known}
+    return json.dumps(answer).encode()
 
 
 class KubernetesFront:
-    """For one call. `command` is what asks the cluster, with the options that name a kubeconfig."""
+    """For one call. `command` is what asks the cluster, with the `connection_options`."""
 
     def __init__(
         self,
@@ -105,6 +146,8 @@ class KubernetesFront:
         current = given.get("current-context") or ""
         self._contexts = [*contexts] if current in contexts else [*contexts, current]
         places = [(name, contexts.get(name, {})) for name in self._contexts]
+        users = {place.get("user", "") for _, place in places}
+        users |= {one["name"] for one in given.get("users") or ()}
         made = {
             "apiVersion": "v1", "kind": "Config", "current-context": current or "default",
             "clusters": [
@@ -118,7 +161,7 @@ class KubernetesFront:
                 }}
                 for name, place in places
             ],
-            "users": [{"name": place.get("user", ""), "user": {}} for _, place in places],
+            "users": [{"name": name, "user": {}} for name in sorted(users)],
         }  # fmt: skip
         return json.dumps(made)
 
@@ -176,8 +219,14 @@ def receive(file: socket.socket) -> socket.socket:
     return socket.socket(fileno=files[0])
 
 
-def kubeconfig_options(words: Sequence[str]) -> tuple[list[str], list[Path]]:
-    """The options of a call that name a kubeconfig, and the files."""
-    found = [word for word in words if word.startswith("--kubeconfig=")]
-    found += [f"{a}={b}" for a, b in pairwise(words) if a == "--kubeconfig"]
-    return found[-1:], [Path(word.partition("=")[2]) for word in found]
+def connection_options(words: Sequence[str]) -> list[str]:
+    """The options of a call that say as whom it asks, and by which kubeconfig. Without a secure
+    connection the program itself would ignore them."""
+    own = words[: words.index("--")] if "--" in words else words
+    found: list[str] = []
+    for word, following in pairwise((*own, "")):
+        name, given, value = word.replace("--kube-", "--", 1).partition("=")
+        if name in _CONNECTION:
+            plain = name == "--insecure-skip-tls-verify" and not given
+            found.append(name if plain else f"{name}={value if given else following}")
+    return found
