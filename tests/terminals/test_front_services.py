@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.terminals.local.fronts.http import FilterServer
-from hermes_agent.terminals.local.fronts.kubernetes import KubernetesFront
+from hermes_agent.terminals.local.fronts.kubernetes import KubernetesFront, only_shows
 from tests.support.cluster import NODE, cluster
 from tests.support.dockerd import asked
 from tests.support.fronts import Deceived
@@ -205,10 +205,10 @@ class Liar:
         self._shop = shop
         self._file = os.open(folder, os.O_PATH)
         command = ("kubectl", f"--kubeconfig={shop.config}")
-        self._front = KubernetesFront(
-            command, ("kubectl", words), self._file, str(folder), {**os.environ}
+        self._front = KubernetesFront(command, self._file, str(folder), {**os.environ})
+        self._server = FilterServer(
+            lambda request: only_shows(request, "kubectl", words), self._front.connect
         )
-        self._server = FilterServer(self._front.judge, self._front.connect)
 
     async def open(self) -> None:
         await self._front.kubeconfig()

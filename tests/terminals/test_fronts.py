@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import sqlite3
 import ssl
@@ -32,6 +33,15 @@ from hermes_agent.terminals.local.fronts.http import (
 from tests.support.dockerd import asked, docker_engine
 from tests.support.fronts import Deceived
 from tests.support.images import IMAGE
+
+
+@pytest.fixture
+def programs() -> Iterator[Path]:
+    """A folder that everybody can read."""
+    with tempfile.TemporaryDirectory(prefix="hermes-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
 
 # A container engine
 
@@ -499,15 +509,59 @@ async def test_what_is_in_secrets_is_not_sent(clustered: Deceived) -> None:
     assert "it would show what is in secrets" in told.stderr, "though it was no table"
 
 
+KUBECTL = """#!/bin/sh
+[ "$1" != get ] && (echo "$1 $$" >>{log})
+exec /usr/bin/kubectl "$@"
+"""
+
+
+async def test_a_front_is_kept_for_the_next_call(
+    tmp_path: Path, cluster: Path, programs: Path
+) -> None:
+    log = tmp_path / "log"
+    (programs / "kubectl").write_text(KUBECTL.format(log=log))
+    (programs / "kubectl").chmod(0o755)
+    made = Deceived(tmp_path, KUBECONFIG=str(cluster), PATH=f"{programs}:{os.environ['PATH']}")
+
+    async def started() -> list[str]:
+        told = await made.look("kubectl get pods -o name; kubectl get pods -o name", "kubectl")
+        assert told.stdout == "pod/one\npod/one\n", told.stderr
+        return [line.split()[0] for line in log.read_text().splitlines()]
+
+    async def ended(number: str) -> None:
+        while Path("/proc", number).exists():
+            await asyncio.sleep(0.01)
+
+    assert await started() == ["config", "proxy"]
+    proxy = log.read_text().split()[-1]
+    os.kill(int(proxy), signal.SIGKILL)
+    await ended(proxy)
+    assert await started() == ["config", "proxy", "proxy"], "it was gone"
+    os.utime(cluster)
+    assert await started() == ["config", "proxy", "proxy", "config", "proxy"], "it had changed"
+    await made.terminal.destroy()
+    for line in log.read_text().splitlines():
+        assert not Path("/proc", line.split()[1]).exists(), line
+
+
+async def test_a_front_that_nobody_uses_ends(tmp_path: Path, cluster: Path) -> None:
+    fronts, here = kubernetes_front.KubernetesFronts(0), os.open(tmp_path, os.O_PATH)
+    use = fronts.use(("kubectl",), here, "/", {**os.environ, "KUBECONFIG": str(cluster)})
+    async with use as front:
+        await front.kubeconfig()
+        request = parse_head(b"GET /api HTTP/1.1\r\nHost: 127.0.0.1:8001\r\n\r\n")
+        _, writer = await front.connect(request)
+        writer.close()
+    assert front.idle is not None
+    await front.idle
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_unix_connection(
+            f"/proc/self/fd/{here}/{next(tmp_path.glob('api*')).name}"
+        )
+    os.close(here)
+
+
 # The others
-
-
-@pytest.fixture
-def programs() -> Iterator[Path]:
-    """A folder that everybody can read."""
-    with tempfile.TemporaryDirectory(prefix="hermes-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 async def test_services_are_asked_as_nobody(tmp_path: Path, programs: Path) -> None:

@@ -9,8 +9,9 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.terminals.local.fronts.engine import OPENLY
@@ -115,28 +116,78 @@ def _names_only(line: bytes) -> bytes:
     return json.dumps(answer).encode()
 
 
+class KubernetesFronts:
+    """Those of a terminal. To start one takes longer than most calls, so they are kept."""
+
+    def __init__(self, idle_seconds: float = 60.0) -> None:
+        self._idle_seconds = idle_seconds
+        self._kept: dict[object, KubernetesFront] = {}
+
+    @contextlib.asynccontextmanager
+    async def use(
+        self, command: Sequence[str], place: int, directory: str, environ: Mapping[str, str]
+    ) -> AsyncIterator["KubernetesFront"]:
+        """For one call; see `KubernetesFront`."""
+        key = (*command, *sorted(environ.items()), *_state(command, directory, environ))
+        front = self._kept.get(key)
+        if front is None:
+            front = self._kept[key] = KubernetesFront(command, place, directory, environ)
+        if front.idle is not None:
+            front.idle.cancel()
+        front.users += 1
+        try:
+            yield front
+        finally:
+            front.users -= 1
+            if not front.users:
+                front.idle = asyncio.create_task(self._end(key))
+
+    async def _end(self, key: object) -> None:
+        await asyncio.sleep(self._idle_seconds)
+        await self._kept.pop(key).close()
+
+    async def close(self) -> None:
+        for key in (*self._kept,):
+            front = self._kept.pop(key)
+            if front.idle is not None:
+                front.idle.cancel()
+            await front.close()
+
+
+def _state(command: Sequence[str], directory: str, environ: Mapping[str, str]) -> list[object]:
+    """Where it is called, and what the kubeconfigs are like."""
+    named = [one.partition("=")[2] for one in command if one.startswith("--kubeconfig=")][-1:]
+    known = environ.get("KUBECONFIG") or f"{environ.get('HOME', '')}/.kube/config"
+    found = [Path(directory, one) for one in named or known.split(":")]
+    facts = [path.stat() for path in found if path.exists()]
+    return [directory, *((one.st_ino, one.st_mtime_ns, one.st_size) for one in facts)]
+
+
 class KubernetesFront:
-    """For one call. `command` is what asks the cluster, with the `connection_options`."""
+    """`command` is what asks the cluster, with the `connection_options`; sockets are in `place`."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        call: tuple[str, Sequence[str]],
-        folder: int,
-        directory: str,
-        environ: Mapping[str, str],
+        self, command: Sequence[str], place: int, directory: str, environ: Mapping[str, str]
     ) -> None:
+        self.users = 0
+        self.idle: asyncio.Task[None] | None = None
         self._command = command
-        self._program, self._words = call
-        self._folder = folder
+        self._folder = os.dup(place)
         self._directory = directory
         self._environ = dict(environ)
         self._contexts: list[str] = []
-        self._proxies: dict[int, asyncio.Task[str]] = {}
+        self._config = ""
+        self._reading = asyncio.Lock()
+        self._proxies: dict[int, asyncio.Task[asyncio.subprocess.Process]] = {}
         self._running: list[asyncio.subprocess.Process] = []
 
     async def kubeconfig(self) -> str:
         """As JSON; empty where the user's is broken."""
+        async with self._reading:
+            self._config = self._config or await self._read()
+        return self._config
+
+    async def _read(self) -> str:
         process = await self._start("config", "view", "-o", "json")
         said, _ = await process.communicate()
         if process.returncode:
@@ -171,12 +222,10 @@ class KubernetesFront:
         if number not in range(len(self._contexts)):
             raise RequestRefused("no such server", 400)
         task = self._proxies.get(number)
-        if task is None:
+        if task is None or (task.done() and _has_ended(task)):
             task = self._proxies[number] = asyncio.ensure_future(self._proxy(number))
-        return await asyncio.open_unix_connection(await task)
-
-    def judge(self, request: ServiceRequest) -> ServiceRequest:
-        return only_shows(request, self._program, self._words)
+        await asyncio.shield(task)
+        return await asyncio.open_unix_connection(self._socket(number))
 
     async def close(self) -> None:
         for task in self._proxies.values():
@@ -186,16 +235,20 @@ class KubernetesFront:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+        os.close(self._folder)
 
-    async def _proxy(self, number: int) -> str:
-        path = f"/proc/self/fd/{self._folder}/api.{number}"
-        name = self._contexts[number]
-        context = (f"--context={name}",) if name else ()
-        process = await self._start("proxy", f"--unix-socket={path}", "--reject-paths=^$", *context)
+    def _socket(self, number: int) -> str:
+        return f"/proc/self/fd/{self._folder}/api.{id(self)}.{number}"
+
+    async def _proxy(self, number: int) -> asyncio.subprocess.Process:
+        options = [f"--unix-socket={self._socket(number)}", "--reject-paths=^$"]
+        if name := self._contexts[number]:
+            options.append(f"--context={name}")
+        process = await self._start("proxy", *options)
         said = await process.stdout.readline() if process.stdout else b""
         if b"serve" not in said:
             raise OSError("kubectl proxy did not start")
-        return path
+        return process
 
     async def _start(self, *words: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
@@ -206,6 +259,10 @@ class KubernetesFront:
         )  # fmt: skip
         self._running.append(process)
         return process
+
+
+def _has_ended(task: asyncio.Task[asyncio.subprocess.Process]) -> bool:
+    return task.exception() is not None or task.result().returncode is not None
 
 
 def _server(number: int) -> str:
