@@ -544,14 +544,19 @@ async def test_a_front_is_kept_for_the_next_call(
         assert not Path("/proc", line.split()[1]).exists(), line
 
 
-async def test_a_front_that_nobody_uses_ends(tmp_path: Path, cluster: Path) -> None:
-    fronts, here = kubernetes_front.KubernetesFronts(0), os.open(tmp_path, os.O_PATH)
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_front_that_nobody_uses_ends(tmp_path: Path, cluster: Path, stopped: bool) -> None:
+    fronts = kubernetes_front.KubernetesFronts(1000 if stopped else 0)
+    here = os.open(tmp_path, os.O_PATH)
     use = fronts.use(("kubectl",), here, "/", {**os.environ, "KUBECONFIG": str(cluster)})
-    async with use as front:
-        await front.kubeconfig()
-        request = parse_head(b"GET /api HTTP/1.1\r\nHost: 127.0.0.1:8001\r\n\r\n")
-        _, writer = await front.connect(request)
-        writer.close()
+    with suppress(InterruptedError):
+        async with use as front:
+            await front.kubeconfig()
+            request = parse_head(b"GET /api HTTP/1.1\r\nHost: 127.0.0.1:8001\r\n\r\n")
+            _, writer = await front.connect(request)
+            writer.close()
+            if stopped:
+                raise InterruptedError
     assert front.idle is not None
     await front.idle
     with pytest.raises(ConnectionRefusedError):

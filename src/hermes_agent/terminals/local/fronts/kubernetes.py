@@ -135,15 +135,17 @@ class KubernetesFronts:
         if front.idle is not None:
             front.idle.cancel()
         front.users += 1
+        seconds = 0.0  # a call that is stopped takes along what still works for it
         try:
             yield front
+            seconds = self._idle_seconds
         finally:
             front.users -= 1
             if not front.users:
-                front.idle = asyncio.create_task(self._end(key))
+                front.idle = asyncio.create_task(self._end(key, seconds))
 
-    async def _end(self, key: object) -> None:
-        await asyncio.sleep(self._idle_seconds)
+    async def _end(self, key: object, seconds: float) -> None:
+        await asyncio.sleep(seconds)
         await self._kept.pop(key).close()
 
     async def close(self) -> None:
